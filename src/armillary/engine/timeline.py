@@ -1,0 +1,141 @@
+"""The result of a run: columns per simulated class of ranks, expanded to ranks on demand."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.errors import InputError
+
+KINDS = ("none", "compute", "cpu", "collective", "send", "recv", "memory")
+"""Meaning of `GraphTable.kind`, by index."""
+
+OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "custom")
+"""Meaning of `Timeline.phase_operation`, by index."""
+
+FORMAT = "armillary-timeline-1"
+
+
+@dataclass(frozen=True)
+class GraphTable:
+    """What a report must know of one distinct rank graph of n nodes, in graph order."""
+
+    name: NDArray[np.str_]
+    node_id: NDArray[np.uint64]
+    kind: NDArray[np.int8]
+    """Index into `KINDS`."""
+    label: NDArray[np.str_]
+    """Collective type with its group ("all-reduce", "all-gather@3"), or an empty string."""
+    size: NDArray[np.int64]
+    """Bytes of a communication or memory node, else 0."""
+    flops: NDArray[np.int64]
+    parent_ptr: NDArray[np.int64]
+    """CSR (n + 1) into `parent`: the nodes (positions) each node waits for."""
+    parent: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Ticks of every node and every collective phase, per class of ranks that behave alike.
+
+    A class c stands for all ranks with ``rank_class == c`` and ran the graph ``graphs[class_graph[c]]``.
+    Node spans are concatenated by class (`node_ptr`), in graph order; -1 where a node never ran.
+    Phase columns have one row per (class, collective node, chunk, phase).
+    """
+
+    rank_class: NDArray[np.int32]
+    representative: NDArray[np.int64]
+    """The rank that was simulated for each class."""
+    class_graph: NDArray[np.int32]
+    finish: NDArray[np.int64]
+    """Finish tick of each class."""
+    graphs: tuple[GraphTable, ...]
+    node_ptr: NDArray[np.int64]
+    node_start: NDArray[np.int64]
+    node_end: NDArray[np.int64]
+    phase_class: NDArray[np.int32]
+    phase_node: NDArray[np.int32]
+    phase_chunk: NDArray[np.int32]
+    phase_index: NDArray[np.int16]
+    phase_dim: NDArray[np.int16]
+    """Network dimension of the phase, -1 for a ring over a sub-group or over all NPUs."""
+    phase_operation: NDArray[np.int8]
+    phase_start: NDArray[np.int64]
+    phase_end: NDArray[np.int64]
+    phase_bytes: NDArray[np.int64]
+    """Bytes each NPU sends in the phase."""
+    info: dict[str, Any] = field(default_factory=dict)
+    """profile, network_model, tick_ns (length of one tick in ns), npus, dimensions (list of
+    {name, topology, size, bandwidth_bytes_per_ns, latency_ns}), warnings (list of str), folded (bool)."""
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks."""
+        return len(self.rank_class)
+
+    @property
+    def finish_ticks(self) -> NDArray[np.int64]:
+        """Finish tick of every rank, int64 (n_ranks,)."""
+        return self.finish[self.rank_class]
+
+    @property
+    def total_ticks(self) -> int:
+        """The tick at which the last rank finishes."""
+        return int(self.finish.max(initial=0))
+
+    def table(self, cls: int) -> GraphTable:
+        """Return the graph that class `cls` ran."""
+        return self.graphs[int(self.class_graph[cls])]
+
+    def spans(self, cls: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return start and end ticks of the nodes of class `cls`, in graph order (-1: never ran)."""
+        part = slice(int(self.node_ptr[cls]), int(self.node_ptr[cls + 1]))
+        return self.node_start[part], self.node_end[part]
+
+    def phases(self, cls: int) -> NDArray[np.int64]:
+        """Return the rows of the phase columns that belong to class `cls`."""
+        return np.flatnonzero(self.phase_class == cls)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the timeline to one file (a zip of NumPy arrays), by way of a temporary name."""
+        target = Path(path)
+        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("graphs", "info")}
+        for i, graph in enumerate(self.graphs):
+            arrays |= {f"graph{i}.{f.name}": getattr(graph, f.name) for f in fields(graph)}
+        head = json.dumps({"format": FORMAT, "graphs": len(self.graphs), "info": self.info})
+        arrays["head"] = np.frombuffer(head.encode(), dtype=np.uint8)
+        temporary = target.with_name(target.name + ".part")
+        try:
+            with temporary.open("wb") as stream:
+                np.savez_compressed(stream, **arrays)
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Timeline:
+        """Read a timeline that `save` wrote.
+
+        Raises:
+            InputError: the file is missing or is not such a timeline.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as data:
+                head = json.loads(bytes(data["head"]))
+                if head.get("format") != FORMAT:
+                    raise InputError(f"{path}: format {head.get('format')!r}, expected {FORMAT!r}")
+                graphs = tuple(
+                    GraphTable(**{f.name: data[f"graph{i}.{f.name}"] for f in fields(GraphTable)})
+                    for i in range(head["graphs"])
+                )
+                columns = {f.name: data[f.name] for f in fields(cls) if f.name not in ("graphs", "info")}
+                return cls(graphs=graphs, info=head["info"], **columns)
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise InputError(f"{path}: cannot be read as a saved timeline ({error})") from error

@@ -1,0 +1,75 @@
+"""Kernel modules, compiled by Numba or interpreted from the same source.
+
+A kernel module is a file named ``*_kernel.py`` whose functions carry `njit`; it is loaded with
+`load`, once per mode. In mode "compiled" `njit` is Numba's, with a cache folder of its own per
+version of the kernel sources (Numba does not notice a change in a callee's file). In mode
+"interpreted" `njit` does nothing, Numba is not even imported, and the module is the slow twin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, TypeVar
+
+Mode = Literal["compiled", "interpreted"]
+F = TypeVar("F", bound=Callable[..., Any])
+
+_mode: Mode = "interpreted"
+
+
+def njit(function: F) -> F:
+    """Compile `function` if its module is being loaded in mode "compiled", else return it unchanged."""
+    if _mode == "interpreted":
+        return function
+    import numba
+
+    compiled: F = numba.njit(cache=True, nogil=True)(function)
+    return compiled
+
+
+def load(name: str, mode: Mode) -> ModuleType:
+    """Return the kernel module `name` in `mode`, loading it and the kernels it uses on first call."""
+    global _mode  # noqa: PLW0603  the mode of the module that is being executed right now
+    key = f"{name}:{mode}"
+    if key in sys.modules:
+        return sys.modules[key]
+    if mode == "compiled":
+        _point_cache_at_sources()
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(name)
+    alias = importlib.util.spec_from_file_location(key, spec.origin)
+    if alias is None or alias.loader is None:
+        raise ModuleNotFoundError(name)
+    module = importlib.util.module_from_spec(alias)
+    before, _mode = _mode, mode
+    sys.modules[key] = module
+    try:
+        alias.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[key]
+        raise
+    finally:
+        _mode = before
+    return module
+
+
+def use(name: str) -> ModuleType:
+    """Return the kernel module `name` in the mode of the module that calls this while it is loaded."""
+    return load(name, _mode)
+
+
+def _point_cache_at_sources() -> None:
+    import numba
+
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.rglob("*_kernel.py")):
+        digest.update(source.read_bytes())
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    numba.config.CACHE_DIR = str(home / "armillary" / f"kernels-{digest.hexdigest()[:16]}")

@@ -1,0 +1,101 @@
+"""The machine as plain, immutable values. Time is ns, sizes are bytes, unless a name says otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+TopologyName = Literal["Ring", "FullyConnected", "Switch"]
+CollectiveName = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all"]
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One network dimension, innermost first.
+
+    `bandwidth` is bytes per ns of one link; `latency` is ns per link hop.
+    """
+
+    name: str
+    topology: TopologyName
+    size: int
+    bandwidth: float
+    latency: float
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A collective algorithm of one dimension, e.g. ``ring``, ``direct`` with a window, ``oneRing``.
+
+    `name` is one of ring, oneRing, direct, oneDirect, halvingDoubling, oneHalvingDoubling,
+    doubleBinaryTree; `window` limits the messages in flight of the direct ones (None: no limit).
+    """
+
+    name: str
+    window: int | None = None
+
+
+@dataclass(frozen=True)
+class SharedBus:
+    """LogGP parameters of the NPU-memory bus (``model-shared-bus``): L, o, g in ns, G in ns per byte."""
+
+    L: int
+    o: int
+    g: int
+    G: float
+
+
+@dataclass(frozen=True)
+class System:
+    """What an ASTRA-sim system file says; bandwidth in bytes/s, performance in FLOP/s, delays in ns."""
+
+    collective_optimization: Literal["baseline", "localBWAware"] = "baseline"
+    endpoint_delay: int = 10
+    local_reduction_delay: int = 1
+    active_chunks: int = 1
+    dataset_splits: int = 1
+    local_mem_bandwidth: float = 0.0
+    peak_performance: float = 0.0
+    roofline: bool = False
+    replay_only: bool = False
+    shared_bus: SharedBus | None = None
+    algorithms: dict[str, tuple[Algorithm, ...]] = field(default_factory=dict)
+    """CollectiveName -> one algorithm per dimension (possibly fewer than dimensions)."""
+    custom: dict[str, str] = field(default_factory=dict)
+    """CollectiveName -> prefix of the per-rank execution traces that replace the algorithm."""
+    custom_by_node: dict[int, str] = field(default_factory=dict)
+    """Workload node id -> such a prefix; wins over `custom`."""
+
+
+@dataclass(frozen=True)
+class RemoteMemory:
+    """Remote memory: latency ns, bandwidth bytes per ns (whole number; 0 = infinite)."""
+
+    kind: Literal["none", "per-npu", "per-node", "pool"] = "none"
+    latency: int = 0
+    bandwidth: int = 0
+    npus_per_node: int = 0
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A whole machine; `groups` are communicators in the order their file lists the ranks."""
+
+    dimensions: tuple[Dimension, ...]
+    system: System = field(default_factory=System)
+    memory: RemoteMemory = field(default_factory=RemoteMemory)
+    groups: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    queues_per_dim: int = 1
+    rendezvous: bool = False
+    dialect: Literal["astra-sim", "native"] = "native"
+    warnings: tuple[str, ...] = ()
+    source: Path | None = None
+
+    @property
+    def npus(self) -> int:
+        """Number of NPUs: the product of the dimension sizes."""
+        total = 1
+        for dimension in self.dimensions:
+            total *= dimension.size
+        return total
