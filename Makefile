@@ -1,0 +1,46 @@
+# Every target makes its own virtual environment in .venv on first use; nothing else need be installed.
+PYTHON ?= python3
+JOBS ?= 2
+BIN := .venv/bin
+
+.PHONY: demo test test-slow lint format docs bench clean
+.DEFAULT_GOAL := test
+
+.venv/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Armillary needs Python 3.11 or newer: make PYTHON=/path/to/python3" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+.venv/.installed-docs: .venv/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
+demo: .venv/.installed  ## simulate a 512-NPU machine; files in out/demo
+	$(BIN)/armillary demo
+
+test: .venv/.installed  ## the fast tests
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
+
+test-slow: .venv/.installed  ## the tests that take minutes
+	$(BIN)/python -m pytest -n $(JOBS) -m slow
+
+lint: .venv/.installed  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src
+
+format: .venv/.installed  ## rewrite the sources as ruff likes them
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: .venv/.installed-docs  ## the manual; docs/_build/html/index.html
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+bench: .venv/.installed  ## the speed claims, one JSON line each
+	$(BIN)/python benchmarks/simulate.py
+	$(BIN)/python benchmarks/decode.py
+
+clean:  ## everything that make made
+	rm -rf .venv out docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
