@@ -11,22 +11,28 @@ collective). A member owns a counter of completed bundles and of received messag
 * the member is finished when all ``len(charges)`` bundles have completed.
 
 Bundles complete in the order of their times, not of their insertion, and it is the count that matters.
+Which data a transfer carries does not bear on time: see `armillary.collective.dataflow`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 Relative = Literal["rotate", "xor", "absolute"]
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """A send or a posted receive. Bytes are ``phase_bytes // divide * multiply``.
+    """A send or a posted receive of ``phase_bytes // divide * multiply`` bytes.
 
-    `peer` is relative to the member (see `Schedule.relative`). `items` are the data blocks that
-    move, and `reduce` says that the receiver adds them to its own: both serve correctness, not time.
+    `peer` is relative to the member (see `Schedule.relative`).
     """
 
     peer: int
@@ -34,8 +40,6 @@ class Transfer:
     multiply: int = 1
     after_done: int = 0
     after_received: int = 0
-    items: tuple[int, ...] = ()
-    reduce: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,17 +51,72 @@ class Charge:
     multiply: int = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Role:
-    """What one member does; ``len(charges) == initial + len(receives)``."""
+    """What one member does, as columns: one row per send, per receive and per bundle (charge).
+
+    All arrays are int64 and shared between roles and calls: do not write to them.
+    ``len(charge_reduce) == initial + len(recv_peer)``. `sends`, `receives` and `charges` give the
+    same as tuples of `Transfer` and `Charge`, made on first use.
+    """
 
     initial: int
-    sends: tuple[Transfer, ...]
-    receives: tuple[Transfer, ...]
-    charges: tuple[Charge, ...]
+    send_peer: IntArray
+    send_div: IntArray
+    send_mul: IntArray
+    send_after_done: IntArray
+    send_after_received: IntArray
+    recv_peer: IntArray
+    recv_div: IntArray
+    recv_mul: IntArray
+    recv_after_done: IntArray
+    recv_after_received: IntArray
+    charge_reduce: IntArray
+    charge_div: IntArray
+    charge_mul: IntArray
+
+    @classmethod
+    def of(
+        cls,
+        initial: int,
+        sends: Sequence[Transfer],
+        receives: Sequence[Transfer],
+        charges: Sequence[Charge],
+    ) -> Role:
+        """Build a role from transfers and charges."""
+        moves = [
+            np.array([getattr(t, name) for t in transfers], dtype=np.int64)
+            for transfers in (sends, receives)
+            for name in ("peer", "divide", "multiply", "after_done", "after_received")
+        ]
+        costs = [
+            np.array([getattr(c, name) for c in charges], dtype=np.int64)
+            for name in ("reduce", "divide", "multiply")
+        ]
+        return cls(initial, *moves, *costs)
+
+    @cached_property
+    def sends(self) -> tuple[Transfer, ...]:
+        """The messages this member sends, in order."""
+        return _transfers(
+            self.send_peer, self.send_div, self.send_mul, self.send_after_done, self.send_after_received
+        )
+
+    @cached_property
+    def receives(self) -> tuple[Transfer, ...]:
+        """The receives this member posts, in order."""
+        return _transfers(
+            self.recv_peer, self.recv_div, self.recv_mul, self.recv_after_done, self.recv_after_received
+        )
+
+    @cached_property
+    def charges(self) -> tuple[Charge, ...]:
+        """The cost of each bundle, in order of insertion."""
+        columns = (self.charge_reduce.astype(bool), self.charge_div, self.charge_mul)
+        return tuple(map(Charge, *(column.tolist() for column in columns)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Schedule:
     """An algorithm for `n` members and one operation.
 
@@ -71,6 +130,7 @@ class Schedule:
     n: int
     relative: Relative
     roles: tuple[Role, ...]
+    reverse: bool = False
 
     def role(self, member: int) -> Role:
         """Return the role of `member`."""
@@ -81,3 +141,7 @@ class Schedule:
         if self.relative == "rotate":
             return (member + transfer.peer) % self.n
         return member ^ transfer.peer if self.relative == "xor" else transfer.peer
+
+
+def _transfers(*columns: IntArray) -> tuple[Transfer, ...]:
+    return tuple(map(Transfer, *(column.tolist() for column in columns)))
