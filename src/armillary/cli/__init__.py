@@ -1,1 +1,124 @@
-"""Placeholder."""
+"""The command line: one module per command, loaded only when that command is called.
+
+`COMMANDS` holds the one-line helps so that ``armillary --help`` imports no command. The one place
+where an error becomes a message and an exit code is `CommandLine.main`: 0 done, 2 bad input or
+usage, 3 the simulation cannot finish, 130 interrupted, 141 the reader of our output went away.
+``ARMILLARY_DEBUG=1`` lets the exception through instead.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from armillary.errors import ArmillaryError, nearest
+
+COMMANDS = {
+    "run": "Simulate a study file, or ASTRA-sim's own input files.",
+    "show": "Summarise a saved result.",
+    "demo": "Simulate a 512-NPU machine, with a picture and a timeline.",
+    "astra-sim": "Take ASTRA-sim's flags and print its result lines.",
+    "trace": "Look into Chakra execution traces: info, dump, check.",
+    "platform": "Show a machine description as it is understood.",
+    "collective": "Show the steps of a collective algorithm.",
+}
+"""Command name -> one-line help; the module is the name with underscores."""
+
+
+class CommandLine(click.Group):
+    """The root command: finds sub-commands by name and turns errors into messages."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the command names in the order of the help page."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of `cmd_name` and return its command; None for an unknown name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"{__name__}.{cmd_name.replace('-', '_')}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that `args` begin with; the error for an unknown one names the nearest."""
+        if args[0] not in COMMANDS:
+            ctx.fail(f"no command '{args[0]}'{nearest(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands from the table, importing none."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """Run the command line and exit with its status."""
+        extra["standalone_mode"] = False
+        extra.setdefault("prog_name", "armillary")
+        sys.exit(self._status(*args, **extra))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the sub-command and flush its output, so that a closed pipe is noticed here."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(141)
+
+    def _status(self, *args: Any, **extra: Any) -> int:
+        try:
+            status = super().main(*args, **extra)
+            return status if isinstance(status, int) else 0
+        except click.Abort:
+            click.echo("armillary: interrupted", err=True)
+            return 130
+        except (ArmillaryError, click.ClickException, OSError, MemoryError) as error:
+            if os.environ.get("ARMILLARY_DEBUG"):
+                raise
+            message, status = _describe(error)
+            click.echo(f"armillary: error: {message}", err=True)
+            return status
+
+
+def _describe(error: Exception) -> tuple[str, int]:
+    if isinstance(error, ArmillaryError):
+        return str(error), error.exit_code
+    if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # new in click 8.2
+        return f"{error.ctx.command_path} needs a command\n\n{error.format_message()}", 2
+    if isinstance(error, click.UsageError):
+        command = error.ctx.command_path if error.ctx else "armillary"
+        return f"{error.format_message().rstrip('.')} (see '{command} --help')", 2
+    if isinstance(error, click.ClickException):
+        return error.format_message(), 2
+    if isinstance(error, MemoryError):
+        return "not enough memory for this problem", 1
+    filename = getattr(error, "filename", None)
+    return f"{filename}: {getattr(error, 'strerror', error)}" if filename else str(error), 2
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"armillary {version('armillary')}")
+        ctx.exit()
+
+
+@click.group(cls=CommandLine, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
+def main() -> None:
+    """Simulate distributed machine learning: a Chakra trace on a described machine, exactly and fast."""

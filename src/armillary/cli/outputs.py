@@ -1,0 +1,94 @@
+"""The files a result can be written to, shared by the commands that have one."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from armillary.errors import InputError
+
+if TYPE_CHECKING:
+    from armillary.engine.timeline import Timeline
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where to write what; None: do not."""
+
+    json: Path | None = None
+    timeline: Path | None = None
+    picture: Path | None = None
+    save: Path | None = None
+
+    def check(self) -> None:
+        """Refuse, before any work is done, paths that cannot be written.
+
+        Raises:
+            InputError: a folder is missing, a path is a folder, or two outputs share a path.
+        """
+        seen: dict[Path, str] = {}
+        for option, path in vars(self).items():
+            if path is None:
+                continue
+            if not path.parent.is_dir():
+                raise InputError(f"--{option} {path}: there is no folder '{path.parent}'")
+            if path.is_dir():
+                raise InputError(f"--{option} {path}: is a folder, expected a file name")
+            if (other := seen.setdefault(path.resolve(), option)) != option:
+                raise InputError(f"--{option} {path}: --{other} writes the same file")
+
+    def write(self, result: Timeline) -> None:
+        """Write every file that was asked for, each complete or not at all, and say so on stderr."""
+        from armillary import report
+
+        writers: dict[str, Callable[[Path], object]] = {
+            "json": lambda path: report.write_json(result, path),
+            "timeline": lambda path: report.write_perfetto(result, path),
+            "picture": lambda path: report.breakdown_picture(result, path),
+            "save": result.save,
+        }
+        for option, path in vars(self).items():
+            if path is not None:
+                writers[option](path)
+                click.echo(f"wrote {path}", err=True)
+
+
+def output_options(function: F) -> F:
+    """Add ``--json --timeline --picture --save`` to a command; it receives one `Outputs`."""
+    texts = {
+        "save": "Save the whole result, for `armillary show`.",
+        "picture": "Draw the time breakdown (.png, .svg or .pdf).",
+        "timeline": "Write a timeline for ui.perfetto.dev or chrome://tracing.",
+        "json": "Write the summary as JSON.",
+    }
+
+    def with_outputs(**values: Any) -> Any:
+        outputs = Outputs(**{name: values.pop(name) for name in texts})
+        outputs.check()
+        return function(outputs=outputs, **values)
+
+    with_outputs.__doc__ = function.__doc__
+    with_outputs.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    for name, text in texts.items():
+        with_outputs = click.option(f"--{name}", type=click.Path(path_type=Path), metavar="FILE", help=text)(with_outputs)
+    return with_outputs  # type: ignore[return-value]
+
+
+@contextlib.contextmanager
+def working(message: str) -> Iterator[None]:
+    """Show a spinner with `message` on a terminal while the body runs; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(message):
+        yield
