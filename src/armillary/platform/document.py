@@ -1,0 +1,269 @@
+"""Configuration files as values that remember where each key stands, so that errors can say so."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from armillary.errors import InputError, nearest, one_of
+
+KeyPath = tuple[str | int, ...]
+"""A place in a document: mapping keys and list positions, outermost first."""
+
+Source = str | Path | Mapping[str, Any]
+"""A configuration: the path of a file, or its already-parsed content."""
+
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+|\n')
+
+
+@dataclass(frozen=True)
+class Document:
+    """One parsed configuration.
+
+    Attributes:
+        name: What errors call it: the file's path, or e.g. ``network configuration``.
+        data: The parsed mapping.
+        path: The file, or None when the content was given directly.
+        text: The file's text, empty when the content was given directly.
+        syntax: ``yaml`` or ``json``.
+        duplicates: Keys given more than once (JSON only; the last one counts).
+    """
+
+    name: str
+    data: dict[Any, Any]
+    path: Path | None = None
+    text: str = ""
+    syntax: str = "json"
+    duplicates: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def _lines(self) -> dict[KeyPath, int]:
+        if not self.text:
+            return {}
+        return _json_lines(self.text) if self.syntax == "json" else _yaml_lines(self.text)
+
+    def where(self, path: KeyPath = ()) -> str:
+        """Return ``FILE:LINE`` of `path`, or of the nearest enclosing key that has a line."""
+        while path not in self._lines:
+            if not path:
+                return self.name
+            path = path[:-1]
+        return f"{self.name}:{self._lines[path]}"
+
+    def error(self, path: KeyPath, problem: str) -> InputError:
+        """Return an InputError that names the file, the line and the key path."""
+        key = key_text(path)
+        return InputError(f"{self.where(path)}: {key + ': ' if key else ''}{problem}")
+
+    def reject(self, path: KeyPath, value: object, expected: str, hint: str = "") -> NoReturn:
+        """Raise: `value` stands at `path` where `expected` should."""
+        raise self.error(path, f"got {show(value)}, expected {expected}{hint}")
+
+    def check_keys(self, known: Iterable[str], *, ignored: Iterable[str] = ()) -> list[str]:
+        """Return the ignored keys in use.
+
+        Raises:
+            InputError: A key is neither known nor ignored.
+        """
+        known, ignored = tuple(known), frozenset(ignored)
+        for key in self.data:
+            if key not in known and key not in ignored:
+                hint = nearest(str(key), known) or f"; known keys: {', '.join(known)}"
+                raise self.error((key,), f"unknown key{hint}")
+        return [key for key in self.data if key in ignored]
+
+    def require(self, key: str, why: str = "") -> Any:
+        """Return the value of a key that must be there.
+
+        Raises:
+            InputError: It is not there.
+        """
+        if key not in self.data:
+            raise InputError(f"{self.name}: missing key '{key}'{': ' + why if why else ''}")
+        return self.data[key]
+
+    def number(
+        self, path: KeyPath, value: object, expected: str, *, low: float, exclusive: bool = False
+    ) -> float:
+        """Return `value` as a finite float of at least `low` (more than `low` if `exclusive`), below 2**63.
+
+        Raises:
+            InputError: It is not such a number.
+        """
+        if self.syntax == "yaml" and isinstance(value, str):  # YAML 1.1 reads 1e3 as text, others as a number
+            try:
+                value = float(value)
+            except ValueError:
+                self.reject(path, value, expected)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.reject(path, value, expected)
+        if not math.isfinite(value) or value >= 2**63 or value < low or (exclusive and value == low):
+            self.reject(path, value, expected)
+        return float(value)
+
+    def choice(self, path: KeyPath, value: object, choices: Iterable[str]) -> str:
+        """Return `value` if it is one of `choices`.
+
+        Raises:
+            InputError: It is not; the message names the nearest one.
+        """
+        choices = tuple(choices)
+        if value not in choices:
+            self.reject(path, value, one_of(choices), nearest(str(value), choices))
+        return str(value)
+
+
+def read_document(source: Source, kind: str, syntax: str) -> Document:
+    """Parse a file, or wrap an already-parsed mapping.
+
+    Args:
+        source: A path, or a mapping.
+        kind: What it is, e.g. ``network configuration``: the name in errors when there is no file.
+        syntax: ``yaml`` or ``json``.
+
+    Raises:
+        InputError: The file cannot be read or parsed, or is not a mapping.
+    """
+    if isinstance(source, Mapping):
+        return Document(kind, dict(source), syntax=syntax)
+    path = Path(source)
+    text = read_text(path, kind)
+    duplicates: list[str] = []
+    try:
+        data = _load_json(text, path, duplicates) if syntax == "json" else _load_yaml(text, path)
+    except RecursionError:
+        raise InputError(f"{path}: nested too deeply for a {kind}") from None
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: got {show(data)}, expected a mapping of keys to values (a {kind})")
+    return Document(str(path), data, path, text, syntax, tuple(duplicates))
+
+
+def read_text(path: Path, kind: str) -> str:
+    """Return the text of a file.
+
+    Raises:
+        InputError: It is missing (the nearest file name is given), unreadable or not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        folder = path.parent
+        names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+        raise InputError(f"{path}: no such file ({kind}){nearest(path.name, names)}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not a text file: byte {error.start} is not UTF-8 ({kind})") from None
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot read the {kind}: {(error.strerror or str(error)).lower()}"
+        ) from None
+    except ValueError as error:
+        raise InputError(f"{str(path)!r}: not a file name ({kind}): {error}") from None
+
+
+def key_text(path: KeyPath) -> str:
+    """Return a key path as people write it, e.g. ``npus_count[0]`` or ``platform.npu.peak``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f"{'.' if text else ''}{part}"
+    return text
+
+
+def show(value: object) -> str:
+    """Return a short form of a value for an error message."""
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _load_json(text: str, path: Path, duplicates: list[str]) -> Any:
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(items)
+        if len(result) < len(items):
+            keys = [key for key, _ in items]
+            duplicates.extend(key for key in result if keys.count(key) > 1)
+        return result
+
+    def constant(word: str) -> NoReturn:
+        line = text.count("\n", 0, text.index(word)) + 1
+        raise InputError(
+            f"{path}:{line}: got {word}, which is not a number in JSON, expected a finite number"
+        )
+
+    try:
+        return json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg.lower()}"
+        ) from None
+    except ValueError:  # an integer of thousands of digits
+        raise InputError(f"{path}: not valid JSON: a number is too large") from None
+
+
+def _load_yaml(text: str, path: Path) -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Rejects duplicate keys: which of the two would count differs between YAML libraries."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+                    raise InputError(f"{path}:{key.start_mark.line + 1}: {key.value}: key given twice")
+                seen.add(str(key.value))
+            return super().construct_mapping(node, deep)
+
+    try:
+        return yaml.load(text, Loader=Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        raise InputError(f"{path}{place}: not valid YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise InputError(f"{path}: not valid YAML: {str(error).splitlines()[0]}") from None
+
+
+def _yaml_lines(text: str) -> dict[KeyPath, int]:
+    import yaml
+
+    lines: dict[KeyPath, int] = {}
+
+    def walk(node: Any, path: KeyPath) -> None:
+        lines.setdefault(path, node.start_mark.line + 1)
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                name = int(key.value) if key.tag.endswith(":int") and key.value.isdigit() else key.value
+                lines[*path, name] = key.start_mark.line + 1
+                walk(value, (*path, name))
+        elif isinstance(node, yaml.SequenceNode):
+            for position, value in enumerate(node.value):
+                walk(value, (*path, position))
+
+    walk(yaml.compose(text, Loader=yaml.SafeLoader), ())
+    return lines
+
+
+def _json_lines(text: str) -> dict[KeyPath, int]:
+    """Return the line of every key and list element of a text known to be valid JSON."""
+    lines: dict[KeyPath, int] = {}
+    line = 1
+    stack: list[str | int | None] = []  # the open containers: a key, a position, or None before a key
+    for token in _JSON_TOKEN.findall(text):
+        if token == "\n":
+            line += 1
+        elif token in "}]":
+            stack.pop()
+        elif token == ",":
+            stack[-1] = stack[-1] + 1 if isinstance(stack[-1], int) else None
+        elif token != ":":
+            if stack and stack[-1] is None:
+                stack[-1] = json.loads(token)
+            lines.setdefault(tuple(part for part in stack if part is not None), line)
+            if token in "{[":
+                stack.append(None if token == "{" else 0)
+    return lines
