@@ -1,0 +1,177 @@
+"""Bandwidth of the collectives of a rank, and how busy they keep each network dimension.
+
+Bandwidths are bytes per ns, which is GB/s with GB = 10^9. Bus bandwidth follows the convention of
+NCCL's tests: the rate every member's link must carry, comparable across group sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from armillary.engine.timeline import KINDS, Timeline
+from armillary.report.intervals import measure, union
+from armillary.report.ranks import nanoseconds
+
+
+@dataclass(frozen=True)
+class CollectiveRow:
+    """All collectives of one class with the same label and size."""
+
+    label: str
+    """Operation with its group, as in `GraphTable.label`."""
+    group_size: int | None
+    """Members, None where the timeline does not know the size of the group."""
+    size: int
+    """Bytes of the node: the vector of an all-reduce, the input of a reduce-scatter, the part this rank
+    gives to an all-gather, the total of an all-to-all."""
+    count: int
+    time: int
+    """Sum of the times from entering to leaving, in ticks, waiting for other ranks included."""
+    shortest: int
+    longest: int
+    algorithm_bandwidth: float | None
+    """Bytes per ns: data size ÷ mean time, where the data size of an all-gather is n times `size`."""
+    bus_bandwidth: float | None
+    """Bytes per ns: algorithm bandwidth x 2(n-1)/n (all-reduce), (n-1)/n (the others with a factor)."""
+
+
+@dataclass(frozen=True)
+class DimensionRow:
+    """What the collectives of one class do to one network dimension."""
+
+    index: int
+    """Position of the dimension, -1 for rings over a sub-group or over all NPUs."""
+    name: str
+    topology: str
+    size: int | None
+    capacity: float | None
+    """Bytes per ns one NPU can send in this dimension: link bandwidth x links of an NPU."""
+    bytes: int
+    """Bytes each NPU sends in it."""
+    phases: int
+    busy: int
+    """Ticks in which at least one phase was active."""
+    utilisation_busy: float | None
+    """bytes ÷ (busy time x capacity); above 1 where chunks do not share links (profile ``astra-sim``)."""
+    utilisation_run: float | None
+    """bytes ÷ (finish time of the class x capacity)."""
+
+
+def group_size(timeline: Timeline, label: str) -> int | None:
+    """Return the members of the group in a label such as "all-gather@3", None where unknown.
+
+    Sizes come from ``info["groups"]`` (group id -> members); a label without a group means all NPUs.
+    """
+    _, at, group = label.partition("@")
+    if not at:
+        return int(timeline.info.get("npus", timeline.n_ranks))
+    sizes = {str(key): value for key, value in timeline.info.get("groups", {}).items()}
+    return int(sizes[group]) if group in sizes else None
+
+
+def bandwidths(
+    label: str, members: int | None, size: int, time_ns: float
+) -> tuple[float | None, float | None]:
+    """Return (algorithm, bus) bandwidth in bytes per ns of a collective that took `time_ns`.
+
+    None stands for what cannot be said: no time passed, the group is unknown, or the operation has no
+    agreed factor.
+    """
+    operation = label.partition("@")[0]
+    if not time_ns or (members is None and operation == "all-gather"):
+        return None, None
+    algorithm = (size * members if members is not None and operation == "all-gather" else size) / time_ns
+    factor = None
+    if operation == "broadcast":
+        factor = 1.0
+    elif members and operation in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all"):
+        factor = (2 if operation == "all-reduce" else 1) * (members - 1) / members
+    return algorithm, None if factor is None else algorithm * factor
+
+
+def collectives(timeline: Timeline, cls: int) -> list[CollectiveRow]:
+    """Return the collectives of class `cls` by label and size, the most time first."""
+    table = timeline.table(cls)
+    start, end = timeline.spans(cls)
+    chosen = np.flatnonzero((table.kind == KINDS.index("collective")) & (start >= 0))
+    if not len(chosen):
+        return []
+    labels, label_of = np.unique(table.label[chosen], return_inverse=True)
+    sizes, size_of = np.unique(table.size[chosen], return_inverse=True)
+    pairs, row_of = np.unique(label_of * len(sizes) + size_of, return_inverse=True)
+    time = end[chosen] - start[chosen]
+    order = np.argsort(row_of, kind="stable")
+    first = np.searchsorted(row_of[order], np.arange(len(pairs)))
+    total = np.add.reduceat(time[order], first)
+    shortest = np.minimum.reduceat(time[order], first)
+    longest = np.maximum.reduceat(time[order], first)
+    count = np.diff(np.append(first, len(order)))
+    rows = []
+    for i, pair in enumerate(pairs.tolist()):
+        label, size = str(labels[pair // len(sizes)]), int(sizes[pair % len(sizes)])
+        members = group_size(timeline, label)
+        mean = nanoseconds(timeline, int(total[i])) / int(count[i])
+        algorithm, bus = bandwidths(label, members, size, mean)
+        rows.append(
+            CollectiveRow(
+                label=label,
+                group_size=members,
+                size=size,
+                count=int(count[i]),
+                time=int(total[i]),
+                shortest=int(shortest[i]),
+                longest=int(longest[i]),
+                algorithm_bandwidth=algorithm,
+                bus_bandwidth=bus,
+            )
+        )
+    return sorted(rows, key=lambda row: (-row.time, row.label, -row.size))
+
+
+def dimensions(timeline: Timeline, cls: int) -> list[DimensionRow]:
+    """Return one row per network dimension, idle ones too, then one for dimension -1 if it was used."""
+    rows = timeline.phases(cls)
+    phase_dim = timeline.phase_dim[rows]
+    described = timeline.info.get("dimensions", [])
+    used = set(np.unique(phase_dim).tolist())
+    indices = sorted(used | set(range(len(described))), key=lambda index: (index < 0, index))
+    finish_ns = nanoseconds(timeline, int(timeline.finish[cls]))
+    result = []
+    for index in indices:
+        known = described[index] if 0 <= index < len(described) else {}
+        mine = rows[phase_dim == index]
+        sent = int(timeline.phase_bytes[mine].sum())
+        busy = measure(*union(timeline.phase_start[mine], timeline.phase_end[mine]))
+        capacity = _capacity(known)
+        result.append(
+            DimensionRow(
+                index=index,
+                name=str(known.get("name", "groups" if index < 0 else f"dim {index}")),
+                topology=str(known.get("topology", "Ring" if index < 0 else "")),
+                size=known.get("size"),
+                capacity=capacity,
+                bytes=sent,
+                phases=len(mine),
+                busy=busy,
+                utilisation_busy=_ratio(sent, nanoseconds(timeline, busy), capacity),
+                utilisation_run=_ratio(sent, finish_ns, capacity),
+            )
+        )
+    return result
+
+
+def _capacity(dimension: dict[str, object]) -> float | None:
+    """Return what an NPU can send in bytes per ns: a Ring has 2 links, a Switch 1, FullyConnected n-1."""
+    link, size = dimension.get("bandwidth_bytes_per_ns"), dimension.get("size")
+    if not isinstance(link, int | float):
+        return None
+    topology = dimension.get("topology")
+    if topology == "FullyConnected" and isinstance(size, int):
+        return float(link) * (size - 1)
+    return float(link) * (2 if topology == "Ring" else 1)
+
+
+def _ratio(sent: int, time_ns: float, capacity: float | None) -> float | None:
+    return sent / (time_ns * capacity) if capacity and time_ns else None
