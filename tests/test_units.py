@@ -70,7 +70,7 @@ def test_other_quantities(reader, text: str, value: float) -> None:
         (units.parse_bandwidth, "400 GBs", "(did you mean 'GBps'?)"),
         (units.parse_time, "5 sec", "unknown unit 'sec'"),
         (units.parse_time, "1,000 ns", "got '1,000 ns'"),
-        (units.parse_flops, "312 TFLOP", "(did you mean 'TFLOP/s'?)"),
+        (units.parse_flops, "312 TFLOP", "(did you mean 'TFLOPS'?)"),
         (units.parse_flops, True, "got True"),
     ],
 )

@@ -1,7 +1,7 @@
 """Quantities with units: read from text and written for people.
 
 GB is always 10**9 bytes and GiB 2**30 bytes; ``B`` is a byte and ``b`` or ``bit`` a bit. Readers take text
-only: a bare number has no unit and is refused. They raise ValueError; who calls them adds the file and the key.
+only: a bare number has no unit and is refused. They raise ValueError; the caller adds the file and the key.
 """
 
 from __future__ import annotations

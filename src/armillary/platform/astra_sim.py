@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from armillary.errors import InputError, nearest
+from armillary.platform.algorithms import COLLECTIVES, read_algorithms
 from armillary.platform.document import Document, KeyPath, Source, read_document, show
+from armillary.platform.flags import read_flags
+from armillary.platform.groups import read_groups
 from armillary.platform.model import (
-    Algorithm,
     Dimension,
     Platform,
     RemoteMemory,
@@ -26,43 +26,17 @@ from armillary.platform.model import (
 )
 
 TOPOLOGIES = ("Ring", "FullyConnected", "Switch")
-COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-ALGORITHMS = (
-    "ring",
-    "direct",
-    "halvingDoubling",
-    "doubleBinaryTree",
-    "oneRing",
-    "oneDirect",
-    "oneHalvingDoubling",
-)
-
 _NETWORK_KEYS = ("topology", "npus_count", "bandwidth", "latency")
-_NETWORK_IGNORED = (
-    *(
-        "topology-name",
-        "topologies-per-dim",
-        "dimension-type",
-        "dimensions-count",
-        "units-count",
-        "links-count",
-    ),
-    *("link-latency", "link-bandwidth", "nic-latency", "router-latency", "hbm-latency", "hbm-bandwidth"),
-    *("hbm-scale", "use-fast-version"),
-)
+# Keys of version 1.0 and of the documentation that version 2 reads past.
+_NETWORK_IGNORED = ["topology-name", "topologies-per-dim", "dimension-type", "dimensions-count", "units-count", "links-count", "link-latency", "link-bandwidth", "nic-latency", "router-latency", "hbm-latency", "hbm-bandwidth", "hbm-scale", "use-fast-version"]
 _SYSTEM_KEYS = (
-    *("scheduling-policy", "collective-optimization", "endpoint-delay", "local-reduction-delay"),
-    *("active-chunks-per-dimension", "preferred-dataset-splits", "local-mem-bw", "peak-perf"),
-    *("roofline-enabled", "replay-only", "model-shared-bus", "L", "o", "g", "G"),
+    *["scheduling-policy", "collective-optimization", "endpoint-delay", "local-reduction-delay"],
+    *["active-chunks-per-dimension", "preferred-dataset-splits", "local-mem-bw", "peak-perf"],
+    *["roofline-enabled", "replay-only", "model-shared-bus", "L", "o", "g", "G", "per-node-custom-implementation"],
     *(f"{kind}-implementation" for kind in COLLECTIVES),
     *(f"{kind}-implementation-custom" for kind in COLLECTIVES),
-    "per-node-custom-implementation",
 )
-_SYSTEM_IGNORED = (
-    *("boost-mode", "inter-dimension-scheduling", "intra-dimension-scheduling", "injection-policy"),
-    *("injection-scale", "comm-scale", "compute-scale", "trace-enabled", "track-local-mem"),
-    *("local-mem-trace-filename", "packet-routing", "seprate-log", "model-compute-bound"),
-)
+_SYSTEM_IGNORED = ["boost-mode", "inter-dimension-scheduling", "intra-dimension-scheduling", "injection-policy", "injection-scale", "comm-scale", "compute-scale", "trace-enabled", "track-local-mem", "local-mem-trace-filename", "packet-routing", "seprate-log", "model-compute-bound"]
 _MEMORY_KINDS = {
     "NO_MEMORY_EXPANSION": "none",
     "PER_NPU_MEMORY_EXPANSION": "per-npu",
@@ -70,9 +44,6 @@ _MEMORY_KINDS = {
     "MEMORY_POOL": "pool",
 }
 _MEMORY_KEYS = ("memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node")
-_FLAGS = ("num-queues-per-dim", "rendezvous-protocol", "injection-scale", "comm-scale", "compute-scale")
-_FLAGS_IGNORED = ("logging-configuration", "logging-folder")
-_TRUTH = {"true": True, "t": True, "1": True, "": True, "false": False, "f": False, "0": False}
 _INT_MAX = 2**31 - 1  # that program keeps these numbers in a C int
 _DEFAULT_DIMENSIONS = 4  # length of its default involved_dim list
 
@@ -100,7 +71,7 @@ def read_platform(
         InputError: A file is missing, malformed or has a value out of range.
     """
     warnings: list[str] = []
-    flags = _read_flags(cli, warnings)
+    flags = read_flags(cli, warnings)
     dimensions = _read_network(read_document(network, "network configuration", "yaml"), warnings)
     npus = math.prod(dimension.size for dimension in dimensions)
     document = read_document(system, "system configuration", "json")
@@ -115,41 +86,6 @@ def read_platform(
         warnings=tuple(warnings),
         source=document.path,
     )
-
-
-def parse_algorithm(name: str) -> Algorithm | None:
-    """Return the algorithm a name such as ``ring`` or ``direct12`` stands for, or None if there is none."""
-    match = re.fullmatch(r"(oneDirect|direct)([0-9]{1,9})", name)
-    if match:
-        window = int(match[2])
-        return Algorithm(match[1], window) if window else None
-    return Algorithm(name) if name in ALGORITHMS else None
-
-
-def read_algorithms(
-    document: Document, path: KeyPath, names: object, dimensions: int
-) -> tuple[Algorithm, ...]:
-    """Return the algorithms of one collective, one per dimension, possibly fewer.
-
-    Raises:
-        InputError: Not a list, a name is unknown, or there are more names than dimensions.
-    """
-    if not isinstance(names, list | tuple) or not names:
-        document.reject(path, names, 'a list of algorithms, one per dimension, e.g. ["ring"]')
-    result = []
-    for position, name in enumerate(names):
-        algorithm = parse_algorithm(name) if isinstance(name, str) else None
-        if algorithm is None:
-            expected = (
-                f"an algorithm: {', '.join(ALGORITHMS)} (direct and oneDirect may end in a window, direct8)"
-            )
-            document.reject((*path, position), name, expected, nearest(str(name), ALGORITHMS))
-        result.append(algorithm)
-    if len(result) > dimensions:
-        raise document.error(
-            path, f"lists {len(result)} algorithms, expected at most {dimensions}, one per network dimension"
-        )
-    return tuple(result)
 
 
 def _read_network(document: Document, warnings: list[str]) -> tuple[Dimension, ...]:
@@ -168,7 +104,7 @@ def _read_network(document: Document, warnings: list[str]) -> tuple[Dimension, .
     dimensions = []
     for d, topology in enumerate(columns["topology"]):
         document.choice(("topology", d), topology, TOPOLOGIES)
-        size = _whole(document, ("npus_count", d), columns["npus_count"][d], 2)
+        size = document.whole(("npus_count", d), columns["npus_count"][d], 2)
         bandwidth = document.number(
             ("bandwidth", d), columns["bandwidth"][d], "a number of GB/s above 0", low=0.0, exclusive=True
         )
@@ -255,7 +191,7 @@ def _read_bus(document: Document, warnings: list[str]) -> SharedBus | None:
     values = {
         name: document.number((name,), document.data[name], "a number, 0 or more", low=0.0) for name in given
     }
-    if _whole(document, ("model-shared-bus",), document.data.get("model-shared-bus", 0), 0) != 1:
+    if document.whole(("model-shared-bus",), document.data.get("model-shared-bus", 0), 0) != 1:
         if given:
             warnings.append(f"{document.name}: {', '.join(given)} have no effect without model-shared-bus: 1")
         return None
@@ -322,8 +258,8 @@ def _read_memory(source: Source, npus: int, warnings: list[str]) -> RemoteMemory
     per_node = 0
     if kind == "per-node":
         document.require("num-npus-per-node", f"needed by {name}")
-        per_node = _whole(document, ("num-npus-per-node",), data["num-npus-per-node"], 1)
-        nodes = _whole(document, ("num-nodes",), document.require("num-nodes", f"needed by {name}"), 1)
+        per_node = document.whole(("num-npus-per-node",), data["num-npus-per-node"], 1)
+        nodes = document.whole(("num-nodes",), document.require("num-nodes", f"needed by {name}"), 1)
         if nodes * per_node < npus:
             raise document.error(
                 ("num-nodes",),
@@ -351,65 +287,7 @@ def _read_groups(source: Source | None, npus: int, warnings: list[str]) -> dict[
     document = read_document(source, "communicator-group configuration", "json")
     if document.duplicates:
         raise document.error((document.duplicates[0],), "group given twice")
-    groups: dict[int, tuple[int, ...]] = {}
-    for key, ranks in document.data.items():
-        if not re.fullmatch(r"[0-9]+", str(key)) or not 0 < int(key) <= _INT_MAX:
-            raise document.error((key,), f"got group id {show(key)}, expected a whole number above 0")
-        if not isinstance(ranks, list | tuple) or not ranks:
-            document.reject((key,), ranks, "a list of ranks")
-        seen: set[int] = set()
-        for position, rank in enumerate(ranks):
-            if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < npus:
-                document.reject((key, position), rank, f"a rank from 0 to {npus - 1}")
-            if rank in seen:
-                raise document.error((key, position), f"rank {rank} is in the group twice, expected it once")
-            seen.add(rank)
-        groups[int(key)] = tuple(ranks)
-    return groups
-
-
-def _read_flags(cli: Iterable[str], warnings: list[str]) -> dict[str, Any]:
-    flags: dict[str, Any] = {"num-queues-per-dim": 1, "rendezvous-protocol": False, "injection-scale": 1.0}
-    words = list(cli)
-    while words:
-        word = str(words.pop(0))
-        if not word.startswith("--"):
-            raise InputError(
-                f"command line: got {show(word)}, expected a flag such as --num-queues-per-dim=2"
-            )
-        name, equals, value = word[2:].partition("=")
-        if not equals and words and not str(words[0]).startswith("--"):
-            value = str(words.pop(0))
-        if name in _FLAGS_IGNORED:
-            continue
-        if name not in _FLAGS:
-            raise InputError(f"command line: unknown flag --{name}{nearest(name, _FLAGS)}")
-        if name == "rendezvous-protocol":
-            if value.lower() not in _TRUTH:
-                raise InputError(f"command line: --{name}: got {show(value)}, expected true or false")
-            flags[name] = _TRUTH[value.lower()]
-        elif name == "num-queues-per-dim":
-            if not re.fullmatch(r"[0-9]{1,9}", value) or int(value) < 1:
-                raise InputError(
-                    f"command line: --{name}: got {show(value)}, expected a whole number, 1 or more"
-                )
-            flags[name] = int(value)
-        else:
-            flags[name] = _scale(name, value)
-    for name in ("comm-scale", "compute-scale"):
-        if flags.get(name, 1.0) != 1.0:
-            warnings.append(f"command line: --{name} has no effect, as in ASTRA-sim")
-    return flags
-
-
-def _scale(name: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= 1e9:
-        raise InputError(f"command line: --{name}: got {show(text)}, expected a number, 0 or more")
-    return value
+    return read_groups(document, (), document.data, npus)
 
 
 def _note_ignored(document: Document, ignored: list[str], warnings: list[str]) -> None:
@@ -440,10 +318,4 @@ def _truncate(
         warnings.append(f"{document.where(path)}: {path[0]}: {value} is cut to {int(value)}, as in ASTRA-sim")
     if isinstance(value, float) and math.isfinite(value):
         value = int(value)
-    return _whole(document, path, value, low, high)
-
-
-def _whole(document: Document, path: KeyPath, value: object, low: int, high: int = _INT_MAX) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        document.reject(path, value, f"a whole number from {low} to {high}")
-    return value
+    return document.whole(path, value, low, high)

@@ -107,6 +107,16 @@ class Document:
             self.reject(path, value, expected)
         return float(value)
 
+    def whole(self, path: KeyPath, value: object, low: int, high: int = 2**31 - 1) -> int:
+        """Return `value` as a whole number from `low` to `high`.
+
+        Raises:
+            InputError: It is not.
+        """
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            self.reject(path, value, f"a whole number from {low} to {high}")
+        return value
+
     def choice(self, path: KeyPath, value: object, choices: Iterable[str]) -> str:
         """Return `value` if it is one of `choices`.
 
