@@ -13,6 +13,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from armillary.platform.algorithms import COLLECTIVES, read_algorithms
+from armillary.platform.astra_sim_keys import (
+    MEMORY_KEYS,
+    NETWORK_IGNORED,
+    NETWORK_KEYS,
+    SYSTEM_IGNORED,
+    SYSTEM_KEYS,
+)
 from armillary.platform.document import Document, KeyPath, Source, read_document, show
 from armillary.platform.flags import read_flags
 from armillary.platform.groups import read_groups
@@ -26,24 +33,12 @@ from armillary.platform.model import (
 )
 
 TOPOLOGIES = ("Ring", "FullyConnected", "Switch")
-_NETWORK_KEYS = ("topology", "npus_count", "bandwidth", "latency")
-# Keys of version 1.0 and of the documentation that version 2 reads past.
-_NETWORK_IGNORED = ["topology-name", "topologies-per-dim", "dimension-type", "dimensions-count", "units-count", "links-count", "link-latency", "link-bandwidth", "nic-latency", "router-latency", "hbm-latency", "hbm-bandwidth", "hbm-scale", "use-fast-version"]
-_SYSTEM_KEYS = (
-    *["scheduling-policy", "collective-optimization", "endpoint-delay", "local-reduction-delay"],
-    *["active-chunks-per-dimension", "preferred-dataset-splits", "local-mem-bw", "peak-perf"],
-    *["roofline-enabled", "replay-only", "model-shared-bus", "L", "o", "g", "G", "per-node-custom-implementation"],
-    *(f"{kind}-implementation" for kind in COLLECTIVES),
-    *(f"{kind}-implementation-custom" for kind in COLLECTIVES),
-)
-_SYSTEM_IGNORED = ["boost-mode", "inter-dimension-scheduling", "intra-dimension-scheduling", "injection-policy", "injection-scale", "comm-scale", "compute-scale", "trace-enabled", "track-local-mem", "local-mem-trace-filename", "packet-routing", "seprate-log", "model-compute-bound"]
 _MEMORY_KINDS = {
     "NO_MEMORY_EXPANSION": "none",
     "PER_NPU_MEMORY_EXPANSION": "per-npu",
     "PER_NODE_MEMORY_EXPANSION": "per-node",
     "MEMORY_POOL": "pool",
 }
-_MEMORY_KEYS = ("memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node")
 _INT_MAX = 2**31 - 1  # that program keeps these numbers in a C int
 _DEFAULT_DIMENSIONS = 4  # length of its default involved_dim list
 
@@ -89,9 +84,9 @@ def read_platform(
 
 
 def _read_network(document: Document, warnings: list[str]) -> tuple[Dimension, ...]:
-    _note_ignored(document, document.check_keys(_NETWORK_KEYS, ignored=_NETWORK_IGNORED), warnings)
+    _note_ignored(document, document.check_keys(NETWORK_KEYS, ignored=NETWORK_IGNORED), warnings)
     columns = {}
-    for key in _NETWORK_KEYS:
+    for key in NETWORK_KEYS:
         values = document.require(key, "one value per network dimension")
         if not isinstance(values, list | tuple) or not values:
             document.reject((key,), values, "a list with one value per network dimension")
@@ -124,7 +119,7 @@ def _read_network(document: Document, warnings: list[str]) -> tuple[Dimension, .
 
 def _read_system(document: Document, dimensions: int, injection_scale: float, warnings: list[str]) -> System:
     data = document.data
-    _note_ignored(document, document.check_keys(_SYSTEM_KEYS, ignored=_SYSTEM_IGNORED), warnings)
+    _note_ignored(document, document.check_keys(SYSTEM_KEYS, ignored=SYSTEM_IGNORED), warnings)
     whole = functools.partial(_truncated, document, warnings)
     splits = document.require("preferred-dataset-splits", "the number of chunks of a collective")
     if "scheduling-policy" in data:
@@ -245,12 +240,12 @@ def _resolve_prefix(prefix: str, document: Document) -> str:
 
 def _read_memory(source: Source, npus: int, warnings: list[str]) -> RemoteMemory:
     document = read_document(source, "remote-memory configuration", "json")
-    document.check_keys(_MEMORY_KEYS)
+    document.check_keys(MEMORY_KEYS)
     data = document.data
     name = document.choice(("memory-type",), document.require("memory-type"), _MEMORY_KINDS)
     kind = cast(Any, _MEMORY_KINDS[name])
     used = {"none": 1, "per-node": 5}.get(kind, 3)
-    unused = [key for key in data if key not in _MEMORY_KEYS[:used]]
+    unused = [key for key in data if key not in MEMORY_KEYS[:used]]
     if unused:
         warnings.append(f"{document.name}: {', '.join(unused)} have no effect with memory-type {name}")
     if kind == "none":

@@ -1,0 +1,56 @@
+"""Every key of ASTRA-sim's configuration files: those that count, and those it reads past."""
+
+from __future__ import annotations
+
+from armillary.platform.algorithms import COLLECTIVES
+
+NETWORK_KEYS = ("topology", "npus_count", "bandwidth", "latency")
+# Keys of version 1.0 and of the documentation that version 2 does not read.
+NETWORK_IGNORED = [
+    "topology-name",
+    "topologies-per-dim",
+    "dimension-type",
+    "dimensions-count",
+    "units-count",
+    "links-count",
+    "link-latency",
+    "link-bandwidth",
+    "nic-latency",
+    "router-latency",
+    "hbm-latency",
+    "hbm-bandwidth",
+    "hbm-scale",
+    "use-fast-version",
+]
+SYSTEM_KEYS = (
+    *["scheduling-policy", "collective-optimization", "endpoint-delay", "local-reduction-delay"],
+    *["active-chunks-per-dimension", "preferred-dataset-splits", "local-mem-bw", "peak-perf"],
+    *[
+        "roofline-enabled",
+        "replay-only",
+        "model-shared-bus",
+        "L",
+        "o",
+        "g",
+        "G",
+        "per-node-custom-implementation",
+    ],
+    *(f"{kind}-implementation" for kind in COLLECTIVES),
+    *(f"{kind}-implementation-custom" for kind in COLLECTIVES),
+)
+SYSTEM_IGNORED = [
+    "boost-mode",
+    "inter-dimension-scheduling",
+    "intra-dimension-scheduling",
+    "injection-policy",
+    "injection-scale",
+    "comm-scale",
+    "compute-scale",
+    "trace-enabled",
+    "track-local-mem",
+    "local-mem-trace-filename",
+    "packet-routing",
+    "seprate-log",
+    "model-compute-bound",
+]
+MEMORY_KEYS = ("memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node")
