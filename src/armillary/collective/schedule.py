@@ -142,6 +142,11 @@ class Schedule:
             return (member + transfer.peer) % self.n
         return member ^ transfer.peer if self.relative == "xor" else transfer.peer
 
+    def bytes_sent(self, member: int, phase_bytes: int) -> int:
+        """Return the bytes that `member` sends in a phase of `phase_bytes`."""
+        role = self.role(member)
+        return int((phase_bytes // role.send_div * role.send_mul).sum())
+
 
 def _transfers(*columns: IntArray) -> tuple[Transfer, ...]:
     return tuple(map(Transfer, *(column.tolist() for column in columns)))
