@@ -49,8 +49,8 @@ def test_ring(operation: str, n: int) -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_direct_with_any_window(operation: str, n: int) -> None:
     for number, window in enumerate((None, 1, 2, 3, n - 1)):
-        check(schedule_for("direct", operation, n, window=window, reverse=number % 2 == 1), n)
-        check(schedule_for("direct", operation, n, window=window, reverse=number % 2 == 0, local=True), n)
+        reverse = (number + n) % 2 == 1
+        check(schedule_for("direct", operation, n, window=window, reverse=reverse, local=not reverse), n)
 
 
 @pytest.mark.parametrize("n", [2, 4, 8, 16, 32])

@@ -14,8 +14,8 @@ def test_ring_of_four_as_on_the_slides() -> None:
     lines = [line.split("  ") for line in text.splitlines()]
     first = next(i for i, line in enumerate(lines) if line[-1].strip() == "b2 → 0")
     assert [cell.strip() for cell in lines[first] if cell] == ["1", "b3 → 1", "b0 → 2", "b1 → 3", "b2 → 0"]
-    assert [cell.strip() for cell in lines[first + 1] if cell][0] == "b2 ← 3 (+)"
-    assert [cell.strip() for cell in lines[first + 2] if cell][0] == "b2: 0+3"
+    assert next(cell.strip() for cell in lines[first + 1] if cell) == "b2 ← 3 (+)"
+    assert next(cell.strip() for cell in lines[first + 2] if cell) == "b2: 0+3"
     assert text.count("Σ") >= 8
 
 
@@ -52,5 +52,5 @@ def test_colour_only_on_request() -> None:
 
 
 def test_too_many_members() -> None:
-    with pytest.raises(InputError, match="65 members.*at most 64"):
+    with pytest.raises(InputError, match=r"65 members.*at most 64"):
         render(schedule_for("ring", "all-gather", 65))

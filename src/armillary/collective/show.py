@@ -123,7 +123,9 @@ def _shown(steps: int) -> list[int | None]:
 def _title(schedule: Schedule, steps: int) -> str:
     done = operation_done(schedule)
     note = f" (does an {done})" if done != schedule.operation else ""
-    return f"{schedule.algorithm} {schedule.operation}{note}, {schedule.n} members, {steps} steps"
+    return f"{schedule.algorithm} {schedule.operation}{note}, {schedule.n} members, {steps} step" + "s" * (
+        steps > 1
+    )
 
 
 def _legend(schedule: Schedule, shown: int) -> str:
