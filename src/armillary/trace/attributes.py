@@ -1,0 +1,151 @@
+"""Attribute columns of a graph: one attribute of all nodes, converted and checked."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.errors import InputError
+from armillary.trace import columns as c
+from armillary.trace.columns import Columns
+from armillary.trace.schema import (
+    BOOL,
+    BOOL_LIST,
+    BYTES,
+    DOUBLE,
+    FIXED64,
+    FLOAT,
+    FLOAT_KINDS,
+    INTEGER_KINDS,
+    KIND_NAMES,
+    STRING,
+    UINT64,
+)
+
+if TYPE_CHECKING:
+    from armillary.trace.graph import Graph
+
+I64 = NDArray[np.int64]
+
+
+def _find(graph: Graph, name: str) -> tuple[I64, I64]:
+    """Return the attributes called `name` (indices into the batch) and their nodes."""
+    columns = graph.columns
+    code = columns.name_code.get(name, -1)
+    ends = columns.rows[c.ATTR_AT]
+    base = int(ends[graph.first])
+    found = np.flatnonzero(graph.attr_name == code) + base
+    nodes = np.searchsorted(ends[graph.first : graph.first + graph.n_nodes + 1], found, side="right") - 1
+    return found, nodes
+
+
+def _require(graph: Graph, name: str, found: I64, nodes: I64, kinds: frozenset[int], wanted: str) -> None:
+    kind = graph.columns.attr_kind[found]
+    wrong = np.flatnonzero(~np.isin(kind, list(kinds)))
+    if len(wrong):
+        first = int(wrong[0])
+        raise InputError(
+            f"{graph.node(int(nodes[first]))}: attribute '{name}' is of kind {KIND_NAMES[kind[first]]}, "
+            f"expected {wanted}"
+        )
+
+
+def has(graph: Graph, name: str) -> NDArray[np.bool_]:
+    """See `Graph.has`."""
+    result = np.zeros(graph.n_nodes, dtype=np.bool_)
+    result[_find(graph, name)[1]] = True
+    return result
+
+
+def ints(graph: Graph, name: str, default: int) -> I64:
+    """See `Graph.ints`."""
+    found, nodes = _find(graph, name)
+    _require(graph, name, found, nodes, INTEGER_KINDS, "an integer (such as int64)")
+    values = graph.columns.attr_value[found]
+    kind = graph.columns.attr_kind[found]
+    huge = np.flatnonzero((values < 0) & ((kind == UINT64) | (kind == FIXED64)))
+    if len(huge):
+        first = int(huge[0])
+        raise InputError(
+            f"{graph.node(int(nodes[first]))}: attribute '{name}' is {int(values[first]) + 2**64}, "
+            f"expected at most {2**63 - 1}"
+        )
+    result = np.full(graph.n_nodes, default, dtype=np.int64)
+    result[nodes] = values
+    return result
+
+
+def floats(graph: Graph, name: str, default: float) -> NDArray[np.float64]:
+    """See `Graph.floats`."""
+    found, nodes = _find(graph, name)
+    _require(graph, name, found, nodes, INTEGER_KINDS | FLOAT_KINDS, "a number (such as double or int64)")
+    bits, kind = graph.columns.attr_value[found], graph.columns.attr_kind[found]
+    values = bits.astype(np.float64)
+    unsigned = (kind == UINT64) | (kind == FIXED64)
+    values[unsigned] = bits[unsigned].view(np.uint64)
+    values[kind == DOUBLE] = bits[kind == DOUBLE].view(np.float64)
+    values[kind == FLOAT] = bits[kind == FLOAT].astype(np.uint32).view(np.float32)
+    result = np.full(graph.n_nodes, default, dtype=np.float64)
+    result[nodes] = values
+    return result
+
+
+def strings(graph: Graph, name: str) -> tuple[NDArray[np.int32], list[str]]:
+    """See `Graph.strings`."""
+    found, nodes = _find(graph, name)
+    _require(graph, name, found, nodes, frozenset((STRING,)), "string")
+    index: dict[bytes, int] = {}
+    codes = [index.setdefault(raw, len(index)) for raw in graph.columns.raws(graph.columns.attr_value[found])]
+    result = np.full(graph.n_nodes, -1, dtype=np.int32)
+    result[nodes] = codes
+    return result, [raw.decode() for raw in index]
+
+
+def bool_lists(graph: Graph, name: str) -> tuple[NDArray[np.int32], list[tuple[bool, ...]]]:
+    """See `Graph.bool_lists`."""
+    found, nodes = _find(graph, name)
+    _require(graph, name, found, nodes, frozenset((BOOL_LIST,)), "bool_list")
+    columns = graph.columns
+    lists = columns.attr_value[found]
+    index: dict[tuple[int, ...], int] = {}
+    codes = [
+        index.setdefault(tuple(columns.items[first:after].tolist()), len(index))
+        for first, after in zip(columns.list_ptr[lists], columns.list_ptr[lists + 1], strict=True)
+    ]
+    result = np.full(graph.n_nodes, -1, dtype=np.int32)
+    result[nodes] = codes
+    return result, [tuple(bool(item) for item in items) for items in index]
+
+
+def value(columns: Columns, kind: int, bits: int) -> Any:
+    """Return one value as a Python object: number, bool, str, bytes, a list of them, None if unset."""
+    if kind == 0:
+        return None
+    if not kind & 1:
+        items = columns.items[columns.list_ptr[bits] : columns.list_ptr[bits + 1]]
+        return [value(columns, kind - 1, item) for item in items.tolist()]
+    if kind in (STRING, BYTES):
+        raw = columns.raw(bits)
+        return raw.decode() if kind == STRING else raw
+    if kind == DOUBLE:
+        return struct.unpack("<d", struct.pack("<q", bits))[0]
+    if kind == FLOAT:
+        return struct.unpack("<f", struct.pack("<I", bits))[0]
+    if kind in (UINT64, FIXED64):
+        return bits & 0xFFFF_FFFF_FFFF_FFFF
+    return bool(bits) if kind == BOOL else bits
+
+
+def triples(columns: Columns, first: int, after: int) -> list[tuple[str, str, Any]]:
+    """Return attributes `first` to `after` as (name, kind, value)."""
+    part = slice(first, after)
+    rows = zip(
+        columns.attr_name[part].tolist(),
+        columns.attr_kind[part].tolist(),
+        columns.attr_value[part].tolist(),
+        strict=True,
+    )
+    return [(columns.names[name], KIND_NAMES[kind], value(columns, kind, bits)) for name, kind, bits in rows]

@@ -1,0 +1,218 @@
+"""Reading and writing trace files."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import re
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from armillary.errors import InputError
+from armillary.trace.decode import decode, decode_many
+from armillary.trace.encode import encode
+from armillary.trace.graph import Graph
+from armillary.trace.trace import Trace
+
+StrPath = str | os.PathLike[str]
+
+SUFFIXES = (".et", ".et.gz", ".et.zst", ".json")
+"""What may follow ``<prefix>.<rank>``; where a rank has several files, the first of these is read."""
+
+_READ_AT_ONCE = 1 << 16
+_BATCH_BYTES = 1 << 25
+
+
+def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
+    """Read the files ``<prefix>.<rank>.et`` of all ranks.
+
+    Also ``.et.gz``, ``.et.zst`` (compression is recognised by content, whatever the name) and
+    ``.json`` (the layout of `graph_to_json`). Files with equal contents share one graph.
+
+    Args:
+        prefix: path up to the dot before the rank.
+        ranks: number of ranks to read; None for all there are.
+
+    Raises:
+        InputError: no file, a rank is missing in between, or a file cannot be read or is not a trace.
+    """
+    folder, stem = os.path.split(os.fspath(prefix))
+    names = _rank_files(folder, stem, ranks)
+    rank_graph = np.empty(len(names), dtype=np.int32)
+    index: dict[bytes | tuple[int, bytes], int] = {}
+    graphs: list[Graph] = []
+    pending: list[bytes] = []
+    sources: list[str] = []
+    size = 0
+    for rank, name in enumerate(names):
+        path = f"{folder}/{name}" if folder else name
+        data = _read(path)
+        key = data if len(data) <= _READ_AT_ONCE else (len(data), hashlib.sha256(data).digest())
+        rank_graph[rank] = known = index.setdefault(key, len(index))
+        if known < len(graphs) + len(pending):
+            continue
+        if name.endswith(".json"):
+            from armillary.trace.json_layout import graph_from_json
+
+            graphs += decode_many(pending, sources) if pending else []
+            graphs.append(graph_from_json(data, path))
+            pending, sources, size = [], [], 0
+            continue
+        pending.append(data)
+        sources.append(path)
+        size += len(data)
+        if size >= _BATCH_BYTES:
+            graphs += decode_many(pending, sources)
+            pending, sources, size = [], [], 0
+    graphs += decode_many(pending, sources) if pending else []
+    return Trace(tuple(graphs), rank_graph)
+
+
+def _rank_files(folder: str, stem: str, ranks: int | None) -> list[str]:
+    """Return the file name of every rank from 0."""
+    try:
+        listing = os.listdir(folder or ".")  # noqa: PTH208  a Path per file would cost more than reading it
+    except OSError as error:
+        raise InputError(
+            f"{folder}: {error.strerror}, expected the folder of the trace files '{stem}.<rank>.et'"
+        ) from error
+    present = set(listing)
+    if not stem:
+        raise InputError(
+            f"{folder}/: expected a prefix such as '{folder}/<name>' of files '<name>.<rank>.et'"
+        )
+    found: list[str] = []
+    while ranks is None or len(found) < ranks:
+        name = next((n for s in SUFFIXES if (n := f"{stem}.{len(found)}{s}") in present), None)
+        if name is None:
+            break
+        found.append(name)
+    pattern = re.compile(re.escape(stem) + r"\.(\d+)(\.et|\.et\.gz|\.et\.zst|\.json)")
+    if ranks is not None and len(found) == ranks:
+        return found
+    numbers = sorted({int(match[1]) for name in listing if (match := pattern.fullmatch(name))})
+    missing, prefix = len(found), os.path.join(folder, stem)  # noqa: PTH118
+    if missing < len(numbers) or (ranks is not None and numbers):
+        near = sorted(numbers, key=lambda rank: abs(rank - missing))[:4]
+        raise InputError(
+            f"{prefix}.{missing}.et: no file for rank {missing}, expected one for every rank from 0 to "
+            f"{max(numbers[-1], (ranks or 1) - 1)}; nearest: "
+            + ", ".join(
+                next(f"{stem}.{r}{s}" for s in SUFFIXES if f"{stem}.{r}{s}" in present) for r in sorted(near)
+            )
+        )
+    if not found:
+        others = sorted(
+            {name[: m.start()] for name in listing if (m := re.search(r"\.\d+\.(et|json)", name))}
+        )
+        what = f"prefixes there: {', '.join(others[:5])}" if others else _there(listing)
+        raise InputError(f"{prefix}: no trace file '{stem}.<rank>.et' in the folder ({what})")
+    return found
+
+
+def _there(listing: Sequence[str]) -> str:
+    if not listing:
+        return "it is empty"
+    return "it holds " + ", ".join(sorted(listing)[:5]) + (", …" if len(listing) > 5 else "")
+
+
+def _read(path: str) -> bytes:
+    """Return the decompressed contents of a file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            data = os.read(descriptor, _READ_AT_ONCE)
+            if len(data) == _READ_AT_ONCE:
+                with os.fdopen(os.dup(descriptor), "rb", buffering=0) as stream:
+                    stream.seek(0)
+                    data = stream.readall()
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}, expected a readable trace file") from error
+    if data[:2] == b"\x1f\x8b":
+        try:
+            return gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{path}: damaged gzip file ({error})") from error
+    if data[:4] == b"\x28\xb5\x2f\xfd":
+        return _unzstd(data, path)
+    return data
+
+
+def _unzstd(data: bytes, path: str) -> bytes:
+    library = _zstandard(path)
+    try:
+        with library.ZstdDecompressor().stream_reader(data, read_across_frames=True) as stream:
+            return bytes(stream.read())
+    except library.ZstdError as error:
+        raise InputError(f"{path}: damaged zstd file ({error})") from error
+
+
+def _zstandard(path: StrPath) -> Any:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise InputError(
+            f"{os.fspath(path)}: zstd needs the package zstandard, expected `pip install armillary[zstd]`"
+        ) from error
+    return zstandard
+
+
+def read_graph(path: StrPath) -> Graph:
+    """Read one trace file, ``.et`` (plain, gzip or zstd) or ``.json``.
+
+    Raises:
+        InputError: it cannot be read or is not a trace.
+    """
+    name = os.fspath(path)
+    data = _read(name)
+    if name.endswith(".json"):
+        from armillary.trace.json_layout import graph_from_json
+
+        return graph_from_json(data, name)
+    return decode(data, name)
+
+
+def write_graph(path: StrPath, graph: Graph, compress: Literal["gzip", "zstd"] | None = None) -> None:
+    """Write one trace file, by way of a temporary name so that no half file is ever seen.
+
+    Args:
+        path: the file; with suffix ``.json`` it is written in the JSON layout.
+        graph: what to write.
+        compress: None for plain.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    target = Path(path)
+    if target.suffix == ".json":
+        from armillary.trace.json_layout import graph_to_json
+
+        data = graph_to_json(graph).encode()
+    else:
+        data = encode(graph)
+    if compress == "gzip":
+        data = gzip.compress(data, compresslevel=6, mtime=0)
+    elif compress == "zstd":
+        data = _zstandard(path).ZstdCompressor().compress(data)
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(target)
+    except OSError as error:
+        raise InputError(f"{target}: {error.strerror}, expected a path that can be written") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_trace(prefix: StrPath, trace: Trace, compress: Literal["gzip", "zstd"] | None = None) -> None:
+    """Write ``<prefix>.<rank>.et`` for every rank (with ``.gz`` or ``.zst`` when compressed)."""
+    suffix = {None: ".et", "gzip": ".et.gz", "zstd": ".et.zst"}[compress]
+    for rank in range(trace.n_ranks):
+        write_graph(f"{os.fspath(prefix)}.{rank}{suffix}", trace.graph(rank), compress)

@@ -1,0 +1,265 @@
+"""One distinct rank graph: columns of nodes in file order."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.trace import attributes, parents
+from armillary.trace import columns as c
+from armillary.trace.columns import Columns
+from armillary.trace.schema import KIND_NAMES
+
+I64 = NDArray[np.int64]
+
+
+class Graph:
+    """The execution trace of one rank, or of many equal ones; immutable.
+
+    Nodes are in file order and a *position* is an index in that order. Columns are views of the
+    batch of files that was decoded together.
+
+    Attributes:
+        n_nodes: number of nodes.
+        source: path of the file, or a label such as "rank 3", for messages.
+    """
+
+    def __init__(self, columns: Columns, index: int, first: int, after: int, source: str) -> None:
+        self.columns = columns
+        self.index = index
+        """Index of this graph among those of `columns`."""
+        self.first = first + 1
+        """Frame of the first node."""
+        self.n_nodes = after - first - 1
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"Graph({self.source!r}, {self.n_nodes} nodes)"
+
+    def _field(self, field: int) -> I64:
+        return self.columns.rows[field, self.first : self.first + self.n_nodes]
+
+    def _ptr(self, field: int) -> I64:
+        ptr = self.columns.rows[field, self.first : self.first + self.n_nodes + 1]
+        return ptr - ptr[0] if ptr[0] else ptr
+
+    def _slice(self, field: int) -> slice:
+        ends = self.columns.rows[field]
+        return slice(int(ends[self.first]), int(ends[self.first + self.n_nodes]))
+
+    @property
+    def ids(self) -> NDArray[np.uint64]:
+        """Node ids, uint64 (n_nodes,)."""
+        return self._field(c.ID).view(np.uint64)
+
+    @cached_property
+    def types(self) -> NDArray[np.int32]:
+        """`NodeType` of every node, int32 (n_nodes,)."""
+        return self._field(c.TYPE).astype(np.int32)
+
+    @property
+    def start_micros(self) -> NDArray[np.uint64]:
+        """Start times in microseconds, uint64 (n_nodes,)."""
+        return self._field(c.START).view(np.uint64)
+
+    @property
+    def duration_micros(self) -> NDArray[np.uint64]:
+        """Durations in microseconds, uint64 (n_nodes,)."""
+        return self._field(c.DURATION).view(np.uint64)
+
+    @cached_property
+    def ctrl_ptr(self) -> I64:
+        """CSR offsets (n_nodes + 1) into `ctrl_deps`."""
+        return self._ptr(c.CTRL_AT)
+
+    @property
+    def ctrl_deps(self) -> NDArray[np.uint64]:
+        """Ids of control dependencies as written, uint64."""
+        return self.columns.ctrl[self._slice(c.CTRL_AT)].view(np.uint64)
+
+    @cached_property
+    def data_ptr(self) -> I64:
+        """CSR offsets (n_nodes + 1) into `data_deps`."""
+        return self._ptr(c.DATA_AT)
+
+    @property
+    def data_deps(self) -> NDArray[np.uint64]:
+        """Ids of data dependencies as written, uint64."""
+        return self.columns.data[self._slice(c.DATA_AT)].view(np.uint64)
+
+    @cached_property
+    def attr_ptr(self) -> I64:
+        """CSR offsets (n_nodes + 1) into `attr_name`, `attr_kind` and `attr_value`."""
+        return self._ptr(c.ATTR_AT)
+
+    @property
+    def attr_name(self) -> NDArray[np.int32]:
+        """Index of every attribute's name in `attr_names`."""
+        return self.columns.attr_name[self._slice(c.ATTR_AT)]
+
+    @property
+    def attr_kind(self) -> NDArray[np.uint8]:
+        """Kind of every attribute: index into `schema.KIND_NAMES`."""
+        return self.columns.attr_kind[self._slice(c.ATTR_AT)]
+
+    @property
+    def attr_value(self) -> I64:
+        """Value of every attribute, see `Columns.attr_value`."""
+        return self.columns.attr_value[self._slice(c.ATTR_AT)]
+
+    @property
+    def attr_names(self) -> list[str]:
+        """Attribute names (some may belong to other graphs of the same batch)."""
+        return self.columns.names
+
+    @property
+    def unknown_fields(self) -> int:
+        """Number of protobuf fields that the schema does not have; they were skipped."""
+        return int(self.columns.unknown[self.index])
+
+    @property
+    def version(self) -> str:
+        """GlobalMetadata.version."""
+        return self.columns.text(int(self.columns.rows[c.NAME_AT, self.first - 1]))
+
+    @cached_property
+    def metadata(self) -> list[tuple[str, str, Any]]:
+        """GlobalMetadata.attr as (name, kind, value) triples."""
+        ends = self.columns.rows[c.ATTR_AT]
+        return attributes.triples(self.columns, int(ends[self.first - 1]), int(ends[self.first]))
+
+    def attrs(self, position: int) -> list[tuple[str, str, Any]]:
+        """Return the attributes of one node as (name, kind, value) triples."""
+        ends, frame = self.columns.rows[c.ATTR_AT], self.first + position
+        return attributes.triples(self.columns, int(ends[frame]), int(ends[frame + 1]))
+
+    def attrs_with_docs(self, position: int) -> list[tuple[str, str, Any] | tuple[str, str, Any, str]]:
+        """Return `attrs` of one node, with its doc string as a fourth member where there is one."""
+        first = int(self.columns.rows[c.ATTR_AT, self.first + position])
+        found = self.attrs(position)
+        low, high = np.searchsorted(self.columns.docs[0], (first, first + len(found)))
+        docs = {
+            int(at) - first: self.columns.text(int(text)) for at, text in self.columns.docs[:, low:high].T
+        }
+        return [(*triple, docs[i]) if i in docs else triple for i, triple in enumerate(found)]
+
+    def name(self, position: int) -> str:
+        """Return the name of one node."""
+        return self.columns.text(int(self.columns.rows[c.NAME_AT, self.first + position]))
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [raw.decode() for raw in self.columns.raws(self._field(c.NAME_AT))]
+
+    def names(self) -> list[str]:
+        """Return the names of all nodes."""
+        return self._names
+
+    def io(self, position: int) -> dict[str, tuple[str, str, str]]:
+        """Return the IOInfo of one node: (values, shapes, types) of "inputs" and "outputs", where present."""
+        frame = self.first + position
+        low, high = np.searchsorted(self.columns.io[0], (frame, frame + 1))
+        return {
+            ("inputs", "outputs")[int(row[1])]: tuple(self.columns.text(int(text)) for text in row[2:])  # type: ignore[misc]
+            for row in self.columns.io[:, low:high].T
+        }
+
+    def io_inputs(self, position: int) -> str:
+        """Return IOInfo.inputs.values of one node, "" where absent."""
+        return self.io(position).get("inputs", ("", "", ""))[0]
+
+    def node(self, position: int) -> str:
+        """Return how messages name one node: source, id and name."""
+        return f"{self.source}: node {int(self.ids[position])} '{self.name(position)}'"
+
+    @cached_property
+    def _parents(self) -> tuple[I64, NDArray[np.int32], list[tuple[int, int]]]:
+        return parents.resolve(self)
+
+    def parents(self) -> tuple[I64, NDArray[np.int32]]:
+        """Return the dependencies of all nodes as positions, in CSR.
+
+        Control and data dependencies together, sorted, without repetition, dangling ones dropped.
+
+        Returns:
+            Offsets, int64 (n_nodes + 1), and positions, int32.
+        """
+        return self._parents[:2]
+
+    @property
+    def dangling(self) -> list[tuple[int, int]]:
+        """Dependencies on absent nodes: (position of the node, missing id)."""
+        return self._parents[2]
+
+    @cached_property
+    def _cache(self) -> dict[tuple[Any, ...], Any]:
+        return {}
+
+    def _cached(self, reader: Any, *key: Any) -> Any:
+        cache = self._cache
+        found = cache.get((reader, *key))
+        if found is None:
+            found = cache[(reader, *key)] = reader(self, *key)
+        return found
+
+    def has(self, name: str) -> NDArray[np.bool_]:
+        """Say for every node whether it has the attribute, bool (n_nodes,)."""
+        found: NDArray[np.bool_] = self._cached(attributes.has, name)
+        return found
+
+    def ints(self, name: str, default: int = 0) -> I64:
+        """Return an integer attribute of every node, int64 (n_nodes,).
+
+        Args:
+            name: the attribute; every integer kind and bool converts.
+            default: value of the nodes that do not have it.
+
+        Raises:
+            InputError: it is of another kind somewhere, or does not fit into int64.
+        """
+        found: I64 = self._cached(attributes.ints, name, default)
+        return found
+
+    def floats(self, name: str, default: float = 0.0) -> NDArray[np.float64]:
+        """Return a numeric attribute of every node as float64 (n_nodes,); see `ints`."""
+        found: NDArray[np.float64] = self._cached(attributes.floats, name, default)
+        return found
+
+    def strings(self, name: str) -> tuple[NDArray[np.int32], list[str]]:
+        """Return a string attribute: codes int32 (n_nodes,), -1 where absent, and the distinct values.
+
+        Raises:
+            InputError: it is of another kind somewhere.
+        """
+        found: tuple[NDArray[np.int32], list[str]] = self._cached(attributes.strings, name)
+        return found
+
+    def bool_lists(self, name: str) -> tuple[NDArray[np.int32], list[tuple[bool, ...]]]:
+        """Return a bool_list attribute: codes int32 (n_nodes,), -1 where absent, and the distinct lists.
+
+        Raises:
+            InputError: it is of another kind somewhere.
+        """
+        found: tuple[NDArray[np.int32], list[tuple[bool, ...]]] = self._cached(attributes.bool_lists, name)
+        return found
+
+    def attribute_kinds(self) -> dict[str, dict[str, int]]:
+        """Return how often each attribute occurs with each kind."""
+        keys, counts = np.unique(self.attr_name.astype(np.int64) * 64 + self.attr_kind, return_counts=True)
+        kinds: dict[str, dict[str, int]] = {}
+        for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
+            kinds.setdefault(self.attr_names[key // 64], {})[KIND_NAMES[key % 64]] = count
+        return kinds
+
+    def validate(self) -> None:
+        """Refuse what cannot be simulated: ids that occur twice, and cycles.
+
+        Raises:
+            InputError: names the nodes.
+        """
+        from armillary.trace.check import validate
+
+        validate(self)

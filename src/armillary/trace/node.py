@@ -1,0 +1,222 @@
+"""Nodes as Python objects, for writing and looking at a few by hand; graphs keep columns."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from armillary.errors import InputError, nearest, one_of
+from armillary.trace import columns as c
+from armillary.trace.columns import Columns
+from armillary.trace.schema import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    FLOAT,
+    INTEGER_KINDS,
+    KIND_NAMES,
+    KINDS,
+    RANGES,
+    STRING,
+    VERSION,
+    NodeType,
+)
+
+if TYPE_CHECKING:
+    from armillary.trace.graph import Graph
+
+Attribute = tuple[str, str, Any] | tuple[str, str, Any, str]
+"""(name, kind, value) or (name, kind, value, doc string); kind is a key of `schema.KINDS`."""
+
+
+@dataclass
+class Node:
+    """One node; `inputs` and `outputs` are IOInfo (values, shapes, types), None where absent."""
+
+    id: int = 0
+    name: str = ""
+    type: int = NodeType.INVALID_NODE
+    ctrl_deps: Sequence[int] = ()
+    data_deps: Sequence[int] = ()
+    start_micros: int = 0
+    duration_micros: int = 0
+    inputs: tuple[str, str, str] | None = None
+    outputs: tuple[str, str, str] | None = None
+    attrs: list[Attribute] = field(default_factory=list)
+
+
+def graph_of(
+    nodes: Iterable[Node], source: str = "<nodes>", version: str = VERSION, metadata: Sequence[Attribute] = ()
+) -> Graph:
+    """Return the graph of `nodes`, in the order given.
+
+    Args:
+        nodes: the nodes; ids may be in any order.
+        source: what messages call the graph.
+        version: GlobalMetadata.version.
+        metadata: GlobalMetadata.attr.
+
+    Raises:
+        InputError: a value does not fit its field; names the node, the attribute and the value.
+    """
+    from armillary.trace.graph import Graph
+
+    packer = _Packer(source)
+    packer.add(Node(name=version, attrs=list(metadata)), "GlobalMetadata")
+    for node in nodes:
+        packer.add(node, f"node {node.id} '{node.name}'")
+    return Graph(packer.columns(), 0, 0, len(packer.rows), source)
+
+
+def nodes_of(graph: Graph) -> list[Node]:
+    """Return the nodes of `graph` as objects, in file order."""
+    return [node_at(graph, position) for position in range(graph.n_nodes)]
+
+
+def node_at(graph: Graph, position: int) -> Node:
+    """Return one node of `graph` as an object."""
+    ctrl, data = graph.ctrl_ptr[position : position + 2], graph.data_ptr[position : position + 2]
+    io = graph.io(position)
+    return Node(
+        id=int(graph.ids[position]),
+        name=graph.name(position),
+        type=int(graph.types[position]),
+        ctrl_deps=graph.ctrl_deps[ctrl[0] : ctrl[1]].tolist(),
+        data_deps=graph.data_deps[data[0] : data[1]].tolist(),
+        start_micros=int(graph.start_micros[position]),
+        duration_micros=int(graph.duration_micros[position]),
+        inputs=io.get("inputs"),
+        outputs=io.get("outputs"),
+        attrs=graph.attrs_with_docs(position),
+    )
+
+
+class _Packer:
+    """Appends nodes to lists that become `Columns`."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.where = ""
+        self.rows: list[list[int]] = []
+        self.ctrl: list[int] = []
+        self.data: list[int] = []
+        self.attrs: list[tuple[int, int, int]] = []
+        self.names: dict[str, int] = {}
+        self.list_ptr = [0]
+        self.items: list[int] = []
+        self.string_ptr, self.pool = [0, 0], bytearray()
+        self.io: list[tuple[int, ...]] = []
+        self.docs: list[tuple[int, int]] = []
+
+    def fail(self, message: str) -> NoReturn:
+        raise InputError(f"{self.source}: {self.where}: {message}")
+
+    def add(self, node: Node, where: str) -> None:
+        self.where = where
+        unsigned = [
+            self.integer(getattr(node, key), key, 0, 2**64 - 1)
+            for key in ("id", "start_micros", "duration_micros")
+        ]
+        kind = self.integer(node.type, "type", -(2**31), 2**31 - 1)
+        head = [len(self.ctrl), len(self.data), len(self.attrs)]
+        self.rows.append([unsigned[0], kind, *unsigned[1:], self.string(node.name, "name"), *head])
+        for key, target in (("ctrl_deps", self.ctrl), ("data_deps", self.data)):
+            target.extend(self.integer(dep, key, 0, 2**64 - 1) for dep in getattr(node, key))
+        for side, info in enumerate((node.inputs, node.outputs)):
+            if info is not None:
+                texts = (self.string(text, "IOInfo") for text in info)
+                self.io.append((len(self.rows) - 1, side, *texts))
+        for attribute in node.attrs:
+            self.attribute(*attribute)
+
+    def integer(self, value: Any, what: str, low: int, high: int) -> int:
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
+            self.fail(f"{what} is {value!r}, expected an integer from {low} to {high}")
+        return int(value) - 2**64 if value >= 2**63 else int(value)
+
+    def encoded(self, value: Any, what: str) -> bytes:
+        if not isinstance(value, str):
+            self.fail(f"{what} is {value!r}, expected text")
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            self.fail(f"{what} is {value!r}, expected text that UTF-8 can encode")
+
+    def string(self, value: Any, what: str) -> int:
+        raw = value if isinstance(value, bytes) else self.encoded(value, what)
+        if not raw:
+            return 0
+        self.pool += raw
+        self.string_ptr.append(len(self.pool))
+        return len(self.string_ptr) - 2
+
+    def attribute(self, name: str, kind_name: str, value: Any, doc: str = "") -> None:
+        kind = KINDS.get(kind_name)
+        if kind is None:
+            self.fail(
+                f"attribute '{name}' has kind {kind_name!r}, expected "
+                f"{one_of(KINDS)}{nearest(str(kind_name), KINDS)}"
+            )
+        if kind == 0:
+            bits = 0
+        elif kind & 1:
+            bits = self.scalar(name, kind, value)
+        else:
+            if not isinstance(value, (list, tuple)):
+                self.fail(f"attribute '{name}' is {value!r}, expected a list ({kind_name})")
+            self.items.extend([self.scalar(name, kind - 1, item) for item in value])
+            self.list_ptr.append(len(self.items))
+            bits = len(self.list_ptr) - 2
+        if doc:
+            self.docs.append((len(self.attrs), self.string(doc, "doc string")))
+        self.encoded(name, "an attribute's name")
+        self.attrs.append((self.names.setdefault(name, len(self.names)), kind, bits))
+
+    def scalar(self, name: str, kind: int, value: Any) -> int:
+        what = f"attribute '{name}' ({KIND_NAMES[kind]})"
+        if kind == BOOL:
+            if not isinstance(value, (bool, np.bool_)):
+                self.fail(f"{what} is {value!r}, expected true or false")
+            return int(value)
+        if kind in INTEGER_KINDS:
+            return self.integer(value, what, *RANGES[kind])
+        if kind == STRING and isinstance(value, str):
+            return self.string(value, what)
+        if kind == BYTES and isinstance(value, bytes):
+            return self.string(value, what)
+        if kind in (DOUBLE, FLOAT) and isinstance(value, (int, float)) and not isinstance(value, bool):
+            try:
+                if kind == DOUBLE:
+                    return int(struct.unpack("<q", struct.pack("<d", value))[0])
+                return int(struct.unpack("<I", struct.pack("<f", value))[0])
+            except (OverflowError, struct.error):
+                self.fail(f"{what} is {value!r}, expected a number that it can hold")
+        self.fail(f"{what} is {value!r}, expected a value of that kind")
+
+    def columns(self) -> Columns:
+        n = len(self.rows)
+        rows = np.zeros((c.ROW_FIELDS, n + 1), dtype=np.int64)
+        rows[:, :n] = np.array(self.rows, dtype=np.int64).T
+        rows[c.CTRL_AT :, n] = len(self.ctrl), len(self.data), len(self.attrs)
+        attrs = np.array(self.attrs, dtype=np.int64).reshape(-1, 3).T
+        return Columns(
+            frame_ptr=np.array([0, n], dtype=np.int64),
+            unknown=np.zeros(1, dtype=np.int64),
+            rows=rows,
+            ctrl=np.array(self.ctrl, dtype=np.int64),
+            data=np.array(self.data, dtype=np.int64),
+            attr_name=attrs[0].astype(np.int32),
+            attr_kind=attrs[1].astype(np.uint8),
+            attr_value=attrs[2].copy(),
+            list_ptr=np.array(self.list_ptr, dtype=np.int64),
+            items=np.array(self.items, dtype=np.int64),
+            string_ptr=np.array(self.string_ptr, dtype=np.int64),
+            pool=np.frombuffer(bytes(self.pool), dtype=np.uint8),
+            io=np.array(self.io, dtype=np.int64).reshape(-1, 5).T.copy(),
+            docs=np.array(self.docs, dtype=np.int64).reshape(-1, 2).T.copy(),
+            names=list(self.names),
+        )
