@@ -90,10 +90,10 @@ class CommandLine(click.Group):
 def _describe(error: Exception) -> tuple[str, int]:
     if isinstance(error, ArmillaryError):
         return str(error), error.exit_code
-    if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # new in click 8.2
-        return f"{error.ctx.command_path} needs a command\n\n{error.format_message()}", 2
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx else "armillary"
+        if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2; its message is the help page
+            return f"{command} needs a command\n\n{error.format_message()}", 2
         return f"{error.format_message().rstrip('.')} (see '{command} --help')", 2
     if isinstance(error, click.ClickException):
         return error.format_message(), 2

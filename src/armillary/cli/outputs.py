@@ -14,6 +14,8 @@ import click
 from armillary.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from armillary.engine.timeline import Timeline
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,10 +47,11 @@ class Outputs:
             if (other := seen.setdefault(path.resolve(), option)) != option:
                 raise InputError(f"--{option} {path}: --{other} writes the same file")
 
-    def write(self, result: Timeline) -> None:
-        """Write every file that was asked for, each complete or not at all, and say so on stderr."""
+    def present(self, result: Timeline, *, quiet: bool = False) -> None:
+        """Print the summary, write every file that was asked for, and name it unless `quiet`."""
         from armillary import report
 
+        report.print_summary(result)
         writers: dict[str, Callable[[Path], object]] = {
             "json": lambda path: report.write_json(result, path),
             "timeline": lambda path: report.write_perfetto(result, path),
@@ -58,7 +61,8 @@ class Outputs:
         for option, path in vars(self).items():
             if path is not None:
                 writers[option](path)
-                click.echo(f"wrote {path}", err=True)
+                if not quiet:
+                    click.echo(f"wrote {path}", err=True)
 
 
 def output_options(function: F) -> F:
@@ -78,7 +82,9 @@ def output_options(function: F) -> F:
     with_outputs.__doc__ = function.__doc__
     with_outputs.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     for name, text in texts.items():
-        with_outputs = click.option(f"--{name}", type=click.Path(path_type=Path), metavar="FILE", help=text)(with_outputs)
+        with_outputs = click.option(f"--{name}", type=click.Path(path_type=Path), metavar="FILE", help=text)(
+            with_outputs
+        )
     return with_outputs  # type: ignore[return-value]
 
 
@@ -92,3 +98,17 @@ def working(message: str) -> Iterator[None]:
 
     with Console(stderr=True).status(message):
         yield
+
+
+def show_table(renderable: RenderableType) -> None:
+    """Print a rich table or group; in a pipe without escape codes and trailing blanks, 100 wide."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(renderable)
+        return
+    console.width = 100
+    with console.capture() as captured:
+        console.print(renderable)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))

@@ -1,0 +1,120 @@
+"""`armillary demo`: a 512-NPU machine, an all-reduce with a known answer, and a training step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.outputs import Outputs, working
+from armillary.cli.run import study_trace
+
+if TYPE_CHECKING:
+    from armillary.trace import Graph
+
+MACHINE = """\
+platform:
+  network:               # innermost first; bandwidth is per link and direction, latency per hop
+    - {name: chiplet, topology: Ring, size: 2, bandwidth: 250 GiB/s, latency: 500 ns}
+    - {name: package, topology: FullyConnected, size: 8, bandwidth: 200 GiB/s, latency: 500 ns}
+    - {name: node, topology: Ring, size: 8, bandwidth: 100 GiB/s, latency: 500 ns}
+    - {name: pod, topology: Switch, size: 4, bandwidth: 50 GiB/s, latency: 500 ns}
+  npu: {peak: 312 TFLOP/s, memory: {bandwidth: 2039 GB/s}}
+  compute: {roofline: true}
+  collectives:
+    all-reduce: [ring, direct, ring, halvingDoubling]
+    optimization: localBWAware
+    chunks: 64
+    active_chunks: 1
+"""
+"""Four nested dimensions, 2 x 8 x 8 x 4 NPUs ("Conv-4D" in the literature)."""
+
+NPUS = 2 * 8 * 8 * 4
+
+ASTRA_SIM_TICKS = 4_856_448
+"""What ASTRA-sim's congestion-unaware backend gives for the all-reduce on this machine."""
+
+
+def all_reduce() -> Graph:
+    """Return one all-reduce of 1 GiB."""
+    from armillary.trace import GraphBuilder
+
+    builder = GraphBuilder()
+    builder.all_reduce("all-reduce", size="1 GiB")
+    return builder.graph()
+
+
+def training_step(layers: int = 8, hidden: int = 4096, tokens: int = 2048) -> Graph:
+    """Return a data-parallel step of a transformer in 16-bit numbers.
+
+    The gradients of a layer are all-reduced while the layers below it still compute; the optimizer
+    waits for all of them.
+    """
+    from armillary.trace import GraphBuilder
+
+    parameters = 12 * hidden * hidden
+    flops = 2 * parameters * tokens + 4 * tokens * tokens * hidden
+    moved = 2 * parameters + 2 * 34 * tokens * hidden
+    builder = GraphBuilder()
+    last: list[int] = []
+    for layer in range(layers):
+        last = [builder.compute(f"forward {layer}", flops=flops, bytes=moved, after=last)]
+    gradients = []
+    for layer in reversed(range(layers)):
+        last = [builder.compute(f"backward {layer}", flops=2 * flops, bytes=2 * moved, after=last)]
+        gradients.append(builder.all_reduce(f"gradients {layer}", size=2 * parameters, after=last))
+    weights = layers * parameters
+    builder.compute("optimizer", flops=12 * weights, bytes=16 * weights, after=[*last, *gradients])
+    return builder.graph()
+
+
+@click.command(help=COMMANDS["demo"])
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("out/demo"), show_default=True, metavar="FOLDER"
+)
+def command(out: Path) -> None:
+    """Write traces and studies, simulate them, and report."""
+    from armillary.trace import Trace, write_trace
+
+    (out / "traces").mkdir(parents=True, exist_ok=True)
+    for name, graph in (("all-reduce", all_reduce()), ("step", training_step())):
+        with working(f"writing the traces of {name}"):
+            write_trace(out / "traces" / name, Trace.replicate(graph, ranks=NPUS))
+        (out / f"{name}.yaml").write_text(f"workload: {{trace: traces/{name}}}\n{MACHINE}")
+
+    _heading("1 GiB all-reduce over 512 NPUs")
+    ticks = _run(out, "all-reduce")
+    same = "the same" if ticks == ASTRA_SIM_TICKS else "not the same"
+    click.echo(f"\nASTRA-sim gives {ASTRA_SIM_TICKS:,} cycles for this input: {same}.\n")
+    _heading("One training step: 8 transformer layers, data-parallel on the same machine")
+    _run(out, "step")
+    click.echo(f"""
+In {out}:
+  all-reduce.yaml, step.yaml, traces/   what was simulated; try: armillary run {out / "step.yaml"}
+  *.png                                 pictures of the breakdown
+  *.timeline.json.gz                    timelines, to be opened in https://ui.perfetto.dev
+  *.json                                the same numbers for programs
+  *.result                              whole results; try: armillary show {out / "step.result"}""")
+
+
+def _heading(text: str) -> None:
+    click.echo(f"{text}\n{'=' * len(text)}")
+
+
+def _run(out: Path, name: str) -> int:
+    """Simulate one study of the demo, report, write the files and return the finish tick."""
+    import armillary
+    from armillary.platform.native import load_study
+
+    study = load_study(out / f"{name}.yaml")
+    with working("simulating"):
+        result = armillary.simulate(study_trace(study), study.platform, profile=study.profile)
+    Outputs(
+        json=out / f"{name}.json",
+        timeline=out / f"{name}.timeline.json.gz",
+        picture=out / f"{name}.png",
+        save=out / f"{name}.result",
+    ).present(result, quiet=True)
+    return result.total_ticks

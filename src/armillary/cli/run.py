@@ -1,0 +1,96 @@
+"""`armillary run`: simulate a study file, or ASTRA-sim's input files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.outputs import Outputs, output_options, working
+
+if TYPE_CHECKING:
+    from armillary.platform.model import Platform
+    from armillary.platform.native import Study
+    from armillary.trace import Trace
+
+_PATH = click.Path()
+
+
+@click.command(help=f"{COMMANDS['run']}\n\nEither STUDY, or --workload with --system and --network.")
+@click.argument("study", type=_PATH, required=False)
+@click.option("--workload", type=_PATH, metavar="PREFIX", help="Trace files PREFIX.<rank>.et")
+@click.option("--system", type=_PATH, metavar="JSON", help="ASTRA-sim system file.")
+@click.option("--network", type=_PATH, metavar="YAML", help="ASTRA-sim network file.")
+@click.option("--memory", type=_PATH, metavar="JSON", help="ASTRA-sim remote-memory file.")
+@click.option("--comm-groups", type=_PATH, metavar="JSON", help="ASTRA-sim communicator-group file.")
+@click.option("--profile", type=click.Choice(("astra-sim", "physical")), help="Meaning of the numbers.")
+@click.option("--network-model", type=click.Choice(("analytical", "congestion")), default="analytical")
+@click.option("--no-fold", is_flag=True, help="Simulate every rank on its own; same result, slower.")
+@output_options
+def command(
+    study: str | None,
+    workload: str | None,
+    system: str | None,
+    network: str | None,
+    memory: str | None,
+    comm_groups: str | None,
+    profile: str | None,
+    network_model: str,
+    no_fold: bool,
+    outputs: Outputs,
+) -> None:
+    """Simulate and report."""
+    files = {"workload": workload, "system": system, "network": network}
+    given = [
+        f"--{name}" for name, path in (files | {"memory": memory, "comm-groups": comm_groups}).items() if path
+    ]
+    if study and given:
+        raise click.UsageError(f"STUDY and {given[0]} exclude each other")
+    missing = [f"--{name}" for name, path in files.items() if not path]
+    if not study and missing:
+        raise click.UsageError(
+            f"Missing {', '.join(missing)}"
+            if given
+            else "Missing argument 'STUDY' (or --workload, --system, --network)"
+        )
+    import armillary
+
+    with working("simulating"):
+        if study:
+            from armillary.platform.native import load_study
+
+            plan = load_study(study)
+            trace, platform, profile = study_trace(plan), plan.platform, profile or plan.profile
+        else:
+            assert workload and system and network
+            trace, platform = _astra_sim(workload, system, network, memory, comm_groups)
+            profile = profile or "astra-sim"
+        result = armillary.simulate(
+            trace, platform, profile=profile, fold=not no_fold, network_model=network_model
+        )
+    outputs.present(result)
+
+
+def study_trace(study: Study) -> Trace:
+    """Return the workload of a study: its trace files, or one collective on all NPUs."""
+    from armillary.trace import CollectiveType, GraphBuilder, Trace, load_trace
+
+    npus = study.platform.npus
+    if study.trace is not None:
+        return load_trace(study.trace, ranks=npus)
+    assert study.collective is not None  # a study has one or the other
+    kind, size = study.collective.kind, study.collective.size
+    builder = GraphBuilder()
+    builder.collective(kind, CollectiveType[kind.upper().replace("-", "_")], size)
+    return Trace.replicate(builder.graph(str(study.path)), ranks=npus)
+
+
+def _astra_sim(
+    workload: str, system: str, network: str, memory: str | None, comm_groups: str | None
+) -> tuple[Trace, Platform]:
+    from armillary.platform import read_platform
+    from armillary.trace import load_trace
+
+    platform = read_platform(system, network, memory, comm_groups)
+    return load_trace(workload, ranks=platform.npus), platform
