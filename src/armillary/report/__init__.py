@@ -1,1 +1,67 @@
-"""Placeholder."""
+"""Reports on a timeline: breakdown, collectives, critical path, summary, JSON, Perfetto and a picture.
+
+Names are imported when they are first used, so that `import armillary.report` is cheap. No module may
+have the name of a function here: importing it would put the module in the place of the function.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from armillary.report.communication import CollectiveRow, DimensionRow, collectives, dimensions
+    from armillary.report.critical import Step, contributors, critical_path, shares
+    from armillary.report.json_report import to_json, write_json
+    from armillary.report.perfetto import write_perfetto
+    from armillary.report.picture import breakdown_picture
+    from armillary.report.summary import headline, print_summary
+    from armillary.report.time_breakdown import Breakdown, astra_exposed, breakdown
+
+_MODULE_OF = {
+    "Breakdown": "time_breakdown",
+    "CollectiveRow": "communication",
+    "DimensionRow": "communication",
+    "Step": "critical",
+    "astra_exposed": "time_breakdown",
+    "breakdown": "time_breakdown",
+    "breakdown_picture": "picture",
+    "collectives": "communication",
+    "contributors": "critical",
+    "critical_path": "critical",
+    "dimensions": "communication",
+    "headline": "summary",
+    "print_summary": "summary",
+    "shares": "critical",
+    "to_json": "json_report",
+    "write_json": "json_report",
+    "write_perfetto": "perfetto",
+}
+
+__all__ = [
+    "Breakdown",
+    "CollectiveRow",
+    "DimensionRow",
+    "Step",
+    "astra_exposed",
+    "breakdown",
+    "breakdown_picture",
+    "collectives",
+    "contributors",
+    "critical_path",
+    "dimensions",
+    "headline",
+    "print_summary",
+    "shares",
+    "to_json",
+    "write_json",
+    "write_perfetto",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value

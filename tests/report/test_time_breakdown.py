@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from armillary.engine.timeline import KINDS
-from armillary.report.breakdown import PARTS, astra_exposed, breakdown
 from armillary.report.intervals import depth, lanes, measure, union
+from armillary.report.time_breakdown import PARTS, astra_exposed, breakdown
 
 
 def test_every_part_of_the_example(timeline):

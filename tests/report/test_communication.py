@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from armillary.report.collectives import bandwidths, collectives, dimensions, group_size
+from armillary.report.communication import bandwidths, collectives, dimensions, group_size
 
 
 @pytest.mark.parametrize(

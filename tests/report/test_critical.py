@@ -7,7 +7,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armillary.report.critical_path import contributors, critical_path, shares
+from armillary.report.critical import contributors, critical_path, shares
 
 
 def walk(timeline, cls):

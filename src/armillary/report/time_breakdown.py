@@ -13,12 +13,13 @@ from armillary.report.intervals import measure, union
 PARTS = ("compute", "cpu", "communication", "memory", "idle")
 """The parts of a breakdown, by priority: a tick belongs to the first that was busy in it."""
 
-_KINDS_OF = {
+KINDS_OF = {
     "compute": ("compute",),
     "cpu": ("cpu",),
     "communication": ("collective", "send", "recv"),
     "memory": ("memory",),
 }
+"""The node kinds of each part but idle."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def breakdown(timeline: Timeline, cls: int) -> Breakdown:
     end = np.minimum(end, finish)
     covered, parts, hidden = 0, {}, 0
     union_start = union_end = np.empty(0, np.int64)
-    for part, kinds in _KINDS_OF.items():
+    for part, kinds in KINDS_OF.items():
         chosen = np.isin(kind, [KINDS.index(name) for name in kinds])
         own_start, own_end = union(start[chosen], end[chosen])
         union_start, union_end = union(

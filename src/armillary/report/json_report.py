@@ -1,0 +1,138 @@
+"""The report as JSON: the same facts as the summary, for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+
+from armillary.engine.timeline import Timeline
+from armillary.report.communication import CollectiveRow, DimensionRow, collectives, dimensions
+from armillary.report.critical import contributors, critical_path, shares
+from armillary.report.files import replacing
+from armillary.report.ranks import class_sizes, nanoseconds, slowest
+from armillary.report.time_breakdown import astra_exposed, breakdown
+
+SCHEMA = "armillary-report"
+VERSION = 1
+
+
+def to_json(timeline: Timeline) -> dict[str, Any]:
+    """Return the report as plain dicts, lists, numbers and strings.
+
+    The last part of a key is the unit of its number: ``_ticks``, ``_ns``, ``_bytes``, ``_bytes_per_ns``,
+    ``_ratio`` or ``_count``. ``finish_ticks_by_rank`` holds [tick, ranks] runs over ranks 0, 1, ….
+    ``collectives``, ``dimensions`` and ``critical_path`` are those of ``slowest_rank``; a bandwidth or
+    ratio that cannot be said is null.
+    """
+    cls = slowest(timeline)
+    report: dict[str, Any] = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "profile": timeline.info.get("profile"),
+        "network_model": timeline.info.get("network_model"),
+        "folded": timeline.info.get("folded"),
+        "tick_ns": timeline.info.get("tick_ns", 1),
+        "npus_count": timeline.info.get("npus", timeline.n_ranks),
+        "ranks_count": timeline.n_ranks,
+        "classes_count": len(timeline.finish),
+        **_time(timeline, "finish", timeline.total_ticks),
+        "finish_ticks_by_rank": _runs(timeline),
+        "classes": _classes(timeline),
+        "slowest_rank": None if cls is None else int(timeline.representative[cls]),
+        "collectives": [],
+        "dimensions": [],
+        "critical_path": None,
+        "warnings": list(timeline.info.get("warnings", [])),
+    }
+    if cls is not None:
+        report["collectives"] = [_collective(timeline, row) for row in collectives(timeline, cls)]
+        report["dimensions"] = [_dimension(timeline, row) for row in dimensions(timeline, cls)]
+        report["critical_path"] = _path(timeline, cls)
+    return report
+
+
+def write_json(timeline: Timeline, path: str | os.PathLike[str]) -> None:
+    """Write the report to `path`, complete or not at all.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    text = json.dumps(to_json(timeline), indent=1, allow_nan=False, ensure_ascii=False)
+    with replacing(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _time(timeline: Timeline, name: str, ticks: int) -> dict[str, int | float]:
+    return {f"{name}_ticks": ticks, f"{name}_ns": nanoseconds(timeline, ticks)}
+
+
+def _runs(timeline: Timeline) -> list[list[int]]:
+    """Return the finish ticks of all ranks, run-length encoded."""
+    ticks = timeline.finish_ticks
+    if not len(ticks):
+        return []
+    first = np.concatenate(([0], np.flatnonzero(np.diff(ticks)) + 1))
+    counts = np.diff(np.append(first, len(ticks)))
+    return [list(run) for run in zip(ticks[first].tolist(), counts.tolist(), strict=True)]
+
+
+def _classes(timeline: Timeline) -> list[dict[str, Any]]:
+    sizes, exposed = class_sizes(timeline), astra_exposed(timeline)
+    rows = []
+    for cls in range(len(timeline.finish)):
+        found = breakdown(timeline, cls)
+        row: dict[str, Any] = {
+            "representative_rank": int(timeline.representative[cls]),
+            "ranks_count": int(sizes[cls]),
+            **_time(timeline, "finish", found.finish),
+        }
+        for part, ticks in found.parts().items():
+            row |= _time(timeline, part, ticks)
+        row |= _time(timeline, "communication_hidden", found.communication_hidden)
+        row |= _time(timeline, "astra_sim_exposed_communication", int(exposed[cls]))
+        rows.append(row)
+    return rows
+
+
+def _collective(timeline: Timeline, row: CollectiveRow) -> dict[str, Any]:
+    return {
+        "label": row.label,
+        "group_count": row.group_size,
+        "size_bytes": row.size,
+        "calls_count": row.count,
+        **_time(timeline, "total", row.time),
+        **_time(timeline, "shortest", row.shortest),
+        **_time(timeline, "longest", row.longest),
+        "algorithm_bandwidth_bytes_per_ns": row.algorithm_bandwidth,
+        "bus_bandwidth_bytes_per_ns": row.bus_bandwidth,
+    }
+
+
+def _dimension(timeline: Timeline, row: DimensionRow) -> dict[str, Any]:
+    return {
+        "dimension": row.index,
+        "name": row.name,
+        "topology": row.topology,
+        "npus_count": row.size,
+        "npu_capacity_bytes_per_ns": row.capacity,
+        "sent_per_npu_bytes": row.bytes,
+        "phases_count": row.phases,
+        **_time(timeline, "busy", row.busy),
+        "utilisation_while_busy_ratio": row.utilisation_busy,
+        "utilisation_of_run_ratio": row.utilisation_run,
+    }
+
+
+def _path(timeline: Timeline, cls: int) -> dict[str, Any]:
+    steps = critical_path(timeline, cls)
+    result: dict[str, Any] = {"steps_count": len(steps)}
+    for kind, ticks in shares(timeline, steps).items():
+        result |= _time(timeline, kind, ticks)
+    result["contributors"] = [
+        {"name": name, "steps_count": count, **_time(timeline, "total", ticks)}
+        for name, ticks, count in contributors(timeline, steps, limit=10)
+    ]
+    return result

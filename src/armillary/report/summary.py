@@ -1,0 +1,240 @@
+"""The answer and its reasons on one screen of text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from armillary.engine.timeline import Timeline
+from armillary.report.communication import collectives, dimensions
+from armillary.report.critical import contributors, critical_path, shares
+from armillary.report.ranks import class_name, class_sizes, nanoseconds, slowest
+from armillary.report.time_breakdown import Breakdown, breakdown
+from armillary.units import format_bandwidth, format_bytes, format_count, format_time
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+WIDTH = 100
+ROWS_SHOWN = 5
+_BAR = 30
+_TITLES = {
+    "compute": "compute",
+    "cpu": "CPU only",
+    "communication": "exposed communication",
+    "memory": "exposed memory",
+    "idle": "idle",
+    "waiting": "waiting",
+}
+_COLOURS = {"compute": "blue", "cpu": "cyan", "communication": "red", "memory": "magenta", "idle": "white"}
+
+
+def headline(timeline: Timeline) -> str:
+    """Return the answer: "Step time 10.37 ms (10,366,400 ticks) on 4,096 NPUs"."""
+    ticks = timeline.total_ticks
+    npus = timeline.info.get("npus", timeline.n_ranks)
+    unit, plural = "tick" if ticks == 1 else "ticks", "NPU" if npus == 1 else "NPUs"
+    return f"Step time {format_time(nanoseconds(timeline, ticks))} ({ticks:,} {unit}) on {npus:,} {plural}"
+
+
+def print_summary(timeline: Timeline, console: Console | None = None) -> None:
+    """Print step time, breakdown, collectives, dimensions, critical path and warnings, in 100 columns.
+
+    Args:
+        timeline: What to report.
+        console: Where to print; by default standard output, in colour only on a terminal.
+    """
+    from rich.console import Console
+
+    if console is None:
+        console = Console(highlight=False)
+        console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    unicode = console.encoding.lower().startswith("utf")
+    if console.is_terminal and unicode:
+        _print(timeline, console, unicode)
+        return
+    with console.capture() as captured:
+        _print(timeline, console, unicode)
+    text = "\n".join(line.rstrip() for line in captured.get().splitlines())
+    if not unicode:
+        text = text.replace("µ", "u").encode(console.encoding, "replace").decode(console.encoding)
+    console.out(text, highlight=False)
+
+
+def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
+    from rich.text import Text
+
+    def line(text: str = "", style: str = "") -> None:
+        console.print(Text(text, style), soft_wrap=False)
+
+    line(headline(timeline), "bold")
+    line(_about(timeline))
+    cls = slowest(timeline)
+    if cls is not None:
+        name = class_name(timeline, cls, int(class_sizes(timeline)[cls]))
+        found = breakdown(timeline, cls)
+        line(f"\nTime of the slowest, {name}", "bold")
+        console.print(_breakdown_table(timeline, found, unicode))
+        _print_communication(timeline, console, cls)
+        _print_path(timeline, console, cls)
+    for warning in timeline.info.get("warnings", []):
+        line(f"warning: {warning}", "yellow")
+
+
+def _about(timeline: Timeline) -> str:
+    """Return profile, network model and folding, and the spread of the finish over ranks if there is one."""
+    classes, ranks = len(timeline.finish), timeline.n_ranks
+    words = [f"{timeline.info.get('profile', 'unknown')} profile"]
+    words.append(f"{timeline.info.get('network_model', 'unknown')} network")
+    words.append(f"{ranks:,} {'rank' if ranks == 1 else 'ranks'}")
+    if classes < ranks:
+        words[-1] += f" simulated as {classes:,} {'class' if classes == 1 else 'classes'}"
+    text = ", ".join(words)
+    if classes > 1 and timeline.finish.min() < timeline.finish.max():
+        order = np.argsort(timeline.finish, kind="stable")
+        reach = np.cumsum(class_sizes(timeline)[order])
+        median = order[np.searchsorted(reach, (ranks + 1) // 2)]
+        low, middle, high = (_time(timeline, int(timeline.finish[i])) for i in (order[0], median, order[-1]))
+        text += f"\nRanks finish at {low} (first), {middle} (median), {high} (last)"
+    return text
+
+
+def _breakdown_table(timeline: Timeline, found: Breakdown, unicode: bool) -> Table:
+    from rich.text import Text
+
+    table = _table("", "", "", "", left=2)
+    for part, ticks in found.parts().items():
+        if ticks or part in ("compute", "communication", "idle"):
+            bar = Text(_bar(ticks, found.finish, unicode), _COLOURS[part])
+            table.add_row(_TITLES[part], bar, _time(timeline, ticks), _percent(ticks, found.finish))
+    if found.communication_hidden:
+        hidden = found.communication_hidden
+        table.add_row(
+            "hidden communication",
+            Text("(inside compute and CPU)", "dim"),
+            _time(timeline, hidden),
+            _percent(hidden, found.finish),
+        )
+    return table
+
+
+def _print_communication(timeline: Timeline, console: Console, cls: int) -> None:
+    from rich.text import Text
+
+    rows = collectives(timeline, cls)
+    if rows:
+        most = f" ({ROWS_SHOWN} of {len(rows):,}, the most time first)" if len(rows) > ROWS_SHOWN else ""
+        console.print(Text(f"\nCollectives with algorithm and bus bandwidth{most}", "bold"))
+        table = _table(
+            "collective", "size", "NPUs", "calls",
+            "mean time", "total", "algorithm", "bus",
+        )  # fmt: skip
+        for row in rows[:ROWS_SHOWN]:
+            mean = format_time(nanoseconds(timeline, row.time) / row.count)
+            table.add_row(
+                _name(row.label or "collective"),
+                format_bytes(row.size),
+                "-" if row.group_size is None else f"{row.group_size:,}",
+                format_count(row.count),
+                mean,
+                _time(timeline, row.time),
+                _bandwidth(row.algorithm_bandwidth),
+                _bandwidth(row.bus_bandwidth),
+            )
+        console.print(table)
+    used = dimensions(timeline, cls)
+    if any(row.phases for row in used):
+        console.print(Text("\nNetwork dimensions with utilisation when busy and of the whole run", "bold"))
+        table = _table(
+            "dimension", "topology", "NPUs", "sent/NPU",
+            "busy", "capacity", "when busy", "of run", left=2, widest=18,
+        )  # fmt: skip
+        for dim in used:
+            table.add_row(
+                _name(dim.name),
+                dim.topology,
+                "-" if dim.size is None else f"{dim.size:,}",
+                format_bytes(dim.bytes),
+                _time(timeline, dim.busy),
+                _bandwidth(dim.capacity),
+                _ratio(dim.utilisation_busy),
+                _ratio(dim.utilisation_run),
+            )
+        console.print(table)
+        if max((dim.utilisation_busy or 0.0) for dim in used) > 1:
+            note = "over 100 %: in this profile messages that are under way together each get a whole link"
+            console.print(Text(note, "yellow"))
+
+
+def _print_path(timeline: Timeline, console: Console, cls: int) -> None:
+    from rich.text import Text
+
+    steps = critical_path(timeline, cls)
+    total = int(timeline.finish[cls])
+    if not total:
+        return
+    parts = [
+        f"{_TITLES[kind].removeprefix('exposed ')} {_percent(ticks, total)}"
+        for kind, ticks in shares(timeline, steps).items()
+        if ticks
+    ]
+    ranks = len({step.cls for step in steps})
+    across = f" across {ranks:,} classes of ranks" if ranks > 1 else ""
+    count = "1 step" if len(steps) == 1 else f"{len(steps):,} steps"
+    console.print(Text(f"\nCritical path, {count}{across}", "bold"))
+    console.print(Text(", ".join(parts)))
+    table = _table("", "", "", "", widest=70)
+    for name, ticks, times in contributors(timeline, steps, ROWS_SHOWN):
+        table.add_row(_name(name), f"x {times:,}", _time(timeline, ticks), _percent(ticks, total))
+    console.print(table)
+
+
+def _table(*titles: str, left: int = 1, widest: int = 24) -> Table:
+    """Return an empty table; its first column has at most `widest` characters and alone gives way."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        box=box.SIMPLE_HEAD if any(titles) else None,
+        show_header=any(titles),
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1),
+        collapse_padding=True,
+    )
+    table.add_column(titles[0], max_width=widest)
+    for i, title in enumerate(titles[1:], 1):
+        table.add_column(title, justify="left" if i < left else "right", no_wrap=True)
+    return table
+
+
+def _name(text: str) -> Text:
+    """Return a name taken literally, cut where there is no room for it."""
+    from rich.text import Text
+
+    return Text(text, no_wrap=True, overflow="ellipsis")
+
+
+def _bar(part: int, whole: int, unicode: bool) -> str:
+    filled = round(_BAR * part / whole) if whole else 0
+    full, rest = ("█", "░") if unicode else ("#", ".")
+    return full * filled + rest * (_BAR - filled)
+
+
+def _time(timeline: Timeline, ticks: int) -> str:
+    return format_time(nanoseconds(timeline, ticks))
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:,.1f} %"
+
+
+def _bandwidth(value: float | None) -> str:
+    return "-" if value is None else format_bandwidth(value)
