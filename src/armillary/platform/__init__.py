@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
-_HOME = {
-    "Algorithm": "model",
-    "Dimension": "model",
-    "Platform": "model",
-    "RemoteMemory": "model",
-    "SharedBus": "model",
-    "System": "model",
-    "read_platform": "astra_sim",
-    "Study": "native",
-    "load_platform": "native",
-    "load_study": "native",
-    "json_schema": "native",
-    "describe": "show",
-    "table": "show",
+if TYPE_CHECKING:
+    from armillary.platform.astra_sim import read_platform
+    from armillary.platform.model import Algorithm, Dimension, Platform, RemoteMemory, SharedBus, System
+    from armillary.platform.native import Collective, Study, json_schema, load_platform, load_study
+    from armillary.platform.show import describe, table
+
+_MODULES = {
+    "astra_sim": ("read_platform",),
+    "model": ("Algorithm", "Dimension", "Platform", "RemoteMemory", "SharedBus", "System"),
+    "native": ("Collective", "Study", "json_schema", "load_platform", "load_study"),
+    "show": ("describe", "table"),
 }
 
-__all__ = list(_HOME)
+__all__ = [
+    "Algorithm",
+    "Collective",
+    "Dimension",
+    "Platform",
+    "RemoteMemory",
+    "SharedBus",
+    "Study",
+    "System",
+    "describe",
+    "json_schema",
+    "load_platform",
+    "load_study",
+    "read_platform",
+    "table",
+]
 
 
 def __getattr__(name: str) -> object:
     """Import a public name on first use, so that importing the package stays cheap."""
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

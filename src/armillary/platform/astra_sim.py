@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, cast
 
 from armillary.platform.algorithms import COLLECTIVES, read_algorithms
@@ -20,7 +19,7 @@ from armillary.platform.astra_sim_keys import (
     SYSTEM_IGNORED,
     SYSTEM_KEYS,
 )
-from armillary.platform.document import Document, KeyPath, Source, read_document, show
+from armillary.platform.document import Document, KeyPath, Source, is_there, read_document, show
 from armillary.platform.flags import read_flags
 from armillary.platform.groups import read_groups
 from armillary.platform.model import (
@@ -217,9 +216,9 @@ def _custom_by_node(document: Document) -> dict[int, str]:
     name = document.data[key]
     if not isinstance(name, str | Mapping):
         document.reject((key,), name, "the path of a YAML file of node id: trace prefix")
-    if isinstance(name, str) and document.path and not Path(name).exists():
+    if isinstance(name, str) and document.path and not is_there(name):
         beside = document.path.parent / name
-        name = str(beside) if beside.exists() else name
+        name = str(beside) if is_there(beside) else name
     table = read_document(name, key, "yaml")
     for node, prefix in table.data.items():
         if isinstance(node, bool) or not isinstance(node, int) or node < 0:
@@ -231,9 +230,9 @@ def _custom_by_node(document: Document) -> dict[int, str]:
 
 def _resolve_prefix(prefix: str, document: Document) -> str:
     """Return `prefix` as written, or beside the document if its traces are only there."""
-    if document.path and not Path(f"{prefix}.0.et").exists():
+    if document.path and not is_there(f"{prefix}.0.et"):
         beside = document.path.parent / prefix
-        if Path(f"{beside}.0.et").exists():
+        if is_there(f"{beside}.0.et"):
             return str(beside)
     return prefix
 
@@ -274,7 +273,7 @@ def _read_groups(source: Source | None, npus: int, warnings: list[str]) -> dict[
     if source is None:
         return {}
     if not isinstance(source, Mapping) and "empty" in str(source):
-        if Path(source).exists():
+        if is_there(source):
             warnings.append(
                 f"{source}: not read: a name that contains 'empty' means no groups, as in ASTRA-sim"
             )

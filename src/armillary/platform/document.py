@@ -6,6 +6,7 @@ import functools
 import json
 import math
 import re
+import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,9 @@ KeyPath = tuple[str | int, ...]
 
 Source = str | Path | Mapping[str, Any]
 """A configuration: the path of a file, or its already-parsed content."""
+
+_SHORT = reprlib.Repr()  # stays short where YAML aliases make a value endless
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
 
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+|\n')
 
@@ -103,7 +107,8 @@ class Document:
                 self.reject(path, value, expected)
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.reject(path, value, expected)
-        if not math.isfinite(value) or value >= 2**63 or value < low or (exclusive and value == low):
+        # The range test comes first: an integer may be too large for a float.
+        if not low <= value < 2**63 or (exclusive and value == low) or not math.isfinite(value):
             self.reject(path, value, expected)
         return float(value)
 
@@ -180,14 +185,26 @@ def key_text(path: KeyPath) -> str:
     """Return a key path as people write it, e.g. ``npus_count[0]`` or ``platform.npu.peak``."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f"{'.' if text else ''}{part}"
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            name = str(part)
+            text += ("." if text else "") + (name if name.isprintable() else repr(name))
     return text
 
 
 def show(value: object) -> str:
     """Return a short form of a value for an error message."""
-    text = "nothing" if value is None else repr(value)
+    text = "nothing" if value is None else _SHORT.repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def is_there(path: str | Path) -> bool:
+    """Return whether a file exists; a name the system cannot hold does not."""
+    try:
+        return Path(path).exists()
+    except OSError:
+        return False
 
 
 def _load_json(text: str, path: Path, duplicates: list[str]) -> Any:
@@ -222,10 +239,11 @@ def _load_yaml(text: str, path: Path) -> Any:
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             seen: set[str] = set()
-            for key, _ in node.value:
-                if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
-                    raise InputError(f"{path}:{key.start_mark.line + 1}: {key.value}: key given twice")
-                seen.add(str(key.value))
+            for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+                if isinstance(key, yaml.ScalarNode) and not key.tag.endswith(":merge"):
+                    if key.value in seen:
+                        raise InputError(f"{path}:{key.start_mark.line + 1}: {key.value}: key given twice")
+                    seen.add(key.value)
             return super().construct_mapping(node, deep)
 
     try:
@@ -242,14 +260,20 @@ def _yaml_lines(text: str) -> dict[KeyPath, int]:
     import yaml
 
     lines: dict[KeyPath, int] = {}
+    walked: set[int] = set()  # an alias may lead back to what holds it
 
     def walk(node: Any, path: KeyPath) -> None:
         lines.setdefault(path, node.start_mark.line + 1)
+        if id(node) in walked:
+            return
+        walked.add(id(node))
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
-                name = int(key.value) if key.tag.endswith(":int") and key.value.isdigit() else key.value
-                lines[*path, name] = key.start_mark.line + 1
-                walk(value, (*path, name))
+                if isinstance(key, yaml.ScalarNode):
+                    number = key.tag.endswith(":int") and key.value.isdigit()
+                    name = int(key.value) if number else key.value
+                    lines[*path, name] = key.start_mark.line + 1
+                    walk(value, (*path, name))
         elif isinstance(node, yaml.SequenceNode):
             for position, value in enumerate(node.value):
                 walk(value, (*path, position))

@@ -21,7 +21,7 @@ def read_groups(
     """
     groups: dict[int, tuple[int, ...]] = {}
     for key, ranks in table.items():
-        if not re.fullmatch(r"[0-9]+", str(key)) or not 0 < int(key) <= _INT_MAX:
+        if not re.fullmatch(r"[0-9]{1,10}", str(key)) or not 0 < int(key) <= _INT_MAX:
             raise document.error((*path, key), f"got group id {show(key)}, expected a whole number above 0")
         if int(key) in groups:
             raise document.error((*path, key), f"group {int(key)} is given twice")

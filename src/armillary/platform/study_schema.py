@@ -1,0 +1,207 @@
+"""The layout of a native study file, as pydantic models; also the source of its JSON Schema.
+
+Quantities are text with a unit (`armillary.units`); a key that is not listed here is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError, core_schema
+
+from armillary import units
+from armillary.errors import nearest
+from armillary.platform.algorithms import ALGORITHMS
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Makes a field read text with a unit; `whole` names the unit of which only whole numbers will do."""
+
+    parse: Callable[[object], float]
+    kind: str
+    example: str
+    positive: bool = True
+    whole: str = ""
+
+    def read(self, text: object) -> float:
+        """Return the value of `text`.
+
+        Raises:
+            ValueError: It is not such a quantity.
+        """
+        value = self.parse(text)
+        if self.positive and value == 0:
+            raise ValueError(f"got {text!r}, expected more than 0, e.g. '{self.example}'")
+        if self.whole and value != int(value):
+            raise ValueError(f"got {text!r}, expected a whole number of {self.whole}")
+        return int(value) if self.whole else value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {"type": "string", "pattern": units.unit_pattern(self.kind), "examples": [self.example]}
+
+
+_ALGORITHM = {
+    "type": "string",
+    "pattern": f"^({'|'.join(ALGORITHMS)}|direct[1-9][0-9]*|oneDirect[1-9][0-9]*)$",
+}
+
+Bandwidth = Annotated[float, Quantity(units.parse_bandwidth, "bandwidth", "400 GB/s")]
+WholeBandwidth = Annotated[int, Quantity(units.parse_bandwidth, "bandwidth", "100 GB/s", whole="GB/s")]
+Time = Annotated[float, Quantity(units.parse_time, "time", "500 ns", positive=False)]
+WholeTime = Annotated[int, Quantity(units.parse_time, "time", "10 ns", positive=False, whole="ns")]
+Flops = Annotated[float, Quantity(units.parse_flops, "flops", "312 TFLOP/s")]
+Size = Annotated[int, Quantity(units.parse_bytes, "bytes", "1 GiB", whole="bytes")]
+Algorithms = Annotated[
+    Any,
+    WithJsonSchema({"anyOf": [_ALGORITHM, {"type": "array", "items": _ALGORITHM, "minItems": 1}]}),
+]
+Groups = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {"pattern": "^0*[1-9][0-9]*$"},
+            "additionalProperties": {
+                "type": "array",
+                "items": {"type": "integer", "minimum": 0},
+                "minItems": 1,
+            },
+        }
+    ),
+]
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+
+
+class Part(BaseModel):
+    """A mapping of the file: types are not converted, and keys that are not listed are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, data: Any) -> Any:
+        """Refuse an unknown key with its nearest match, before anything is said about the values."""
+        known = [field.alias or name for name, field in cls.model_fields.items()]
+        for key in data if isinstance(data, dict) else ():
+            if key not in known:
+                hint = nearest(str(key), known) or f"; known keys: {', '.join(known)}"
+                raise PydanticCustomError("unknown_key", "unknown key{hint}", {"key": key, "hint": hint})
+        return data
+
+
+class Workload(Part):
+    """What runs: a trace, or one collective on all NPUs."""
+
+    trace: str | None = Field(
+        default=None, min_length=1, description="Prefix of the trace files, PREFIX.RANK.et."
+    )
+    collective: Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all"] | None = None
+    size: Size | None = Field(
+        default=None, description="Size of the collective, per NPU as the Chakra comm_size."
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Workload:
+        if (self.trace is None) == (self.collective is None):
+            raise ValueError("expected either trace, or collective with size")
+        if (self.collective is None) != (self.size is None):
+            raise ValueError("expected collective and size together")
+        return self
+
+
+class Memory(Part):
+    """The local memory of an NPU."""
+
+    bandwidth: Bandwidth
+
+
+class Npu(Part):
+    """One NPU."""
+
+    peak: Flops | None = Field(default=None, description="Peak performance; used by the roofline model.")
+    memory: Memory | None = Field(
+        default=None, description="Local memory; reductions and the roofline model use it."
+    )
+    endpoint_delay: WholeTime | None = Field(
+        default=None, description="Delay of every message at its endpoint; 10 ns if absent."
+    )
+
+
+class NetworkDimension(Part):
+    """One network dimension; the first of the list is the innermost."""
+
+    name: str | None = Field(default=None, min_length=1, description="E.g. chiplet, package, node, pod.")
+    topology: Literal["Ring", "FullyConnected", "Switch"]
+    size: Annotated[int, Field(ge=2, le=2**31 - 1)]
+    bandwidth: Bandwidth = Field(description="One way, per link.")
+    latency: Time = Field(description="Per link hop.")
+
+
+class Collectives(Part):
+    """How collectives run: one algorithm name for all dimensions, or a list with one per dimension.
+
+    Where a collective is not listed, each dimension gets the natural one: ring on Ring, direct on
+    FullyConnected, halvingDoubling on Switch (ring if its size is not a power of two; direct for all-to-all).
+    """
+
+    all_reduce: Algorithms = Field(default=None, alias="all-reduce")
+    all_gather: Algorithms = Field(default=None, alias="all-gather")
+    reduce_scatter: Algorithms = Field(default=None, alias="reduce-scatter")
+    all_to_all: Algorithms = Field(default=None, alias="all-to-all")
+    optimization: Literal["baseline", "localBWAware"] = "localBWAware"
+    chunks: Count = Field(default=64, description="Chunks a collective is split into.")
+    active_chunks: Count = Field(default=1, description="Chunks in flight per dimension.")
+    queues: Count = Field(default=1, description="Queues per dimension.")
+
+
+class RemoteMemory(Part):
+    """Memory outside the NPUs."""
+
+    kind: Literal["per-npu", "per-node", "pool"]
+    bandwidth: WholeBandwidth
+    latency: WholeTime
+    npus_per_node: Count | None = Field(default=None, description="Only for kind per-node, and needed there.")
+
+    @model_validator(mode="after")
+    def _node_size(self) -> RemoteMemory:
+        if (self.kind == "per-node") != (self.npus_per_node is not None):
+            raise ValueError("expected npus_per_node with kind per-node, and only there")
+        return self
+
+
+class Compute(Part):
+    """How compute nodes are timed: by their recorded durations, or by the roofline model."""
+
+    roofline: bool = False
+
+
+class PlatformFile(Part):
+    """A machine."""
+
+    network: list[NetworkDimension] = Field(min_length=1, description="Dimensions, innermost first.")
+    npu: Npu = Npu()
+    collectives: Collectives = Collectives()
+    remote_memory: RemoteMemory | None = None
+    groups: Groups = Field(
+        default=None, description="Communicator id: its ranks, in the order they communicate."
+    )
+    compute: Compute = Compute()
+    rendezvous: bool = Field(default=False, description="Receivers announce themselves before data is sent.")
+
+
+class StudyFile(Part):
+    """A study: a machine and what runs on it."""
+
+    platform: PlatformFile
+    workload: Workload | None = Field(
+        default=None, description="May be left out of a file that is only a platform."
+    )
+    profile: Literal["astra-sim"] = "astra-sim"
+    time_unit: Literal["ns"] = Field(default="ns", description="Length of a tick.")
