@@ -7,6 +7,7 @@ only: a bare number has no unit and is refused. They raise ValueError; the calle
 from __future__ import annotations
 
 import re
+import reprlib
 from fractions import Fraction
 
 from armillary.errors import nearest
@@ -119,20 +120,21 @@ def _decimal_steps(unit: str) -> list[tuple[float, str]]:
 
 
 def _parse(text: object, units: dict[str, Fraction], what: str, example: str) -> Fraction:
+    got = f"got {reprlib.repr(text)}"
     expected = f"expected {what} with a unit, e.g. '{example}'"
     match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(f"got {text!r}, {expected}")
+        raise ValueError(f"{got}, {expected}")
     unit = match[2]
     if unit is None:
-        raise ValueError(f"got {text!r}, which has no unit, {expected}")
+        raise ValueError(f"{got}, which has no unit, {expected}")
     if unit not in units:
-        raise ValueError(f"got {text!r}, with unknown unit '{unit}', {expected}{nearest(unit, units)}")
+        raise ValueError(f"{got}, with unknown unit '{unit}', {expected}{nearest(unit, units)}")
     value = Fraction(match[1]) * units[unit]
     if value < 0:
-        raise ValueError(f"got {text!r}, which is negative, {expected}")
+        raise ValueError(f"{got}, which is negative, {expected}")
     if value >= 2**63:
-        raise ValueError(f"got {text!r}, which is too large, {expected}")
+        raise ValueError(f"{got}, which is too large, {expected}")
     return value
 
 

@@ -50,7 +50,5 @@ SYSTEM_IGNORED = [
     "track-local-mem",
     "local-mem-trace-filename",
     "packet-routing",
-    "seprate-log",
-    "model-compute-bound",
 ]
 MEMORY_KEYS = ("memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node")

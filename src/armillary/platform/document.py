@@ -242,7 +242,8 @@ def _load_yaml(text: str, path: Path) -> Any:
             for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
                 if isinstance(key, yaml.ScalarNode) and not key.tag.endswith(":merge"):
                     if key.value in seen:
-                        raise InputError(f"{path}:{key.start_mark.line + 1}: {key.value}: key given twice")
+                        line = key.start_mark.line + 1
+                        raise InputError(f"{path}:{line}: {key_text((key.value,))}: key given twice")
                     seen.add(key.value)
             return super().construct_mapping(node, deep)
 
