@@ -19,3 +19,18 @@ default_role = "code"
 
 html_theme = "furo"
 html_title = f"Armillary {version}"
+
+
+def _write_schema() -> None:
+    """Put the JSON Schema of study files where reference/study.md includes it."""
+    import json
+    from pathlib import Path
+
+    from armillary.platform import json_schema
+
+    target = Path(__file__).parent / "_build" / "study.schema.json"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(json.dumps(json_schema(), indent=2) + "\n")
+
+
+_write_schema()

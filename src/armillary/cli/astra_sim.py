@@ -37,7 +37,7 @@ def command(
 ) -> None:
     """Simulate and print the result lines."""
     from armillary import astra_sim
-    from armillary.report.breakdown import astra_exposed
+    from armillary.report import astra_exposed
 
     with working("simulating"):
         result = astra_sim.simulate(

@@ -1,0 +1,222 @@
+"""Measure the simulator's speed claims; one JSON line each, every measurement in a process of its own.
+
+Usage: python benchmarks/simulate.py [NAME ...]
+
+`seconds` is wall time of the best repetition with warm kernels, unless the name says otherwise; `limit` is
+the claim; `peak_mib` the peak memory of that process, interpreter and libraries included.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TORUS_TICKS = 10_366_400
+ARMILLARY = [sys.executable, "-m", "armillary"]
+
+
+def torus(sizes: list[int]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """ASTRA-sim network and system of a 3-D torus."""
+    network = {
+        "topology": ["Ring"] * 3,
+        "npus_count": sizes,
+        "bandwidth": [250.0, 200.0, 100.0],
+        "latency": [500.0] * 3,
+    }
+    names = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    system = {
+        "scheduling-policy": "LIFO",
+        "endpoint-delay": 10,
+        "active-chunks-per-dimension": 1,
+        "preferred-dataset-splits": 64,
+        "collective-optimization": "localBWAware",
+        "local-mem-bw": 1600,
+    } | {f"{name}-implementation": ["ring"] * 3 for name in names}
+    return network, system
+
+
+def all_reduce() -> Any:
+    from armillary.trace import GraphBuilder
+
+    builder = GraphBuilder()
+    builder.all_reduce("all-reduce", size="1 GiB")
+    return builder.graph()
+
+
+def prepare(folder: Path) -> list[str]:
+    """Write the torus's files and return the arguments of `armillary run`."""
+    from armillary.trace import Trace, write_trace
+
+    network, system = torus([16, 16, 16])
+    (folder / "network.yml").write_text(json.dumps(network))
+    (folder / "system.json").write_text(json.dumps(system))
+    write_trace(folder / "all_reduce", Trace.replicate(all_reduce(), ranks=4096))
+    files = {"workload": "all_reduce", "system": "system.json", "network": "network.yml"}
+    return ["run", *(word for key, name in files.items() for word in (f"--{key}", str(folder / name)))]
+
+
+def best(action: Callable[[], Any], repeat: int = 5) -> tuple[float, Any]:
+    """Return the shortest wall time of `repeat` calls after one more, and the last result."""
+    action()
+    times = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        result = action()
+        times.append(time.perf_counter() - start)
+    return min(times), result
+
+
+def torus_files(folder: Path) -> dict[str, Any]:
+    import armillary
+
+    prepare(folder)
+    names = (folder / "all_reduce", folder / "system.json", folder / "network.yml")
+    seconds, result = best(lambda: armillary.astra_sim.simulate(*names))
+    assert set(result.finish_ticks.tolist()) == {TORUS_TICKS}
+    return {"seconds": seconds, "limit": 0.1, "files": 4096}
+
+
+def replicated(sizes: list[int], repeat: int = 5, **options: Any) -> tuple[float, Any]:
+    import armillary
+    from armillary.platform import read_platform
+    from armillary.trace import Trace
+
+    network, system = torus(sizes)
+    platform = read_platform(system, network)
+    trace = Trace.replicate(all_reduce(), ranks=platform.npus)
+    return best(lambda: armillary.simulate(trace, platform, profile="astra-sim", **options), repeat)
+
+
+def torus_replicated(_: Path) -> dict[str, Any]:
+    seconds, result = replicated([16, 16, 16])
+    assert result.total_ticks == TORUS_TICKS
+    return {"seconds": seconds, "limit": 0.02}
+
+
+def torus_unfolded(_: Path) -> dict[str, Any]:
+    seconds, result = replicated([16, 16, 16], repeat=1, fold=False)
+    assert set(result.finish_ticks.tolist()) == {TORUS_TICKS}
+    return {"seconds": seconds, "limit": 3.0}
+
+
+def million_npus(_: Path) -> dict[str, Any]:
+    seconds, result = replicated([64, 128, 128])
+    return {"seconds": seconds, "limit": 0.5, "limit_mib": 500, "npus": result.n_ranks}
+
+
+def torus_command(folder: Path) -> dict[str, Any]:
+    arguments = [*ARMILLARY, *prepare(folder)]
+    seconds, _ = best(lambda: subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL), 3)
+    return {"seconds": seconds, "limit": 1.0}
+
+
+def distinct_nodes(_: Path, ranks: int = 64, nodes: int = 100_000) -> dict[str, Any]:
+    """Every rank has a graph of its own: a chain of compute, an all-reduce after every tenth node."""
+    import dataclasses
+
+    import numpy as np
+
+    import armillary
+    from armillary.platform import read_platform
+    from armillary.trace import Graph, GraphBuilder, Trace
+    from armillary.trace import columns as c
+
+    builder, last = GraphBuilder(), []
+    for number in range(nodes):
+        if number % 10 == 9:
+            builder.all_reduce("gradients", size=1 << 20, after=last)
+        else:
+            last = [builder.compute("work", duration_micros=1, after=last)]
+    pattern = builder.graph()
+    random = np.random.default_rng(1)
+    graphs = []
+    for rank in range(ranks):
+        rows = pattern.columns.rows.copy()
+        rows[c.DURATION, 1 : nodes + 1] = random.integers(1, 200, nodes)
+        columns = dataclasses.replace(pattern.columns, rows=rows)
+        graphs.append(Graph(columns, 0, 0, nodes + 1, f"rank {rank}"))
+    network, system = torus([4, 4, 4])
+    platform = read_platform(system | {"preferred-dataset-splits": 1}, network)
+    trace = Trace.from_ranks(graphs)
+    seconds, _ = best(lambda: armillary.simulate(trace, platform, profile="astra-sim"), repeat=1)
+    rate = ranks * nodes / seconds
+    return {"seconds": seconds, "nodes_per_second": round(rate), "limit_nodes_per_second": 1_000_000}
+
+
+def command_time(arguments: list[str], **environment: str) -> tuple[float, float]:
+    """Return the wall and CPU seconds of one run of the command."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(
+        [*ARMILLARY, *arguments], check=True, stdout=subprocess.DEVNULL, env=os.environ | environment
+    )
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def first_run_cold(folder: Path) -> dict[str, Any]:
+    arguments = prepare(folder)
+    wall, cpu = command_time(arguments, XDG_CACHE_HOME=str(folder / "cache"))
+    return {"seconds": wall, "cpu_seconds": cpu, "limit": 15.0}
+
+
+def first_small_run_cold(folder: Path) -> dict[str, Any]:
+    study = folder / "small.yaml"
+    study.write_text(
+        "workload: {collective: all-reduce, size: 1 MiB}\n"
+        "platform: {network: [{topology: Ring, size: 8, bandwidth: 50 GB/s, latency: 500 ns}]}\n"
+    )
+    wall, cpu = command_time(["run", str(study)], XDG_CACHE_HOME=str(folder / "cache"))
+    return {"seconds": wall, "cpu_seconds": cpu, "limit": 1.0}
+
+
+def help_page(_: Path) -> dict[str, Any]:
+    cpu = min(command_time(["--help"])[1] for _ in range(5))
+    return {"seconds": cpu, "limit": 0.15, "measure": "CPU"}
+
+
+CASES = {
+    case.__name__: case
+    for case in (
+        help_page,
+        torus_replicated,
+        torus_files,
+        torus_command,
+        torus_unfolded,
+        million_npus,
+        distinct_nodes,
+        first_run_cold,
+        first_small_run_cold,
+    )
+}
+
+
+def measure(name: str) -> None:
+    """Run one case here and print its line."""
+    with tempfile.TemporaryDirectory() as folder:
+        values = CASES[name](Path(folder))
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    values |= {"peak_mib": peak / 1024}
+    rounded = {key: round(value, 4) if isinstance(value, float) else value for key, value in values.items()}
+    print(json.dumps({"name": name, **rounded}), flush=True)
+
+
+def main() -> None:
+    """Measure the cases named on the command line, or all."""
+    words = sys.argv[1:]
+    if words[:1] == ["--here"]:
+        measure(words[1])
+        return
+    for name in words or CASES:
+        subprocess.run([sys.executable, __file__, "--here", name], check=True)
+
+
+if __name__ == "__main__":
+    main()
