@@ -28,7 +28,7 @@ def test_the_example(timeline):
     assert "Ranks finish at 640 ns (first), 650 ns (median), 700 ns (last)" in text
     assert "Time of the slowest, rank 3 (+3 alike)" in text
     assert "310 ns  44.3 %" in text
-    assert "all-reduce   600 B      8       1" in text
+    assert "all-reduce  600 B     8      1" in text
     assert "over 100 %" in text
     assert "Critical path, 6 steps across 2 classes of ranks" in text
     assert "warning: comm_size 0 of node 7 taken as 1" in text

@@ -164,7 +164,7 @@ def _dimension_rows(timeline: Timeline, cls: int) -> Iterator[tuple[str, NDArray
 def _counters(timeline: Timeline, cls: int, pid: int) -> Iterator[str]:
     for title, rows in _dimension_rows(timeline, cls):
         at, active = depth(timeline.phase_start[rows], timeline.phase_end[rows])
-        name = json.dumps(f"active chunks: {title}", ensure_ascii=False)
+        name = json.dumps(f"{title}: active")  # readers add the name of the series, "chunks"
         for tick, count in zip(_in_ns(timeline, at), active.tolist(), strict=True):
             yield (
                 f'{{"ph":"C","pid":{pid},"tid":0,"ts":{_micros(tick)},'

@@ -146,7 +146,7 @@ def _draw_activity(axes: Axes, timeline: Timeline, rows: list[tuple[str, str, An
         x = np.repeat(edges * ns, 2)[1:-1]
         axes.fill_between(x, y + 0.38, y + 0.38 - 0.76 * np.repeat(level, 2) / top, color=colour, linewidth=0)
         axes.axhline(y + 0.38, color="#BBBBBB", linewidth=0.6, zorder=0)
-    axes.set_yticks(range(len(rows)), [name for name, _, _ in rows], fontsize=9)
+    axes.set_yticks(range(len(rows)), [name for name, _, _ in rows], fontsize=9, parse_math=False)
     axes.set_ylim(len(rows) - 0.45, -0.55)
     _style(axes, nanoseconds(timeline, timeline.total_ticks) * scale)
 

@@ -203,7 +203,7 @@ def _table(*titles: str, left: int = 1, widest: int = 24) -> Table:
         show_edge=False,
         pad_edge=False,
         padding=(0, 1),
-        collapse_padding=True,
+        collapse_padding=any(titles),
     )
     table.add_column(titles[0], max_width=widest)
     for i, title in enumerate(titles[1:], 1):
