@@ -33,6 +33,20 @@ def njit(function: F) -> F:
     return compiled
 
 
+def njit_no_alloc(function: F) -> F:
+    """Do what `njit` does, for a function that allocates no array and returns none.
+
+    Reference counting is left out. Counting makes a small function that takes arrays several times
+    slower, and keeps it from being inlined.
+    """
+    if _mode == "interpreted":
+        return function
+    import numba
+
+    compiled: F = numba.njit(cache=True, nogil=True, _nrt=False)(function)
+    return compiled
+
+
 def load(name: str, mode: Mode) -> ModuleType:
     """Return the kernel module `name` in `mode`, loading it and the kernels it uses on first call."""
     global _mode  # noqa: PLW0603  the mode of the module that is being executed right now

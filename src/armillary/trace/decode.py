@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from armillary import jit
 from armillary.errors import InputError
 from armillary.trace import decode_kernel as k
-from armillary.trace.columns import Columns
+from armillary.trace.columns import I64, Columns
 from armillary.trace.graph import Graph
 
 COMPILED_FROM = 64 * 1024
@@ -61,70 +60,102 @@ def decode_many(files: Sequence[bytes], sources: Sequence[str], mode: jit.Mode |
     ]
 
 
-def decode_columns(
-    joined: bytes, offsets: NDArray[np.int64], sources: Sequence[str], mode: jit.Mode
-) -> Columns:
+def decode_columns(joined: bytes, offsets: I64, sources: Sequence[str], mode: jit.Mode) -> Columns:
     """Decode the files that lie in `joined` between `offsets` with one twin of the kernel."""
     kernel = jit.load("armillary.trace.decode_kernel", mode)
     compiled = mode == "compiled"
+    # Interpreted, plain objects are quicker than arrays.
     buf = np.frombuffer(joined, dtype=np.uint8) if compiled else joined
-    starts = offsets if compiled else offsets.tolist()
-    state = np.zeros(k.STATE_SIZE, dtype=np.int64) if compiled else [0] * k.STATE_SIZE
-    n_files = len(offsets) - 1
-    frame_ptr, unknown = np.zeros(n_files + 1, dtype=np.int64), np.zeros(n_files, dtype=np.int64)
-
-    rows, out = _outputs([0] * k.STATE_SIZE)
-    error = kernel.decode(buf, starts, False, state, frame_ptr, unknown, rows, out)
-    if not error:
-        rows, out = _outputs([int(count) for count in state])
-        # A memory view takes and gives Python integers, faster than an array does.
-        views = (rows, out) if compiled else (memoryview(rows), tuple(memoryview(array) for array in out))
-        error = kernel.decode(buf, starts, True, state, frame_ptr, unknown, *views)
+    state = _layout([0] * k.BASES, offsets)
+    memory = state if compiled else state.tolist()
+    error = kernel.decode(buf, False, memory, np.zeros(0, dtype=np.uint8) if compiled else bytearray())
     if error:
-        _fail(error, joined, offsets, sources, [int(value) for value in state], frame_ptr)
-    ctrl, data, attr_name, attr_kind, attr_value, list_ptr, items, string_ptr, pool, io, docs, spans, _ = out
-    found = spans[:2, 1 : int(state[k.NAME]) + 1].T.tolist()
-    items, pool = items[: int(state[k.ITEM])], pool[: int(state[k.BYTE])]
-    return Columns(
-        frame_ptr, unknown, rows, ctrl, data, attr_name, attr_kind, attr_value, list_ptr, items,
-        string_ptr[: int(state[k.STRING]) + 1], pool, io, docs,
-        [bytes(joined[at : at + size]).decode() for at, size in found],
-    )  # fmt: skip
+        _fail(error, joined, offsets, sources, memory)
+    state = _layout([int(count) for count in memory[: k.BASES]], offsets)
+    memory = state if compiled else state.tolist()
+    pool = np.empty(int(state[k.BYTE_CAP]), dtype=np.uint8)
+    error = kernel.decode(buf, True, memory, pool if compiled else memoryview(pool.data))
+    if error:
+        _fail(error, joined, offsets, sources, memory)
+    m = memory if compiled else np.array(memory, dtype=np.int64)
+    count = m[: k.FILES].tolist()
 
+    def column(at: int, size: int) -> I64:
+        return m[count[at] : count[at] + size]
 
-def _outputs(count: list[int]) -> tuple[NDArray[np.int64], tuple[NDArray[np.generic], ...]]:
-    attributes = count[k.ATTR]
-    slots = 1 << (2 * attributes + 1).bit_length()
-    string_ptr = np.empty(count[k.STRING_CAP] + 1, dtype=np.int64)
-    string_ptr[:2] = 0
-    return np.empty((k.ROW_FIELDS, count[k.ROW] + 1), dtype=np.int64), (
-        np.empty(count[k.CTRL], dtype=np.int64),
-        np.empty(count[k.DATA], dtype=np.int64),
-        np.empty(attributes, dtype=np.int32),
-        np.empty(attributes, dtype=np.uint8),
-        np.empty(attributes, dtype=np.int64),
-        np.zeros(count[k.LIST] + 1, dtype=np.int64),
-        np.empty(count[k.ITEM_CAP], dtype=np.int64),
-        string_ptr,
-        np.empty(count[k.BYTE_CAP], dtype=np.uint8),
-        np.empty((5, count[k.IO]), dtype=np.int64),
-        np.empty((2, count[k.DOC]), dtype=np.int64),
-        np.zeros((3, attributes + 2), dtype=np.int64),
-        np.zeros(slots, dtype=np.int32),
+    attr = column(k.AT_ATTR, count[k.ATTR])
+    names = zip(
+        column(k.AT_NAME_FIRST, count[k.NAME] + 1)[1:].tolist(),
+        column(k.AT_NAME_SIZE, count[k.NAME] + 1)[1:].tolist(),
+        strict=True,
     )
+    return Columns(
+        frame_ptr=column(k.AT_FRAME_PTR, len(offsets)),
+        unknown=column(k.AT_UNKNOWN, len(offsets) - 1),
+        rows=column(k.AT_ROWS, k.ROW_FIELDS * count[k.ROW_STRIDE]).reshape(k.ROW_FIELDS, -1),
+        ctrl=column(k.AT_CTRL, count[k.CTRL]),
+        data=column(k.AT_DATA, count[k.DATA]),
+        attr_name=(attr >> 8).astype(np.int32),
+        attr_kind=attr.astype(np.uint8),
+        attr_value=column(k.AT_VALUE, count[k.ATTR]),
+        list_ptr=column(k.AT_LIST, count[k.LIST] + 1),
+        items=column(k.AT_ITEM, count[k.ITEM]),
+        string_ptr=column(k.AT_STRING, count[k.STRING] + 1),
+        pool=pool[: count[k.BYTE]],
+        io=column(k.AT_IO, 5 * count[k.IO_STRIDE]).reshape(5, -1),
+        docs=column(k.AT_DOC, 2 * count[k.DOC_STRIDE]).reshape(2, -1),
+        names=[joined[at : at + size].decode() for at, size in names],
+    )
+
+
+def _layout(count: list[int], offsets: I64) -> I64:
+    """Return the kernel's memory, with room for `count` of everything."""
+    n_files, attributes = len(offsets) - 1, count[k.ATTR]
+    slots = 1 << (2 * attributes + 1).bit_length()
+    sizes = {
+        k.AT_FRAME_PTR: n_files + 1,
+        k.AT_UNKNOWN: n_files,
+        k.AT_ROWS: k.ROW_FIELDS * (count[k.ROW] + 1),
+        k.AT_CTRL: count[k.CTRL],
+        k.AT_DATA: count[k.DATA],
+        k.AT_ATTR: attributes,
+        k.AT_VALUE: attributes,
+        k.AT_LIST: count[k.LIST] + 1,
+        k.AT_ITEM: count[k.ITEM_CAP],
+        k.AT_STRING: count[k.STRING_CAP] + 1,
+        k.AT_IO: 5 * count[k.IO],
+        k.AT_DOC: 2 * count[k.DOC],
+        k.AT_NAME_FIRST: attributes + 1,
+        k.AT_NAME_SIZE: attributes + 1,
+        k.AT_NAME_NEXT: attributes + 1,
+        k.AT_TABLE: slots,
+    }
+    at = k.FILES + n_files + 1
+    memory = np.zeros(at + sum(sizes.values()), dtype=np.int64)  # untouched pages cost nothing
+    memory[: k.BASES] = count[: k.BASES]
+    for base, size in sizes.items():
+        memory[base] = at
+        at += size
+    memory[k.ROW_STRIDE], memory[k.IO_STRIDE], memory[k.DOC_STRIDE] = (
+        count[k.ROW] + 1,
+        count[k.IO],
+        count[k.DOC],
+    )
+    memory[k.MASK], memory[k.N_FILES] = slots - 1, n_files
+    memory[k.FILES : k.FILES + n_files + 1] = offsets
+    return memory
 
 
 def _fail(
     error: int,
     joined: bytes,
-    offsets: NDArray[np.int64],
+    offsets: I64,
     sources: Sequence[str],
-    state: list[int],
-    frame_ptr: NDArray[np.int64],
+    state: I64 | list[int],
 ) -> NoReturn:
-    file = state[k.FILE]
+    file = int(state[k.FILE])
     source, start, size = sources[file], int(offsets[file]), int(offsets[file + 1] - offsets[file])
-    frame = state[k.ROW] - int(frame_ptr[file])
+    frame = int(state[k.ROW] - state[state[k.AT_FRAME_PTR] + file])
     if error == k.EMPTY:
         raise InputError(f"{source}: the file is empty, expected a Chakra ET (a GlobalMetadata, then nodes)")
     if error == k.OLD_SCHEMA or (frame == 0 and _looks_old(joined[start : start + size])):
@@ -132,7 +163,7 @@ def _fail(
             f"{source}: the first message is a node, not a GlobalMetadata: a Chakra file from before schema "
             "0.0.4 (October 2023); expected schema 0.0.4 or 1.0.0, convert the file with the tool that wrote it"
         )
-    at = state[k.ERROR_AT] - start
+    at = int(state[k.ERROR_AT]) - start
     where = "the GlobalMetadata" if frame == 0 else f"node message {frame - 1}"
     what = "not a Chakra ET file" if frame == 0 else "damaged or cut off"
     raise InputError(f"{source}: {what}: byte {at} of {size}, in {where}: {_PROBLEMS[error]}")

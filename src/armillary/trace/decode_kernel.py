@@ -1,37 +1,45 @@
 """Decoder of length-delimited Chakra ET: many files in one buffer to columns, in two passes.
 
-The first pass (``fill`` false) checks everything and counts, the second writes. `buf` is a uint8
-array or, interpreted, a bytes object. Values are int64: unsigned 64-bit ones keep their bits.
-Functions return a negative error code where they would return a position; ``st[ERROR_AT]`` says where.
+The first pass (`fill` false) checks everything and counts, the second writes. `buf` is a uint8 array
+or, interpreted, a bytes object. All state and all columns live in one int64 array `m`, since every
+array handed to a function costs time: ``m[0:BASES]`` are cursors and counts, ``m[BASES:FILES]`` the
+first index of every column. Text goes to the uint8 array `pool`. Unsigned 64-bit values keep their bits.
+Functions return a negative error code where they would return a position; ``m[ERROR_AT]`` says where.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from armillary.jit import njit
+from armillary.jit import njit_no_alloc
 
 TRUNCATED, LONG_VARINT, LENGTH, WIRE, FIELD, UTF8, OLD_SCHEMA, EMPTY = -1, -2, -3, -4, -5, -6, -7, -8
 
-# Cursors and counts in `st`; the *_CAP ones are high-water marks, since a oneof can be overwritten.
+# Cursors, which end as counts. The *_CAP ones are high-water marks, since a oneof can be overwritten.
 ROW, CTRL, DATA, ATTR, LIST, ITEM, STRING, BYTE, IO, DOC, NAME = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-ITEM_CAP, STRING_CAP, BYTE_CAP, LAST, UNKNOWN, ERROR_AT, FILE, SPANS, STATE_SIZE = (
-    11,
-    12,
-    13,
-    14,
-    15,
-    16,
-    17,
-    18,
+ITEM_CAP, STRING_CAP, BYTE_CAP, LAST, UNKNOWN, ERROR_AT, FILE, SPANS = 11, 12, 13, 14, 15, 16, 17, 18
+
+# First index in `m` of each column, and the strides and the mask that go with some.
+BASES = 30
+AT_FRAME_PTR, AT_UNKNOWN, AT_ROWS, AT_CTRL, AT_DATA, AT_ATTR, AT_VALUE, AT_LIST, AT_ITEM = (
+    30,
+    31,
     32,
+    33,
+    34,
+    35,
+    36,
+    37,
+    38,
 )
+AT_STRING, AT_IO, AT_DOC, AT_NAME_FIRST, AT_NAME_SIZE, AT_NAME_NEXT, AT_TABLE = 39, 40, 41, 42, 43, 44, 45
+ROW_STRIDE, IO_STRIDE, DOC_STRIDE, MASK, N_FILES, FILES = 46, 47, 48, 49, 50, 51
 
 # Rows of the matrix with one column per frame.
 ID, TYPE, START, DURATION, NAME_AT, CTRL_AT, DATA_AT, ATTR_AT, ROW_FIELDS = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
 
-@njit
+@njit_no_alloc
 def varint(buf: Any, pos: int, end: int) -> Any:
     """Read a varint; return (value as int64, next position)."""
     value = 0
@@ -52,7 +60,7 @@ def varint(buf: Any, pos: int, end: int) -> Any:
     return 0, TRUNCATED
 
 
-@njit
+@njit_no_alloc
 def fixed(buf: Any, pos: int, end: int, size: int) -> Any:
     """Read `size` little-endian bytes, 8 of them as int64, 4 as uint32; return (value, next position)."""
     if end - pos < size:
@@ -66,7 +74,7 @@ def fixed(buf: Any, pos: int, end: int, size: int) -> Any:
     return value, pos + size
 
 
-@njit
+@njit_no_alloc
 def span(buf: Any, pos: int, end: int) -> Any:
     """Read the length of a delimited field; return (first position, position after it)."""
     size, at = varint(buf, pos, end)
@@ -77,21 +85,21 @@ def span(buf: Any, pos: int, end: int) -> Any:
     return at, at + size
 
 
-@njit
-def skip(buf: Any, pos: int, end: int, wire: int) -> int:
+@njit_no_alloc
+def skip(buf: Any, pos: int, end: int, wire: int) -> Any:
     """Return the position after an unknown field."""
     if wire == 0:
-        return varint(buf, pos, end)[1]  # type: ignore[no-any-return]
+        return varint(buf, pos, end)[1]
     if wire == 1:
         return pos + 8 if end - pos >= 8 else TRUNCATED
     if wire == 5:
         return pos + 4 if end - pos >= 4 else TRUNCATED
     if wire == 2:
-        return span(buf, pos, end)[1]  # type: ignore[no-any-return]
+        return span(buf, pos, end)[1]
     return WIRE
 
 
-@njit
+@njit_no_alloc
 def valid_text(buf: Any, pos: int, end: int) -> bool:
     """Say whether the bytes are UTF-8 (no surrogates, no overlong forms)."""
     seen = 0
@@ -129,72 +137,61 @@ def valid_text(buf: Any, pos: int, end: int) -> bool:
     return True
 
 
-@njit
-def add_string(buf: Any, pos: int, end: int, fill: bool, st: Any, out: Any) -> int:
+@njit_no_alloc
+def add_string(buf: Any, pos: int, end: int, fill: bool, m: Any, pool: Any) -> Any:
     """Append bytes to the pool as one more string; return its index."""
-    index = st[STRING]
+    index = m[STRING]
     if fill:
-        string_ptr, pool = out[7], out[8]
-        at = st[BYTE] - pos
+        at = m[BYTE] - pos
         for i in range(pos, end):
             pool[at + i] = buf[i]
-        string_ptr[index + 1] = at + end
-    st[STRING] += 1
-    st[BYTE] += end - pos
-    st[STRING_CAP] = max(st[STRING_CAP], st[STRING])
-    st[BYTE_CAP] = max(st[BYTE_CAP], st[BYTE])
-    return index  # type: ignore[no-any-return]
+        m[m[AT_STRING] + index + 1] = at + end
+    m[STRING] = index + 1
+    m[BYTE] += end - pos
+    m[STRING_CAP] = max(m[STRING_CAP], m[STRING])
+    m[BYTE_CAP] = max(m[BYTE_CAP], m[BYTE])
+    return index
 
 
-@njit
-def intern(buf: Any, pos: int, end: int, st: Any, out: Any) -> int:
+@njit_no_alloc
+def equal(buf: Any, a: int, b: int, size: int) -> bool:
+    """Say whether two parts of the buffer hold the same bytes."""
+    for i in range(size):
+        if buf[a + i] != buf[b + i]:
+            return False
+    return True
+
+
+@njit_no_alloc
+def intern(buf: Any, pos: int, end: int, m: Any) -> Any:
     """Return the number (from 1) of an attribute name, or UTF8 if it is new and not valid text."""
-    spans, table = out[11], out[12]
-    last = st[LAST]
-    size = end - pos
+    at_first, at_size, last, size = m[AT_NAME_FIRST], m[AT_NAME_SIZE], m[AT_NAME_NEXT] + m[LAST], end - pos
     # Nodes repeat one another: try the name that followed the previous one the last time.
-    guess = spans[2, last]
-    if guess > 0 and spans[1, guess] == size:
-        at = spans[0, guess]
-        same = True
-        for i in range(size):
-            if buf[at + i] != buf[pos + i]:
-                same = False
-                break
-        if same:
-            st[LAST] = guess
-            return guess  # type: ignore[no-any-return]
-    code = 2166136261
-    for i in range(pos, end):
-        code = ((code ^ buf[i]) * 16777619) & 4294967295
-    slot = code & (len(table) - 1)
-    while True:
-        known = table[slot]
+    known = m[last]
+    if known == 0 or m[at_size + known] != size or not equal(buf, m[at_first + known], pos, size):
+        code = 2166136261
+        for i in range(pos, end):
+            code = ((code ^ buf[i]) * 16777619) & 4294967295
+        slot = code & m[MASK]
+        known = m[m[AT_TABLE] + slot]
+        while known != 0 and (m[at_size + known] != size or not equal(buf, m[at_first + known], pos, size)):
+            slot = (slot + 1) & m[MASK]
+            known = m[m[AT_TABLE] + slot]
         if known == 0:
             if not valid_text(buf, pos, end):
                 return UTF8
-            st[NAME] += 1
-            known = st[NAME]
-            table[slot] = known
-            spans[0, known] = pos
-            spans[1, known] = size
-            break
-        same = spans[1, known] == size
-        at = spans[0, known]
-        for i in range(size):
-            if not same:
-                break
-            same = buf[at + i] == buf[pos + i]
-        if same:
-            break
-        slot = (slot + 1) & (len(table) - 1)
-    spans[2, last] = known
-    st[LAST] = known
-    return known  # type: ignore[no-any-return]
+            m[NAME] += 1
+            known = m[NAME]
+            m[m[AT_TABLE] + slot] = known
+            m[at_first + known] = pos
+            m[at_size + known] = size
+        m[last] = known
+    m[LAST] = known
+    return known
 
 
-@njit
-def wire_of(kind: int) -> int:
+@njit_no_alloc
+def wire_of(kind: int) -> Any:
     """Return the wire type of a scalar kind."""
     if kind >= 29:
         return 2
@@ -205,8 +202,8 @@ def wire_of(kind: int) -> int:
     return 0
 
 
-@njit
-def scalar(buf: Any, pos: int, end: int, kind: int, fill: bool, st: Any, out: Any) -> Any:
+@njit_no_alloc
+def scalar(buf: Any, pos: int, end: int, kind: int, fill: bool, m: Any, pool: Any) -> Any:
     """Read a value of a scalar kind; return (value or string index, next position)."""
     wire = wire_of(kind)
     if wire == 2:
@@ -215,7 +212,7 @@ def scalar(buf: Any, pos: int, end: int, kind: int, fill: bool, st: Any, out: An
             return 0, after
         if kind == 29 and not fill and not valid_text(buf, first, after):
             return 0, UTF8
-        return add_string(buf, first, after, fill, st, out), after
+        return add_string(buf, first, after, fill, m, pool), after
     if wire == 0:
         value, pos = varint(buf, pos, end)
         if kind == 7 or kind == 11 or kind == 15:  # noqa: PLR1714
@@ -233,13 +230,12 @@ def scalar(buf: Any, pos: int, end: int, kind: int, fill: bool, st: Any, out: An
     return value, pos
 
 
-@njit
-def add_items(buf: Any, pos: int, end: int, kind: int, fill: bool, st: Any, out: Any) -> int:
+@njit_no_alloc
+def add_items(buf: Any, pos: int, end: int, kind: int, fill: bool, m: Any, pool: Any) -> Any:
     """Read a list message and append its items; return `end` or an error."""
-    items = out[6]
     wire_item = wire_of(kind)
     while pos < end:
-        st[ERROR_AT] = pos
+        m[ERROR_AT] = pos
         tag, pos = varint(buf, pos, end)
         if pos < 0:
             return pos
@@ -254,32 +250,32 @@ def add_items(buf: Any, pos: int, end: int, kind: int, fill: bool, st: Any, out:
         elif number < 1 or number > 536870911:
             return FIELD
         else:
-            st[UNKNOWN] += 1
+            m[UNKNOWN] += 1
             pos = skip(buf, pos, end, wire)
             if pos < 0:
                 return pos
             continue
         packed = wire != wire_item
         while pos < stop or not packed:
-            value, pos = scalar(buf, pos, stop if packed else end, kind, fill, st, out)
+            value, pos = scalar(buf, pos, stop if packed else end, kind, fill, m, pool)
             if pos < 0:
                 return pos
             if fill:
-                items[st[ITEM]] = value
-            st[ITEM] += 1
+                m[m[AT_ITEM] + m[ITEM]] = value
+            m[ITEM] += 1
             if not packed:
                 break
-        st[ITEM_CAP] = max(st[ITEM_CAP], st[ITEM])
+        m[ITEM_CAP] = max(m[ITEM_CAP], m[ITEM])
     return end
 
 
-@njit
-def add_attribute(buf: Any, pos: int, end: int, fill: bool, st: Any, out: Any) -> int:
+@njit_no_alloc
+def add_attribute(buf: Any, pos: int, end: int, fill: bool, m: Any, pool: Any) -> Any:
     """Read an AttributeProto and append it; return `end` or an error."""
     name_at, name_end, doc_at, doc_end, kind, value = pos, pos, pos, pos, 0, 0
-    item0, string0, byte0 = st[ITEM], st[STRING], st[BYTE]
+    item0, string0, byte0 = m[ITEM], m[STRING], m[BYTE]
     while pos < end:
-        st[ERROR_AT] = pos
+        m[ERROR_AT] = pos
         tag, pos = varint(buf, pos, end)
         if pos < 0:
             return pos
@@ -297,77 +293,76 @@ def add_attribute(buf: Any, pos: int, end: int, fill: bool, st: Any, out: Any) -
         elif 3 <= number <= 32 and wire == (wire_of(number) if number & 1 else 2):
             # The last member of the oneof wins, but a list message that occurs twice is merged.
             if number != kind or number & 1:
-                st[ITEM], st[STRING], st[BYTE] = item0, string0, byte0
+                m[ITEM], m[STRING], m[BYTE] = item0, string0, byte0
             kind = number
             if number & 1:
-                value, pos = scalar(buf, pos, end, number, fill, st, out)
+                value, pos = scalar(buf, pos, end, number, fill, m, pool)
             else:
                 first, after = span(buf, pos, end)
                 if after < 0:
                     return after
-                pos = add_items(buf, first, after, number - 1, fill, st, out)
+                pos = add_items(buf, first, after, number - 1, fill, m, pool)
         elif number < 1 or number > 536870911:
             return FIELD
         else:
-            st[UNKNOWN] += 1
+            m[UNKNOWN] += 1
             pos = skip(buf, pos, end, wire)
         if pos < 0:
             return pos
     if kind > 0 and kind & 1 == 0:
         if fill:
-            out[5][st[LIST] + 1] = st[ITEM]
-        value = st[LIST]
-        st[LIST] += 1
+            m[m[AT_LIST] + m[LIST] + 1] = m[ITEM]
+        value = m[LIST]
+        m[LIST] += 1
     if fill:
-        known = intern(buf, name_at, name_end, st, out)
+        known = intern(buf, name_at, name_end, m)
         if known < 0:
-            st[ERROR_AT] = name_at
+            m[ERROR_AT] = name_at
             return known
-        out[2][st[ATTR]] = known - 1
-        out[3][st[ATTR]] = kind
-        out[4][st[ATTR]] = value
+        m[m[AT_ATTR] + m[ATTR]] = (known - 1) << 8 | kind
+        m[m[AT_VALUE] + m[ATTR]] = value
     if doc_end > doc_at:
-        doc = add_string(buf, doc_at, doc_end, fill, st, out)
+        doc = add_string(buf, doc_at, doc_end, fill, m, pool)
         if fill:
-            out[10][0, st[DOC]] = st[ATTR]
-            out[10][1, st[DOC]] = doc
-        st[DOC] += 1
-    st[ATTR] += 1
+            m[m[AT_DOC] + m[DOC]] = m[ATTR]
+            m[m[AT_DOC] + m[DOC_STRIDE] + m[DOC]] = doc
+        m[DOC] += 1
+    m[ATTR] += 1
     return end
 
 
-@njit
+@njit_no_alloc
 def add_dependencies(
-    buf: Any, pos: int, end: int, wire: int, cursor: int, fill: bool, st: Any, deps: Any
-) -> int:
+    buf: Any, pos: int, end: int, wire: int, cursor: int, fill: bool, m: Any, base: int
+) -> Any:
     """Read a (packed) uint64 field of dependencies; return the next position or an error."""
     stop = end
     if wire == 2:
         pos, stop = span(buf, pos, end)
         if stop < 0:
             return stop
-    at = st[cursor]
+    at = m[cursor]
     while pos < stop:
         value, pos = varint(buf, pos, stop)
         if pos < 0:
             return pos
         if fill:
-            deps[at] = value
+            m[base + at] = value
         at += 1
         if wire == 0:
             break
     else:
         if wire == 0:
             return TRUNCATED
-    st[cursor] = at
+    m[cursor] = at
     return pos
 
 
-@njit
-def read_io(buf: Any, pos: int, end: int, at: int, fill: bool, st: Any) -> int:
-    """Read an IOInfo into the six span slots from ``st[at]``; return `end` or an error."""
+@njit_no_alloc
+def read_io(buf: Any, pos: int, end: int, at: int, fill: bool, m: Any) -> Any:
+    """Read an IOInfo into the six span slots from ``m[at]``; return `end` or an error."""
     while pos < end:
-        st[ERROR_AT] = pos
+        m[ERROR_AT] = pos
         tag, pos = varint(buf, pos, end)
         if pos < 0:
             return pos
@@ -376,45 +371,48 @@ def read_io(buf: Any, pos: int, end: int, at: int, fill: bool, st: Any) -> int:
             first, pos = span(buf, pos, end)
             if pos >= 0 and not fill and not valid_text(buf, first, pos):
                 return UTF8
-            st[at + 2 * number - 2] = first
-            st[at + 2 * number - 1] = pos
+            m[at + 2 * number - 2] = first
+            m[at + 2 * number - 1] = pos
         elif number < 1 or number > 536870911:
             return FIELD
         else:
-            st[UNKNOWN] += 1
+            m[UNKNOWN] += 1
             pos = skip(buf, pos, end, wire)
         if pos < 0:
             return pos
     return end
 
 
-@njit
-def add_io(buf: Any, side: int, at: int, fill: bool, st: Any, out: Any) -> None:
-    """Append the IOInfo in the span slots from ``st[at]`` to the sparse table of them."""
+@njit_no_alloc
+def add_io(buf: Any, side: int, at: int, fill: bool, m: Any, pool: Any) -> None:
+    """Append the IOInfo in the span slots from ``m[at]`` to the sparse table of them."""
+    at_io, stride = m[AT_IO] + m[IO], m[IO_STRIDE]
     if fill:
-        out[9][0, st[IO]] = st[ROW]
-        out[9][1, st[IO]] = side
+        m[at_io] = m[ROW]
+        m[at_io + stride] = side
     for field in range(3):
-        first, after = st[at + 2 * field], st[at + 2 * field + 1]
+        first, after = m[at + 2 * field], m[at + 2 * field + 1]
         text = 0
         if after > first:
-            text = add_string(buf, first, after, fill, st, out)
+            text = add_string(buf, first, after, fill, m, pool)
         if fill:
-            out[9][2 + field, st[IO]] = text
-    st[IO] += 1
+            m[at_io + (2 + field) * stride] = text
+    m[IO] += 1
 
 
-@njit
-def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, st: Any, rows: Any, out: Any) -> int:
+@njit_no_alloc
+def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, m: Any, pool: Any) -> Any:
     """Read one frame, the GlobalMetadata (`head`) or a Node, and append it; return `end` or an error."""
     name_field, attr_field = (1, 2) if head else (2, 10)
     ident, kind, start, duration, name_at, name_end, seen = 0, 0, 0, 0, pos, pos, 0
-    row = st[ROW]
+    row = m[ROW]
+    at_row, stride = m[AT_ROWS] + row, m[ROW_STRIDE]
     if fill:
-        rows[CTRL_AT, row], rows[DATA_AT, row], rows[ATTR_AT, row] = st[CTRL], st[DATA], st[ATTR]
-        st[LAST] = 0
+        m[at_row + CTRL_AT * stride], m[at_row + DATA_AT * stride] = m[CTRL], m[DATA]
+        m[at_row + ATTR_AT * stride] = m[ATTR]
+        m[LAST] = 0
     while pos < end:
-        st[ERROR_AT] = pos
+        m[ERROR_AT] = pos
         tag, pos = varint(buf, pos, end)
         if pos < 0:
             return pos
@@ -423,7 +421,7 @@ def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, st: Any, row
             first, after = span(buf, pos, end)
             if after < 0:
                 return after
-            pos = add_attribute(buf, first, after, fill, st, out)
+            pos = add_attribute(buf, first, after, fill, m, pool)
         elif number == name_field and wire == 2:
             name_at, name_end = span(buf, pos, end)
             pos = name_end
@@ -434,7 +432,7 @@ def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, st: Any, row
         elif head and wire == 0 and number < 12:
             return OLD_SCHEMA
         elif head:
-            st[UNKNOWN] += 1
+            m[UNKNOWN] += 1
             pos = skip(buf, pos, end, wire)
         elif number == 1 and wire == 0:
             ident, pos = varint(buf, pos, end)
@@ -444,9 +442,9 @@ def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, st: Any, row
             if kind > 2147483647:
                 kind -= 4294967296
         elif number == 4 and (wire == 2 or wire == 0):  # noqa: PLR1714
-            pos = add_dependencies(buf, pos, end, wire, CTRL, fill, st, out[0])
+            pos = add_dependencies(buf, pos, end, wire, CTRL, fill, m, m[AT_CTRL])
         elif number == 5 and (wire == 2 or wire == 0):  # noqa: PLR1714
-            pos = add_dependencies(buf, pos, end, wire, DATA, fill, st, out[1])
+            pos = add_dependencies(buf, pos, end, wire, DATA, fill, m, m[AT_DATA])
         elif number == 6 and wire == 0:
             start, pos = varint(buf, pos, end)
         elif number == 7 and wire == 0:
@@ -454,63 +452,58 @@ def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, st: Any, row
         elif (number == 8 or number == 9) and wire == 2:  # noqa: PLR1714
             if seen == 0:
                 for i in range(SPANS, SPANS + 12):
-                    st[i] = 0
+                    m[i] = 0
             seen |= number - 7
             first, after = span(buf, pos, end)
             if after < 0:
                 return after
-            pos = read_io(buf, first, after, SPANS + 6 * (number - 8), fill, st)
+            pos = read_io(buf, first, after, SPANS + 6 * (number - 8), fill, m)
         else:
-            st[UNKNOWN] += 1
+            m[UNKNOWN] += 1
             pos = skip(buf, pos, end, wire)
         if pos < 0:
             return pos
     name = 0
     if name_end > name_at:
-        name = add_string(buf, name_at, name_end, fill, st, out)
+        name = add_string(buf, name_at, name_end, fill, m, pool)
     for side in range(2):
         if seen & (1 << side):
-            add_io(buf, side, SPANS + 6 * side, fill, st, out)
+            add_io(buf, side, SPANS + 6 * side, fill, m, pool)
     if fill:
-        rows[ID, row], rows[TYPE, row], rows[START, row] = ident, kind, start
-        rows[DURATION, row], rows[NAME_AT, row] = duration, name
-    st[ROW] += 1
+        m[at_row + ID * stride], m[at_row + TYPE * stride], m[at_row + START * stride] = ident, kind, start
+        m[at_row + DURATION * stride], m[at_row + NAME_AT * stride] = duration, name
+    m[ROW] += 1
     return end
 
 
-@njit
-def decode(
-    buf: Any, files: Any, fill: bool, st: Any, frame_ptr: Any, unknown: Any, rows: Any, out: Any
-) -> int:
-    """Decode the files between the offsets `files`; return 0, or an error with ``st[FILE]`` set.
-
-    `out` holds ctrl, data, attr_name, attr_kind, attr_value, list_ptr, items, string_ptr, pool, io,
-    docs, spans and table (the last two: interned attribute names and their hash table).
-    """
-    for i in range(STATE_SIZE):
-        st[i] = 0
-    st[STRING] = 1  # string 0 is the empty one
-    st[STRING_CAP] = 1
-    for f in range(len(files) - 1):
-        st[FILE] = f
-        pos, end = files[f], files[f + 1]
-        frame_ptr[f] = st[ROW]
-        st[UNKNOWN] = 0
-        st[ERROR_AT] = pos
+@njit_no_alloc
+def decode(buf: Any, fill: bool, m: Any, pool: Any) -> Any:
+    """Decode the files that lie between the offsets at ``m[FILES:]``; return 0 or an error."""
+    for i in range(BASES):
+        m[i] = 0
+    m[STRING], m[STRING_CAP] = 1, 1  # string 0 is the empty one
+    for f in range(m[N_FILES]):
+        m[FILE] = f
+        pos, end = m[FILES + f], m[FILES + f + 1]
+        m[m[AT_FRAME_PTR] + f] = m[ROW]
+        m[UNKNOWN] = 0
+        m[ERROR_AT] = pos
         if pos == end:
             return EMPTY
         head = True
         while pos < end:
-            st[ERROR_AT] = pos
+            m[ERROR_AT] = pos
             first, after = span(buf, pos, end)
             if after < 0:
                 return after
-            pos = add_frame(buf, first, after, head, fill, st, rows, out)
+            pos = add_frame(buf, first, after, head, fill, m, pool)
             if pos < 0:
                 return pos
             head = False
-        unknown[f] = st[UNKNOWN]
-    frame_ptr[len(files) - 1] = st[ROW]
+        m[m[AT_UNKNOWN] + f] = m[UNKNOWN]
+    m[m[AT_FRAME_PTR] + m[N_FILES]] = m[ROW]
     if fill:
-        rows[CTRL_AT, st[ROW]], rows[DATA_AT, st[ROW]], rows[ATTR_AT, st[ROW]] = st[CTRL], st[DATA], st[ATTR]
+        last, stride = m[AT_ROWS] + m[ROW], m[ROW_STRIDE]
+        m[last + CTRL_AT * stride], m[last + DATA_AT * stride] = m[CTRL], m[DATA]
+        m[last + ATTR_AT * stride] = m[ATTR]
     return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.jit import njit, use
+from armillary.jit import njit_no_alloc, use
 
 layout = use("armillary.trace.decode_kernel")
 wire_of = layout.wire_of
@@ -17,8 +17,8 @@ ID, TYPE, START, DURATION = layout.ID, layout.TYPE, layout.START, layout.DURATIO
 NAME_AT, CTRL_AT, DATA_AT, ATTR_AT = layout.NAME_AT, layout.CTRL_AT, layout.DATA_AT, layout.ATTR_AT
 
 
-@njit
-def put_varint(out: Any, pos: int, value: int) -> int:
+@njit_no_alloc
+def put_varint(out: Any, pos: int, value: int) -> Any:
     """Write the 64 bits of `value` as a varint."""
     size = 1
     rest = (value >> 7) & 144115188075855871
@@ -33,27 +33,27 @@ def put_varint(out: Any, pos: int, value: int) -> int:
     return pos
 
 
-@njit
-def put_string(out: Any, pos: int, field: int, pool: Any, first: int, after: int) -> int:
+@njit_no_alloc
+def put_string(out: Any, pos: int, field: int, pool: Any, first: int, after: int) -> Any:
     """Write a length-delimited field that holds ``pool[first:after]``."""
     pos -= after - first
     for i in range(after - first):
         out[pos + i] = pool[first + i]
     pos = put_varint(out, pos, after - first)
-    return put_varint(out, pos, field << 3 | 2)  # type: ignore[no-any-return]
+    return put_varint(out, pos, field << 3 | 2)
 
 
-@njit
-def put_default(out: Any, pos: int, field: int, value: int) -> int:
+@njit_no_alloc
+def put_default(out: Any, pos: int, field: int, value: int) -> Any:
     """Write a varint field unless it is zero."""
     if value == 0:
         return pos
     pos = put_varint(out, pos, value)
-    return put_varint(out, pos, field << 3)  # type: ignore[no-any-return]
+    return put_varint(out, pos, field << 3)
 
 
-@njit
-def put_number(out: Any, pos: int, kind: int, value: int) -> int:
+@njit_no_alloc
+def put_number(out: Any, pos: int, kind: int, value: int) -> Any:
     """Write a number of a scalar kind, without its tag."""
     wire = wire_of(kind)
     if wire == 0:
@@ -62,7 +62,7 @@ def put_number(out: Any, pos: int, kind: int, value: int) -> int:
                 (value << 1) ^ (value >> 63) if kind == 17 else ((value << 1) ^ (value >> 31)) & 4294967295
             )
             value &= -1
-        return put_varint(out, pos, value)  # type: ignore[no-any-return]
+        return put_varint(out, pos, value)
     size = 8 if wire == 1 else 4
     pos -= size
     for i in range(size):
@@ -70,15 +70,15 @@ def put_number(out: Any, pos: int, kind: int, value: int) -> int:
     return pos
 
 
-@njit
-def put_value(out: Any, pos: int, kind: int, value: int, table: Any) -> int:
+@njit_no_alloc
+def put_value(out: Any, pos: int, kind: int, value: int, table: Any) -> Any:
     """Write the oneof member of an attribute."""
     list_ptr, items, string_ptr, pool = table[5], table[6], table[7], table[8]
     if kind & 1:
         if kind >= 29:
-            return put_string(out, pos, kind, pool, string_ptr[value], string_ptr[value + 1])  # type: ignore[no-any-return]
+            return put_string(out, pos, kind, pool, string_ptr[value], string_ptr[value + 1])
         pos = put_number(out, pos, kind, value)
-        return put_varint(out, pos, kind << 3 | wire_of(kind))  # type: ignore[no-any-return]
+        return put_varint(out, pos, kind << 3 | wire_of(kind))
     end = pos
     first, after = list_ptr[value], list_ptr[value + 1]
     for back in range(after - first):
@@ -91,11 +91,11 @@ def put_value(out: Any, pos: int, kind: int, value: int, table: Any) -> int:
         pos = put_varint(out, pos, end - pos)
         pos = put_varint(out, pos, 10)
     pos = put_varint(out, pos, end - pos)
-    return put_varint(out, pos, kind << 3 | 2)  # type: ignore[no-any-return]
+    return put_varint(out, pos, kind << 3 | 2)
 
 
-@njit
-def put_dependencies(out: Any, pos: int, field: int, deps: Any, first: int, after: int) -> int:
+@njit_no_alloc
+def put_dependencies(out: Any, pos: int, field: int, deps: Any, first: int, after: int) -> Any:
     """Write a packed field of ids unless it is empty."""
     if first == after:
         return pos
@@ -103,11 +103,11 @@ def put_dependencies(out: Any, pos: int, field: int, deps: Any, first: int, afte
     for back in range(after - first):
         pos = put_varint(out, pos, deps[after - 1 - back])
     pos = put_varint(out, pos, end - pos)
-    return put_varint(out, pos, field << 3 | 2)  # type: ignore[no-any-return]
+    return put_varint(out, pos, field << 3 | 2)
 
 
-@njit
-def encode(rows: Any, first: int, after: int, table: Any, io_end: int, doc_end: int, out: Any) -> int:
+@njit_no_alloc
+def encode(rows: Any, first: int, after: int, table: Any, io_end: int, doc_end: int, out: Any) -> Any:
     """Write frames `first` to `after`, the first of which is the GlobalMetadata, to the end of `out`.
 
     `table` holds ctrl, data, attr_name, attr_kind, attr_value, list_ptr, items, string_ptr, pool, io,
