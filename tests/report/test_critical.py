@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.report.critical import contributors, critical_path, shares
@@ -94,6 +94,7 @@ def classes(draw):
     return result
 
 
+@settings(deadline=None)
 @given(classes())
 def test_the_steps_cover_the_run(build, classes):
     made = build(classes)

@@ -66,7 +66,7 @@ def test_a_million_ranks_cost_no_more_than_one(timeline, tmp_path):
     text = text_of(big)
     found = report.to_json(big)
     report.write_perfetto(big, tmp_path / "t.json")
-    assert time.process_time() - began < 0.5
+    assert time.process_time() - began < 1.0
     assert text.startswith("Step time 700 ns (700 ticks) on 1,048,576 NPUs\n")
     assert [count for _, count in found["finish_ticks_by_rank"]] == [349526, 349525, 349525]
 

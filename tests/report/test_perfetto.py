@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.errors import InputError
@@ -124,6 +124,7 @@ def test_an_empty_graph(empty, tmp_path):
 spans = st.tuples(st.integers(0, 30), st.integers(0, 9))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["compute", "recv", "send", "cpu"]), spans), max_size=12),
        st.lists(st.tuples(st.sampled_from([-1, 0, 1]), spans), max_size=12))  # fmt: skip
 def test_any_timeline_passes_the_checker(build, tmp_path_factory, nodes, phases):

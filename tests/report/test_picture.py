@@ -20,7 +20,7 @@ def many(build):
 
 
 def odd(build):
-    dims = [{"name": "a $weird$ {name} " * 9, "topology": "Ring", "size": 4, "bandwidth_bytes_per_ns": 1.0}]
+    dims = [{"name": "漢 $weird$ {name} " * 9, "topology": "Ring", "size": 4, "bandwidth_bytes_per_ns": 1.0}]
     nodes = [node("collective", 0, 10**11, label="all-reduce@$x$")]
     phases = [(0, i, 0, 0, "all-reduce", i * 10**8, (i + 2) * 10**8, 10**6) for i in range(900)]
     return build([{"nodes": nodes, "phases": phases}], dimensions=dims)

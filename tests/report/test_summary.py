@@ -36,7 +36,7 @@ def test_the_example(timeline):
 
 
 def extreme(build):
-    name = "[bold]" + "a.very.long.module.path." * 20
+    name = "[bold]\n\x1b[31m" + "a.very.long.module.path." * 20
     nodes = [{"kind": "compute", "name": name, "start": 0, "end": 10**12}]
     for i in range(7):
         nodes.append(

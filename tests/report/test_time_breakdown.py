@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.engine.timeline import KINDS
@@ -50,6 +50,7 @@ def twin(nodes, finish):
     return parts, hidden
 
 
+@settings(deadline=None)
 @given(nodes, st.integers(0, 30), st.randoms(use_true_random=False))
 def test_it_adds_up_and_equals_the_twin_in_any_order(build, nodes, tail, random):
     finish = max((n["end"] for n in nodes), default=0) + tail
@@ -64,6 +65,7 @@ def test_it_adds_up_and_equals_the_twin_in_any_order(build, nodes, tail, random)
 spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=30)
 
 
+@settings(deadline=None)
 @given(spans)
 def test_unions_lanes_and_depth(spans):
     start = np.array([s for s, _ in spans], dtype=np.int64)

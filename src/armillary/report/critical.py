@@ -136,54 +136,84 @@ class _Others:
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
-        self.folded = bool(timeline.info.get("folded", True))
-        self.single = len(timeline.finish) < 2
-        self.entered: dict[tuple[str, int], tuple[int, int, int]] | None = None
-        self.key_of: dict[tuple[int, int], tuple[str, int]] = {}
-        self.sends: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+        self.code_of: dict[str, int] = {}
+        self.collectives = cache(self._collectives)
+        self.place = cache(self._place)
+        self.latest = cache(self._latest)
+        self.sends = cache(self._sends)
 
     def later(self, cls: int, node: int, at: int) -> tuple[str, int, int, int] | None:
         """Return (why, class, node, start) of the late one, None if this rank itself was the last."""
         kind = self.timeline.table(cls).kind[node]
-        if self.single or kind not in (_COLLECTIVE, _RECV):
+        if len(self.timeline.finish) < 2 or kind not in (_COLLECTIVE, _RECV):
             return None
-        if self.entered is None:
-            self.entered = self._index()
-        start, end = (int(ticks[node]) for ticks in self.timeline.spans(cls))
+        start, end = self.timeline.spans(cls)
         if kind == _COLLECTIVE:
-            late = self.entered.get(self.key_of.get((cls, node), ("", -1)))
-            why = "late rank"
+            why, code, nth = "late rank", *(int(row[node]) for row in self.place(cls))
+            if code < 0:
+                return None
+            late_start, late_cls, late_node = (int(row[nth]) for row in self.latest()[code])
         else:
-            size = int(self.timeline.table(cls).size[node])
-            found = self.sends.get((end, size), [])
-            late = found[0] if len(found) == 1 else None
-            why = "late send"
-        if late is None or late[1] == cls or not start < late[0] < at:
-            return None
-        return why, late[1], late[2], late[0]
+            why, sends = "late send", self.sends()
+            arrived = slice(*(np.searchsorted(sends[0], end[node], side) for side in ("left", "right")))
+            same = arrived.start + np.flatnonzero(sends[1, arrived] == self.timeline.table(cls).size[node])
+            if len(same) != 1:
+                return None
+            late_start, late_cls, late_node = sends[2:, same[0]].tolist()
+        late = late_cls != cls and int(start[node]) < late_start < at
+        return (why, late_cls, late_node, late_start) if late else None
 
-    def _index(self) -> dict[tuple[str, int], tuple[int, int, int]]:
-        """Note every send, and return the last to enter of every k-th collective with the same label.
+    def _collectives(self, cls: int) -> dict[int, NDArray[np.int64]]:
+        """Return the nodes of a class by label code, in the order it entered them.
 
         With folded ranks a label with a group may name different groups, so those are left out.
         """
-        latest: dict[tuple[str, int], tuple[int, int, int]] = {}
+        table, (start, _) = self.timeline.table(cls), self.timeline.spans(cls)
+        folded = bool(self.timeline.info.get("folded", True))
+        nodes = np.flatnonzero((table.kind == _COLLECTIVE) & (start >= 0))
+        codes = np.array(
+            [
+                -1 if folded and "@" in label else self.code_of.setdefault(label, len(self.code_of))
+                for label in table.label[nodes].tolist()
+            ],
+            dtype=np.int64,
+        )
+        order = np.lexsort((start[nodes], codes))
+        found, first = np.unique(codes[order], return_index=True)
+        groups = np.split(nodes[order], first[1:])
+        return {code: group for code, group in zip(found.tolist(), groups, strict=False) if code >= 0}
+
+    def _place(self, cls: int) -> NDArray[np.int64]:
+        """Return int64 (2, nodes): label code and which of that label, -1 where a node has none."""
+        place = np.full((2, len(self.timeline.table(cls).kind)), -1, np.int64)
+        for code, nodes in self.collectives(cls).items():
+            place[0, nodes] = code
+            place[1, nodes] = np.arange(len(nodes))
+        return place
+
+    def _latest(self) -> dict[int, NDArray[np.int64]]:
+        """Return for each label code (start, class, node) of the last to enter its k-th collective."""
+        latest: dict[int, NDArray[np.int64]] = {}
         for cls in range(len(self.timeline.finish)):
-            table = self.timeline.table(cls)
-            start, end = self.timeline.spans(cls)
-            nodes = np.flatnonzero((table.kind == _COLLECTIVE) & (start >= 0))
-            nodes = nodes[np.argsort(start[nodes], kind="stable")]
-            seen: dict[str, int] = {}
-            for node, label, began in zip(
-                nodes.tolist(), table.label[nodes].tolist(), start[nodes].tolist(), strict=True
-            ):
-                if self.folded and "@" in label:
-                    continue
-                nth = seen[label] = seen.get(label, -1) + 1
-                self.key_of[cls, node] = (label, nth)
-                latest[label, nth] = max(latest.get((label, nth), (-1, -1, -1)), (began, cls, node))
-            for node in np.flatnonzero((table.kind == _SEND) & (start >= 0)).tolist():
-                self.sends.setdefault((int(end[node]), int(table.size[node])), []).append(
-                    (int(start[node]), cls, node)
-                )
+            start, _ = self.timeline.spans(cls)
+            for code, nodes in self.collectives(cls).items():
+                mine = np.stack((start[nodes], np.full(len(nodes), cls), nodes))
+                known = latest.get(code, mine)
+                if known.shape[1] < mine.shape[1]:
+                    known, mine = mine, known
+                common = known[:, : mine.shape[1]]
+                latest[code] = known
+                np.copyto(common, mine, where=mine[0] > common[0])
         return latest
+
+    def _sends(self) -> NDArray[np.int64]:
+        """Return the rows (end, size, start, class, node) of all sends, by end."""
+        rows = [np.empty((5, 0), np.int64)]
+        for cls in range(len(self.timeline.finish)):
+            table, (start, end) = self.timeline.table(cls), self.timeline.spans(cls)
+            nodes = np.flatnonzero((table.kind == _SEND) & (start >= 0))
+            rows.append(
+                np.stack((end[nodes], table.size[nodes], start[nodes], np.full(len(nodes), cls), nodes))
+            )
+        every = np.concatenate(rows, axis=1)
+        return every[:, np.argsort(every[0], kind="stable")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from armillary.report.files import replacing
 from armillary.report.intervals import union
 from armillary.report.ranks import class_name, class_sizes, nanoseconds
 from armillary.report.summary import headline
-from armillary.report.time_breakdown import KINDS_OF, PARTS, breakdown
+from armillary.report.time_breakdown import KINDS_OF, PARTS, TITLES, breakdown
 from armillary.units import format_time
 
 if TYPE_CHECKING:
@@ -32,13 +33,6 @@ _COLOURS = {
     "communication": "#D55E00",
     "memory": "#CC79A7",
     "idle": "#E3E3E3",
-}
-_TITLES = {
-    "compute": "compute",
-    "cpu": "CPU only",
-    "communication": "exposed communication",
-    "memory": "exposed memory",
-    "idle": "idle",
 }
 _NETWORK = "#009E73"
 _GREY = "#555555"
@@ -87,7 +81,8 @@ def breakdown_picture(timeline: Timeline, path: str | os.PathLike[str]) -> None:
             title += "; network dimensions: share of bandwidth in use"
         axes[1].set_title(title, fontsize=10, loc="left", color=_GREY)
     axes[-1].set_xlabel(f"time ({unit})")
-    with replacing(path) as temporary:
+    with replacing(path) as temporary, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # a letter the font lacks becomes a box
         figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=_no_date(suffix))
 
 
@@ -101,7 +96,7 @@ def _draw_bars(axes: Axes, timeline: Timeline, order: list[int], scale: float) -
         if not ticks.any():
             continue
         width = ticks * float(nanoseconds(timeline, 1)) * scale
-        axes.barh(range(len(order)), width, left=left, color=_COLOURS[part], label=_TITLES[part], height=0.72)
+        axes.barh(range(len(order)), width, left=left, color=_COLOURS[part], label=TITLES[part], height=0.72)
         for row, one in enumerate(found):
             if width[row] > 0.06 * total > 0:
                 ink = "black" if part in ("idle", "cpu", "memory") else "white"
@@ -122,21 +117,12 @@ def _draw_bars(axes: Axes, timeline: Timeline, order: list[int], scale: float) -
     title = "Where the time goes"
     if many > len(order):
         title += f" ({len(order)} slowest of {many:,} classes of ranks)"
-    axes.set_title(
-        title, fontsize=10, loc="left", color=_GREY, pad=24 if axes.get_legend_handles_labels()[0] else 6
-    )
-    if axes.get_legend_handles_labels()[0]:
+    axes.set_title(title, fontsize=10, loc="left", color=_GREY, pad=24 if total else 6)
+    if total:
         axes.legend(
-            loc="lower left",
-            bbox_to_anchor=(-0.008, 1.0),
-            ncols=5,
-            frameon=False,
-            fontsize=9,
-            borderaxespad=0.1,
-            handlelength=1.0,
-            handleheight=1.0,
-            columnspacing=1.4,
-        )
+            loc="lower left", bbox_to_anchor=(-0.008, 1.0), ncols=5, frameon=False, fontsize=9,
+            borderaxespad=0.1, handlelength=1.0, handleheight=1.0, columnspacing=1.4,
+        )  # fmt: skip
 
 
 def _draw_activity(axes: Axes, timeline: Timeline, rows: list[tuple[str, str, Any]], scale: float) -> None:

@@ -10,7 +10,7 @@ from armillary.engine.timeline import Timeline
 from armillary.report.communication import collectives, dimensions
 from armillary.report.critical import contributors, critical_path, shares
 from armillary.report.ranks import class_name, class_sizes, nanoseconds, slowest
-from armillary.report.time_breakdown import Breakdown, breakdown
+from armillary.report.time_breakdown import TITLES, Breakdown, breakdown
 from armillary.units import format_bandwidth, format_bytes, format_count, format_time
 
 if TYPE_CHECKING:
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
 WIDTH = 100
 ROWS_SHOWN = 5
 _BAR = 30
-_TITLES = {
-    "compute": "compute",
-    "cpu": "CPU only",
-    "communication": "exposed communication",
-    "memory": "exposed memory",
-    "idle": "idle",
-    "waiting": "waiting",
-}
 _COLOURS = {"compute": "blue", "cpu": "cyan", "communication": "red", "memory": "magenta", "idle": "white"}
 
 
@@ -67,8 +59,8 @@ def print_summary(timeline: Timeline, console: Console | None = None) -> None:
 def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
     from rich.text import Text
 
-    def line(text: str = "", style: str = "") -> None:
-        console.print(Text(text, style), soft_wrap=False)
+    def line(text: str, style: str = "") -> None:
+        console.print(Text(text, style))
 
     line(headline(timeline), "bold")
     line(_about(timeline))
@@ -109,7 +101,7 @@ def _breakdown_table(timeline: Timeline, found: Breakdown, unicode: bool) -> Tab
     for part, ticks in found.parts().items():
         if ticks or part in ("compute", "communication", "idle"):
             bar = Text(_bar(ticks, found.finish, unicode), _COLOURS[part])
-            table.add_row(_TITLES[part], bar, _time(timeline, ticks), _percent(ticks, found.finish))
+            table.add_row(TITLES[part], bar, _time(timeline, ticks), _percent(ticks, found.finish))
     if found.communication_hidden:
         hidden = found.communication_hidden
         table.add_row(
@@ -128,18 +120,14 @@ def _print_communication(timeline: Timeline, console: Console, cls: int) -> None
     if rows:
         most = f" ({ROWS_SHOWN} of {len(rows):,}, the most time first)" if len(rows) > ROWS_SHOWN else ""
         console.print(Text(f"\nCollectives with algorithm and bus bandwidth{most}", "bold"))
-        table = _table(
-            "collective", "size", "NPUs", "calls",
-            "mean time", "total", "algorithm", "bus",
-        )  # fmt: skip
+        table = _table("collective", "size", "NPUs", "calls", "mean time", "total", "algorithm", "bus")
         for row in rows[:ROWS_SHOWN]:
-            mean = format_time(nanoseconds(timeline, row.time) / row.count)
             table.add_row(
                 _name(row.label or "collective"),
                 format_bytes(row.size),
                 "-" if row.group_size is None else f"{row.group_size:,}",
                 format_count(row.count),
-                mean,
+                format_time(nanoseconds(timeline, row.time) / row.count),
                 _time(timeline, row.time),
                 _bandwidth(row.algorithm_bandwidth),
                 _bandwidth(row.bus_bandwidth),
@@ -148,10 +136,8 @@ def _print_communication(timeline: Timeline, console: Console, cls: int) -> None
     used = dimensions(timeline, cls)
     if any(row.phases for row in used):
         console.print(Text("\nNetwork dimensions with utilisation when busy and of the whole run", "bold"))
-        table = _table(
-            "dimension", "topology", "NPUs", "sent/NPU",
-            "busy", "capacity", "when busy", "of run", left=2, widest=18,
-        )  # fmt: skip
+        titles = ("topology", "NPUs", "sent/NPU", "busy", "capacity", "when busy", "of run")
+        table = _table("dimension", *titles, left=2, widest=18)
         for dim in used:
             table.add_row(
                 _name(dim.name),
@@ -176,11 +162,7 @@ def _print_path(timeline: Timeline, console: Console, cls: int) -> None:
     total = int(timeline.finish[cls])
     if not total:
         return
-    parts = [
-        f"{_TITLES[kind].removeprefix('exposed ')} {_percent(ticks, total)}"
-        for kind, ticks in shares(timeline, steps).items()
-        if ticks
-    ]
+    parts = [f"{kind} {_percent(ticks, total)}" for kind, ticks in shares(timeline, steps).items() if ticks]
     ranks = len({step.cls for step in steps})
     across = f" across {ranks:,} classes of ranks" if ranks > 1 else ""
     count = "1 step" if len(steps) == 1 else f"{len(steps):,} steps"
@@ -212,9 +194,10 @@ def _table(*titles: str, left: int = 1, widest: int = 24) -> Table:
 
 
 def _name(text: str) -> Text:
-    """Return a name taken literally, cut where there is no room for it."""
+    """Return a name taken literally, on one line, cut where there is no room for it."""
     from rich.text import Text
 
+    text = "".join(letter if letter.isprintable() else " " for letter in text)
     return Text(text, no_wrap=True, overflow="ellipsis")
 
 

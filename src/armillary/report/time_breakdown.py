@@ -13,6 +13,15 @@ from armillary.report.intervals import measure, union
 PARTS = ("compute", "cpu", "communication", "memory", "idle")
 """The parts of a breakdown, by priority: a tick belongs to the first that was busy in it."""
 
+TITLES = {
+    "compute": "compute",
+    "cpu": "CPU only",
+    "communication": "exposed communication",
+    "memory": "exposed memory",
+    "idle": "idle",
+}
+"""What each part is called where people read it."""
+
 KINDS_OF = {
     "compute": ("compute",),
     "cpu": ("cpu",),
