@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from armillary import jit
 from armillary.errors import InputError
 from armillary.trace import decode_kernel as k
 from armillary.trace.columns import I64, Columns
 from armillary.trace.graph import Graph
+
+Buffer = bytes | NDArray[np.uint8]
+"""Contents of a file."""
 
 COMPILED_FROM = 64 * 1024
 """Bytes from which the compiled decoder wins over the interpreted one, its import included."""
@@ -27,10 +32,11 @@ _PROBLEMS = {
     k.WIRE: "expected a protobuf field with wire type 0, 1, 2 or 5 here",
     k.FIELD: "expected a protobuf field number from 1 to 536870911 here",
     k.UTF8: "expected text in UTF-8 in the field here",
+    k.NAMES: "expected fewer than 33554432 different attribute names",
 }
 
 
-def decode(data: bytes, source: str = "<bytes>", mode: jit.Mode | None = None) -> Graph:
+def decode(data: Buffer, source: str = "<bytes>", mode: jit.Mode | None = None) -> Graph:
     """Decode one Chakra ET file.
 
     Args:
@@ -44,11 +50,11 @@ def decode(data: bytes, source: str = "<bytes>", mode: jit.Mode | None = None) -
     return decode_many([data], [source], mode)[0]
 
 
-def decode_many(files: Sequence[bytes], sources: Sequence[str], mode: jit.Mode | None = None) -> list[Graph]:
+def decode_many(files: Sequence[Buffer], sources: Sequence[str], mode: jit.Mode | None = None) -> list[Graph]:
     """Decode many files in one go; the graphs share one set of columns. See `decode`."""
     offsets = np.zeros(len(files) + 1, dtype=np.int64)
     np.cumsum([len(data) for data in files], out=offsets[1:])
-    joined = files[0] if len(files) == 1 else b"".join(files)
+    joined: Buffer = files[0] if len(files) == 1 else b"".join(files)
     if mode is None:
         threshold = COMPILED_FROM_WARM if "numba" in sys.modules else COMPILED_FROM
         mode = "compiled" if len(joined) >= threshold else "interpreted"
@@ -60,43 +66,25 @@ def decode_many(files: Sequence[bytes], sources: Sequence[str], mode: jit.Mode |
     ]
 
 
-def decode_columns(joined: bytes, offsets: I64, sources: Sequence[str], mode: jit.Mode) -> Columns:
-    """Decode the files that lie in `joined` between `offsets` with one twin of the kernel."""
+def decode_columns(data: Buffer, offsets: I64, sources: Sequence[str], mode: jit.Mode) -> Columns:
+    """Decode the files that lie in `data` between `offsets` with one twin of the kernel."""
     kernel = jit.load("armillary.trace.decode_kernel", mode)
-    compiled = mode == "compiled"
-    # Interpreted, plain objects are quicker than arrays.
-    buf = np.frombuffer(joined, dtype=np.uint8) if compiled else joined
-    state = _layout([0] * k.BASES, offsets)
-    memory = state if compiled else state.tolist()
-    error = kernel.decode(buf, False, memory, np.zeros(0, dtype=np.uint8) if compiled else bytearray())
-    if error:
-        _fail(error, joined, offsets, sources, memory)
-    state = _layout([int(count) for count in memory[: k.BASES]], offsets)
-    memory = state if compiled else state.tolist()
-    pool = np.empty(int(state[k.BYTE_CAP]), dtype=np.uint8)
-    error = kernel.decode(buf, True, memory, pool if compiled else memoryview(pool.data))
-    if error:
-        _fail(error, joined, offsets, sources, memory)
-    m = memory if compiled else np.array(memory, dtype=np.int64)
-    count = m[: k.FILES].tolist()
+    memory, heads, pool = _run(kernel, mode, data, offsets, sources)
+    count = memory[: k.FILES].tolist()
 
     def column(at: int, size: int) -> I64:
-        return m[count[at] : count[at] + size]
+        return memory[count[at] : count[at] + size]
 
-    attr = column(k.AT_ATTR, count[k.ATTR])
-    names = zip(
-        column(k.AT_NAME_FIRST, count[k.NAME] + 1)[1:].tolist(),
-        column(k.AT_NAME_SIZE, count[k.NAME] + 1)[1:].tolist(),
-        strict=True,
-    )
+    firsts = column(k.AT_NAME_FIRST, count[k.NAME] + 1)[1:].tolist()
+    sizes = column(k.AT_NAME_SIZE, count[k.NAME] + 1)[1:].tolist()
     return Columns(
         frame_ptr=column(k.AT_FRAME_PTR, len(offsets)),
         unknown=column(k.AT_UNKNOWN, len(offsets) - 1),
         rows=column(k.AT_ROWS, k.ROW_FIELDS * count[k.ROW_STRIDE]).reshape(k.ROW_FIELDS, -1),
         ctrl=column(k.AT_CTRL, count[k.CTRL]),
         data=column(k.AT_DATA, count[k.DATA]),
-        attr_name=(attr >> 8).astype(np.int32),
-        attr_kind=attr.astype(np.uint8),
+        attr_name=heads >> 6,
+        attr_kind=heads.astype(np.uint8) & np.uint8(63),
         attr_value=column(k.AT_VALUE, count[k.ATTR]),
         list_ptr=column(k.AT_LIST, count[k.LIST] + 1),
         items=column(k.AT_ITEM, count[k.ITEM]),
@@ -104,8 +92,28 @@ def decode_columns(joined: bytes, offsets: I64, sources: Sequence[str], mode: ji
         pool=pool[: count[k.BYTE]],
         io=column(k.AT_IO, 5 * count[k.IO_STRIDE]).reshape(5, -1),
         docs=column(k.AT_DOC, 2 * count[k.DOC_STRIDE]).reshape(2, -1),
-        names=[joined[at : at + size].decode() for at, size in names],
+        names=[bytes(data[at : at + size]).decode() for at, size in zip(firsts, sizes, strict=True)],
     )
+
+
+def _run(
+    kernel: ModuleType, mode: jit.Mode, data: Buffer, offsets: I64, sources: Sequence[str]
+) -> tuple[I64, NDArray[np.int32], NDArray[np.uint8]]:
+    """Run both passes; return the kernel's memory, heads of attributes and text."""
+    count = [0] * k.BASES
+    for fill in (False, True):
+        memory = _layout(count, offsets)
+        heads, pool = np.empty(count[k.ATTR], dtype=np.int32), np.empty(count[k.BYTE_CAP], dtype=np.uint8)
+        if mode == "compiled":
+            error = kernel.decode(np.frombuffer(data, dtype=np.uint8), fill, memory, heads, pool)
+        else:  # plain objects are quicker than arrays there
+            plain = memory.tolist()
+            error = kernel.decode(memoryview(data), fill, plain, memoryview(heads.data), memoryview(pool.data))
+            memory = np.array(plain, dtype=np.int64)
+        count = memory[: k.BASES].tolist()
+        if error:
+            _fail(error, data, offsets, sources, memory)
+    return memory, heads, pool
 
 
 def _layout(count: list[int], offsets: I64) -> I64:
@@ -118,7 +126,6 @@ def _layout(count: list[int], offsets: I64) -> I64:
         k.AT_ROWS: k.ROW_FIELDS * (count[k.ROW] + 1),
         k.AT_CTRL: count[k.CTRL],
         k.AT_DATA: count[k.DATA],
-        k.AT_ATTR: attributes,
         k.AT_VALUE: attributes,
         k.AT_LIST: count[k.LIST] + 1,
         k.AT_ITEM: count[k.ITEM_CAP],
@@ -148,17 +155,17 @@ def _layout(count: list[int], offsets: I64) -> I64:
 
 def _fail(
     error: int,
-    joined: bytes,
+    data: Buffer,
     offsets: I64,
     sources: Sequence[str],
-    state: I64 | list[int],
+    state: I64,
 ) -> NoReturn:
     file = int(state[k.FILE])
     source, start, size = sources[file], int(offsets[file]), int(offsets[file + 1] - offsets[file])
     frame = int(state[k.ROW] - state[state[k.AT_FRAME_PTR] + file])
     if error == k.EMPTY:
         raise InputError(f"{source}: the file is empty, expected a Chakra ET (a GlobalMetadata, then nodes)")
-    if error == k.OLD_SCHEMA or (frame == 0 and _looks_old(joined[start : start + size])):
+    if error == k.OLD_SCHEMA or (frame == 0 and _looks_old(bytes(data[start : start + min(size, 256)]))):
         raise InputError(
             f"{source}: the first message is a node, not a GlobalMetadata: a Chakra file from before schema "
             "0.0.4 (October 2023); expected schema 0.0.4 or 1.0.0, convert the file with the tool that wrote it"

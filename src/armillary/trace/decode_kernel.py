@@ -3,7 +3,8 @@
 The first pass (`fill` false) checks everything and counts, the second writes. `buf` is a uint8 array
 or, interpreted, a bytes object. All state and all columns live in one int64 array `m`, since every
 array handed to a function costs time: ``m[0:BASES]`` are cursors and counts, ``m[BASES:FILES]`` the
-first index of every column. Text goes to the uint8 array `pool`. Unsigned 64-bit values keep their bits.
+first index of every column. Text goes to the uint8 array `pool`, name and kind of
+attributes (name << 6 | kind) to the int32 array `heads`. Unsigned 64-bit values keep their bits.
 Functions return a negative error code where they would return a position; ``m[ERROR_AT]`` says where.
 """
 
@@ -13,7 +14,7 @@ from typing import Any
 
 from armillary.jit import njit_no_alloc
 
-TRUNCATED, LONG_VARINT, LENGTH, WIRE, FIELD, UTF8, OLD_SCHEMA, EMPTY = -1, -2, -3, -4, -5, -6, -7, -8
+TRUNCATED, LONG_VARINT, LENGTH, WIRE, FIELD, UTF8, OLD_SCHEMA, EMPTY, NAMES = -1, -2, -3, -4, -5, -6, -7, -8, -9
 
 # Cursors, which end as counts. The *_CAP ones are high-water marks, since a oneof can be overwritten.
 ROW, CTRL, DATA, ATTR, LIST, ITEM, STRING, BYTE, IO, DOC, NAME = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
@@ -21,27 +22,17 @@ ITEM_CAP, STRING_CAP, BYTE_CAP, LAST, UNKNOWN, ERROR_AT, FILE, SPANS = 11, 12, 1
 
 # First index in `m` of each column, and the strides and the mask that go with some.
 BASES = 30
-AT_FRAME_PTR, AT_UNKNOWN, AT_ROWS, AT_CTRL, AT_DATA, AT_ATTR, AT_VALUE, AT_LIST, AT_ITEM = (
-    30,
-    31,
-    32,
-    33,
-    34,
-    35,
-    36,
-    37,
-    38,
-)
-AT_STRING, AT_IO, AT_DOC, AT_NAME_FIRST, AT_NAME_SIZE, AT_NAME_NEXT, AT_TABLE = 39, 40, 41, 42, 43, 44, 45
-ROW_STRIDE, IO_STRIDE, DOC_STRIDE, MASK, N_FILES, FILES = 46, 47, 48, 49, 50, 51
+AT_FRAME_PTR, AT_UNKNOWN, AT_ROWS, AT_CTRL, AT_DATA, AT_VALUE, AT_LIST, AT_ITEM = 30, 31, 32, 33, 34, 35, 36, 37
+AT_STRING, AT_IO, AT_DOC, AT_NAME_FIRST, AT_NAME_SIZE, AT_NAME_NEXT, AT_TABLE = 38, 39, 40, 41, 42, 43, 44
+ROW_STRIDE, IO_STRIDE, DOC_STRIDE, MASK, N_FILES, FILES = 45, 46, 47, 48, 49, 50
 
 # Rows of the matrix with one column per frame.
 ID, TYPE, START, DURATION, NAME_AT, CTRL_AT, DATA_AT, ATTR_AT, ROW_FIELDS = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
 
 @njit_no_alloc
-def varint(buf: Any, pos: int, end: int) -> Any:
-    """Read a varint; return (value as int64, next position)."""
+def long_varint(buf: Any, pos: int, end: int) -> Any:
+    """Read a varint of any length; return (value as int64, next position)."""
     value = 0
     shift = 0
     while pos < end:
@@ -58,6 +49,15 @@ def varint(buf: Any, pos: int, end: int) -> Any:
             return value, pos
         shift += 7
     return 0, TRUNCATED
+
+
+@njit_no_alloc
+def varint(buf: Any, pos: int, end: int) -> Any:
+    """Read a varint; return (value as int64, next position)."""
+    # Most are one byte long; this part is small enough to be inlined.
+    if pos < end and buf[pos] < 128:
+        return buf[pos] & 127, pos + 1
+    return long_varint(buf, pos, end)
 
 
 @njit_no_alloc
@@ -180,6 +180,8 @@ def intern(buf: Any, pos: int, end: int, m: Any) -> Any:
         if known == 0:
             if not valid_text(buf, pos, end):
                 return UTF8
+            if m[NAME] >= 33554430:
+                return NAMES
             m[NAME] += 1
             known = m[NAME]
             m[m[AT_TABLE] + slot] = known
@@ -270,7 +272,7 @@ def add_items(buf: Any, pos: int, end: int, kind: int, fill: bool, m: Any, pool:
 
 
 @njit_no_alloc
-def add_attribute(buf: Any, pos: int, end: int, fill: bool, m: Any, pool: Any) -> Any:
+def add_attribute(buf: Any, pos: int, end: int, fill: bool, m: Any, heads: Any, pool: Any) -> Any:
     """Read an AttributeProto and append it; return `end` or an error."""
     name_at, name_end, doc_at, doc_end, kind, value = pos, pos, pos, pos, 0, 0
     item0, string0, byte0 = m[ITEM], m[STRING], m[BYTE]
@@ -319,7 +321,7 @@ def add_attribute(buf: Any, pos: int, end: int, fill: bool, m: Any, pool: Any) -
         if known < 0:
             m[ERROR_AT] = name_at
             return known
-        m[m[AT_ATTR] + m[ATTR]] = (known - 1) << 8 | kind
+        heads[m[ATTR]] = (known - 1) << 6 | kind
         m[m[AT_VALUE] + m[ATTR]] = value
     if doc_end > doc_at:
         doc = add_string(buf, doc_at, doc_end, fill, m, pool)
@@ -401,7 +403,7 @@ def add_io(buf: Any, side: int, at: int, fill: bool, m: Any, pool: Any) -> None:
 
 
 @njit_no_alloc
-def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, m: Any, pool: Any) -> Any:
+def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, m: Any, heads: Any, pool: Any) -> Any:
     """Read one frame, the GlobalMetadata (`head`) or a Node, and append it; return `end` or an error."""
     name_field, attr_field = (1, 2) if head else (2, 10)
     ident, kind, start, duration, name_at, name_end, seen = 0, 0, 0, 0, pos, pos, 0
@@ -421,7 +423,7 @@ def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, m: Any, pool
             first, after = span(buf, pos, end)
             if after < 0:
                 return after
-            pos = add_attribute(buf, first, after, fill, m, pool)
+            pos = add_attribute(buf, first, after, fill, m, heads, pool)
         elif number == name_field and wire == 2:
             name_at, name_end = span(buf, pos, end)
             pos = name_end
@@ -477,7 +479,7 @@ def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, m: Any, pool
 
 
 @njit_no_alloc
-def decode(buf: Any, fill: bool, m: Any, pool: Any) -> Any:
+def decode(buf: Any, fill: bool, m: Any, heads: Any, pool: Any) -> Any:
     """Decode the files that lie between the offsets at ``m[FILES:]``; return 0 or an error."""
     for i in range(BASES):
         m[i] = 0
@@ -496,7 +498,7 @@ def decode(buf: Any, fill: bool, m: Any, pool: Any) -> Any:
             first, after = span(buf, pos, end)
             if after < 0:
                 return after
-            pos = add_frame(buf, first, after, head, fill, m, pool)
+            pos = add_frame(buf, first, after, head, fill, m, heads, pool)
             if pos < 0:
                 return pos
             head = False

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from armillary.errors import InputError
-from armillary.trace.decode import decode, decode_many
+from armillary.trace.decode import Buffer, decode, decode_many
 from armillary.trace.encode import encode
 from armillary.trace.graph import Graph
 from armillary.trace.trace import Trace
@@ -121,28 +121,41 @@ def _there(listing: Sequence[str]) -> str:
     return "it holds " + ", ".join(sorted(listing)[:5]) + (", …" if len(listing) > 5 else "")
 
 
-def _read(path: str) -> bytes:
+def _read(path: str) -> Buffer:
     """Return the decompressed contents of a file."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             data = os.read(descriptor, _READ_AT_ONCE)
             if len(data) == _READ_AT_ONCE:
-                with os.fdopen(os.dup(descriptor), "rb", buffering=0) as stream:
-                    stream.seek(0)
-                    data = stream.readall()
+                data = _rest(descriptor, data)
         finally:
             os.close(descriptor)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}, expected a readable trace file") from error
-    if data[:2] == b"\x1f\x8b":
+    magic = bytes(data[:4])
+    if magic[:2] == b"\x1f\x8b":
         try:
             return gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
             raise InputError(f"{path}: damaged gzip file ({error})") from error
-    if data[:4] == b"\x28\xb5\x2f\xfd":
+    if magic == b"\x28\xb5\x2f\xfd":
         return _unzstd(data, path)
     return data
+
+
+def _rest(descriptor: int, start: bytes) -> Buffer:
+    """Read on after `start`; into an array, whose memory is quicker to come by than that of bytes."""
+    data = np.empty(max(os.fstat(descriptor).st_size, len(start)) + 1, dtype=np.uint8)
+    data[: len(start)] = np.frombuffer(start, dtype=np.uint8)
+    size = len(start)
+    with os.fdopen(descriptor, "rb", buffering=0, closefd=False) as stream:
+        while more := stream.readinto(data.data[size:]):
+            size += more
+            if size == len(data):  # it has no size in advance, or grows
+                data = np.concatenate([data, np.empty_like(data)])
+    data.flags.writeable = False
+    return data[:size]
 
 
 def _unzstd(data: bytes, path: str) -> bytes:
