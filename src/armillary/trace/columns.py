@@ -75,6 +75,11 @@ class Columns:
     """Distinct attribute names."""
 
     @cached_property
+    def bounds(self) -> list[int]:
+        """`frame_ptr` as a list."""
+        return self.frame_ptr.tolist()
+
+    @cached_property
     def name_code(self) -> dict[str, int]:
         """Index into `names` by attribute name."""
         return {name: code for code, name in enumerate(self.names)}

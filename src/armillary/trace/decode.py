@@ -16,7 +16,7 @@ from armillary.trace import decode_kernel as k
 from armillary.trace.columns import I64, Columns
 from armillary.trace.graph import Graph
 
-Buffer = bytes | NDArray[np.uint8]
+Data = bytes | memoryview
 """Contents of a file."""
 
 COMPILED_FROM = 64 * 1024
@@ -36,7 +36,7 @@ _PROBLEMS = {
 }
 
 
-def decode(data: Buffer, source: str = "<bytes>", mode: jit.Mode | None = None) -> Graph:
+def decode(data: Data, source: str = "<bytes>", mode: jit.Mode | None = None) -> Graph:
     """Decode one Chakra ET file.
 
     Args:
@@ -50,23 +50,19 @@ def decode(data: Buffer, source: str = "<bytes>", mode: jit.Mode | None = None) 
     return decode_many([data], [source], mode)[0]
 
 
-def decode_many(files: Sequence[Buffer], sources: Sequence[str], mode: jit.Mode | None = None) -> list[Graph]:
+def decode_many(files: Sequence[Data], sources: Sequence[str], mode: jit.Mode | None = None) -> list[Graph]:
     """Decode many files in one go; the graphs share one set of columns. See `decode`."""
     offsets = np.zeros(len(files) + 1, dtype=np.int64)
     np.cumsum([len(data) for data in files], out=offsets[1:])
-    joined: Buffer = files[0] if len(files) == 1 else b"".join(files)
+    joined: Data = files[0] if len(files) == 1 else b"".join(files)
     if mode is None:
         threshold = COMPILED_FROM_WARM if "numba" in sys.modules else COMPILED_FROM
         mode = "compiled" if len(joined) >= threshold else "interpreted"
     columns = decode_columns(joined, offsets, sources, mode)
-    bounds = columns.frame_ptr.tolist()
-    return [
-        Graph(columns, index, first, after, source)
-        for index, (first, after, source) in enumerate(zip(bounds[:-1], bounds[1:], sources, strict=True))
-    ]
+    return [Graph(columns, index, source) for index, source in enumerate(sources)]
 
 
-def decode_columns(data: Buffer, offsets: I64, sources: Sequence[str], mode: jit.Mode) -> Columns:
+def decode_columns(data: Data, offsets: I64, sources: Sequence[str], mode: jit.Mode) -> Columns:
     """Decode the files that lie in `data` between `offsets` with one twin of the kernel."""
     kernel = jit.load("armillary.trace.decode_kernel", mode)
     memory, heads, pool = _run(kernel, mode, data, offsets, sources)
@@ -97,7 +93,7 @@ def decode_columns(data: Buffer, offsets: I64, sources: Sequence[str], mode: jit
 
 
 def _run(
-    kernel: ModuleType, mode: jit.Mode, data: Buffer, offsets: I64, sources: Sequence[str]
+    kernel: ModuleType, mode: jit.Mode, data: Data, offsets: I64, sources: Sequence[str]
 ) -> tuple[I64, NDArray[np.int32], NDArray[np.uint8]]:
     """Run both passes; return the kernel's memory, heads of attributes and text."""
     count = [0] * k.BASES
@@ -108,7 +104,9 @@ def _run(
             error = kernel.decode(np.frombuffer(data, dtype=np.uint8), fill, memory, heads, pool)
         else:  # plain objects are quicker than arrays there
             plain = memory.tolist()
-            error = kernel.decode(memoryview(data), fill, plain, memoryview(heads.data), memoryview(pool.data))
+            error = kernel.decode(
+                memoryview(data), fill, plain, memoryview(heads.data), memoryview(pool.data)
+            )
             memory = np.array(plain, dtype=np.int64)
         count = memory[: k.BASES].tolist()
         if error:
@@ -155,7 +153,7 @@ def _layout(count: list[int], offsets: I64) -> I64:
 
 def _fail(
     error: int,
-    data: Buffer,
+    data: Data,
     offsets: I64,
     sources: Sequence[str],
     state: I64,
@@ -168,7 +166,7 @@ def _fail(
     if error == k.OLD_SCHEMA or (frame == 0 and _looks_old(bytes(data[start : start + min(size, 256)]))):
         raise InputError(
             f"{source}: the first message is a node, not a GlobalMetadata: a Chakra file from before schema "
-            "0.0.4 (October 2023); expected schema 0.0.4 or 1.0.0, convert the file with the tool that wrote it"
+            "0.0.4 (October 2023); expected schema 0.0.4 or 1.0.0, write it anew with a newer tool"
         )
     at = int(state[k.ERROR_AT]) - start
     where = "the GlobalMetadata" if frame == 0 else f"node message {frame - 1}"

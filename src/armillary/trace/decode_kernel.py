@@ -14,7 +14,17 @@ from typing import Any
 
 from armillary.jit import njit_no_alloc
 
-TRUNCATED, LONG_VARINT, LENGTH, WIRE, FIELD, UTF8, OLD_SCHEMA, EMPTY, NAMES = -1, -2, -3, -4, -5, -6, -7, -8, -9
+TRUNCATED, LONG_VARINT, LENGTH, WIRE, FIELD, UTF8, OLD_SCHEMA, EMPTY, NAMES = (
+    -1,
+    -2,
+    -3,
+    -4,
+    -5,
+    -6,
+    -7,
+    -8,
+    -9,
+)
 
 # Cursors, which end as counts. The *_CAP ones are high-water marks, since a oneof can be overwritten.
 ROW, CTRL, DATA, ATTR, LIST, ITEM, STRING, BYTE, IO, DOC, NAME = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
@@ -22,7 +32,16 @@ ITEM_CAP, STRING_CAP, BYTE_CAP, LAST, UNKNOWN, ERROR_AT, FILE, SPANS = 11, 12, 1
 
 # First index in `m` of each column, and the strides and the mask that go with some.
 BASES = 30
-AT_FRAME_PTR, AT_UNKNOWN, AT_ROWS, AT_CTRL, AT_DATA, AT_VALUE, AT_LIST, AT_ITEM = 30, 31, 32, 33, 34, 35, 36, 37
+AT_FRAME_PTR, AT_UNKNOWN, AT_ROWS, AT_CTRL, AT_DATA, AT_VALUE, AT_LIST, AT_ITEM = (
+    30,
+    31,
+    32,
+    33,
+    34,
+    35,
+    36,
+    37,
+)
 AT_STRING, AT_IO, AT_DOC, AT_NAME_FIRST, AT_NAME_SIZE, AT_NAME_NEXT, AT_TABLE = 38, 39, 40, 41, 42, 43, 44
 ROW_STRIDE, IO_STRIDE, DOC_STRIDE, MASK, N_FILES, FILES = 45, 46, 47, 48, 49, 50
 
@@ -156,7 +175,7 @@ def add_string(buf: Any, pos: int, end: int, fill: bool, m: Any, pool: Any) -> A
 @njit_no_alloc
 def equal(buf: Any, a: int, b: int, size: int) -> bool:
     """Say whether two parts of the buffer hold the same bytes."""
-    for i in range(size):
+    for i in range(size):  # noqa: SIM110  a generator would need reference counts
         if buf[a + i] != buf[b + i]:
             return False
     return True

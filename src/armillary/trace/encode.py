@@ -30,19 +30,21 @@ def encode(graph: Graph, mode: jit.Mode | None = None) -> bytes:
     name_ptr = np.zeros(len(names) + 1, dtype=np.int64)
     np.cumsum([len(name) for name in names], out=name_ptr[1:])
     attrs = slice(int(columns.rows[c.ATTR_AT, first]), int(columns.rows[c.ATTR_AT, after]))
+    name_pool = np.frombuffer(b"".join(names), dtype=np.uint8)
     table = (
-        columns.ctrl, columns.data, columns.attr_name, columns.attr_kind, columns.attr_value, columns.list_ptr,
-        columns.items, columns.string_ptr, columns.pool, columns.io, columns.docs, name_ptr,
-        np.frombuffer(b"".join(names), dtype=np.uint8),
+        columns.ctrl, columns.data, columns.attr_name, columns.attr_kind, columns.attr_value,
+        columns.list_ptr, columns.items, columns.string_ptr, columns.pool, columns.io, columns.docs,
+        name_ptr, name_pool,
     )  # fmt: skip
     io = np.searchsorted(columns.io[0], (first, after))
     docs = np.searchsorted(columns.docs[0], (attrs.start, attrs.stop))
     out = np.empty(_bound(graph, first, after, attrs, slice(*io), slice(*docs), name_ptr), dtype=np.uint8)
     kernel = jit.load("armillary.trace.encode_kernel", mode)
-    rows, target = columns.rows, out
-    if mode == "interpreted":  # memory views give Python integers
-        rows, table, target = memoryview(rows), tuple(map(memoryview, table)), memoryview(out)
-    start = kernel.encode(rows, first, after, table, int(io[1]), int(docs[1]), target)
+    ends = int(io[1]), int(docs[1])
+    if mode == "compiled":
+        start = kernel.encode(columns.rows, first, after, table, *ends, out)
+    else:  # memory views give Python integers
+        start = kernel.encode(columns.rows.data, first, after, tuple(a.data for a in table), *ends, out.data)
     return out[start:].tobytes()
 
 
@@ -62,8 +64,10 @@ def _bound(
     total += int(texts[value[(kind & 1 == 1) & (kind >= STRING)]].sum() + texts[columns.docs[1, docs]].sum())
     total += 50 * (io.stop - io.start) + int(texts[columns.io[2:, io]].sum())
     text_lists = value[(kind & 1 == 0) & (kind > STRING)]
-    for first_item, last_item in zip(
-        columns.list_ptr[text_lists], columns.list_ptr[text_lists + 1], strict=True
-    ):
-        total += int(texts[columns.items[first_item:last_item]].sum())
+    if len(text_lists):
+        uses = np.repeat(
+            np.bincount(text_lists, minlength=len(columns.list_ptr) - 1), np.diff(columns.list_ptr)
+        )
+        used = uses > 0
+        total += int((uses[used] * texts[columns.items[used]]).sum())
     return total

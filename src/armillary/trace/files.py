@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from armillary.errors import InputError
-from armillary.trace.decode import Buffer, decode, decode_many
+from armillary.trace.decode import Data, decode, decode_many
 from armillary.trace.encode import encode
 from armillary.trace.graph import Graph
 from armillary.trace.trace import Trace
@@ -46,13 +46,13 @@ def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
     rank_graph = np.empty(len(names), dtype=np.int32)
     index: dict[bytes | tuple[int, bytes], int] = {}
     graphs: list[Graph] = []
-    pending: list[bytes] = []
+    pending: list[Data] = []
     sources: list[str] = []
     size = 0
     for rank, name in enumerate(names):
         path = f"{folder}/{name}" if folder else name
         data = _read(path)
-        key = data if len(data) <= _READ_AT_ONCE else (len(data), hashlib.sha256(data).digest())
+        key = data if isinstance(data, bytes) else (len(data), hashlib.sha256(data).digest())
         rank_graph[rank] = known = index.setdefault(key, len(index))
         if known < len(graphs) + len(pending):
             continue
@@ -60,7 +60,7 @@ def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
             from armillary.trace.json_layout import graph_from_json
 
             graphs += decode_many(pending, sources) if pending else []
-            graphs.append(graph_from_json(data, path))
+            graphs.append(graph_from_json(bytes(data), path))
             pending, sources, size = [], [], 0
             continue
         pending.append(data)
@@ -121,7 +121,7 @@ def _there(listing: Sequence[str]) -> str:
     return "it holds " + ", ".join(sorted(listing)[:5]) + (", …" if len(listing) > 5 else "")
 
 
-def _read(path: str) -> Buffer:
+def _read(path: str) -> Data:
     """Return the decompressed contents of a file."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -133,18 +133,17 @@ def _read(path: str) -> Buffer:
             os.close(descriptor)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}, expected a readable trace file") from error
-    magic = bytes(data[:4])
-    if magic[:2] == b"\x1f\x8b":
+    if data[:2] == b"\x1f\x8b":
         try:
             return gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
             raise InputError(f"{path}: damaged gzip file ({error})") from error
-    if magic == b"\x28\xb5\x2f\xfd":
+    if data[:4] == b"\x28\xb5\x2f\xfd":
         return _unzstd(data, path)
     return data
 
 
-def _rest(descriptor: int, start: bytes) -> Buffer:
+def _rest(descriptor: int, start: bytes) -> Data:
     """Read on after `start`; into an array, whose memory is quicker to come by than that of bytes."""
     data = np.empty(max(os.fstat(descriptor).st_size, len(start)) + 1, dtype=np.uint8)
     data[: len(start)] = np.frombuffer(start, dtype=np.uint8)
@@ -154,11 +153,10 @@ def _rest(descriptor: int, start: bytes) -> Buffer:
             size += more
             if size == len(data):  # it has no size in advance, or grows
                 data = np.concatenate([data, np.empty_like(data)])
-    data.flags.writeable = False
-    return data[:size]
+    return data.data[:size].toreadonly()
 
 
-def _unzstd(data: bytes, path: str) -> bytes:
+def _unzstd(data: Data, path: str) -> bytes:
     library = _zstandard(path)
     try:
         with library.ZstdDecompressor().stream_reader(data, read_across_frames=True) as stream:
@@ -188,7 +186,7 @@ def read_graph(path: StrPath) -> Graph:
     if name.endswith(".json"):
         from armillary.trace.json_layout import graph_from_json
 
-        return graph_from_json(data, name)
+        return graph_from_json(bytes(data), name)
     return decode(data, name)
 
 

@@ -23,16 +23,18 @@ class Graph:
     batch of files that was decoded together.
 
     Attributes:
+        columns: those of the batch.
+        index: which graph of the batch this is.
+        first: frame of its first node.
         n_nodes: number of nodes.
         source: path of the file, or a label such as "rank 3", for messages.
     """
 
-    def __init__(self, columns: Columns, index: int, first: int, after: int, source: str) -> None:
+    def __init__(self, columns: Columns, index: int, source: str) -> None:
         self.columns = columns
         self.index = index
-        """Index of this graph among those of `columns`."""
+        first, after = columns.bounds[index : index + 2]
         self.first = first + 1
-        """Frame of the first node."""
         self.n_nodes = after - first - 1
         self.source = source
 
@@ -138,8 +140,16 @@ class Graph:
 
     def attrs_with_docs(self, position: int) -> list[tuple[str, str, Any] | tuple[str, str, Any, str]]:
         """Return `attrs` of one node, with its doc string as a fourth member where there is one."""
-        first = int(self.columns.rows[c.ATTR_AT, self.first + position])
-        found = self.attrs(position)
+        return self._with_docs(self.attrs(position), self.first + position)
+
+    def metadata_with_docs(self) -> list[tuple[str, str, Any] | tuple[str, str, Any, str]]:
+        """Return `metadata` with doc strings, as in `attrs_with_docs`."""
+        return self._with_docs(self.metadata, self.first - 1)
+
+    def _with_docs(
+        self, found: list[tuple[str, str, Any]], frame: int
+    ) -> list[tuple[str, str, Any] | tuple[str, str, Any, str]]:
+        first = int(self.columns.rows[c.ATTR_AT, frame])
         low, high = np.searchsorted(self.columns.docs[0], (first, first + len(found)))
         docs = {
             int(at) - first: self.columns.text(int(text)) for at, text in self.columns.docs[:, low:high].T

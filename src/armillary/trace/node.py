@@ -16,7 +16,7 @@ from armillary.trace.schema import (
     BOOL,
     BYTES,
     DOUBLE,
-    FLOAT,
+    FLOAT_KINDS,
     INTEGER_KINDS,
     KIND_NAMES,
     KINDS,
@@ -69,7 +69,7 @@ def graph_of(
     packer.add(Node(name=version, attrs=list(metadata)), "GlobalMetadata")
     for node in nodes:
         packer.add(node, f"node {node.id} '{node.name}'")
-    return Graph(packer.columns(), 0, 0, len(packer.rows), source)
+    return Graph(packer.columns(), 0, source)
 
 
 def nodes_of(graph: Graph) -> list[Node]:
@@ -178,24 +178,24 @@ class _Packer:
 
     def scalar(self, name: str, kind: int, value: Any) -> int:
         what = f"attribute '{name}' ({KIND_NAMES[kind]})"
-        if kind == BOOL:
-            if not isinstance(value, (bool, np.bool_)):
-                self.fail(f"{what} is {value!r}, expected true or false")
-            return int(value)
-        if kind in INTEGER_KINDS:
-            return self.integer(value, what, *RANGES[kind])
-        if kind == STRING and isinstance(value, str):
-            return self.string(value, what)
-        if kind == BYTES and isinstance(value, bytes):
-            return self.string(value, what)
-        if kind in (DOUBLE, FLOAT) and isinstance(value, (int, float)) and not isinstance(value, bool):
+        bits: int | None = None
+        if kind == BOOL and isinstance(value, (bool, np.bool_)):
+            bits = int(value)
+        elif kind in INTEGER_KINDS and kind != BOOL:
+            bits = self.integer(value, what, *RANGES[kind])
+        elif (kind == STRING and isinstance(value, str)) or (kind == BYTES and isinstance(value, bytes)):
+            bits = self.string(value, what)
+        elif kind in FLOAT_KINDS and isinstance(value, (int, float)) and not isinstance(value, bool):
             try:
                 if kind == DOUBLE:
-                    return int(struct.unpack("<q", struct.pack("<d", value))[0])
-                return int(struct.unpack("<I", struct.pack("<f", value))[0])
+                    bits = int(struct.unpack("<q", struct.pack("<d", value))[0])
+                else:
+                    bits = int(struct.unpack("<I", struct.pack("<f", value))[0])
             except (OverflowError, struct.error):
-                self.fail(f"{what} is {value!r}, expected a number that it can hold")
-        self.fail(f"{what} is {value!r}, expected a value of that kind")
+                bits = None
+        if bits is None:
+            self.fail(f"{what} is {value!r}, expected a value of that kind")
+        return bits
 
     def columns(self) -> Columns:
         n = len(self.rows)
@@ -215,7 +215,7 @@ class _Packer:
             list_ptr=np.array(self.list_ptr, dtype=np.int64),
             items=np.array(self.items, dtype=np.int64),
             string_ptr=np.array(self.string_ptr, dtype=np.int64),
-            pool=np.frombuffer(bytes(self.pool), dtype=np.uint8),
+            pool=np.frombuffer(self.pool, dtype=np.uint8),
             io=np.array(self.io, dtype=np.int64).reshape(-1, 5).T.copy(),
             docs=np.array(self.docs, dtype=np.int64).reshape(-1, 2).T.copy(),
             names=list(self.names),

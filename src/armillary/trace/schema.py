@@ -37,12 +37,11 @@ class CollectiveType(IntEnum):
 
 
 _SCALARS = (
-    "double float int32 int64 uint32 uint64 sint32 sint64 fixed32 fixed64 sfixed32 sfixed64 bool string bytes"
-).split()
+    "double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64",
+    "fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes",
+)  # fmt: skip
 
-KIND_NAMES: tuple[str, ...] = ("unset", "", "") + tuple(
-    name for scalar in _SCALARS for name in (scalar, f"{scalar}_list")
-)
+KIND_NAMES: tuple[str, ...] = ("unset", "", "", *(s + end for s in _SCALARS for end in ("", "_list")))
 """Name of an attribute kind by the field number of its oneof member: 9 is ``int64``, 10 ``int64_list``."""
 
 KINDS: dict[str, int] = {name: number for number, name in enumerate(KIND_NAMES) if name}

@@ -30,7 +30,7 @@ class Trace:
 
     def graph(self, rank: int) -> Graph:
         """Return the graph of `rank`."""
-        return self.graphs[self.rank_graph[rank]]
+        return self.graphs[int(self.rank_graph[rank])]
 
     @classmethod
     def replicate(cls, nodes: Graph | Iterable[Node], ranks: int) -> Trace:

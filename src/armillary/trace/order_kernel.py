@@ -1,0 +1,31 @@
+"""Topological order of a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armillary.jit import njit_no_alloc
+
+
+@njit_no_alloc
+def topological(child_ptr: Any, child: Any, waiting: Any, order: Any) -> int:
+    """Write nodes to `order`, each after its parents; return how many, less than all in case of a cycle.
+
+    `waiting` holds the number of parents of every node, and ends as what is left of it.
+    """
+    placed = 0
+    for node in range(len(waiting)):
+        if waiting[node] == 0:
+            order[placed] = node
+            placed += 1
+    at = 0
+    while at < placed:
+        node = order[at]
+        at += 1
+        for edge in range(child_ptr[node], child_ptr[node + 1]):
+            after = child[edge]
+            waiting[after] -= 1
+            if waiting[after] == 0:
+                order[placed] = after
+                placed += 1
+    return placed
