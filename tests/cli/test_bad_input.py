@@ -247,3 +247,13 @@ def test_single_graph_files_can_be_read_only(inputs: Path, call: Callable[[str],
     write_graph("one.et", GraphBuilder().graph())
     Path("one.et").chmod(0o400)
     assert call("trace info one.et").exit_code == 0
+
+
+def test_check_reports_a_cycle_and_fails(inputs: Path, call: Callable[[str], Result]) -> None:
+    write_graph("cyclic.et", graph_of([compute(1, 2), compute(2, 1)]))
+    result = call("trace check cyclic.et step.0.et")
+    assert result.exit_code == 2
+    assert (
+        result.stdout
+        == "cyclic.et: error: dependency cycle of 2 nodes, expected none: 1 'n1' -> 2 'n2' -> 1\n"
+    )

@@ -36,7 +36,7 @@ _DEFAULTS = Node()
 def graph_to_json(graph: Graph) -> str:
     """Return the graph as JSON text, one line per node."""
     head = {"format": FORMAT, "version": graph.version, "metadata": _attrs(graph.metadata_with_docs())}
-    lines = [json.dumps(_node_to_dict(node_at(graph, i)), ensure_ascii=False) for i in range(graph.n_nodes)]
+    lines = [json.dumps(node_to_dict(node_at(graph, i)), ensure_ascii=False) for i in range(graph.n_nodes)]
     body = ",\n".join(lines)
     return f'{json.dumps(head, ensure_ascii=False)[:-1]}, "nodes": [\n{body}\n]}}\n'
 
@@ -83,7 +83,8 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _node_to_dict(node: Node) -> dict[str, Any]:
+def node_to_dict(node: Node) -> dict[str, Any]:
+    """Return the node as a JSON object, without the keys that have their default."""
     found: dict[str, Any] = {"id": node.id, "name": node.name, "type": type_name(node.type)}
     if found["type"] == str(node.type):
         found["type"] = node.type
