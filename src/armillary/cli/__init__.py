@@ -58,9 +58,7 @@ class CommandLine(click.Group):
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the command line and exit with its status."""
-        extra["standalone_mode"] = False
-        extra.setdefault("prog_name", "armillary")
-        sys.exit(self._status(*args, **extra))
+        sys.exit(self._status(*args, **extra | {"standalone_mode": False, "prog_name": "armillary"}))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the sub-command and flush its output, so that a closed pipe is noticed here."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from armillary.cli import COMMANDS
-from armillary.cli.outputs import working
+from armillary.cli.outputs import network_model_option, working
 
 _PATH = click.Path()
 
@@ -14,18 +14,20 @@ _PATH = click.Path()
 @click.option(
     "--workload-configuration", required=True, type=_PATH, metavar="PREFIX", help="PREFIX.<rank>.et"
 )
-@click.option("--system-configuration", required=True, type=_PATH, metavar="JSON")
-@click.option("--network-configuration", required=True, type=_PATH, metavar="YAML")
-@click.option("--remote-memory-configuration", type=_PATH, metavar="JSON")
+@click.option("--system-configuration", required=True, type=_PATH, metavar="JSON", help="System file.")
+@click.option("--network-configuration", required=True, type=_PATH, metavar="YAML", help="Network file.")
+@click.option("--remote-memory-configuration", type=_PATH, metavar="JSON", help="Remote-memory file.")
 @click.option("--comm-group-configuration", type=_PATH, metavar="JSON", help="'empty' means none.")
-@click.option("--num-queues-per-dim", metavar="N")
-@click.option("--rendezvous-protocol", is_flag=False, flag_value="true", metavar="BOOL")
-@click.option("--injection-scale", metavar="X")
+@click.option("--num-queues-per-dim", metavar="N", help="Queues per dimension.  [default: 1]")
+@click.option(
+    "--rendezvous-protocol", is_flag=False, flag_value="true", metavar="BOOL", help="Receivers ask first."
+)
+@click.option("--injection-scale", metavar="X", help="Scales the endpoint delay.")
 @click.option("--comm-scale", metavar="X", help="Without effect, as there.")
 @click.option("--compute-scale", metavar="X", help="Without effect, as there.")
 @click.option("--logging-configuration", metavar="TOML", help="Without effect.")
 @click.option("--logging-folder", metavar="FOLDER", help="Without effect.")
-@click.option("--network-model", type=click.Choice(("analytical", "congestion")), default="analytical")
+@network_model_option
 def command(
     workload_configuration: str,
     system_configuration: str,

@@ -1,4 +1,4 @@
-"""The files a result can be written to, shared by the commands that have one."""
+"""What commands share: the files a result can be written to, tables, progress."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from armillary.engine.timeline import Timeline
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+network_model_option = click.option(
+    "--network-model",
+    type=click.Choice(("analytical", "congestion")),
+    default="analytical",
+    help="Links without or with contention.",
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,10 @@ class Outputs:
                 raise InputError(f"--{option} {path}: is a folder, expected a file name")
             if (other := seen.setdefault(path.resolve(), option)) != option:
                 raise InputError(f"--{option} {path}: --{other} writes the same file")
+        if self.picture:
+            from armillary.report.picture import check_picture
+
+            check_picture(self.picture)
 
     def present(self, result: Timeline, *, quiet: bool = False) -> None:
         """Print the summary, write every file that was asked for, and name it unless `quiet`."""

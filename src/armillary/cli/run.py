@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli import COMMANDS
-from armillary.cli.outputs import Outputs, output_options, working
+from armillary.cli.outputs import Outputs, network_model_option, output_options, working
 
 if TYPE_CHECKING:
     from armillary.platform.model import Platform
@@ -25,7 +25,7 @@ _PATH = click.Path()
 @click.option("--memory", type=_PATH, metavar="JSON", help="ASTRA-sim remote-memory file.")
 @click.option("--comm-groups", type=_PATH, metavar="JSON", help="ASTRA-sim communicator-group file.")
 @click.option("--profile", type=click.Choice(("astra-sim", "physical")), help="Meaning of the numbers.")
-@click.option("--network-model", type=click.Choice(("analytical", "congestion")), default="analytical")
+@network_model_option
 @click.option("--no-fold", is_flag=True, help="Simulate every rank on its own; same result, slower.")
 @output_options
 def command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import warnings
 from pathlib import Path
@@ -38,6 +39,21 @@ _NETWORK = "#009E73"
 _GREY = "#555555"
 
 
+def check_picture(path: str | os.PathLike[str]) -> None:
+    """Refuse early what `breakdown_picture` could not write.
+
+    Raises:
+        InputError: the suffix is none of `SUFFIXES`, or matplotlib is not installed.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"{path}: suffix {suffix!r}, expected {one_of(SUFFIXES)}")
+    try:
+        importlib.import_module("matplotlib.figure")
+    except ImportError as error:
+        raise InputError("pictures need matplotlib: pip install armillary[plot]") from error
+
+
 def breakdown_picture(timeline: Timeline, path: str | os.PathLike[str]) -> None:
     """Draw the breakdown of the slowest classes, and what the slowest one does over time.
 
@@ -51,14 +67,10 @@ def breakdown_picture(timeline: Timeline, path: str | os.PathLike[str]) -> None:
     Raises:
         InputError: matplotlib is not installed, the suffix is another, or the file cannot be written.
     """
+    check_picture(path)
     suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(f"{path}: suffix {suffix!r}, expected {one_of(SUFFIXES)}")
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InputError("pictures need matplotlib: pip install armillary[plot]") from error
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
     order = np.argsort(-timeline.finish, kind="stable")[:CLASSES_SHOWN].tolist()
     rows = _activity(timeline, order[0]) if order else []
