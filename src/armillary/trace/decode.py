@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from armillary import jit
 from armillary.errors import InputError
 from armillary.trace import decode_kernel as k
+from armillary.trace import wire_kernel
 from armillary.trace.columns import I64, Columns
 from armillary.trace.graph import Graph
 
@@ -26,11 +27,11 @@ COMPILED_FROM_WARM = 4 * 1024
 """The same once Numba has been imported for something else."""
 
 _PROBLEMS = {
-    k.TRUNCATED: "expected more bytes of a value here",
-    k.LONG_VARINT: "expected a varint of at most 64 bits here",
+    wire_kernel.TRUNCATED: "expected more bytes of a value here",
+    wire_kernel.LONG_VARINT: "expected a varint of at most 64 bits here",
     k.LENGTH: "the length given here runs past the end of what encloses it",
-    k.WIRE: "expected a protobuf field with wire type 0, 1, 2 or 5 here",
-    k.FIELD: "expected a protobuf field number from 1 to 536870911 here",
+    wire_kernel.WIRE: "expected a protobuf field with wire type 0, 1, 2 or 5 here",
+    wire_kernel.FIELD: "expected a protobuf field number from 1 to 536870911 here",
     k.UTF8: "expected text in UTF-8 in the field here",
     k.NAMES: "expected fewer than 33554432 different attribute names",
 }

@@ -12,148 +12,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.jit import njit_no_alloc
+from armillary.jit import njit_no_alloc, use
 
-TRUNCATED, LONG_VARINT, LENGTH, WIRE, FIELD, UTF8, OLD_SCHEMA, EMPTY, NAMES = (
-    -1,
-    -2,
-    -3,
-    -4,
-    -5,
-    -6,
-    -7,
-    -8,
-    -9,
-)
+wire = use("armillary.trace.wire_kernel")
+varint, fixed, field, valid_text, wire_of, convert = (
+    wire.varint, wire.fixed, wire.field, wire.valid_text, wire.wire_of, wire.convert,
+)  # fmt: skip
+LENGTH, UTF8, ERROR_AT = wire.LENGTH, wire.UTF8, wire.ERROR_AT
+OLD_SCHEMA, EMPTY, NAMES = -7, -8, -9
 
 # Cursors, which end as counts. The *_CAP ones are high-water marks, since a oneof can be overwritten.
 ROW, CTRL, DATA, ATTR, LIST, ITEM, STRING, BYTE, IO, DOC, NAME = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-ITEM_CAP, STRING_CAP, BYTE_CAP, LAST, UNKNOWN, ERROR_AT, FILE, SPANS = 11, 12, 13, 14, 15, 16, 17, 18
+ITEM_CAP, STRING_CAP, BYTE_CAP, LAST, UNKNOWN, FILE, SPANS = 11, 12, 13, 14, 15, 17, 18
 
 # First index in `m` of each column, and the strides and the mask that go with some.
 BASES = 30
-AT_FRAME_PTR, AT_UNKNOWN, AT_ROWS, AT_CTRL, AT_DATA, AT_VALUE, AT_LIST, AT_ITEM = (
-    30,
-    31,
-    32,
-    33,
-    34,
-    35,
-    36,
-    37,
-)
-AT_STRING, AT_IO, AT_DOC, AT_NAME_FIRST, AT_NAME_SIZE, AT_NAME_NEXT, AT_TABLE = 38, 39, 40, 41, 42, 43, 44
+AT_FRAME_PTR, AT_UNKNOWN, AT_ROWS, AT_CTRL, AT_DATA, AT_VALUE, AT_LIST = 30, 31, 32, 33, 34, 35, 36
+AT_ITEM, AT_STRING, AT_IO, AT_DOC, AT_TABLE = 37, 38, 39, 40, 41
+AT_NAME_FIRST, AT_NAME_SIZE, AT_NAME_NEXT = 42, 43, 44
 ROW_STRIDE, IO_STRIDE, DOC_STRIDE, MASK, N_FILES, FILES = 45, 46, 47, 48, 49, 50
 
 # Rows of the matrix with one column per frame.
 ID, TYPE, START, DURATION, NAME_AT, CTRL_AT, DATA_AT, ATTR_AT, ROW_FIELDS = 0, 1, 2, 3, 4, 5, 6, 7, 8
-
-
-@njit_no_alloc
-def long_varint(buf: Any, pos: int, end: int) -> Any:
-    """Read a varint of any length; return (value as int64, next position)."""
-    value = 0
-    shift = 0
-    while pos < end:
-        byte = buf[pos]
-        pos += 1
-        if shift == 63:
-            if byte > 1:
-                return 0, LONG_VARINT
-            if byte == 1:
-                value += -9223372036854775808
-            return value, pos
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, pos
-        shift += 7
-    return 0, TRUNCATED
-
-
-@njit_no_alloc
-def varint(buf: Any, pos: int, end: int) -> Any:
-    """Read a varint; return (value as int64, next position)."""
-    # Most are one byte long; this part is small enough to be inlined.
-    if pos < end and buf[pos] < 128:
-        return buf[pos] & 127, pos + 1
-    return long_varint(buf, pos, end)
-
-
-@njit_no_alloc
-def fixed(buf: Any, pos: int, end: int, size: int) -> Any:
-    """Read `size` little-endian bytes, 8 of them as int64, 4 as uint32; return (value, next position)."""
-    if end - pos < size:
-        return 0, TRUNCATED
-    value = 0
-    for i in range(size):
-        byte = buf[pos + i] & 255
-        if i == 7 and byte > 127:
-            byte -= 256
-        value |= byte << (8 * i)
-    return value, pos + size
-
-
-@njit_no_alloc
-def span(buf: Any, pos: int, end: int) -> Any:
-    """Read the length of a delimited field; return (first position, position after it)."""
-    size, at = varint(buf, pos, end)
-    if at < 0:
-        return 0, at
-    if size < 0 or size > end - at:
-        return 0, LENGTH
-    return at, at + size
-
-
-@njit_no_alloc
-def skip(buf: Any, pos: int, end: int, wire: int) -> Any:
-    """Return the position after an unknown field."""
-    if wire == 0:
-        return varint(buf, pos, end)[1]
-    if wire == 1:
-        return pos + 8 if end - pos >= 8 else TRUNCATED
-    if wire == 5:
-        return pos + 4 if end - pos >= 4 else TRUNCATED
-    if wire == 2:
-        return span(buf, pos, end)[1]
-    return WIRE
-
-
-@njit_no_alloc
-def valid_text(buf: Any, pos: int, end: int) -> bool:
-    """Say whether the bytes are UTF-8 (no surrogates, no overlong forms)."""
-    seen = 0
-    for i in range(pos, end):
-        seen |= buf[i]
-    if seen < 128:
-        return True
-    while pos < end:
-        first = buf[pos] & 255
-        pos += 1
-        if first < 128:
-            continue
-        low, high = 128, 191
-        if 194 <= first <= 223:
-            more = 1
-        elif 224 <= first <= 239:
-            more = 2
-            if first == 224:
-                low = 160
-            elif first == 237:
-                high = 159
-        elif 240 <= first <= 244:
-            more = 3
-            if first == 240:
-                low = 144
-            elif first == 244:
-                high = 143
-        else:
-            return False
-        for _ in range(more):
-            if pos >= end or buf[pos] < low or buf[pos] > high:
-                return False
-            low, high = 128, 191
-            pos += 1
-    return True
 
 
 @njit_no_alloc
@@ -212,80 +92,39 @@ def intern(buf: Any, pos: int, end: int, m: Any) -> Any:
 
 
 @njit_no_alloc
-def wire_of(kind: int) -> Any:
-    """Return the wire type of a scalar kind."""
-    if kind >= 29:
-        return 2
-    if kind == 3 or kind == 21 or kind == 25:  # noqa: PLR1714  Numba compiles this faster than a tuple
-        return 1
-    if kind == 5 or kind == 19 or kind == 23:  # noqa: PLR1714
-        return 5
-    return 0
-
-
-@njit_no_alloc
-def scalar(buf: Any, pos: int, end: int, kind: int, fill: bool, m: Any, pool: Any) -> Any:
-    """Read a value of a scalar kind; return (value or string index, next position)."""
-    wire = wire_of(kind)
-    if wire == 2:
-        first, after = span(buf, pos, end)
-        if after < 0:
-            return 0, after
-        if kind == 29 and not fill and not valid_text(buf, first, after):
-            return 0, UTF8
-        return add_string(buf, first, after, fill, m, pool), after
-    if wire == 0:
-        value, pos = varint(buf, pos, end)
-        if kind == 7 or kind == 11 or kind == 15:  # noqa: PLR1714
-            value &= 4294967295
-        if kind == 15 or kind == 17:  # noqa: PLR1714
-            value = ((value >> 1) & 9223372036854775807) ^ -(value & 1)
-        elif kind == 7 and value > 2147483647:
-            value -= 4294967296
-        elif kind == 27 and value != 0:
-            value = 1
-        return value, pos
-    value, pos = fixed(buf, pos, end, 8 if wire == 1 else 4)
-    if kind == 23 and value > 2147483647:
-        value -= 4294967296
-    return value, pos
-
-
-@njit_no_alloc
 def add_items(buf: Any, pos: int, end: int, kind: int, fill: bool, m: Any, pool: Any) -> Any:
-    """Read a list message and append its items; return `end` or an error."""
+    """Read a list message whose items are of a scalar kind and append them; return `end` or an error."""
     wire_item = wire_of(kind)
+    at = m[AT_ITEM]
     while pos < end:
-        m[ERROR_AT] = pos
-        tag, pos = varint(buf, pos, end)
-        if pos < 0:
-            return pos
-        number, wire = tag >> 3, tag & 7
-        stop = -1
+        number, wire, value, after = field(buf, pos, end, m)
+        if number < 0:
+            return number
         if number == 1 and wire == wire_item:
-            stop = pos
+            if wire == 2:
+                if kind == 29 and not fill and not valid_text(buf, value, after):
+                    return UTF8
+                value = add_string(buf, value, after, fill, m, pool)
+            else:
+                value = convert(kind, value)
+            if fill:
+                m[at + m[ITEM]] = value
+            m[ITEM] += 1
         elif number == 1 and wire == 2:
-            pos, stop = span(buf, pos, end)
-            if stop < 0:
-                return stop
-        elif number < 1 or number > 536870911:
-            return FIELD
+            pos = value
+            while pos < after:
+                if wire_item == 0:
+                    value, pos = varint(buf, pos, after)
+                else:
+                    value, pos = fixed(buf, pos, after, wire_item)
+                if pos < 0:
+                    return pos
+                if fill:
+                    m[at + m[ITEM]] = convert(kind, value)
+                m[ITEM] += 1
         else:
             m[UNKNOWN] += 1
-            pos = skip(buf, pos, end, wire)
-            if pos < 0:
-                return pos
-            continue
-        packed = wire != wire_item
-        while pos < stop or not packed:
-            value, pos = scalar(buf, pos, stop if packed else end, kind, fill, m, pool)
-            if pos < 0:
-                return pos
-            if fill:
-                m[m[AT_ITEM] + m[ITEM]] = value
-            m[ITEM] += 1
-            if not packed:
-                break
+        pos = after
         m[ITEM_CAP] = max(m[ITEM_CAP], m[ITEM])
     return end
 
@@ -293,47 +132,42 @@ def add_items(buf: Any, pos: int, end: int, kind: int, fill: bool, m: Any, pool:
 @njit_no_alloc
 def add_attribute(buf: Any, pos: int, end: int, fill: bool, m: Any, heads: Any, pool: Any) -> Any:
     """Read an AttributeProto and append it; return `end` or an error."""
-    name_at, name_end, doc_at, doc_end, kind, value = pos, pos, pos, pos, 0, 0
+    name_at, name_end, doc_at, doc_end, kind, bits = pos, pos, pos, pos, 0, 0
     item0, string0, byte0 = m[ITEM], m[STRING], m[BYTE]
     while pos < end:
-        m[ERROR_AT] = pos
-        tag, pos = varint(buf, pos, end)
-        if pos < 0:
-            return pos
-        number, wire = tag >> 3, tag & 7
+        number, wire, value, after = field(buf, pos, end, m)
+        if number < 0:
+            return number
         if number == 1 and wire == 2:
             if name_end > name_at and not fill and not valid_text(buf, name_at, name_end):
                 return UTF8
-            name_at, name_end = span(buf, pos, end)
-            pos = name_end
-        elif number == 2 and wire == 2:
-            doc_at, doc_end = span(buf, pos, end)
-            pos = doc_end
-            if pos >= 0 and not fill and not valid_text(buf, doc_at, doc_end):
-                return UTF8
+            name_at, name_end = value, after
         elif 3 <= number <= 32 and wire == (wire_of(number) if number & 1 else 2):
             # The last member of the oneof wins, but a list message that occurs twice is merged.
             if number != kind or number & 1:
                 m[ITEM], m[STRING], m[BYTE] = item0, string0, byte0
             kind = number
-            if number & 1:
-                value, pos = scalar(buf, pos, end, number, fill, m, pool)
+            if number & 1 == 0:
+                error = add_items(buf, value, after, number - 1, fill, m, pool)
+                if error < 0:
+                    return error
+            elif wire == 2:
+                if number == 29 and not fill and not valid_text(buf, value, after):
+                    return UTF8
+                bits = add_string(buf, value, after, fill, m, pool)
             else:
-                first, after = span(buf, pos, end)
-                if after < 0:
-                    return after
-                pos = add_items(buf, first, after, number - 1, fill, m, pool)
-        elif number < 1 or number > 536870911:
-            return FIELD
+                bits = convert(number, value)
+        elif number == 2 and wire == 2:
+            if not fill and not valid_text(buf, value, after):
+                return UTF8
+            doc_at, doc_end = value, after
         else:
             m[UNKNOWN] += 1
-            pos = skip(buf, pos, end, wire)
-        if pos < 0:
-            return pos
+        pos = after
     if kind > 0 and kind & 1 == 0:
         if fill:
             m[m[AT_LIST] + m[LIST] + 1] = m[ITEM]
-        value = m[LIST]
+        bits = m[LIST]
         m[LIST] += 1
     if fill:
         known = intern(buf, name_at, name_end, m)
@@ -341,7 +175,7 @@ def add_attribute(buf: Any, pos: int, end: int, fill: bool, m: Any, heads: Any, 
             m[ERROR_AT] = name_at
             return known
         heads[m[ATTR]] = (known - 1) << 6 | kind
-        m[m[AT_VALUE] + m[ATTR]] = value
+        m[m[AT_VALUE] + m[ATTR]] = bits
     if doc_end > doc_at:
         doc = add_string(buf, doc_at, doc_end, fill, m, pool)
         if fill:
@@ -353,54 +187,34 @@ def add_attribute(buf: Any, pos: int, end: int, fill: bool, m: Any, heads: Any, 
 
 
 @njit_no_alloc
-def add_dependencies(
-    buf: Any, pos: int, end: int, wire: int, cursor: int, fill: bool, m: Any, base: int
-) -> Any:
-    """Read a (packed) uint64 field of dependencies; return the next position or an error."""
-    stop = end
-    if wire == 2:
-        pos, stop = span(buf, pos, end)
-        if stop < 0:
-            return stop
-    at = m[cursor]
-    while pos < stop:
-        value, pos = varint(buf, pos, stop)
+def add_dependencies(buf: Any, pos: int, end: int, at: int, fill: bool, m: Any) -> Any:
+    """Write packed ids to ``m[at:]``; return how many, or an error."""
+    count = 0
+    while pos < end:
+        value, pos = varint(buf, pos, end)
         if pos < 0:
             return pos
         if fill:
-            m[base + at] = value
-        at += 1
-        if wire == 0:
-            break
-    else:
-        if wire == 0:
-            return TRUNCATED
-    m[cursor] = at
-    return pos
+            m[at + count] = value
+        count += 1
+    return count
 
 
 @njit_no_alloc
 def read_io(buf: Any, pos: int, end: int, at: int, fill: bool, m: Any) -> Any:
     """Read an IOInfo into the six span slots from ``m[at]``; return `end` or an error."""
     while pos < end:
-        m[ERROR_AT] = pos
-        tag, pos = varint(buf, pos, end)
-        if pos < 0:
-            return pos
-        number, wire = tag >> 3, tag & 7
-        if 1 <= number <= 3 and wire == 2:
-            first, pos = span(buf, pos, end)
-            if pos >= 0 and not fill and not valid_text(buf, first, pos):
+        number, wire, value, after = field(buf, pos, end, m)
+        if number < 0:
+            return number
+        if number <= 3 and wire == 2:
+            if not fill and not valid_text(buf, value, after):
                 return UTF8
-            m[at + 2 * number - 2] = first
-            m[at + 2 * number - 1] = pos
-        elif number < 1 or number > 536870911:
-            return FIELD
+            m[at + 2 * number - 2] = value
+            m[at + 2 * number - 1] = after
         else:
             m[UNKNOWN] += 1
-            pos = skip(buf, pos, end, wire)
-        if pos < 0:
-            return pos
+        pos = after
     return end
 
 
@@ -411,13 +225,13 @@ def add_io(buf: Any, side: int, at: int, fill: bool, m: Any, pool: Any) -> None:
     if fill:
         m[at_io] = m[ROW]
         m[at_io + stride] = side
-    for field in range(3):
-        first, after = m[at + 2 * field], m[at + 2 * field + 1]
+    for part in range(3):
+        first, after = m[at + 2 * part], m[at + 2 * part + 1]
         text = 0
         if after > first:
             text = add_string(buf, first, after, fill, m, pool)
         if fill:
-            m[at_io + (2 + field) * stride] = text
+            m[at_io + (2 + part) * stride] = text
     m[IO] += 1
 
 
@@ -426,64 +240,60 @@ def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, m: Any, head
     """Read one frame, the GlobalMetadata (`head`) or a Node, and append it; return `end` or an error."""
     name_field, attr_field = (1, 2) if head else (2, 10)
     ident, kind, start, duration, name_at, name_end, seen = 0, 0, 0, 0, pos, pos, 0
-    row = m[ROW]
-    at_row, stride = m[AT_ROWS] + row, m[ROW_STRIDE]
+    at_row, stride = m[AT_ROWS] + m[ROW], m[ROW_STRIDE]
     if fill:
         m[at_row + CTRL_AT * stride], m[at_row + DATA_AT * stride] = m[CTRL], m[DATA]
         m[at_row + ATTR_AT * stride] = m[ATTR]
         m[LAST] = 0
     while pos < end:
-        m[ERROR_AT] = pos
-        tag, pos = varint(buf, pos, end)
-        if pos < 0:
-            return pos
-        number, wire = tag >> 3, tag & 7
-        if number == attr_field and wire == 2:
-            first, after = span(buf, pos, end)
-            if after < 0:
-                return after
-            pos = add_attribute(buf, first, after, fill, m, heads, pool)
-        elif number == name_field and wire == 2:
-            name_at, name_end = span(buf, pos, end)
-            pos = name_end
-            if pos >= 0 and not fill and not valid_text(buf, name_at, name_end):
+        number, wire, value, after = field(buf, pos, end, m)
+        if number < 0:
+            return number
+        if wire == 2 and number == attr_field:
+            error = add_attribute(buf, value, after, fill, m, heads, pool)
+            if error < 0:
+                return error
+        elif wire == 2 and number == name_field:
+            if not fill and not valid_text(buf, value, after):
                 return UTF8
-        elif number < 1 or number > 536870911:
-            return FIELD
-        elif head and wire == 0 and number < 12:
-            return OLD_SCHEMA
+            name_at, name_end = value, after
         elif head:
+            if wire == 0 and number < 12:
+                return OLD_SCHEMA
             m[UNKNOWN] += 1
-            pos = skip(buf, pos, end, wire)
-        elif number == 1 and wire == 0:
-            ident, pos = varint(buf, pos, end)
-        elif number == 3 and wire == 0:
-            kind, pos = varint(buf, pos, end)
-            kind &= 4294967295
+        elif wire == 0 and number == 1:
+            ident = value
+        elif wire == 0 and number == 3:
+            kind = value & 4294967295
             if kind > 2147483647:
                 kind -= 4294967296
-        elif number == 4 and (wire == 2 or wire == 0):  # noqa: PLR1714
-            pos = add_dependencies(buf, pos, end, wire, CTRL, fill, m, m[AT_CTRL])
-        elif number == 5 and (wire == 2 or wire == 0):  # noqa: PLR1714
-            pos = add_dependencies(buf, pos, end, wire, DATA, fill, m, m[AT_DATA])
-        elif number == 6 and wire == 0:
-            start, pos = varint(buf, pos, end)
-        elif number == 7 and wire == 0:
-            duration, pos = varint(buf, pos, end)
-        elif (number == 8 or number == 9) and wire == 2:  # noqa: PLR1714
+        elif (wire == 0 or wire == 2) and (number == 4 or number == 5):  # noqa: PLR1714
+            cursor, at = (CTRL, m[AT_CTRL]) if number == 4 else (DATA, m[AT_DATA])
+            at += m[cursor]
+            if wire == 2:
+                count = add_dependencies(buf, value, after, at, fill, m)
+                if count < 0:
+                    return count
+                m[cursor] += count
+            else:
+                if fill:
+                    m[at] = value
+                m[cursor] += 1
+        elif wire == 0 and number == 6:
+            start = value
+        elif wire == 0 and number == 7:
+            duration = value
+        elif wire == 2 and (number == 8 or number == 9):  # noqa: PLR1714
             if seen == 0:
                 for i in range(SPANS, SPANS + 12):
                     m[i] = 0
             seen |= number - 7
-            first, after = span(buf, pos, end)
-            if after < 0:
-                return after
-            pos = read_io(buf, first, after, SPANS + 6 * (number - 8), fill, m)
+            error = read_io(buf, value, after, SPANS + 6 * (number - 8), fill, m)
+            if error < 0:
+                return error
         else:
             m[UNKNOWN] += 1
-            pos = skip(buf, pos, end, wire)
-        if pos < 0:
-            return pos
+        pos = after
     name = 0
     if name_end > name_at:
         name = add_string(buf, name_at, name_end, fill, m, pool)
@@ -514,10 +324,12 @@ def decode(buf: Any, fill: bool, m: Any, heads: Any, pool: Any) -> Any:
         head = True
         while pos < end:
             m[ERROR_AT] = pos
-            first, after = span(buf, pos, end)
-            if after < 0:
-                return after
-            pos = add_frame(buf, first, after, head, fill, m, heads, pool)
+            size, pos = varint(buf, pos, end)
+            if pos < 0:
+                return pos
+            if size < 0 or size > end - pos:
+                return LENGTH
+            pos = add_frame(buf, pos, pos + size, head, fill, m, heads, pool)
             if pos < 0:
                 return pos
             head = False

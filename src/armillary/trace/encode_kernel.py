@@ -11,8 +11,8 @@ from typing import Any
 
 from armillary.jit import njit_no_alloc, use
 
+wire_of = use("armillary.trace.wire_kernel").wire_of
 layout = use("armillary.trace.decode_kernel")
-wire_of = layout.wire_of
 ID, TYPE, START, DURATION = layout.ID, layout.TYPE, layout.START, layout.DURATION
 NAME_AT, CTRL_AT, DATA_AT, ATTR_AT = layout.NAME_AT, layout.CTRL_AT, layout.DATA_AT, layout.ATTR_AT
 
