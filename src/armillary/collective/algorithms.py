@@ -59,7 +59,8 @@ def schedule_for(
         raise InputError(f"{algorithm} {operation} over {n} member(s): a collective needs at least 2")
     if window is not None and window < 1:
         raise InputError(f"{algorithm} window {window}: expected at least 1, or none for no limit")
-    if algorithm in ("halvingDoubling", "doubleBinaryTree") and n & (n - 1):
+    pairs = algorithm == "halvingDoubling" and operation == "all-gather" and _pairs_up(n)
+    if algorithm in ("halvingDoubling", "doubleBinaryTree") and n & (n - 1) and not pairs:
         raise InputError(
             f"{algorithm} over {n} members: expected a power of two (ring and direct take any number)"
         )
@@ -138,8 +139,17 @@ def _reductions(operation: str, bundles: int, free: int, charged: int) -> IntArr
     return reducing.astype(np.int64)
 
 
+def _pairs_up(n: int) -> bool:
+    """Tell whether the distances n/2, n/4 … of a doubling, rounded down, pair all members up."""
+    distances = [n >> (k + 1) for k in range(n.bit_length() - 1)]
+    return all(n % (2 * distance) == 0 for distance in distances)
+
+
 def _halving_doubling(operation: str, n: int) -> Schedule:
     """Exchange with i^1, i^2, i^4 … (halving) and back (doubling), one message at a time.
+
+    An all-gather also runs for other n whose members pair up at every distance (6, 12, 20 …), as it
+    does in ASTRA-sim, but then some members miss some blocks: it has no right data flow.
 
     Bundle j is sized as message j, the one it precedes, so a reduction is charged at the size of
     the next message. The last bundle has none to follow it; it never reduces, since the
@@ -160,7 +170,7 @@ def _halving_doubling(operation: str, n: int) -> Schedule:
     sends = [Transfer(peer, divide, multiply, k + 1) for k, (peer, divide, multiply) in enumerate(steps)]
     sized = [*steps, (0, 1, 1)]
     charges = [Charge(bool(r), d, m) for r, (_, d, m) in zip(reductions, sized, strict=True)]
-    return Schedule("halvingDoubling", operation, n, "xor", (Role.of(1, sends, sends, charges),))
+    return Schedule("halvingDoubling", operation, n, "pair", (Role.of(1, sends, sends, charges),))
 
 
 def _double_binary_tree(operation: str, n: int, index: int) -> Schedule:

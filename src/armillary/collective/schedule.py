@@ -24,7 +24,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-Relative = Literal["rotate", "xor", "absolute"]
+Relative = Literal["rotate", "pair", "absolute"]
 IntArray = npt.NDArray[np.int64]
 
 
@@ -120,9 +120,9 @@ class Role:
 class Schedule:
     """An algorithm for `n` members and one operation.
 
-    `relative`: "rotate" - the peer of member i is ``(i + peer) % n``; "xor" - ``i ^ peer``;
-    "absolute" - `peer` itself. With the first two there is one role for all; with "absolute"
-    ``roles[i]`` belongs to member i.
+    `relative`: "rotate" - the peer of member i is ``(i + peer) % n``; "pair" - members pair up at distance
+    `peer`, in blocks of twice that (``i ^ peer`` for powers of two); "absolute" - `peer` itself. With
+    the first two there is one role for all; with "absolute" ``roles[i]`` belongs to member i.
     """
 
     algorithm: str
@@ -138,9 +138,15 @@ class Schedule:
 
     def peer(self, member: int, transfer: Transfer) -> int:
         """Return the member on the other side of `transfer`."""
-        if self.relative == "rotate":
-            return (member + transfer.peer) % self.n
-        return member ^ transfer.peer if self.relative == "xor" else transfer.peer
+        return int(self.peers(np.array(member), np.array(transfer.peer)))
+
+    def peers(self, member: IntArray, peer: IntArray) -> IntArray:
+        """Return the members at relative `peer` of `member`, element by element."""
+        if self.relative == "absolute":
+            return np.broadcast_arrays(member, peer)[1]
+        if self.relative == "pair":
+            peer = np.where(member // np.maximum(peer, 1) % 2 == 0, peer, -peer)
+        return (member + peer) % self.n
 
     def bytes_sent(self, member: int, phase_bytes: int) -> int:
         """Return the bytes that `member` sends in a phase of `phase_bytes`."""

@@ -1,0 +1,49 @@
+"""ASTRA-sim's inputs, unchanged: run them and get the same ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from armillary.engine.timeline import Timeline
+    from armillary.trace import Trace
+
+Source = str | Path | dict[str, Any]
+
+
+def simulate(
+    workload: str | Path | Trace,
+    system: Source,
+    network: Source,
+    memory: Source | None = None,
+    comm_groups: Source | None = None,
+    cli: Iterable[str] = (),
+    network_model: str = "analytical",
+) -> Timeline:
+    """Simulate an ASTRA-sim configuration in profile ``astra-sim``: the ticks are that program's.
+
+    Args:
+        workload: Prefix of the trace files (``<prefix>.<rank>.et``), or a trace.
+        system: System JSON: path or its content as a dict.
+        network: Network YAML: path or dict.
+        memory: Remote-memory JSON: path or dict; None: no remote memory.
+        comm_groups: Communicator-group JSON: path or dict.
+        cli: Flags of that program such as ``--num-queues-per-dim=2``.
+        network_model: "analytical" (its congestion-unaware network).
+
+    Returns:
+        The timeline; ``finish_ticks`` has one int64 per rank, 1 tick = 1 ns.
+
+    Raises:
+        InputError: something in the input is wrong; the message says where.
+        StuckError: the simulation cannot finish; the message says who waits for what.
+    """
+    from armillary.engine import simulate as run
+    from armillary.platform.astra_sim import read_platform
+    from armillary.trace import Trace, load_trace
+
+    platform = read_platform(system, network, memory, comm_groups, cli)
+    trace = workload if isinstance(workload, Trace) else load_trace(workload, ranks=platform.npus)
+    return run(trace, platform, profile="astra-sim", network_model=network_model)

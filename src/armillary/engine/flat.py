@@ -1,0 +1,54 @@
+"""The two flat integer arrays of a run, from named tables; as NumPy arrays or, for the interpreter, lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine import layout_kernel as lk
+from armillary.jit import Mode
+
+Ints = NDArray[np.int64]
+Table = Ints | Callable[[int], Ints]
+
+
+def flat_program(
+    tables: Mapping[str, Table], mode: Mode, scalars: Mapping[int, int] | None = None
+) -> tuple[Any, dict[str, int]]:
+    """Lay the tables of a program out in one array; returns it and the address of each table.
+
+    A table may be a function that returns it for the address at which it will stand.
+    """
+    head = np.zeros(lk.PROGRAM_HEAD, np.int64)
+    for place, value in (scalars or {}).items():
+        head[place] = value
+    parts, base, at = [head], {}, len(head)
+    for name, table in tables.items():
+        base[name] = head[getattr(lk, name)] = at
+        parts.append(np.ravel(table(at) if callable(table) else table))
+        at += parts[-1].size
+    flat = np.concatenate(parts)
+    return (flat if mode == "compiled" else flat.tolist()), base
+
+
+def flat_state(sizes: Mapping[str, int], filled: Mapping[str, Ints], mode: Mode) -> tuple[Any, dict[str, slice]]:
+    """Lay out the state: `sizes` of tables that start at zero, and `filled` ones; returns where each is."""
+    sizes = {**sizes, **{name: len(values) for name, values in filled.items()}}
+    at, place = lk.STATE_HEAD, {}
+    for name, size in sizes.items():
+        place[name] = slice(at, at + size)
+        at += size
+    state = np.zeros(at, np.int64)  # zero pages take no memory until they are written
+    for name, where in place.items():
+        state[getattr(lk, name)] = where.start
+        if name in filled:
+            state[where] = filled[name]
+    return (state if mode == "compiled" else state.tolist()), place
+
+
+def room(size: int, mode: Mode) -> Any:
+    """Return `size` integers of working memory."""
+    return np.zeros(size, np.int64) if mode == "compiled" else [0] * size

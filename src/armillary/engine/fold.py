@@ -1,0 +1,196 @@
+"""Partition ranks into classes that provably behave alike, so that each class is simulated once.
+
+Colour refinement: ranks start with the colour of their graph's structure; a rank's signature adds the
+colours of the ranks it deals with, in the relative order in which its schedules deal with them, and
+what the wires to them cost. Refine until no colour splits. Two ranks of one colour then see equal
+histories, so their ticks are equal; `docs/architecture.md` has the argument.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine import network
+from armillary.engine.items import Channels, View, channel_at
+from armillary.engine.jobs import JobPhase
+from armillary.platform.model import Dimension, Platform
+
+Colours = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Order:
+    """A relative order in which members of a ring see each other; `peers` are those they deal with."""
+
+    relative: str
+    peers: tuple[int, ...]
+    uniform: bool
+
+
+@dataclass
+class Ring:
+    """Lines of ranks, (lines, n), whose members see each other in some orders; `dim` is -1 for a group."""
+
+    dim: int
+    lines: NDArray[np.int64]
+    orders: frozenset[Order]
+    slots: NDArray[np.int64]
+    """(npus,) at which of its communicators (in order of first use) each rank does so, -1: never."""
+
+
+def order_of(phase: JobPhase) -> frozenset[Order]:
+    """Return the orders of both variants of a phase."""
+    found = set()
+    for schedule in phase.schedules:
+        peers = () if phase.uniform else tuple(np.unique(schedule.roles[0].send_peer % schedule.n).tolist())
+        found.add(Order(schedule.relative, peers, phase.uniform))
+    return frozenset(found)
+
+
+def world_lines(platform: Platform, dim: int) -> NDArray[np.int64]:
+    """Return all lines of one dimension, (npus / n, n)."""
+    stride = network.strides(platform.dimensions)[dim]
+    n = platform.dimensions[dim].size
+    ranks = np.arange(platform.npus).reshape(-1, n, stride)
+    return np.ascontiguousarray(ranks.transpose(0, 2, 1).reshape(-1, n))
+
+
+def fold(
+    colour: Colours,
+    rings: list[Ring],
+    views: list[View],
+    view_of: NDArray[np.int32],
+    channels: Channels,
+    platform: Platform,
+) -> Colours:
+    """Return the class of every rank, numbered in order of their lowest rank."""
+    colour = _number(colour)
+    known: dict[object, int] = {}
+    pairs = [_Pairs.of(v, view, view_of, channels, platform, known) for v, view in enumerate(views) if view.pairs()]
+    while not _settled(colour, rings, pairs):
+        columns: dict[object, Colours] = {"own": colour}
+        for ring in rings:
+            _sign_ring(columns, ring, colour, platform.dimensions, known)
+        for p in pairs:
+            p.sign(columns, colour, known)
+        refined = _number(np.unique(np.stack(list(columns.values())), axis=1, return_inverse=True)[1].ravel())
+        if refined.max(initial=0) == colour.max(initial=0):
+            break
+        colour = refined
+    return colour
+
+
+def _settled(colour: Colours, rings: list[Ring], pairs: list[_Pairs]) -> bool:
+    """One colour, and only rings in which every member sees the same: nothing can split."""
+    same = colour.max(initial=0) == 0 and not pairs
+    return same and all(
+        order.uniform and order.relative != "absolute" and ring.lines.size == len(colour)
+        for ring in rings
+        for order in ring.orders
+    )
+
+
+def _number(colour: Colours) -> Colours:
+    """Renumber colours in order of first appearance."""
+    if colour.size and not colour.any():
+        return colour
+    _, first, inverse = np.unique(colour, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse.ravel()]
+
+
+def _sign_ring(
+    columns: dict[object, Colours],
+    ring: Ring,
+    colour: Colours,
+    dimensions: tuple[Dimension, ...],
+    known: dict[object, int],
+) -> None:
+    rows, row_of = np.unique(colour[ring.lines], axis=0, return_inverse=True)
+    n = ring.lines.shape[1]
+    if all(order.uniform for order in ring.orders):
+        ids = np.array([[_identify(row, i, ring.orders, b"", known) for i in range(n)] for row in rows.tolist()])
+        values = ids[row_of.ravel()]
+    else:
+        values = np.empty(ring.lines.shape, np.int64)
+        for line, members in enumerate(ring.lines):
+            row = rows[row_of.ravel()[line]].tolist()
+            costs = _costs(members, ring.orders, dimensions)
+            values[line] = [_identify(row, i, ring.orders, costs[i], known) for i in range(n)]
+    members, values = ring.lines.ravel(), values.ravel()
+    slots = ring.slots[members]
+    for slot in np.unique(slots[slots >= 0]).tolist():
+        column = columns.setdefault((slot, ring.dim), np.full(len(colour), -1, np.int64))
+        column[members[slots == slot]] = values[slots == slot]
+
+
+def _identify(row: list[int], i: int, orders: frozenset[Order], cost: bytes, known: dict[object, int]) -> int:
+    n = len(row)
+    parts: list[object] = [cost]
+    for relative in sorted({order.relative for order in orders}):
+        if relative == "rotate":
+            parts.append(tuple(row[i:] + row[:i]))
+        elif relative == "pair" and n & (n - 1) == 0:
+            parts.append(("pair", *(row[i ^ k] for k in range(n))))
+        else:
+            parts.append((i, *row))
+    key = tuple(parts)
+    return known.setdefault(key, len(known))
+
+
+def _costs(
+    members: NDArray[np.int64], orders: frozenset[Order], dimensions: tuple[Dimension, ...]
+) -> list[bytes]:
+    """Return for each member what its wires look like: (dimension, hops) to its relative peers."""
+    n = len(members)
+    parts = []
+    for order in sorted((o for o in orders if not o.uniform), key=lambda o: (o.relative, o.peers)):
+        me, peers = np.arange(n)[:, None], np.array(order.peers)[None, :]
+        if order.relative != "rotate":
+            parts.append(me)  # positions differ in any case
+            continue
+        for end in ((me + peers) % n, (me - peers) % n):
+            parts += list(network.route(dimensions, members[me], members[end]))
+    table = np.concatenate(parts, axis=1)
+    return [row.tobytes() for row in table]
+
+
+@dataclass
+class _Pairs:
+    """Point-to-point partners of the ranks of one view, (ranks, items), and a constant per partner."""
+
+    ranks: NDArray[np.int64]
+    peers: NDArray[np.int64]
+    marks: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        v: int,
+        view: View,
+        view_of: NDArray[np.int32],
+        channels: Channels,
+        platform: Platform,
+        known: dict[object, int],
+    ) -> _Pairs:
+        items = view.pairs()
+        ranks = np.flatnonzero(view_of == v)
+        peers = np.broadcast_to(view.peer[items], (len(ranks), len(items)))
+        dimension, hop = network.route(platform.dimensions, ranks[:, None], peers)
+        marks = np.empty((len(ranks), len(items)), np.int64)
+        for a, rank in enumerate(ranks.tolist()):
+            for b, item in enumerate(items):
+                sends, receives = channels[channel_at(view, item, rank)]
+                key = ("pair", tuple(sends), tuple(receives), int(dimension[a, b]), int(hop[a, b]))
+                marks[a, b] = known.setdefault(key, len(known))
+        return cls(ranks, peers, marks)
+
+    def sign(self, columns: dict[object, Colours], colour: Colours, known: dict[object, int]) -> None:
+        """Write the identity of (partner colours, marks) of these ranks into the column of pairs."""
+        column = columns.setdefault("pairs", np.full(len(colour), -1, np.int64))
+        both = np.concatenate([colour[self.peers], self.marks], axis=1)
+        column[self.ranks] = [known.setdefault(row.tobytes(), len(known)) for row in both]

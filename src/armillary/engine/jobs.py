@@ -1,0 +1,126 @@
+"""One collective as phases: which ring, how many bytes, which schedules, at what cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.collective import Schedule, schedule_for
+from armillary.collective.plan import next_size, plan
+from armillary.engine.communicators import Communicator
+from armillary.errors import InputError
+from armillary.platform.model import Algorithm, Platform
+
+LOCAL_ENDPOINT_NS = 10
+"""Endpoint delay inside a sub-group, whatever the system file says (spec: 1(c), Endpoint)."""
+DEFAULT_INVOLVED = 4
+"""Without involved_dim a collective uses the first four dimensions."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the members of a collective must agree on."""
+
+    comm: int
+    operation: str
+    size: int
+    involved: tuple[bool, ...] | None
+
+
+@dataclass(frozen=True)
+class JobPhase:
+    """One phase of every chunk of a job; `dim` is -1 for a ring over a list of ranks."""
+
+    dim: int
+    level: int
+    operation: str
+    family: str
+    size: int
+    schedules: tuple[Schedule, Schedule]
+    tree: bool
+    endpoint: int
+    uniform: bool
+
+    @property
+    def n(self) -> int:
+        """Members of the phase."""
+        return self.schedules[0].n
+
+
+def chunks(job: Job, platform: Platform) -> tuple[int, int]:
+    """Return (number of chunks, bytes per chunk) of a job (spec: 1(c), Collective to chunks)."""
+    splits = platform.system.dataset_splits
+    size = job.size
+    chunk = size // splits
+    if job.operation != "all-gather" and platform.npus > chunk:
+        chunk = platform.npus
+        size = splits * chunk
+    if chunk == 0:
+        return (1, size) if size else (0, 0)
+    return -(-size // chunk), chunk
+
+
+def phases(job: Job, comm: Communicator, platform: Platform, chunk: int, where: str) -> list[JobPhase]:
+    """Return the phases of one chunk of `chunk` bytes; none if no dimension takes part.
+
+    Raises:
+        InputError: no algorithm is configured, or one that cannot run here.
+    """
+    algorithms = platform.system.algorithms.get(job.operation, ())
+    if not algorithms:
+        raise InputError(f"{where} is an {job.operation}, for which the system configuration has no algorithm")
+    if comm.world:
+        return _world(job, platform, algorithms, chunk, where)
+    if len(comm.members) < 2:
+        return []
+    algorithm = algorithms[0] if len(algorithms) == 1 else Algorithm("ring")
+    name = {"oneRing": "ring", "oneDirect": "direct", "oneHalvingDoubling": "halvingDoubling"}.get(
+        algorithm.name, algorithm.name
+    )
+    pair = _schedules(name, job.operation, len(comm.members), algorithm.window, where, local=True)
+    tree = name == "doubleBinaryTree"
+    return [JobPhase(-1, 0, job.operation, "all", chunk, pair, tree, LOCAL_ENDPOINT_NS, uniform=False)]
+
+
+def _world(job: Job, platform: Platform, algorithms: Sequence[Algorithm], chunk: int, where: str) -> list[JobPhase]:
+    sizes = [dimension.size for dimension in platform.dimensions]
+    involved = job.involved or (True,) * DEFAULT_INVOLVED
+    result = []
+    size = chunk
+    for phase in plan(job.operation, algorithms, sizes, platform.system.collective_optimization, involved):
+        pair = _schedules(phase.algorithm, phase.operation, phase.size, phase.window, where)
+        tree = phase.algorithm == "doubleBinaryTree"
+        uniform = phase.dim >= 0 or len(sizes) == 1
+        endpoint = platform.system.endpoint_delay
+        result.append(
+            JobPhase(phase.dim, phase.level, phase.operation, phase.family, size, pair, tree, endpoint, uniform)
+        )
+        size = next_size(phase.operation, size, phase.size, phase.algorithm)
+    return result
+
+
+def _schedules(
+    name: str, operation: str, n: int, window: int | None, where: str, *, local: bool = False
+) -> tuple[Schedule, Schedule]:
+    """The clockwise and anticlockwise variants, or the two trees."""
+    try:
+        if name == "doubleBinaryTree":
+            return schedule_for(name, operation, n, index=0), schedule_for(name, operation, n, index=1)
+        forward = schedule_for(name, operation, n, window=window, local=local)
+        return forward, schedule_for(name, operation, n, window=window, local=local, reverse=True)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
+
+
+def line(platform: Platform, phase: JobPhase, comm: Communicator, rank: int) -> NDArray[np.int64]:
+    """Return the members of the ring of `phase` that `rank` belongs to, by position."""
+    if phase.dim < 0:
+        return comm.members
+    stride = 1
+    for dimension in platform.dimensions[: phase.dim]:
+        stride *= dimension.size
+    n = platform.dimensions[phase.dim].size
+    return rank - (rank // stride % n) * stride + np.arange(n) * stride

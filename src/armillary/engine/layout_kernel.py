@@ -1,0 +1,140 @@
+"""The layout of a program and of a run: two flat integer arrays, and what their columns mean.
+
+The program `prog` and the state `st` begin with a header of offsets: table X starts at ``prog[X]``, so its
+element i is ``prog[prog[X] + i]``. A table of rows is flat too: column C of row r is at ``r * X_COLUMNS + C``.
+Few, large arrays keep the compiled kernels small: Numba carries every array argument through every call.
+"""
+
+from __future__ import annotations
+
+# fmt: off
+# Tables of the program
+(
+    NODES, CHILDREN, RANKS, ITEMS, PLANS, PHASES, COMMS, RING_ENTRY, LINE_ROWS, LINES, CHANNELS, COSTS,
+) = range(12)
+# Scalars of the program, after the addresses of its tables
+Z_RANKS, Z_LEVELS, Z_QUEUES, Z_LIMIT, Z_TREES, Z_MESSAGES = range(12, 18)
+PROGRAM_HEAD = 18
+
+# Tables of the state: nodes and slots; queues and streams; collectives; channels and memory; phases; scratch
+(
+    INDEGREE, NODE_START, NODE_END, READY, READY_SIZE, BUSY, FLYING, LEFT, FINISH, DEFERRED,
+    QUEUE_HEAD, QUEUE_TAIL, QUEUE_RUNNING, STREAM_NEXT, STREAM_PHASE, STREAM_ITEM, QUEUE_BASE, TREE_BASE, COUNTERS,
+    ITEM_LEFT, PARTS_LEFT, ITEM_INSTANCE, ORDINALS, INSTANCE_PLAN, INSTANCE_ITEM, ARRIVED_AT,
+    CHANNEL, SEND_TICK, SEND_NODE, RECV_NODE, SERVER_FREE,
+    ROW_START, ROW_END, ROW_SEQ, FREE,
+    STARTS, ENDS, REGISTERED, SENT, SEND_AT, ARRIVE_AT, READY_AT,
+) = range(42)
+SCRATCH = ("STARTS", "ENDS", "REGISTERED", "SENT", "SEND_AT", "ARRIVE_AT", "READY_AT")
+# Scalars of the state, after the addresses of its tables: heap size, sequence number, machine memory in use,
+# status and its two operands, events so far, children of skipped nodes
+V_HEAP, V_SEQ, V_MACHINE, V_STATUS, V_A, V_B, V_EVENTS, V_DEFERRED = range(42, 50)
+STATE_HEAD = 50
+# fmt: on
+
+# Columns of an event: tick, registered, sent, sequence number, code, two operands.
+HEAP_COLUMNS = 7
+
+# Columns of a phase cost.
+PC_N = 0  # members
+PC_RELATIVE = 1  # 0 rotate, 1 pair, 2 absolute
+PC_ROLES = 2  # first role row, one row for all members or one each
+PC_DELAY = 3  # address of the message delays
+PC_DELAY_STRIDE = 4  # delays per member, 0 when all members share them
+PC_CHAIN = 5  # 1: one bundle at a time
+PC_CONTROL = 6  # address of rendezvous control delays (same layout as the message delays), -1: none
+PC_EQUAL = 7  # address of (finish, reg, sent) after equal starts at tick 0, 1 row or n rows
+PC_EQUAL_ROWS = 8  # 1 or n
+PC_COLUMNS = 9
+
+# Columns of a role.
+RO_INITIAL = 0
+RO_SENDS = 1
+RO_RECEIVES = 2
+RO_SEND = 3  # address of the send rows
+RO_RECEIVE = 4
+RO_CHARGE = 5  # address of charge rows
+RO_COLUMNS = 6
+
+# Columns of a send row.
+SE_PEER = 0
+SE_DELAY = 1  # index in the delays of the member
+SE_DONE = 2
+SE_RECEIVED = 3
+SE_MATCH = 4  # the receive it meets at the peer
+SE_COLUMNS = 5
+
+# Columns of a receive row.
+RE_PEER = 0
+RE_DONE = 1
+RE_RECEIVED = 2
+RE_MATCH = 3  # the send it meets at the peer
+RE_COLUMNS = 4
+
+# Columns of a charge row: the endpoint delay, then the reduction (0: none).
+CH_WAIT = 0
+CH_REDUCE = 1
+CH_COLUMNS = 2
+
+# Header of a member's machine; then (state, tick) per receive.
+M_DONE = 0
+M_RECEIVED = 1
+M_SENDS = 2  # sends posted
+M_RECEIVES = 3  # receives posted
+M_SENT = 4  # tick at which the last received message was sent
+M_SEQ = 5
+M_OWNER = 6  # what the caller wants to know when the machine finishes
+M_COST = 7
+M_POSITION = 8
+M_BLOCK = 9  # address of the machines of this phase
+M_SIZE = 10  # integers per machine of this phase
+M_LINE = 11  # address of position -> machine
+M_COLUMNS = 12
+
+# States of a receive.
+IDLE = 0
+POSTED = 1
+ARRIVED = 2
+WAITING = 3  # rendezvous: the sender waits for the receive to be posted
+
+# Codes of the two events of a machine: operand a is the machine, b the receive.
+EV_BUNDLE = 0
+EV_MESSAGE = 1
+EV_START = 2
+
+# V_STATUS
+OK, GROW, MISMATCH = range(3)
+# Node kinds
+FIXED, COLLECTIVE, SEND, RECV, MEMORY, SKIP, PART, PART_SEND, PART_RECV = range(9)
+# Slots; a node of slot NONE is issued as soon as it is free, one of slot INNER by its collective.
+CPU, COMPUTE, COMM, NONE, INNER = range(5)
+# Columns of a node row, a rank row, an item row (a communication or memory node of one rank)
+N_KIND, N_SLOT, N_TICKS, N_ITEM, N_INDEGREE, N_CHILD, N_CHILDREN = range(7)
+N_COLUMNS = 7
+R_NODES, R_COUNT, R_STATE, R_ITEMS, R_READY = range(5)
+R_COLUMNS = 9  # R_READY: one offset per slot but INNER
+I_PLAN, I_COMM, I_LOCAL, I_CHUNKS, I_STREAM, I_ROW, I_BASE, I_RANK, I_NODE, I_ORDINAL, I_FIRST, I_PARTS = (
+    range(12)
+)
+I_CHANNEL, I_DELAY, I_CONTROL = range(3)  # of a send or recv
+I_SERVER, I_TICKS = range(2)  # of a memory node
+I_COLUMNS = 12
+# Columns of a plan, a phase of a plan, a communicator
+PL_PHASES, PL_FIRST, PL_LINES = range(3)
+PL_COLUMNS = 3
+PH_LEVEL, PH_FAMILY, PH_COUNT, PH_INDEX, PH_TREE, PH_TREE_COUNT, PH_TREE_INDEX = range(7)
+PH_COST0, PH_COST1, PH_RING, PH_LINE = range(7, 11)
+PH_COLUMNS = 11
+ALL, FIRST, LAST = range(3)
+CO_INSTANCE, CO_REPS, CO_ARRIVED, CO_STRIDE, CO_ITEMS = range(5)
+CO_COLUMNS = 5
+# Entry of a local member in a ring: (line, machine); a line row; a channel row and its counters
+LN_N, LN_MACHINES, LN_INDEX, LN_LOCAL, LN_POSITION = range(5)
+LN_COLUMNS = 5
+CH_FIRST, CH_SENDER, CH_RECEIVER = range(3)
+CH_COLUMNS = 3
+CS_SENT, CS_POSTED, CS_ARRIVED = range(3)
+CS_COLUMNS = 3
+# Further event codes
+EV_NODE, EV_PHASE, EV_SEND, EV_RECV, EV_SERVE = range(3, 8)
+LATE = 1 << 60

@@ -1,0 +1,58 @@
+"""The analytical network: hops and delay of a message between two NPUs, without contention."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.platform.model import Dimension
+
+Ranks = NDArray[np.int64]
+
+
+def strides(dimensions: tuple[Dimension, ...]) -> list[int]:
+    """Return the rank distance between neighbours of each dimension (dimension 0 is innermost)."""
+    result = [1]
+    for dimension in dimensions[:-1]:
+        result.append(result[-1] * dimension.size)
+    return result
+
+
+def first_difference(dimensions: tuple[Dimension, ...], source: Ranks, destination: Ranks) -> Ranks:
+    """Return the first dimension in which two ranks differ: a message is charged for that one only.
+
+    ASTRA-sim's congestion-unaware backend does so (spec: 1(d)); 0 where the ranks are equal.
+    """
+    result = np.zeros(np.broadcast(source, destination).shape, np.int64)
+    for d, stride in reversed(list(enumerate(strides(dimensions)))):
+        size = dimensions[d].size
+        result = np.where((source // stride) % size != (destination // stride) % size, d, result)
+    return result
+
+
+def hops(dimension: Dimension, offset: Ranks) -> Ranks:
+    """Return the links that a message crosses to the NPU at ring distance `offset` of one dimension."""
+    if dimension.topology == "Ring":
+        ahead = np.mod(offset, dimension.size)
+        return np.minimum(ahead, dimension.size - ahead)
+    return np.full(np.shape(offset), 1 if dimension.topology == "FullyConnected" else 2, np.int64)
+
+
+def route(dimensions: tuple[Dimension, ...], source: Ranks, destination: Ranks) -> tuple[Ranks, Ranks]:
+    """Return (dimension, hops) of the messages from `source` to `destination` (arrays of ranks)."""
+    source, destination = np.asarray(source, np.int64), np.asarray(destination, np.int64)
+    dimension = first_difference(dimensions, source, destination)
+    count = np.zeros(dimension.shape, np.int64)
+    for d, stride in enumerate(strides(dimensions)):
+        here = dimension == d
+        offset = (destination // stride) % dimensions[d].size - (source // stride) % dimensions[d].size
+        count = np.where(here, hops(dimensions[d], offset), count)
+    return dimension, count
+
+
+def delay(dimensions: tuple[Dimension, ...], dimension: Ranks, hop: Ranks, size: Ranks) -> Ranks:
+    """Return ``trunc(hops * latency + bytes / bandwidth)`` in ns, one truncation per message."""
+    latency = np.array([d.latency for d in dimensions])[dimension]
+    bandwidth = np.array([d.bandwidth for d in dimensions])[dimension]
+    result: Ranks = (hop * latency + size / bandwidth).astype(np.int64)
+    return result

@@ -1,0 +1,163 @@
+"""Lower one rank graph to node rows: what each node is, which slot it takes, how long, who waits for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine import layout_kernel as lk
+from armillary.errors import InputError
+from armillary.platform.model import Platform
+from armillary.trace import CollectiveType, Graph, NodeType
+
+Ints = NDArray[np.int64]
+LIMIT = 1 << 60
+"""Ticks and bytes from here on are refused: sums must stay within int64."""
+
+OPERATION = {
+    CollectiveType.ALL_REDUCE: "all-reduce",
+    CollectiveType.ALL_GATHER: "all-gather",
+    CollectiveType.REDUCE_SCATTER: "reduce-scatter",
+    CollectiveType.ALL_TO_ALL: "all-to-all",
+}
+
+
+@dataclass
+class Nodes:
+    """The nodes of a graph in issue order (ascending id); `order` gives their positions in the graph."""
+
+    graph: Graph
+    order: Ints
+    kind: Ints
+    slot: Ints
+    ticks: Ints
+    indegree: Ints
+    child_ptr: Ints
+    children: Ints
+    item: Ints
+    """Index among the nodes that need a row per rank (communication, memory), or -1."""
+    items: Ints
+    """Those nodes, as indices in issue order."""
+    warnings: list[str] = field(default_factory=list)
+
+    def sorted(self, column: NDArray[np.generic]) -> Ints:
+        """Return a column of the graph in issue order, as int64."""
+        return np.asarray(column)[self.order].astype(np.int64)
+
+
+def lower_nodes(graph: Graph, platform: Platform) -> Nodes:
+    """Return the node rows of `graph`.
+
+    Raises:
+        InputError: a node that profile ``astra-sim`` cannot run, a cycle, or a value out of range.
+    """
+    graph.validate()
+    ids = graph.ids
+    n = graph.n_nodes
+    ascending = n < 2 or bool((ids[1:] > ids[:-1]).all())
+    order = np.arange(n) if ascending else np.argsort(ids, kind="stable")
+    types = graph.types[order]
+    cpu = graph.ints("is_cpu_op", 0)[order] != 0
+    collective = types == NodeType.COMM_COLL_NODE
+    communication = collective | (types == NodeType.COMM_SEND_NODE) | (types == NodeType.COMM_RECV_NODE)
+    memory = (types == NodeType.MEM_LOAD_NODE) | (types == NodeType.MEM_STORE_NODE)
+    warnings = _diagnose(graph, collective)
+    kind = np.full(n, lk.FIXED, np.int64)
+    slot = np.where(cpu, lk.CPU, np.where(types == NodeType.COMP_NODE, lk.COMPUTE, lk.COMM))
+    ticks = _durations(graph, order)
+    if not platform.system.replay_only:
+        _refuse(graph, order, communication & cpu, "is a communication node with is_cpu_op set", "GPU communication")
+        comm_type = graph.ints("comm_type", -1)[order]
+        broadcast = collective & (comm_type == CollectiveType.BROADCAST)
+        known = np.isin(comm_type, [int(kind) for kind in OPERATION])
+        bad = collective & ~known & ~broadcast
+        _refuse(graph, order, bad, "has a collective type that profile astra-sim does not model", _collectives())
+        kind[collective & known] = lk.COLLECTIVE
+        kind[types == NodeType.COMM_SEND_NODE] = lk.SEND
+        kind[types == NodeType.COMM_RECV_NODE] = lk.RECV
+        kind[memory] = lk.MEMORY
+        kind[(types == NodeType.INVALID_NODE) | (types == NodeType.METADATA_NODE)] = lk.SKIP
+        if platform.system.roofline:
+            _roofline(graph, order, platform, kind, ticks, (types == NodeType.COMP_NODE) & ~cpu)
+    slot[(types == NodeType.COMM_RECV_NODE) & ~cpu] = lk.NONE
+    known_types = np.isin(types, [int(t) for t in NodeType])
+    _refuse(graph, order, ~known_types, "has an unknown node type", "a type of the Chakra schema")
+    ptr, parent = graph.parents()
+    counts = np.diff(ptr)
+    child_of = np.repeat(np.arange(n), counts)
+    rank_of = np.empty(n, np.int64)
+    rank_of[order] = np.arange(n)
+    parent_rank, child_rank = rank_of[parent], rank_of[child_of]
+    by_parent = np.lexsort((child_rank, parent_rank)) if len(parent) else np.zeros(0, np.int64)
+    child_ptr = np.concatenate([[0], np.cumsum(np.bincount(parent_rank, minlength=n))])
+    needs_row = (kind == lk.COLLECTIVE) | (kind == lk.SEND) | (kind == lk.RECV) | (kind == lk.MEMORY)
+    item = np.where(needs_row, np.cumsum(needs_row) - 1, -1)
+    return Nodes(
+        graph, order, kind, slot.astype(np.int64), ticks, counts[order].astype(np.int64), child_ptr.astype(np.int64),
+        child_rank[by_parent].astype(np.int64), item.astype(np.int64), np.flatnonzero(needs_row), warnings,
+    )  # fmt: skip
+
+
+def _collectives() -> str:
+    return "ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL or BROADCAST"
+
+
+def _refuse(graph: Graph, order: Ints, bad: NDArray[np.bool_], what: str, expected: str) -> None:
+    if bad.any():
+        position = int(order[np.flatnonzero(bad)[0]])
+        attrs = {name: value for name, _, value in graph.attrs(position)}
+        detail = f" ({CollectiveType(attrs['comm_type']).name})" if attrs.get("comm_type") in set(CollectiveType) else ""
+        raise InputError(f"{graph.node(position)} {what}{detail}; expected {expected}")
+
+
+def _durations(graph: Graph, order: Ints) -> Ints:
+    """Replayed durations: ``duration_micros`` in ns, or 1 ns where it is 0."""
+    micros = graph.duration_micros[order]
+    if len(micros) and int(micros.max()) * 1000 >= LIMIT:
+        position = int(order[int(np.argmax(micros))])
+        value = int(graph.duration_micros[position])
+        raise InputError(f"{graph.node(position)} has duration_micros {value}; expected less than {LIMIT // 1000}")
+    return np.maximum(micros.astype(np.int64) * 1000, 1)
+
+
+def _roofline(
+    graph: Graph, order: Ints, platform: Platform, kind: Ints, ticks: Ints, compute: NDArray[np.bool_]
+) -> None:
+    """Time compute nodes by ``min(bandwidth * OI, peak)`` (spec: 1(b)); a node of no bytes is skipped."""
+    for name in ("num_ops", "tensor_size"):
+        _refuse(graph, order, compute & ~graph.has(name)[order], f"has no {name}", f"{name}, which the roofline needs")
+    ops, size = graph.ints("num_ops", 0)[order], graph.ints("tensor_size", 0)[order]
+    negative = compute & ((ops < 0) | (size < 0))
+    _refuse(graph, order, negative, "has a negative num_ops or tensor_size", "numbers of 0 or more")
+    kind[compute & (size == 0)] = lk.SKIP
+    timed = compute & (size > 0)
+    bandwidth, peak = platform.system.local_mem_bandwidth, platform.system.peak_performance
+    if timed.any() and (bandwidth <= 0 or peak <= 0):
+        raise InputError("the roofline needs local-mem-bw and peak-perf above 0: compute nodes cannot be timed")
+    intensity = ops[timed] / size[timed]
+    performance = np.minimum(bandwidth * intensity, peak)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        seconds = np.where(ops[timed] > 0, ops[timed] / performance, size[timed] / bandwidth)
+    runtime = seconds * 1e9
+    if runtime.size and runtime.max() >= LIMIT:
+        position = int(order[np.flatnonzero(timed)[int(np.argmax(runtime))]])
+        raise InputError(f"{graph.node(position)} takes {runtime.max():.3g} ns; expected less than {LIMIT:.3g} ns")
+    ticks[timed] = runtime.astype(np.int64)
+
+
+def _diagnose(graph: Graph, collective: NDArray[np.bool_]) -> list[str]:
+    warnings = []
+    dangling = graph.dangling
+    if dangling:
+        position, missing = dangling[0]
+        warnings.append(
+            f"{graph.source}: {len(dangling)} dependencies on absent nodes were dropped "
+            f"(node {int(graph.ids[position])} on {missing}, …)"
+        )
+    if collective.any():
+        absent = (graph.types == NodeType.COMM_COLL_NODE) & ~graph.has("comm_size")
+        if absent.any():
+            warnings.append(f"{graph.source}: {int(absent.sum())} collectives have no comm_size; 0 bytes are assumed")
+    return warnings

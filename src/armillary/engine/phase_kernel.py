@@ -1,0 +1,270 @@
+"""When each member of one collective phase finishes, given when each of them starts.
+
+The pipeline is that of `armillary.collective.schedule`. Two evaluators, equal to the tick:
+`chain` follows schedules that have one bundle at a time by a recurrence over the steps; `deliver`
+moves every message through an event heap and takes any schedule. A phase cost `pc` is an address in `prog`.
+"""
+
+from __future__ import annotations
+
+from armillary.engine.layout_kernel import *  # noqa: F403
+from armillary.jit import njit, use
+
+heaps = use("armillary.engine.heap_kernel")
+push = heaps.push
+pop = heaps.pop
+
+
+@njit
+def peer_of(relative, n, member, peer):
+    """Return the member on the other side of a transfer."""
+    if relative == 0:
+        return (member + peer) % n
+    if relative == 1:
+        return (member + peer) % n if member // peer % 2 == 0 else (member - peer) % n
+    return peer
+
+
+@njit
+def chain(prog, st, pc, members):
+    """Evaluate a phase whose members have one bundle at a time: STARTS to ENDS, REGISTERED, SENT.
+
+    Bundle k of a member completes at its READY_AT; it then posts send k and receive k; receive k
+    happens when the message is there and the receive is posted. With ``members == 1`` the member
+    stands for all (equal starts): its own messages come back to it.
+    """
+    n = prog[pc + PC_N]
+    relative = prog[pc + PC_RELATIVE]
+    role = prog[pc + PC_ROLES]
+    stride = prog[pc + PC_DELAY_STRIDE]
+    delays = prog[pc + PC_DELAY]
+    control = prog[pc + PC_CONTROL]
+    starts, ends, ready = st[STARTS], st[ENDS], st[READY_AT]
+    registered, sent = st[REGISTERED], st[SENT]
+    send_at, arrive_at = st[SEND_AT], st[ARRIVE_AT]
+    charge = prog[role + RO_CHARGE]
+    wait = prog[charge + CH_WAIT]
+    reduce = prog[charge + CH_REDUCE]
+    for i in range(members):
+        st[ready + i] = st[starts + i] + wait + reduce
+        st[sent + i] = st[starts + i]
+        st[registered + i] = st[ready + i] - (reduce if reduce > 0 else wait)
+    for k in range(prog[role + RO_SENDS]):
+        row = prog[role + RO_SEND] + k * SE_COLUMNS
+        peer = prog[row + SE_PEER]
+        column = prog[row + SE_DELAY]
+        charge += CH_COLUMNS
+        wait = prog[charge + CH_WAIT]
+        reduce = prog[charge + CH_REDUCE]
+        for i in range(members):
+            to = 0 if members == 1 else peer_of(relative, n, i, peer)
+            inject = st[ready + i]
+            if control >= 0:
+                inject = max(inject, st[ready + to] + prog[control + i * stride + column])
+            st[send_at + to] = st[ready + i]
+            st[arrive_at + to] = inject + prog[delays + i * stride + column]
+        for i in range(members):
+            received = max(st[arrive_at + i], st[ready + i])
+            st[ready + i] = received + wait + reduce
+            st[registered + i] = received + wait if reduce > 0 else received
+            st[sent + i] = received if reduce > 0 else st[send_at + i]
+    for i in range(members):
+        st[ends + i] = st[ready + i]
+
+
+@njit
+def role_of(prog, pc, position):
+    """Return the role row of the member at `position`."""
+    return prog[pc + PC_ROLES] + (position * RO_COLUMNS if prog[pc + PC_RELATIVE] == 2 else 0)
+
+
+@njit
+def machine_size(prog, pc):
+    """Return the integers that one machine of this phase needs."""
+    most = 0
+    for i in range(prog[pc + PC_N] if prog[pc + PC_RELATIVE] == 2 else 1):
+        role = prog[pc + PC_ROLES] + i * RO_COLUMNS
+        most = max(most, prog[role + RO_RECEIVES])
+    return M_COLUMNS + 2 * most
+
+
+@njit
+def insert(prog, mem, at, tick, number, heap, base, size):
+    """Insert bundle `number`; returns the new heap size."""
+    role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
+    row = prog[role + RO_CHARGE] + number * CH_COLUMNS
+    wait = prog[row + CH_WAIT]
+    reduce = prog[row + CH_REDUCE]
+    if reduce > 0:
+        return push(
+            heap, base, size, tick + wait + reduce, tick + wait, tick, mem[at + M_SEQ], EV_BUNDLE, at, 0
+        )
+    return push(heap, base, size, tick + wait, tick, mem[at + M_SENT], mem[at + M_SEQ], EV_BUNDLE, at, 0)
+
+
+@njit
+def receive(prog, mem, at, tick, sent, heap, base, size):
+    """Take one message: it inserts the next bundle; returns the new heap size."""
+    mem[at + M_SENT] = sent
+    role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
+    number = prog[role + RO_INITIAL] + mem[at + M_RECEIVED]
+    mem[at + M_RECEIVED] += 1
+    return insert(prog, mem, at, tick, number, heap, base, size)
+
+
+@njit
+def other(prog, mem, at, peer):
+    """Return the machine on the other side of a transfer."""
+    pc = mem[at + M_COST]
+    position = peer_of(prog[pc + PC_RELATIVE], prog[pc + PC_N], mem[at + M_POSITION], peer)
+    return mem[at + M_BLOCK] + prog[mem[at + M_LINE] + position] * mem[at + M_SIZE]
+
+
+@njit
+def launch(prog, mem, at, k, inject, sent, heap, base, size):
+    """Put send `k` on the wire at `inject`; returns the heap size."""
+    pc = mem[at + M_COST]
+    role = role_of(prog, pc, mem[at + M_POSITION])
+    row = prog[role + RO_SEND] + k * SE_COLUMNS
+    column = mem[at + M_POSITION] * prog[pc + PC_DELAY_STRIDE] + prog[row + SE_DELAY]
+    arrival = inject + prog[prog[pc + PC_DELAY] + column]
+    to = other(prog, mem, at, prog[row + SE_PEER])
+    return push(
+        heap, base, size, arrival, inject, sent, mem[at + M_SEQ], EV_MESSAGE, to, prog[row + SE_MATCH]
+    )
+
+
+@njit
+def control_delay(prog, mem, at, k):
+    """Return the delay of the rendezvous message that clears send `k`, or -1 without rendezvous."""
+    pc = mem[at + M_COST]
+    if prog[pc + PC_CONTROL] < 0:
+        return -1
+    role = role_of(prog, pc, mem[at + M_POSITION])
+    column = prog[prog[role + RO_SEND] + k * SE_COLUMNS + SE_DELAY]
+    return prog[prog[pc + PC_CONTROL] + mem[at + M_POSITION] * prog[pc + PC_DELAY_STRIDE] + column]
+
+
+@njit
+def post(prog, mem, at, tick, heap, base, size):
+    """Post every transfer that may be posted now; returns the new heap size."""
+    role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
+    done = mem[at + M_DONE]
+    received = mem[at + M_RECEIVED]
+    while mem[at + M_SENDS] < prog[role + RO_SENDS]:
+        k = mem[at + M_SENDS]
+        row = prog[role + RO_SEND] + k * SE_COLUMNS
+        if prog[row + SE_DONE] > done or prog[row + SE_RECEIVED] > received:
+            break
+        mem[at + M_SENDS] = k + 1
+        control = control_delay(prog, mem, at, k)
+        inject = tick
+        if control >= 0:
+            slot = other(prog, mem, at, prog[row + SE_PEER]) + M_COLUMNS + 2 * prog[row + SE_MATCH]
+            if mem[slot] == IDLE:
+                mem[slot] = WAITING
+                mem[slot + 1] = tick
+                continue
+            inject = max(tick, mem[slot + 1] + control)
+        size = launch(prog, mem, at, k, inject, tick, heap, base, size)
+    while mem[at + M_RECEIVES] < prog[role + RO_RECEIVES]:
+        k = mem[at + M_RECEIVES]
+        row = prog[role + RO_RECEIVE] + k * RE_COLUMNS
+        if prog[row + RE_DONE] > done or prog[row + RE_RECEIVED] > received:
+            break
+        mem[at + M_RECEIVES] = k + 1
+        slot = at + M_COLUMNS + 2 * k
+        state = mem[slot]
+        mem[slot] = POSTED
+        if state == ARRIVED:
+            size = receive(prog, mem, at, tick, mem[slot + 1], heap, base, size)
+        elif state == WAITING:
+            sender = other(prog, mem, at, prog[row + RE_PEER])
+            match = prog[row + RE_MATCH]
+            sent = mem[slot + 1]
+            inject = max(sent, tick + control_delay(prog, mem, sender, match))
+            size = launch(prog, mem, sender, match, inject, sent, heap, base, size)
+        mem[slot + 1] = tick
+    return size
+
+
+@njit
+def set_up(mem, at, size, pc, position, block, line):
+    """Lay out the empty machine of one member."""
+    for j in range(size):
+        mem[at + j] = 0
+    mem[at + M_COST] = pc
+    mem[at + M_POSITION] = position
+    mem[at + M_BLOCK] = block
+    mem[at + M_SIZE] = size
+    mem[at + M_LINE] = line
+
+
+@njit
+def begin(prog, mem, at, tick, seq, heap, base, size):
+    """Start a member: insert its first bundles, post what needs none; returns the new heap size."""
+    mem[at + M_SEQ] = seq
+    mem[at + M_SENT] = tick
+    role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
+    for number in range(prog[role + RO_INITIAL]):
+        size = insert(prog, mem, at, tick, number, heap, base, size)
+    return post(prog, mem, at, tick, heap, base, size)
+
+
+@njit
+def arrive(prog, mem, at, k, tick, sent, heap, base, size):
+    """Message of receive `k` is there; returns the new heap size."""
+    slot = at + M_COLUMNS + 2 * k
+    if mem[slot] == POSTED:
+        return receive(prog, mem, at, tick, sent, heap, base, size)
+    mem[slot] = ARRIVED
+    mem[slot + 1] = sent
+    return size
+
+
+@njit
+def complete(prog, mem, at, tick, heap, base, size):
+    """Count a completed bundle and post what it allows; returns the new heap size."""
+    mem[at + M_DONE] += 1
+    return post(prog, mem, at, tick, heap, base, size)
+
+
+@njit
+def finished(prog, mem, at):
+    """Tell whether the member's last bundle has completed."""
+    role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
+    return mem[at + M_DONE] == prog[role + RO_INITIAL] + prog[role + RO_RECEIVES]
+
+
+@njit
+def deliver(prog, st, mem, heap, pc, line, positions, members):
+    """Evaluate a phase by moving every message: STARTS to ENDS, REGISTERED, SENT, per machine.
+
+    ``prog[positions + i]`` is the position of machine i and ``prog[line + position]`` the machine of a
+    position, so that one machine may stand for several members that behave alike. Works in the
+    memory and on the heap beyond what is in use.
+    """
+    base = st[V_HEAP] * HEAP_COLUMNS
+    first = st[V_MACHINE]
+    starts = st[STARTS]
+    each = machine_size(prog, pc)
+    size = 0
+    for i in range(members):
+        set_up(mem, first + i * each, each, pc, prog[positions + i], first, line)
+        at = starts + i
+        size = push(heap, base, size, st[at], st[at], st[at], i, EV_START, first + i * each, i)
+    while size > 0:
+        tick, registered, sent = heap[base], heap[base + 1], heap[base + 2]
+        code, a, b = heap[base + 4], heap[base + 5], heap[base + 6]
+        size = pop(heap, base, size)
+        if code == EV_START:
+            size = begin(prog, mem, a, tick, b, heap, base, size)
+        elif code == EV_MESSAGE:
+            size = arrive(prog, mem, a, b, tick, sent, heap, base, size)
+        else:
+            size = complete(prog, mem, a, tick, heap, base, size)
+            if finished(prog, mem, a):
+                i = (a - first) // each
+                st[st[ENDS] + i] = tick
+                st[st[REGISTERED] + i] = registered
+                st[st[SENT] + i] = sent

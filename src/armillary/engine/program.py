@@ -1,0 +1,434 @@
+"""Lower a trace and a platform to a `Program`: integer arrays that the kernel runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine import network
+from armillary.engine import layout_kernel as lk
+from armillary.engine.communicators import WORLD, Communicators
+from armillary.engine.fold import Ring as FoldRing
+from armillary.engine.fold import fold, order_of, world_lines
+from armillary.engine.items import Channels, View, channel_at, channels_of, check_own_ends, views_of
+from armillary.engine.jobs import Job, JobPhase, chunks, phases
+from armillary.engine.nodes import Nodes, lower_nodes
+from armillary.engine.phase_costs import CONTROL_BYTES, PhaseCosts, Timing
+from armillary.engine.quotient import QuotientComm, Rings
+from armillary.errors import InputError
+from armillary.platform.model import Platform
+from armillary.trace import NodeType, Trace
+
+Ints = NDArray[np.int64]
+FAMILY = {"all": lk.ALL, "first": lk.FIRST, "last": lk.LAST}
+TREE_KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+
+
+@dataclass(eq=False)
+class JobPlan:
+    """A job lowered: its row in `plans` and what its collectives need."""
+
+    number: int
+    phases: list[JobPhase]
+    chunks: int
+    chunk: int
+    lines: int
+
+
+@dataclass
+class Lowered:
+    """A program with what is needed to run it and to read its result."""
+
+    tables: dict[str, Ints]
+    """Tables of the program but the phase costs."""
+    costs: PhaseCosts
+    scalars: dict[int, int]
+    sizes: dict[str, int]
+    """Lengths of the tables of the state."""
+    classes: Ints
+    representatives: Ints
+    views: list[View]
+    """View of each class."""
+    plans: list[JobPlan]
+    items: Ints
+    """`Program.items` as a matrix."""
+    warnings: list[str] = field(default_factory=list)
+
+
+def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True, messages: bool = False) -> Lowered:
+    """Lower `trace` on `platform`.
+
+    Args:
+        trace: One graph per NPU.
+        platform: The machine.
+        fold_ranks: Simulate one rank of each class; else every rank.
+        messages: Move every message of collectives instead of evaluating phases.
+
+    Raises:
+        InputError: the trace does not fit the machine, or something in it cannot be simulated.
+    """
+    if trace.n_ranks != platform.npus:
+        raise InputError(
+            f"the trace has {trace.n_ranks} ranks, but the network has {platform.npus} NPUs; "
+            "expected one rank per NPU"
+        )
+    structure, examples = trace.structures()
+    lowered = {s: lower_nodes(trace.graphs[g], platform) for s, g in enumerate(examples)}
+    comms = Communicators(platform)
+    for s, nodes in lowered.items():
+        if (nodes.graph.types == NodeType.METADATA_NODE).any():
+            for g in np.unique(trace.rank_graph[structure == s]).tolist():
+                comms.read_metadata(trace.graphs[g])
+    views, view_of = views_of(trace, platform, lowered, structure, comms)
+    check_own_ends(trace, views, view_of)
+    channels = channels_of(views, view_of)
+    build = _Build(trace, platform, comms, views, view_of, channels)
+    build.plan_jobs()
+    build.classify(structure, fold_ranks)
+    build.communicators()
+    return build.assemble(messages)
+
+
+class _Build:
+    """The tables of one program while they grow."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        platform: Platform,
+        comms: Communicators,
+        views: list[View],
+        view_of: NDArray[np.int32],
+        channels: Channels,
+    ) -> None:
+        self.trace, self.platform, self.comms = trace, platform, comms
+        self.views, self.view_of, self.channels = views, view_of, channels
+        system = platform.system
+        self.costs = PhaseCosts(Timing(platform.dimensions, system.local_mem_bandwidth, platform.rendezvous))
+        self.job_phases: dict[Job, tuple[list[JobPhase], int, int]] = {}
+        self.warnings = list(dict.fromkeys(w for view in views for w in view.nodes.warnings))
+        self.plans: list[JobPlan] = []
+        self.plan_rows: list[int] = []
+        self.phase_rows: list[int] = []
+        self.plan_of: dict[tuple[int, Job], JobPlan] = {}
+
+    def plan_jobs(self) -> None:
+        """Find the phases of every job, and check that ranks belong to the groups they use."""
+        for v, view in enumerate(self.views):
+            for j, job in enumerate(view.jobs):
+                comm = self.comms.get(job.comm)
+                if not comm.world:
+                    self._check_members(v, view, j, job)
+                if job not in self.job_phases:
+                    count, chunk = chunks(job, self.platform)
+                    found = phases(job, comm, self.platform, chunk, self._where(view, j))
+                    self.job_phases[job] = (found, count, chunk)
+                    self._warn(view, j, job, found, count)
+
+    def _where(self, view: View, j: int) -> str:
+        item = int(np.flatnonzero(view.job == j)[0])
+        return view.nodes.graph.node(int(view.nodes.order[view.nodes.items[item]]))
+
+    def _warn(self, view: View, j: int, job: Job, found: list[JobPhase], count: int) -> None:
+        if not found:
+            self.warnings.append(f"{self._where(view, j)}: no dimension takes part; the collective takes no time")
+        elif job.size == 0:
+            self.warnings.append(f"{self._where(view, j)} moves 0 bytes")
+
+    def _check_members(self, v: int, view: View, j: int, job: Job) -> None:
+        ranks = np.flatnonzero(self.view_of == v)
+        outside = ranks[~np.isin(ranks, self.comms.get(job.comm).members)]
+        if outside.size:
+            raise InputError(
+                f"{self._where(view, j)}: rank {outside[0]} is not in group {job.comm}; expected one of "
+                f"{self.comms.get(job.comm).members[:8].tolist()}"
+            )
+
+    def classify(self, structure: NDArray[np.int32], fold_ranks: bool) -> None:
+        """Partition the ranks into classes."""
+        shared_memory = self.platform.memory.kind in ("pool", "per-node") and any(
+            (view.nodes.kind == lk.MEMORY).any() for view in self.views
+        )
+        if not fold_ranks or shared_memory:
+            self.classes: Ints = np.arange(self.trace.n_ranks)
+        else:
+            patterns: dict[bytes, int] = {}
+            pattern = np.array([patterns.setdefault(view.pattern(), len(patterns)) for view in self.views])
+            colour = structure.astype(np.int64) * len(patterns) + pattern[self.view_of]
+            self.classes = fold(
+                colour, self._fold_rings(), self.views, self.view_of, self.channels, self.platform
+            )
+        self.representatives = np.unique(self.classes, return_index=True)[1].astype(np.int64)
+        self.class_views = [self.views[v] for v in self.view_of[self.representatives].tolist()]
+
+    def _fold_rings(self) -> list[FoldRing]:
+        orders: dict[tuple[int, int], frozenset[Any]] = defaultdict(frozenset)
+        for job, (found, _, _) in self.job_phases.items():
+            for phase in found:
+                orders[(job.comm, phase.dim)] |= order_of(phase)
+        slots_of_view = [view.slots() for view in self.views]
+        rings = []
+        for (number, dim), seen in orders.items():
+            of_view = np.array([slots.get(number, -1) for slots in slots_of_view])
+            comm = self.comms.get(number)
+            lines = comm.members[None, :] if dim < 0 else world_lines(self.platform, dim)
+            rings.append(FoldRing(dim, lines, seen, of_view[self.view_of]))
+        return rings
+
+    def communicators(self) -> None:
+        """Make the quotient communicators: those of the representatives, merged where classes meet."""
+        self.comm_at: dict[tuple[int, int], QuotientComm] = {}
+        self.quotients: list[QuotientComm] = []
+        slots_of_view = [view.slots() for view in self.views]
+        for cls, rank in enumerate(self.representatives.tolist()):
+            for number, slot in slots_of_view[self.view_of[rank]].items():
+                if (cls, slot) in self.comm_at:
+                    continue
+                comm = QuotientComm(len(self.quotients), self.comms.get(number))
+                self.quotients.append(comm)
+                _, first = np.unique(self.classes[comm.real.members], return_index=True)
+                for member in comm.real.members[np.sort(first)].tolist():
+                    there = slots_of_view[self.view_of[member]].get(number)
+                    if there is not None:
+                        self.comm_at[(int(self.classes[member]), there)] = comm
+                    comm.local[int(self.classes[member])] = len(comm.local)
+
+    def plan(self, comm: QuotientComm, job: Job) -> JobPlan:
+        """Return the plan of a job in a quotient communicator."""
+        # Ranks of one class may know their groups by different numbers.
+        key = (comm.number, Job(WORLD, job.operation, job.size, job.involved))
+        if key not in self.plan_of:
+            found, count, chunk = self.job_phases[job]
+            plan = JobPlan(len(self.plans), found, count, chunk, 0)
+            self.plan_rows += [len(found), len(self.phase_rows) // lk.PH_COLUMNS, 0]
+            for p, phase in enumerate(found):
+                self._phase(comm, plan, p, phase, job.operation)
+            self.plan_rows[-1] = plan.lines
+            self.plans.append(plan)
+            self.plan_of[key] = plan
+        return self.plan_of[key]
+
+    def _phase(self, comm: QuotientComm, plan: JobPlan, p: int, phase: JobPhase, operation: str) -> None:
+        ring = self.rings.ring(comm, phase)
+        members = comm.real.members
+        if phase.dim >= 0:
+            stride = network.strides(self.platform.dimensions)[phase.dim]
+            members = np.arange(phase.n) * stride
+        add = self.costs.add
+        cost = [add(s, phase.size, members, phase.endpoint, uniform=phase.uniform) for s in phase.schedules]
+        same = [q for q, o in enumerate(plan.phases) if (o.level, o.family) == (phase.level, phase.family)]
+        trees = [q for q, o in enumerate(plan.phases) if o.tree and o.level == phase.level]
+        tree = TREE_KINDS.index(operation) * self.levels + phase.level if phase.tree else -1
+        row = [0] * lk.PH_COLUMNS
+        row[lk.PH_LEVEL], row[lk.PH_FAMILY] = phase.level, FAMILY[phase.family]
+        row[lk.PH_COUNT], row[lk.PH_INDEX] = len(same), same.index(p)
+        row[lk.PH_TREE] = tree
+        if phase.tree:
+            row[lk.PH_TREE_COUNT], row[lk.PH_TREE_INDEX] = len(trees), trees.index(p)
+        row[lk.PH_COST0], row[lk.PH_COST1] = cost
+        row[lk.PH_RING], row[lk.PH_LINE] = ring.entry, plan.lines - ring.first_line
+        plan.lines += ring.n_lines
+        self.phase_rows += row
+
+    def assemble(self, messages: bool) -> Lowered:
+        """Lay out all arrays."""
+        platform = self.platform
+        self.levels = len(platform.dimensions)
+        self.rings = Rings(platform, self.classes, self.representatives)
+        tables = _Tables()
+        for cls, view in enumerate(self.class_views):
+            self._rank(tables, cls, view)
+        comm_rows = self._comm_rows(tables)
+        trees = len(TREE_KINDS) * self.levels
+        queues = platform.queues_per_dim
+        limit = -(-platform.system.active_chunks // queues)
+        ranks = len(self.class_views)
+        scalars = {
+            lk.Z_RANKS: ranks, lk.Z_LEVELS: self.levels, lk.Z_QUEUES: queues, lk.Z_LIMIT: limit, lk.Z_TREES: trees,
+            lk.Z_MESSAGES: int(messages),
+        }  # fmt: skip
+        items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
+        program = {
+            "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
+            "PLANS": self.plan_rows, "PHASES": self.phase_rows, "COMMS": comm_rows,
+            "RING_ENTRY": self.rings.ring_entry, "LINE_ROWS": self.rings.line_rows, "LINES": self.rings.lines,
+            "CHANNELS": tables.channels,
+        }  # fmt: skip
+        sizes = {
+            "ranks": ranks, "states": tables.states, "streams": tables.streams,
+            "rows": tables.rows, "bases": tables.bases, "items": len(items), "ordinals": tables.ordinals,
+            "instances": tables.instances, "instance_items": tables.instance_items, "arrived": tables.arrived,
+            "queues": ranks * self.levels * queues, "trees": trees, "channels": len(tables.channel_at),
+            "pairs": tables.pairs, "lines": len(self.rings.line_rows) // lk.LN_COLUMNS, "servers": self._servers(),
+            "deferred": max((len(v.nodes.kind) for v in self.class_views), default=0),
+        }  # fmt: skip
+        return Lowered(
+            {name: _flat(table) for name, table in program.items()}, self.costs, scalars, sizes, self.classes,
+            self.representatives, self.class_views, self.plans, items, self.warnings,
+        )  # fmt: skip
+
+    def _servers(self) -> int:
+        memory = self.platform.memory
+        if memory.kind == "per-node":
+            return -(-self.platform.npus // memory.npus_per_node)
+        return int(memory.kind == "pool")
+
+    def _rank(self, tables: _Tables, cls: int, view: View) -> None:
+        nodes = view.nodes
+        base = tables.graph(nodes)
+        row = [base, len(nodes.kind), tables.states, tables.n_items]
+        counts = np.bincount(nodes.slot, minlength=4)
+        row += (tables.states + np.concatenate([[0], np.cumsum(counts)[:-1]])).tolist()
+        row.append(0)
+        tables.ranks += row
+        tables.states += len(nodes.kind)
+        items = np.full((len(nodes.items), lk.I_COLUMNS), 0, np.int64)
+        collective = np.flatnonzero(view.job >= 0)
+        if collective.size:
+            self._collectives(tables, cls, view, items, collective)
+        for i in view.pairs():
+            self._pair(tables, cls, view, items, i)
+        memory = np.flatnonzero(nodes.kind[nodes.items] == lk.MEMORY)
+        if memory.size:
+            self._memory(cls, view, items, memory)
+        tables.items.append(items)
+        tables.n_items += len(items)
+
+    def _collectives(self, tables: _Tables, cls: int, view: View, items: Ints, which: Ints) -> None:
+        slots = view.slots()
+        of_job = np.zeros((len(view.jobs), 6), np.int64)
+        for j, job in enumerate(view.jobs):
+            comm = self.comm_at[(cls, slots[job.comm])]
+            number = comm.number
+            plan = self.plan(comm, job)
+            if plan not in tables.comm_plans[comm.number]:
+                tables.comm_plans[comm.number].append(plan)
+            ordinal = tables.ordinal(cls, number)
+            of_job[j] = (plan.number, number, comm.local[cls], plan.chunks, len(plan.phases), ordinal)
+        rows = of_job[view.job[which]]
+        items[which, lk.I_PLAN], items[which, lk.I_COMM], items[which, lk.I_LOCAL] = rows[:, 0], rows[:, 1], rows[:, 2]
+        items[which, lk.I_CHUNKS], items[which, lk.I_ORDINAL] = rows[:, 3], rows[:, 5]
+        for column, amount, name in (
+            (lk.I_STREAM, rows[:, 3], "streams"),
+            (lk.I_ROW, rows[:, 3] * rows[:, 4], "rows"),
+            (lk.I_BASE, rows[:, 4], "bases"),
+        ):
+            after = np.cumsum(amount)
+            items[which, column] = getattr(tables, name) + after - amount
+            setattr(tables, name, getattr(tables, name) + int(after[-1]))
+        items[which, lk.I_RANK] = cls
+        items[which, lk.I_NODE] = view.nodes.items[which]
+        for number, times in zip(*np.unique(rows[:, 1], return_counts=True), strict=True):
+            tables.comm_times[int(number)] = max(tables.comm_times[int(number)], int(times))
+
+    def _pair(self, tables: _Tables, cls: int, view: View, items: Ints, i: int) -> None:
+        rank = int(self.representatives[cls])
+        channel = channel_at(view, i, rank)
+        tag, source, destination, size = channel
+        sends, receives = self.channels[channel]
+        key = (tag, int(self.classes[source]), int(self.classes[destination]), size, tuple(sends), tuple(receives))
+        items[i, lk.I_CHANNEL] = tables.channel(key, len(sends), len(receives))
+        message, control = (
+            int(self._delay(a, b, bytes_)) for a, b, bytes_ in
+            ((source, destination, size), (destination, source, CONTROL_BYTES))
+        )  # fmt: skip
+        items[i, lk.I_DELAY] = message
+        items[i, lk.I_CONTROL] = control if self.platform.rendezvous else -1
+
+    def _delay(self, source: int, destination: int, size: int) -> Ints:
+        dimension, hop = network.route(self.platform.dimensions, np.array(source), np.array(destination))
+        return network.delay(self.platform.dimensions, dimension, hop, np.array(size))
+
+    def _memory(self, cls: int, view: View, items: Ints, which: Ints) -> None:
+        memory = self.platform.memory
+        if memory.kind == "none":
+            node = int(view.nodes.order[view.nodes.items[which[0]]])
+            raise InputError(
+                f"{view.nodes.graph.node(node)} accesses remote memory, but the machine has none; expected a "
+                "remote-memory configuration other than NO_MEMORY_EXPANSION"
+            )
+        rank = int(self.representatives[cls])
+        server = {"per-npu": -1, "pool": 0}.get(memory.kind, rank // max(memory.npus_per_node, 1))
+        size = view.size[which]
+        transfer = (size / memory.bandwidth).astype(np.int64) if memory.bandwidth else np.zeros_like(size)
+        items[which, lk.I_SERVER] = server
+        items[which, lk.I_TICKS] = memory.latency + transfer
+
+    def _comm_rows(self, tables: _Tables) -> list[int]:
+        rows = []
+        for comm in self.quotients:
+            times = tables.comm_times[comm.number]
+            stride = max((p.chunks * p.lines for p in tables.comm_plans[comm.number]), default=0)
+            rows += [tables.instances, len(comm.local), tables.arrived, stride, tables.instance_items]
+            tables.instances += times
+            tables.arrived += times * stride
+            tables.instance_items += times * len(comm.local)
+        return rows
+
+
+@dataclass
+class _Tables:
+    """Growing columns and running totals of the per-rank part of a program."""
+
+    nodes: list[Ints] = field(default_factory=list)
+    children: list[Ints] = field(default_factory=list)
+    ranks: list[int] = field(default_factory=list)
+    items: list[Ints] = field(default_factory=list)
+    channels: list[int] = field(default_factory=list)
+    comm_plans: dict[int, list[JobPlan]] = field(default_factory=lambda: defaultdict(list))
+    comm_times: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    n_items: int = 0
+    states: int = 0
+    streams: int = 0
+    rows: int = 0
+    bases: int = 0
+    ordinals: int = 0
+    instances: int = 0
+    instance_items: int = 0
+    arrived: int = 0
+    pairs: int = 0
+    graph_at: dict[int, int] = field(default_factory=dict)
+    n_nodes: int = 0
+    n_children: int = 0
+    ordinal_at: dict[tuple[int, int], int] = field(default_factory=dict)
+    channel_at: dict[Any, int] = field(default_factory=dict)
+
+    def graph(self, nodes: Nodes) -> int:
+        """Add the node rows of a graph; returns the number of its first row."""
+        if id(nodes) not in self.graph_at:
+            self.graph_at[id(nodes)] = self.n_nodes
+            rows = np.empty((len(nodes.kind), lk.N_COLUMNS), np.int64)
+            rows[:, lk.N_KIND], rows[:, lk.N_SLOT], rows[:, lk.N_TICKS] = nodes.kind, nodes.slot, nodes.ticks
+            rows[:, lk.N_ITEM], rows[:, lk.N_INDEGREE] = nodes.item, nodes.indegree
+            rows[:, lk.N_CHILD] = nodes.child_ptr[:-1] + self.n_children
+            rows[:, lk.N_CHILDREN] = np.diff(nodes.child_ptr)
+            self.nodes.append(rows)
+            self.children.append(nodes.children)
+            self.n_nodes += len(rows)
+            self.n_children += len(nodes.children)
+        return self.graph_at[id(nodes)]
+
+    def ordinal(self, cls: int, comm: int) -> int:
+        """Return the counter of the collectives of a class in a communicator."""
+        if (cls, comm) not in self.ordinal_at:
+            self.ordinal_at[(cls, comm)] = self.ordinals
+            self.ordinals += 1
+        return self.ordinal_at[(cls, comm)]
+
+    def channel(self, key: tuple[Any, ...], sends: int, receives: int) -> int:
+        """Return the number of a quotient channel."""
+        if key not in self.channel_at:
+            self.channel_at[key] = len(self.channel_at)
+            self.channels += [self.pairs, key[1], key[2]]
+            self.pairs += max(sends, receives)
+        return self.channel_at[key]
+
+
+def _flat(value: Any) -> Ints:
+    if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
+        value = np.concatenate(value)
+    return np.ascontiguousarray(np.asarray(value, np.int64).ravel())

@@ -1,0 +1,138 @@
+"""Run a lowered program: lay out its arrays, drive the kernel, and give its columns back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine import layout_kernel as lk
+from armillary.engine.flat import flat_program, flat_state, room
+from armillary.engine.program import Lowered
+from armillary.jit import Mode, load
+
+Ints = NDArray[np.int64]
+INTERPRETED_EVENTS = 4_000
+"""Below about this many events the interpreted kernel is done before the compiled one is loaded."""
+BUDGET = 2_000_000
+"""Events between two returns to Python, which is when an interrupt is seen."""
+
+
+@dataclass
+class Run:
+    """A finished run: the final state and where its tables are."""
+
+    state: Any
+    place: dict[str, slice]
+
+    def table(self, name: str) -> Ints:
+        """Return one table of the final state."""
+        return np.asarray(self.state[self.place[name]], np.int64)
+
+    def scalar(self, place: int) -> int:
+        """Return one scalar of the final state."""
+        return int(self.state[place])
+
+
+def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
+    """Run the program to the end of its events.
+
+    Args:
+        lowered: The program.
+        mode: Which kernel; by default the interpreted one for small programs.
+    """
+    if mode is None:
+        mode = "interpreted" if estimate(lowered) < INTERPRETED_EVENTS else "compiled"
+    kernel = load("armillary.engine.step_kernel", mode)
+    tables = {**lowered.tables, "COSTS": lowered.costs.relocated}
+    prog, base = flat_program(tables, mode, lowered.scalars)
+    _relocate(prog, base, lowered)
+    state, place = _state(lowered, mode)
+    burst, block = _burst(lowered)
+    mem, heap = room(2 * block, mode), room(4 * burst * lk.HEAP_COLUMNS, mode)
+    kernel.fire(prog, state, mem, heap)
+    while state[lk.V_STATUS] in (lk.OK, lk.GROW) and state[lk.V_HEAP] > 0:
+        if state[lk.V_STATUS] == lk.GROW:
+            mem, heap = _grow(mem, 2 * block, mode), _grow(heap, burst * lk.HEAP_COLUMNS, mode)
+        kernel.run(prog, state, mem, heap, BUDGET, len(heap) // lk.HEAP_COLUMNS - burst, len(mem) - block)
+    return Run(state, place)
+
+
+def estimate(lowered: Lowered) -> int:
+    """Return about how many events the program has."""
+    events = lowered.sizes["states"] + lowered.sizes["rows"]
+    return events + lowered.sizes["rows"] * 100 * lowered.scalars[lk.Z_MESSAGES]
+
+
+def _relocate(prog: Any, base: dict[str, int], lowered: Lowered) -> None:
+    """Turn the places in COSTS and LINES that other tables hold into addresses."""
+    for r in range(len(lowered.tables["PHASES"]) // lk.PH_COLUMNS):
+        row = base["PHASES"] + r * lk.PH_COLUMNS
+        for column in (lk.PH_COST0, lk.PH_COST1):
+            prog[row + column] += base["COSTS"]
+    for r in range(len(lowered.tables["LINE_ROWS"]) // lk.LN_COLUMNS):
+        row = base["LINE_ROWS"] + r * lk.LN_COLUMNS
+        for column in (lk.LN_INDEX, lk.LN_LOCAL, lk.LN_POSITION):
+            prog[row + column] += base["LINES"]
+
+
+def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
+    z = lowered.sizes
+    ranks, levels = z["ranks"], lowered.scalars[lk.Z_LEVELS]
+    nodes = lowered.tables["NODES"].reshape(-1, lk.N_COLUMNS)
+    spans = lowered.tables["RANKS"].reshape(-1, lk.R_COLUMNS)
+    ready, ready_size = _roots(nodes, spans, z["states"])
+    per_rank = [nodes[first : first + count] for first, count in spans[:, [lk.R_NODES, lk.R_COUNT]].tolist()]
+    outer = [int((rows[:, lk.N_SLOT] != lk.INNER).sum()) for rows in per_rank]
+    none: Callable[[int], Ints] = lambda size: np.full(size, -1, np.int64)  # noqa: E731
+    filled = {
+        "INDEGREE": np.concatenate([rows[:, lk.N_INDEGREE] for rows in per_rank]) if per_rank else none(0),
+        "NODE_START": none(z["states"]), "NODE_END": none(z["states"]), "READY": ready, "READY_SIZE": ready_size,
+        "LEFT": np.array(outer, np.int64), "QUEUE_HEAD": none(z["queues"]), "INSTANCE_PLAN": none(z["instances"]),
+        "FREE": none(z["lines"]),
+    }  # fmt: skip
+    sizes = {
+        "BUSY": 3 * ranks, "FLYING": ranks, "FINISH": ranks, "DEFERRED": z["deferred"], "QUEUE_TAIL": z["queues"],
+        "QUEUE_RUNNING": z["queues"], "STREAM_NEXT": z["streams"], "STREAM_PHASE": z["streams"],
+        "STREAM_ITEM": z["streams"], "QUEUE_BASE": z["bases"], "TREE_BASE": z["bases"],
+        "COUNTERS": ranks * (levels * 3 + z["trees"]), "ITEM_LEFT": z["items"], "PARTS_LEFT": z["items"],
+        "ITEM_INSTANCE": z["items"], "ORDINALS": z["ordinals"], "INSTANCE_ITEM": z["instance_items"],
+        "ARRIVED_AT": z["arrived"], "CHANNEL": z["channels"] * lk.CS_COLUMNS, "SEND_TICK": z["pairs"],
+        "SEND_NODE": z["pairs"], "RECV_NODE": z["pairs"], "SERVER_FREE": z["servers"], "ROW_START": z["rows"],
+        "ROW_END": z["rows"], "ROW_SEQ": z["rows"], **dict.fromkeys(lk.SCRATCH, lowered.costs.widest),
+    }  # fmt: skip
+    return flat_state(sizes, filled, mode)
+
+
+def _roots(nodes: Ints, spans: Ints, states: int) -> tuple[Ints, Ints]:
+    """Return the ready heaps at the start, and their sizes: the nodes that wait for nothing, ascending."""
+    ready, sizes = np.zeros(states, np.int64), np.zeros((len(spans), 4), np.int64)
+    for r, span in enumerate(spans):
+        rows = nodes[span[lk.R_NODES] : span[lk.R_NODES] + span[lk.R_COUNT]]
+        free = np.flatnonzero(rows[:, lk.N_INDEGREE] == 0)
+        slots = rows[free, lk.N_SLOT]
+        for slot in range(4):
+            here = free[slots == slot]
+            at = span[lk.R_READY + slot]
+            ready[at : at + len(here)] = here
+            sizes[r, slot] = len(here)
+    return ready, sizes.ravel()
+
+
+def _burst(lowered: Lowered) -> tuple[int, int]:
+    """Return the most events, and integers of machine memory, that one event may add."""
+    z, costs = lowered.sizes, lowered.costs
+    chunks = max((plan.chunks for plan in lowered.plans), default=0)
+    limit, queues, levels = (lowered.scalars[place] for place in (lk.Z_LIMIT, lk.Z_QUEUES, lk.Z_LEVELS))
+    started = min(chunks, limit * queues) + levels + 2
+    # At tick 0 every rank may start; a phase evaluated by messages needs room for all of them at once.
+    events = z["deferred"] + (z["ranks"] + costs.widest) * (started + 1) * costs.bursts + 64
+    return events, (started * z["ranks"] + 1) * (costs.machine + 1)
+
+
+def _grow(array: Any, more: int, mode: Mode) -> Any:
+    more = max(more, len(array))
+    return np.concatenate([array, room(more, mode)]) if mode == "compiled" else array + [0] * more
