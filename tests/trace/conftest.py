@@ -14,13 +14,29 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
-SCALARS = (
-    "double float int32 int64 uint32 uint64 sint32 sint64 fixed32 fixed64 sfixed32 sfixed64 bool string bytes"
-).split()
+SCALARS = [
+    "double",
+    "float",
+    "int32",
+    "int64",
+    "uint32",
+    "uint64",
+    "sint32",
+    "sint64",
+    "fixed32",
+    "fixed64",
+    "sfixed32",
+    "sfixed64",
+    "bool",
+    "string",
+    "bytes",
+]
 FIELD = descriptor_pb2.FieldDescriptorProto
 
 
-def _add(message: Any, name: str, number: int, kind: str, *, repeated: bool = False, oneof: bool = False) -> None:
+def _add(
+    message: Any, name: str, number: int, kind: str, *, repeated: bool = False, oneof: bool = False
+) -> None:
     field = message.field.add(name=name, number=number)
     field.label = FIELD.LABEL_REPEATED if repeated else FIELD.LABEL_OPTIONAL
     if kind in SCALARS:
@@ -48,7 +64,7 @@ def _build() -> SimpleNamespace:
     _add(metadata, "version", 1, "string")
     _add(metadata, "attr", 2, "AttributeProto", repeated=True)
     types = file.enum_type.add(name="NodeType")
-    names = "INVALID METADATA MEM_LOAD MEM_STORE COMP COMM_SEND COMM_RECV COMM_COLL".split()
+    names = ["INVALID", "METADATA", "MEM_LOAD", "MEM_STORE", "COMP", "COMM_SEND", "COMM_RECV", "COMM_COLL"]
     for number, name in enumerate(names):
         types.value.add(name=f"{name}_NODE", number=number)
     io = file.message_type.add(name="IOInfo")
@@ -112,7 +128,9 @@ def parse(data: bytes) -> list[Any]:
                 break
         if pos + size > len(data):
             raise ValueError("frame past the end")
-        messages.append((CHAKRA.Node if messages else CHAKRA.GlobalMetadata).FromString(data[pos : pos + size]))
+        messages.append(
+            (CHAKRA.Node if messages else CHAKRA.GlobalMetadata).FromString(data[pos : pos + size])
+        )
         pos += size
     return messages
 
@@ -198,9 +216,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "reference" in metafunc.fixturenames:
         traces = list(shared_traces())
         missing = pytest.param(("", b""), id="none", marks=pytest.mark.skip(reason="needs ../shared"))
-        metafunc.parametrize(
-            "reference", [pytest.param(trace, id=trace[0]) for trace in traces] or [missing]
-        )
+        metafunc.parametrize("reference", [pytest.param(trace, id=trace[0]) for trace in traces] or [missing])
 
 
 @pytest.fixture(scope="session")

@@ -100,7 +100,9 @@ def test_round_trip_of_everything_a_node_can_hold(chakra: SimpleNamespace, graph
 
 
 @CHECKS
-@given(GRAPHS, st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255), st.integers(0, 2)), min_size=1))
+@given(
+    GRAPHS, st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255), st.integers(0, 2)), min_size=1)
+)
 def test_mutated_bytes_are_read_like_protobuf_or_refused(
     chakra: SimpleNamespace, graph: Graph, edits: list[tuple[int, int, int]]
 ) -> None:
@@ -178,7 +180,20 @@ def test_files_decoded_together_are_like_files_decoded_alone(chakra: SimpleNames
 
     graphs = [
         graph_of(
-            [Node(9 + r, "n", 4, (), [9], 0, r, ("a", "", "b"), None, [("x", "string_list", ["p", str(r)], "d")])],
+            [
+                Node(
+                    9 + r,
+                    "n",
+                    4,
+                    (),
+                    [9],
+                    0,
+                    r,
+                    ("a", "", "b"),
+                    None,
+                    [("x", "string_list", ["p", str(r)], "d")],
+                )
+            ],
             version=str(r),
         )
         for r in range(5)
@@ -231,7 +246,9 @@ def test_the_one_file_of_the_first_schema_is_named_as_such(shared: Any) -> None:
 
 
 def test_every_cut_of_a_file_is_refused_or_whole_frames(chakra: SimpleNamespace) -> None:
-    nodes = [Node(i, f"n{i}", 4, (), [0], 1, 2, ("a", "b", "c"), None, [("s", "string", "x")]) for i in range(3)]
+    nodes = [
+        Node(i, f"n{i}", 4, (), [0], 1, 2, ("a", "b", "c"), None, [("s", "string", "x")]) for i in range(3)
+    ]
     data = encode(graph_of(nodes))
     whole = 0
     for cut in range(1, len(data)):
@@ -243,6 +260,6 @@ def test_every_cut_of_a_file_is_refused_or_whole_frames(chakra: SimpleNamespace)
 
 
 def test_protobuf_refuses_what_we_refuse_as_text(chakra: SimpleNamespace) -> None:
-    assert STRING == KINDS["string"]
+    assert KINDS["string"] == STRING
     with pytest.raises(DecodeError):
         chakra.parse(BROKEN["surrogate"][0])

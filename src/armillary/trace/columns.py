@@ -77,7 +77,8 @@ class Columns:
     @cached_property
     def bounds(self) -> list[int]:
         """`frame_ptr` as a list."""
-        return self.frame_ptr.tolist()
+        bounds: list[int] = self.frame_ptr.tolist()
+        return bounds
 
     @cached_property
     def name_code(self) -> dict[str, int]:

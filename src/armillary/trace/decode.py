@@ -17,14 +17,16 @@ from armillary.trace import wire_kernel
 from armillary.trace.columns import I64, Columns
 from armillary.trace.graph import Graph
 
+KERNEL = "armillary.trace.decode_kernel"
+
 Data = bytes | memoryview
 """Contents of a file."""
 
-COMPILED_FROM = 64 * 1024
-"""Bytes from which the compiled decoder wins over the interpreted one, its import included."""
+COMPILED_FROM = 128 * 1024
+"""Bytes from which the compiled decoder wins over the interpreted one, loading Numba included."""
 
 COMPILED_FROM_WARM = 4 * 1024
-"""The same once Numba has been imported for something else."""
+"""The same once the compiled decoder is loaded."""
 
 _PROBLEMS = {
     wire_kernel.TRUNCATED: "expected more bytes of a value here",
@@ -57,7 +59,8 @@ def decode_many(files: Sequence[Data], sources: Sequence[str], mode: jit.Mode | 
     np.cumsum([len(data) for data in files], out=offsets[1:])
     joined: Data = files[0] if len(files) == 1 else b"".join(files)
     if mode is None:
-        threshold = COMPILED_FROM_WARM if "numba" in sys.modules else COMPILED_FROM
+        warm = f"{KERNEL}:compiled" in sys.modules
+        threshold = COMPILED_FROM_WARM if warm else COMPILED_FROM
         mode = "compiled" if len(joined) >= threshold else "interpreted"
     columns = decode_columns(joined, offsets, sources, mode)
     return [Graph(columns, index, source) for index, source in enumerate(sources)]
@@ -65,7 +68,7 @@ def decode_many(files: Sequence[Data], sources: Sequence[str], mode: jit.Mode | 
 
 def decode_columns(data: Data, offsets: I64, sources: Sequence[str], mode: jit.Mode) -> Columns:
     """Decode the files that lie in `data` between `offsets` with one twin of the kernel."""
-    kernel = jit.load("armillary.trace.decode_kernel", mode)
+    kernel = jit.load(KERNEL, mode)
     memory, heads, pool = _run(kernel, mode, data, offsets, sources)
     count = memory[: k.FILES].tolist()
 

@@ -11,8 +11,13 @@ from armillary.trace import columns as c
 from armillary.trace.graph import Graph
 from armillary.trace.schema import STRING
 
-COMPILED_FROM = 2000
-"""Frames from which the compiled encoder wins over the interpreted one, its import included."""
+KERNEL = "armillary.trace.encode_kernel"
+
+COMPILED_FROM = 8000
+"""Nodes from which the compiled encoder wins over the interpreted one, loading Numba included."""
+
+COMPILED_FROM_WARM = 100
+"""The same once the compiled encoder is loaded."""
 
 
 def encode(graph: Graph, mode: jit.Mode | None = None) -> bytes:
@@ -24,7 +29,8 @@ def encode(graph: Graph, mode: jit.Mode | None = None) -> bytes:
     """
     columns, first, after = graph.columns, graph.first - 1, graph.first + graph.n_nodes
     if mode is None:
-        threshold = COMPILED_FROM // 8 if "numba" in sys.modules else COMPILED_FROM
+        warm = f"{KERNEL}:compiled" in sys.modules
+        threshold = COMPILED_FROM_WARM if warm else COMPILED_FROM
         mode = "compiled" if graph.n_nodes >= threshold else "interpreted"
     names = [name.encode() for name in columns.names]
     name_ptr = np.zeros(len(names) + 1, dtype=np.int64)
@@ -39,7 +45,7 @@ def encode(graph: Graph, mode: jit.Mode | None = None) -> bytes:
     io = np.searchsorted(columns.io[0], (first, after))
     docs = np.searchsorted(columns.docs[0], (attrs.start, attrs.stop))
     out = np.empty(_bound(graph, first, after, attrs, slice(*io), slice(*docs), name_ptr), dtype=np.uint8)
-    kernel = jit.load("armillary.trace.encode_kernel", mode)
+    kernel = jit.load(KERNEL, mode)
     ends = int(io[1]), int(docs[1])
     if mode == "compiled":
         start = kernel.encode(columns.rows, first, after, table, *ends, out)
@@ -59,7 +65,7 @@ def _bound(
     kind, value = columns.attr_kind[attrs], columns.attr_value[attrs]
     in_lists = value[(kind & 1 == 0) & (kind > 0)]
     sizes = np.diff(columns.list_ptr)[in_lists]
-    total = 100 * (after - first) + 10 * deps + 60 * len(kind) + 11 * int(sizes.sum())
+    total: int = 100 * (after - first) + 10 * deps + 60 * len(kind) + 11 * int(sizes.sum())
     total += int(texts[rows[c.NAME_AT, :-1]].sum() + np.diff(name_ptr)[columns.attr_name[attrs]].sum())
     total += int(texts[value[(kind & 1 == 1) & (kind >= STRING)]].sum() + texts[columns.docs[1, docs]].sum())
     total += 50 * (io.stop - io.start) + int(texts[columns.io[2:, io]].sum())

@@ -126,9 +126,9 @@ def _read(path: str) -> Data:
     try:
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            data = os.read(descriptor, _READ_AT_ONCE)
+            data: Data = os.read(descriptor, _READ_AT_ONCE)
             if len(data) == _READ_AT_ONCE:
-                data = _rest(descriptor, data)
+                data = _rest(descriptor, bytes(data))
         finally:
             os.close(descriptor)
     except OSError as error:
