@@ -14,23 +14,10 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
-SCALARS = [
-    "double",
-    "float",
-    "int32",
-    "int64",
-    "uint32",
-    "uint64",
-    "sint32",
-    "sint64",
-    "fixed32",
-    "fixed64",
-    "sfixed32",
-    "sfixed64",
-    "bool",
-    "string",
-    "bytes",
-]
+SCALARS = (
+    "double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64",
+    "fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes",
+)  # fmt: skip
 FIELD = descriptor_pb2.FieldDescriptorProto
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from armillary.errors import InputError
 from armillary.trace.graph import Graph
 from armillary.trace.node import Attribute, Node, graph_of
 from armillary.trace.schema import VERSION, CollectiveType, NodeType
@@ -72,7 +73,7 @@ class GraphBuilder:
         if flops is not None:
             attrs.append(("num_ops", "int64", flops))
         if bytes is not None:
-            attrs.append(("tensor_size", "uint64", _bytes(bytes)))
+            attrs.append(("tensor_size", "uint64", _bytes(bytes, name)))
         return self.add(
             name,
             NodeType.COMP_NODE,
@@ -109,7 +110,7 @@ class GraphBuilder:
         attrs: list[Attribute] = [
             ("is_cpu_op", "bool", False),
             ("comm_type", "int64", int(operation)),
-            ("comm_size", "int64", _bytes(size)),
+            ("comm_size", "int64", _bytes(size, name)),
         ]
         if dims is not None:
             attrs.append(("involved_dim", "bool_list", list(dims)))
@@ -190,6 +191,19 @@ class GraphBuilder:
             name, CollectiveType.ALL_TO_ALL, size, group=group, dims=dims, after=after, ctrl_after=ctrl_after
         )
 
+    def barrier(
+        self,
+        name: str = "barrier",
+        *,
+        group: int | str | None = None,
+        after: Sequence[int] = (),
+        ctrl_after: Sequence[int] = (),
+    ) -> int:
+        """Add a barrier; see `collective`."""
+        return self.collective(
+            name, CollectiveType.BARRIER, 0, group=group, after=after, ctrl_after=ctrl_after
+        )
+
     def send(
         self,
         peer: int,
@@ -238,7 +252,7 @@ class GraphBuilder:
         after: Sequence[int],
         ctrl_after: Sequence[int],
     ) -> int:
-        attrs: list[Attribute] = [("is_cpu_op", "bool", False), ("comm_size", "int64", _bytes(size))]
+        attrs: list[Attribute] = [("is_cpu_op", "bool", False), ("comm_size", "int64", _bytes(size, name))]
         for key, rank in (("comm_src", source), ("comm_dst", target)):
             if rank is not None:
                 attrs.append((key, "int32", rank))
@@ -260,7 +274,7 @@ class GraphBuilder:
     def _memory(
         self, kind: NodeType, name: str, size: Size, after: Sequence[int], ctrl_after: Sequence[int]
     ) -> int:
-        attrs: list[Attribute] = [("is_cpu_op", "bool", False), ("tensor_size", "uint64", _bytes(size))]
+        attrs: list[Attribute] = [("is_cpu_op", "bool", False), ("tensor_size", "uint64", _bytes(size, name))]
         return self.add(name, kind, attrs, after=after, ctrl_after=ctrl_after)
 
     def metadata(self, name: str, values: str = "", attrs: Iterable[Attribute] = ()) -> int:
@@ -281,9 +295,12 @@ class GraphBuilder:
         return graph_of(self.nodes, source, self.version)
 
 
-def _bytes(size: Size) -> int:
+def _bytes(size: Size, name: str) -> int:
     if isinstance(size, str):
         from armillary.units import parse_bytes
 
-        return parse_bytes(size)
+        try:
+            return parse_bytes(size)
+        except ValueError as error:
+            raise InputError(f"node '{name}': size: {error}") from error
     return size

@@ -142,23 +142,23 @@ def _wrong_values(graph: Graph, collective: NDArray[np.bool_]) -> Iterator[Diagn
         yield Diagnostic("error", None, str(error).removeprefix(f"{graph.source}: "))
         return
     barrier = kind == CollectiveType.BARRIER
-    yield from _maybe(graph, collective & (size == 0) & ~barrier, "that are collectives of zero bytes")
+    yield from _maybe(graph, collective & (size == 0) & ~barrier, "of zero bytes", "collective")
     known = np.isin(kind, [int(member) for member in CollectiveType])
     yield from _maybe(graph, collective & ~known, "with an unknown comm_type")
 
 
-def _maybe(graph: Graph, nodes: NDArray[np.bool_], what: str) -> Iterator[Diagnostic]:
+def _maybe(graph: Graph, nodes: NDArray[np.bool_], what: str, noun: str = "node") -> Iterator[Diagnostic]:
     if nodes.any():
-        yield _about(graph, nodes, what)
+        yield _about(graph, nodes, what, noun)
 
 
-def _about(graph: Graph, nodes: NDArray[np.bool_], what: str) -> Diagnostic:
+def _about(graph: Graph, nodes: NDArray[np.bool_], what: str, noun: str = "node") -> Diagnostic:
     found = np.flatnonzero(nodes)
     shown = ", ".join(f"{int(graph.ids[at])} '{graph.name(at)}'" for at in found[:_SHOWN].tolist())
     return Diagnostic(
         "warning",
         int(found[0]),
-        f"{len(found)} node{'s' * (len(found) > 1)} {what}: {shown}{_more(len(found))}",
+        f"{len(found)} {noun}{'s' * (len(found) > 1)} {what}: {shown}{_more(len(found))}",
     )
 
 

@@ -1,0 +1,101 @@
+"""Writing nodes by hand, and issuing them in order."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from armillary.errors import InputError
+from armillary.trace import CollectiveType, Feeder, GraphBuilder, Node, NodeType, decode, encode, graph_of
+
+
+def test_attributes_are_those_other_readers_expect() -> None:
+    b = GraphBuilder(rank=2)
+    a = b.compute("fwd", flops=10, bytes=20)
+    c = b.all_reduce("g", size=1 << 20, after=[a], group="1", dims=[True, False])
+    s = b.send(3, 100, tag=7, after=[c], ctrl_after=[a])
+    b.recv(1, 100, tag=7)
+    b.memory_load("w", 64)
+    b.memory_store("w", 64)
+    b.metadata("## process_group:init ##", values="['[]']")
+    b.collective("bc", CollectiveType.BROADCAST, 8, duration_micros=4)
+    graph = decode(encode(b.graph()))
+    assert [NodeType(t).name for t in graph.types] == [
+        "COMP_NODE", "COMM_COLL_NODE", "COMM_SEND_NODE", "COMM_RECV_NODE", "MEM_LOAD_NODE", "MEM_STORE_NODE",
+        "METADATA_NODE", "COMM_COLL_NODE",
+    ]  # fmt: skip
+    assert graph.attrs(0) == [
+        ("is_cpu_op", "bool", False), ("num_ops", "int64", 10), ("tensor_size", "uint64", 20),
+    ]  # fmt: skip
+    assert graph.attrs(1) == [
+        ("is_cpu_op", "bool", False), ("comm_type", "int64", 0), ("comm_size", "int64", 1 << 20),
+        ("involved_dim", "bool_list", [True, False]), ("pg_name", "string", "1"),
+    ]  # fmt: skip
+    assert graph.attrs(s) == [
+        ("is_cpu_op", "bool", False), ("comm_size", "int64", 100), ("comm_src", "int32", 2),
+        ("comm_dst", "int32", 3), ("comm_tag", "int32", 7),
+    ]  # fmt: skip
+    assert graph.ints("comm_src", -1).tolist() == [-1, -1, 2, 1, -1, -1, -1, -1]
+    assert graph.io_inputs(6) == "['[]']"
+    ptr, parent = graph.parents()
+    assert parent[ptr[2] : ptr[3]].tolist() == [0, 1]
+    assert (graph.version, b.graph().source) == ("0.0.4", "rank 2")
+
+
+def test_sizes_may_have_units() -> None:
+    b = GraphBuilder()
+    b.all_gather("g", "1 GiB")
+    b.reduce_scatter("g", "2 kB")
+    b.all_to_all("g", 5)
+    assert b.graph().ints("comm_size").tolist() == [1 << 30, 2000, 5]
+    with pytest.raises(InputError, match=r"node 'g': size: got '1 parsec'"):
+        b.all_reduce("g", "1 parsec")
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=40), st.integers(0, 2**32))
+def test_feeder_runs_every_node_after_its_parents(edges: list[tuple[int, int]], seed: int) -> None:
+    rng = random.Random(seed)
+    order = rng.sample(range(31), 31)  # ids in no particular order; edges go up
+    nodes = [Node(i, data_deps=[min(e) for e in edges if max(e) == i and min(e) != i]) for i in order]
+    graph = graph_of(nodes)
+    feeder = Feeder(graph)
+    ids = graph.ids.tolist()
+    running: list[int] = []
+    finished: set[int] = set()
+    while not feeder.done:
+        ready = feeder.issuable()
+        assert [ids[n] for n in ready] == sorted(ids[n] for n in ready)
+        assert all(set(nodes[n].data_deps) <= finished for n in ready)
+        if ready and rng.random() < 0.6:
+            node = ready[0]
+            if rng.random() < 0.5:
+                assert feeder.next_issuable() == node
+            else:
+                feeder.take(node)
+            running.append(node)
+        elif running:
+            node = running.pop(rng.randrange(len(running)))
+            finished.add(ids[node])
+            freed = feeder.finish(node)
+            assert set(freed) <= set(feeder.issuable())
+    assert finished == set(range(31))
+    assert feeder.next_issuable() is None
+
+
+def test_feeder_refuses_nodes_out_of_turn() -> None:
+    b = GraphBuilder()
+    first = b.compute("a")
+    second = b.compute("b", after=[first])
+    feeder = Feeder(b.graph())
+    with pytest.raises(InputError, match=r"node 1 'b' cannot be issued now, expected one of \[0\]"):
+        feeder.take(second)
+    with pytest.raises(InputError, match="node 0 'a' is not running"):
+        feeder.finish(first)
+
+
+def test_feeder_refuses_cycles() -> None:
+    with pytest.raises(InputError, match="cycle"):
+        Feeder(graph_of([Node(0, data_deps=[1]), Node(1, data_deps=[0])]))
