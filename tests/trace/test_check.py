@@ -29,11 +29,11 @@ FINDINGS: dict[str, tuple[list[Node], str]] = {
     "no nodes": ([], "warning: the graph has no nodes"),
     "dangling": (
         [node(4, data_deps=[9])],
-        "warning: 1 dependencies on absent nodes are dropped: node 1 'a' needs 9",
+        "warning: 1 dependency on an absent node is dropped: node 1 'a' needs 9",
     ),
     "duplicate": (
         [node(4), Node(1, "b", 4)],
-        "error: 1 nodes have the id of an earlier node, expected unique",
+        "error: 1 node has the id of an earlier node, expected unique",
     ),
     "cycle": (
         [node(4, data_deps=[2]), Node(2, "b", 4, ctrl_deps=[1])],

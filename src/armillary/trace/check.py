@@ -87,10 +87,11 @@ def _structure(graph: Graph) -> Iterator[Diagnostic]:
         twice = order[1:][ids[order[1:]] == ids[order[:-1]]]
         if len(twice):
             shown = ", ".join(f"{int(ids[at])} '{graph.name(at)}'" for at in twice[:_SHOWN].tolist())
+            many = "nodes have" if len(twice) > 1 else "node has"
             yield Diagnostic(
                 "error",
                 int(twice[0]),
-                f"{len(twice)} nodes have the id of an earlier node, expected unique ids: {shown}"
+                f"{len(twice)} {many} the id of an earlier node, expected unique ids: {shown}"
                 + _more(len(twice)),
             )
             return
@@ -108,10 +109,9 @@ def _structure(graph: Graph) -> Iterator[Diagnostic]:
         shown = ", ".join(
             f"node {int(ids[at])} '{graph.name(at)}' needs {missing}" for at, missing in dangling[:_SHOWN]
         )
+        many = "dependencies on absent nodes are" if len(dangling) > 1 else "dependency on an absent node is"
         yield Diagnostic(
-            "warning",
-            dangling[0][0],
-            f"{len(dangling)} dependencies on absent nodes are dropped: {shown}{_more(len(dangling))}",
+            "warning", dangling[0][0], f"{len(dangling)} {many} dropped: {shown}{_more(len(dangling))}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from armillary.trace import columns as c
 from armillary.trace.columns import I64, Columns
 from armillary.trace.graph import Graph
-from armillary.trace.parents import locate
+from armillary.trace.parents import distinct, locate
 from armillary.trace.schema import STRING, NodeType
 
 
@@ -21,19 +22,36 @@ def partition(graphs: Sequence[Graph], ignore: Sequence[str]) -> tuple[NDArray[n
     of_graph = np.zeros(len(graphs), dtype=np.int32)
     if len(graphs) == 1:
         return of_graph, [0]
+    batches = {id(graph.columns): graph.columns for graph in graphs}
+    sums = {at: _sums(columns) for at, columns in batches.items()}
+    cheap = [sums[id(graph.columns)][graph.index] for graph in graphs]
+    shared = {key for key, count in Counter(cheap).items() if count > 1}
     codes: dict[Any, int] = {}  # one code per distinct text, name and list, the same for all batches
     keys: dict[int, list[tuple[Any, ...]]] = {}
     known: dict[tuple[Any, ...], int] = {}
     examples: list[int] = []
     for at, graph in enumerate(graphs):
-        batch = keys.get(id(graph.columns))
-        if batch is None:
-            batch = keys[id(graph.columns)] = _keys(graph.columns, ignore, codes)
-        structure = known.setdefault(batch[graph.index], len(examples))
+        key: tuple[Any, ...] = cheap[at]
+        if key in shared:
+            batch = id(graph.columns)
+            if batch not in keys:
+                keys[batch] = _keys(graph.columns, ignore, codes)
+            key = keys[batch][graph.index]
+        structure = known.setdefault(key, len(examples))
         if structure == len(examples):
             examples.append(at)
         of_graph[at] = structure
     return of_graph, examples
+
+
+def _sums(columns: Columns) -> list[tuple[int, int, int]]:
+    """Return for each file what is quick to compute and differs for most graphs that differ."""
+    first, rows = columns.frame_ptr[:-1], columns.rows[:, :-1]
+    sums = (
+        np.diff(columns.frame_ptr),
+        *(np.add.reduceat(rows[field], first) for field in (c.TYPE, c.DURATION)),
+    )
+    return list(zip(*(column.tolist() for column in sums), strict=True))
 
 
 def _keys(columns: Columns, ignore: Sequence[str], codes: dict[Any, int]) -> list[tuple[Any, ...]]:
@@ -115,7 +133,7 @@ def _parents(
             parent[ends[0] : ends[1]] = locate(of_file, wanted[ends[0] : ends[1]])
     present = parent >= 0
     span = max(int(sizes.max()), 1)
-    key = np.unique(node[present] * span + parent[present])
+    key = distinct(node[present] * span + parent[present])
     return key // span, key % span
 
 
@@ -138,7 +156,7 @@ def _attributes(
     text = (kind & 1 == 1) & (kind >= STRING)
     if text.any():
         value[text] = _codes(columns.raws(value[text]), codes)
-    for lists in np.unique(kind[(kind > 0) & (kind & 1 == 0)]).tolist():
+    for lists in np.flatnonzero(np.bincount(kind[(kind > 0) & (kind & 1 == 0)])).tolist():
         mine = kind == lists
         at = value[mine]
         first, after = columns.list_ptr[at].tolist(), columns.list_ptr[at + 1].tolist()
