@@ -36,14 +36,14 @@ def long_graph(nodes: int) -> Graph:
             after=[forward],
         )
         reduced = builder.all_reduce(
-            f"model.transformer.layers.{layer}.gradients.all_reduce",
+            f"model.transformer.layers.{layer}.gradients.bucket.all_reduce",
             1 << 26,
             group="3",
             after=[weight],
             ctrl_after=[forward],
         )
         cpu = builder.compute(
-            "aten::embedding_bag_lookup", duration_micros=17 + layer, cpu=True, after=[forward]
+            "aten::_embedding_bag_forward_only.lookup", duration_micros=17 + layer, cpu=True, after=[forward]
         )
         last = [reduced, cpu]
     block, copies = builder.graph().columns, nodes // 1000

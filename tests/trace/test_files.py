@@ -73,7 +73,7 @@ def test_json_files(tmp_path: Path) -> None:
     write_graph(tmp_path / "w.2.et", graph(0))
     (tmp_path / "w.json").write_text("{}")  # communicator groups often lie there
     trace = load_trace(tmp_path / "w")
-    assert trace.n_ranks == 3
+    assert [encode(trace.graph(r)) for r in range(3)] == [encode(graph(r)) for r in (0, 1, 0)]
     assert encode(read_graph(tmp_path / "w.1.json")) == encode(graph(1))
     assert trace.structures()[1] == [0]
 
@@ -101,8 +101,9 @@ def test_a_file_without_a_size_is_read_to_its_end(tmp_path: Path) -> None:
     fifo = tmp_path / "w.0.et"
     os.mkfifo(fifo)
     if os.fork() == 0:
-        with fifo.open("wb") as stream:
-            stream.write(data)
+        with fifo.open("wb", buffering=0) as stream:
+            for first in range(0, len(data), 20_000):
+                stream.write(data[first : first + 20_000])
         os._exit(0)
     assert encode(read_graph(fifo)) == data
     os.wait()
@@ -125,6 +126,14 @@ def test_a_missing_rank_is_named_with_its_neighbours(tmp_path: Path) -> None:
 def test_too_few_ranks_are_named(tmp_path: Path) -> None:
     write_graph(tmp_path / "w.0.et", graph(0))
     assert "w.1.et: no file for rank 1, expected one for every rank from 0 to 3" in missing(tmp_path, ranks=4)
+
+
+def test_a_rank_with_leading_zeros_is_shown_as_it_is(tmp_path: Path) -> None:
+    write_graph(tmp_path / "w.00.et", graph(0))
+    assert "no file for rank 0, expected one for every rank from 0 to 0; nearest: w.00.et" in missing(
+        tmp_path
+    )
+    assert "ranks is 0, expected at least 1" in missing(tmp_path, ranks=0)
 
 
 def test_no_file_lists_what_is_there(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypedDict, Unpack
 
 from armillary.errors import InputError
 from armillary.trace.graph import Graph
@@ -13,16 +14,32 @@ Size = int | str
 """Bytes, or text with a unit such as ``"1 GiB"``."""
 
 
+class Order(TypedDict, total=False):
+    """What a node waits for."""
+
+    after: Sequence[int]
+    """Ids of the nodes whose results it needs (data dependencies)."""
+    ctrl_after: Sequence[int]
+    """Ids of the nodes that it merely follows (control dependencies)."""
+
+
+class CollectiveOptions(Order, total=False):
+    """Who takes part in a collective, and when."""
+
+    group: int | str | None
+    """Number of the communicator group (``pg_name``); None, the default, for all ranks."""
+    dims: Sequence[bool] | None
+    """For each network dimension whether it takes part (``involved_dim``); None for all."""
+    duration_micros: int
+
+
 class GraphBuilder:
     """Collects the nodes of one rank; every method that adds a node returns its id.
-
-    Sizes are bytes, or text with a unit. ``after`` lists the ids of the nodes whose results a node
-    needs (data dependencies), ``ctrl_after`` those it merely follows.
 
     Example:
         >>> b = GraphBuilder()
         >>> forward = b.compute("forward", duration_micros=5)
-        >>> _ = b.all_reduce("gradients", size=1 << 20, after=[forward])
+        >>> reduced = b.all_reduce("gradients", "1 MiB", after=[forward])
         >>> b.graph().n_nodes
         2
     """
@@ -65,8 +82,7 @@ class GraphBuilder:
         flops: int | None = None,
         bytes: Size | None = None,
         cpu: bool = False,
-        after: Sequence[int] = (),
-        ctrl_after: Sequence[int] = (),
+        **order: Unpack[Order],
     ) -> int:
         """Add a compute node: a measured duration, or FLOPs and bytes moved for a roofline."""
         attrs: list[Attribute] = [("is_cpu_op", "bool", cpu)]
@@ -74,14 +90,7 @@ class GraphBuilder:
             attrs.append(("num_ops", "int64", flops))
         if bytes is not None:
             attrs.append(("tensor_size", "uint64", _bytes(bytes, name)))
-        return self.add(
-            name,
-            NodeType.COMP_NODE,
-            attrs,
-            after=after,
-            ctrl_after=ctrl_after,
-            duration_micros=duration_micros,
-        )
+        return self.add(name, NodeType.COMP_NODE, attrs, duration_micros=duration_micros, **order)
 
     def collective(
         self,
@@ -92,21 +101,9 @@ class GraphBuilder:
         group: int | str | None = None,
         dims: Sequence[bool] | None = None,
         duration_micros: int = 0,
-        after: Sequence[int] = (),
-        ctrl_after: Sequence[int] = (),
+        **order: Unpack[Order],
     ) -> int:
-        """Add a collective.
-
-        Args:
-            name: name of the node.
-            operation: what it does.
-            size: bytes, as ``comm_size``.
-            group: number of the communicator group (``pg_name``); None for all ranks.
-            dims: for each network dimension whether it takes part; None for all.
-            duration_micros: measured duration.
-            after: ids of the nodes it needs.
-            ctrl_after: ids of the nodes it follows.
-        """
+        """Add a collective of `size` bytes; see `CollectiveOptions`."""
         attrs: list[Attribute] = [
             ("is_cpu_op", "bool", False),
             ("comm_type", "int64", int(operation)),
@@ -116,166 +113,57 @@ class GraphBuilder:
             attrs.append(("involved_dim", "bool_list", list(dims)))
         if group is not None:
             attrs.append(("pg_name", "string", str(group)))
-        return self.add(
-            name,
-            NodeType.COMM_COLL_NODE,
-            attrs,
-            after=after,
-            ctrl_after=ctrl_after,
-            duration_micros=duration_micros,
-        )
+        return self.add(name, NodeType.COMM_COLL_NODE, attrs, duration_micros=duration_micros, **order)
 
-    def all_reduce(
-        self,
-        name: str,
-        size: Size,
-        *,
-        group: int | str | None = None,
-        dims: Sequence[bool] | None = None,
-        after: Sequence[int] = (),
-        ctrl_after: Sequence[int] = (),
-    ) -> int:
+    def all_reduce(self, name: str, size: Size, **options: Unpack[CollectiveOptions]) -> int:
         """Add an all-reduce; see `collective`."""
-        return self.collective(
-            name, CollectiveType.ALL_REDUCE, size, group=group, dims=dims, after=after, ctrl_after=ctrl_after
-        )
+        return self.collective(name, CollectiveType.ALL_REDUCE, size, **options)
 
-    def all_gather(
-        self,
-        name: str,
-        size: Size,
-        *,
-        group: int | str | None = None,
-        dims: Sequence[bool] | None = None,
-        after: Sequence[int] = (),
-        ctrl_after: Sequence[int] = (),
-    ) -> int:
+    def all_gather(self, name: str, size: Size, **options: Unpack[CollectiveOptions]) -> int:
         """Add an all-gather; see `collective`."""
-        return self.collective(
-            name, CollectiveType.ALL_GATHER, size, group=group, dims=dims, after=after, ctrl_after=ctrl_after
-        )
+        return self.collective(name, CollectiveType.ALL_GATHER, size, **options)
 
-    def reduce_scatter(
-        self,
-        name: str,
-        size: Size,
-        *,
-        group: int | str | None = None,
-        dims: Sequence[bool] | None = None,
-        after: Sequence[int] = (),
-        ctrl_after: Sequence[int] = (),
-    ) -> int:
+    def reduce_scatter(self, name: str, size: Size, **options: Unpack[CollectiveOptions]) -> int:
         """Add a reduce-scatter; see `collective`."""
-        return self.collective(
-            name,
-            CollectiveType.REDUCE_SCATTER,
-            size,
-            group=group,
-            dims=dims,
-            after=after,
-            ctrl_after=ctrl_after,
-        )
+        return self.collective(name, CollectiveType.REDUCE_SCATTER, size, **options)
 
-    def all_to_all(
-        self,
-        name: str,
-        size: Size,
-        *,
-        group: int | str | None = None,
-        dims: Sequence[bool] | None = None,
-        after: Sequence[int] = (),
-        ctrl_after: Sequence[int] = (),
-    ) -> int:
+    def all_to_all(self, name: str, size: Size, **options: Unpack[CollectiveOptions]) -> int:
         """Add an all-to-all; see `collective`."""
-        return self.collective(
-            name, CollectiveType.ALL_TO_ALL, size, group=group, dims=dims, after=after, ctrl_after=ctrl_after
-        )
+        return self.collective(name, CollectiveType.ALL_TO_ALL, size, **options)
 
-    def barrier(
-        self,
-        name: str = "barrier",
-        *,
-        group: int | str | None = None,
-        after: Sequence[int] = (),
-        ctrl_after: Sequence[int] = (),
-    ) -> int:
+    def barrier(self, name: str = "barrier", **options: Unpack[CollectiveOptions]) -> int:
         """Add a barrier; see `collective`."""
-        return self.collective(
-            name, CollectiveType.BARRIER, 0, group=group, after=after, ctrl_after=ctrl_after
-        )
+        return self.collective(name, CollectiveType.BARRIER, 0, **options)
 
-    def send(
-        self,
-        peer: int,
-        size: Size,
-        tag: int = 0,
-        *,
-        name: str = "",
-        after: Sequence[int] = (),
-        ctrl_after: Sequence[int] = (),
-    ) -> int:
+    def send(self, peer: int, size: Size, tag: int = 0, *, name: str = "", **order: Unpack[Order]) -> int:
         """Add a send of `size` bytes to rank `peer`."""
-        return self._message(
-            NodeType.COMM_SEND_NODE, self.rank, peer, size, tag, name or f"send to {peer}", after, ctrl_after
-        )
+        ends = (("comm_src", self.rank), ("comm_dst", peer))
+        return self._message(NodeType.COMM_SEND_NODE, name or f"send to {peer}", size, ends, tag, order)
 
-    def recv(
-        self,
-        peer: int,
-        size: Size,
-        tag: int = 0,
-        *,
-        name: str = "",
-        after: Sequence[int] = (),
-        ctrl_after: Sequence[int] = (),
-    ) -> int:
+    def recv(self, peer: int, size: Size, tag: int = 0, *, name: str = "", **order: Unpack[Order]) -> int:
         """Add a receive of `size` bytes from rank `peer`."""
-        return self._message(
-            NodeType.COMM_RECV_NODE,
-            peer,
-            self.rank,
-            size,
-            tag,
-            name or f"recv from {peer}",
-            after,
-            ctrl_after,
-        )
+        ends = (("comm_src", peer), ("comm_dst", self.rank))
+        return self._message(NodeType.COMM_RECV_NODE, name or f"recv from {peer}", size, ends, tag, order)
 
     def _message(
-        self,
-        kind: NodeType,
-        source: int | None,
-        target: int | None,
-        size: Size,
-        tag: int,
-        name: str,
-        after: Sequence[int],
-        ctrl_after: Sequence[int],
+        self, kind: int, name: str, size: Size, ends: Iterable[tuple[str, int | None]], tag: int, order: Order
     ) -> int:
         attrs: list[Attribute] = [("is_cpu_op", "bool", False), ("comm_size", "int64", _bytes(size, name))]
-        for key, rank in (("comm_src", source), ("comm_dst", target)):
-            if rank is not None:
-                attrs.append((key, "int32", rank))
+        attrs += [(key, "int32", rank) for key, rank in ends if rank is not None]
         attrs.append(("comm_tag", "int32", tag))
-        return self.add(name, kind, attrs, after=after, ctrl_after=ctrl_after)
+        return self.add(name, kind, attrs, **order)
 
-    def memory_load(
-        self, name: str, size: Size, *, after: Sequence[int] = (), ctrl_after: Sequence[int] = ()
-    ) -> int:
+    def memory_load(self, name: str, size: Size, **order: Unpack[Order]) -> int:
         """Add a load of `size` bytes from remote memory."""
-        return self._memory(NodeType.MEM_LOAD_NODE, name, size, after, ctrl_after)
+        return self._memory(NodeType.MEM_LOAD_NODE, name, size, order)
 
-    def memory_store(
-        self, name: str, size: Size, *, after: Sequence[int] = (), ctrl_after: Sequence[int] = ()
-    ) -> int:
+    def memory_store(self, name: str, size: Size, **order: Unpack[Order]) -> int:
         """Add a store of `size` bytes to remote memory."""
-        return self._memory(NodeType.MEM_STORE_NODE, name, size, after, ctrl_after)
+        return self._memory(NodeType.MEM_STORE_NODE, name, size, order)
 
-    def _memory(
-        self, kind: NodeType, name: str, size: Size, after: Sequence[int], ctrl_after: Sequence[int]
-    ) -> int:
+    def _memory(self, kind: int, name: str, size: Size, order: Order) -> int:
         attrs: list[Attribute] = [("is_cpu_op", "bool", False), ("tensor_size", "uint64", _bytes(size, name))]
-        return self.add(name, kind, attrs, after=after, ctrl_after=ctrl_after)
+        return self.add(name, kind, attrs, **order)
 
     def metadata(self, name: str, values: str = "", attrs: Iterable[Attribute] = ()) -> int:
         """Add a metadata node; `values` is its ``IOInfo.inputs.values``."""

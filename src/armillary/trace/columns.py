@@ -36,7 +36,7 @@ __all__ = [
 I64 = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Columns:
     """All frames of a batch of files, in file order; a frame is a GlobalMetadata or a node.
 

@@ -41,6 +41,8 @@ def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
     Raises:
         InputError: no file, a rank is missing in between, or a file cannot be read or is not a trace.
     """
+    if ranks is not None and ranks < 1:
+        raise InputError(f"{os.fspath(prefix)}: ranks is {ranks}, expected at least 1")
     folder, stem = os.path.split(os.fspath(prefix))
     names = _rank_files(folder, stem, ranks)
     rank_graph = np.empty(len(names), dtype=np.int32)
@@ -57,12 +59,7 @@ def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
         if known < len(graphs) + len(pending):
             continue
         if name.endswith(".json"):
-            from armillary.trace.json_layout import graph_from_json
-
-            graphs += decode_many(pending, sources) if pending else []
-            graphs.append(graph_from_json(bytes(data), path))
-            pending, sources, size = [], [], 0
-            continue
+            data = encode(_from_json(data, path))
         pending.append(data)
         sources.append(path)
         size += len(data)
@@ -92,19 +89,18 @@ def _rank_files(folder: str, stem: str, ranks: int | None) -> list[str]:
         if name is None:
             break
         found.append(name)
-    pattern = re.compile(re.escape(stem) + r"\.(\d+)(\.et|\.et\.gz|\.et\.zst|\.json)")
-    if ranks is not None and len(found) == ranks:
+    if len(found) == ranks:
         return found
-    numbers = sorted({int(match[1]) for name in listing if (match := pattern.fullmatch(name))})
-    missing, prefix = len(found), os.path.join(folder, stem)  # noqa: PTH118
-    if missing < len(numbers) or (ranks is not None and numbers):
-        near = sorted(numbers, key=lambda rank: abs(rank - missing))[:4]
+    prefix = os.path.join(folder, stem)  # noqa: PTH118
+    pattern = re.compile(re.escape(stem) + r"\.(\d+)\.(et|et\.gz|et\.zst|json)")
+    files = {int(match[1]): name for name in listing if (match := pattern.fullmatch(name))}
+    missing = len(found)
+    if files and (max(files) >= missing or ranks is not None):
+        last = max(*files, (ranks or 1) - 1)
+        near = sorted(sorted(files, key=lambda rank: abs(rank - missing))[:4])
         raise InputError(
             f"{prefix}.{missing}.et: no file for rank {missing}, expected one for every rank from 0 to "
-            f"{max(numbers[-1], (ranks or 1) - 1)}; nearest: "
-            + ", ".join(
-                next(f"{stem}.{r}{s}" for s in SUFFIXES if f"{stem}.{r}{s}" in present) for r in sorted(near)
-            )
+            f"{last}; nearest: {', '.join(files[rank] for rank in near)}"
         )
     if not found:
         others = sorted(
@@ -127,8 +123,9 @@ def _read(path: str) -> Data:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             data: Data = os.read(descriptor, _READ_AT_ONCE)
-            if len(data) == _READ_AT_ONCE:
-                data = _rest(descriptor, bytes(data))
+            # A second read is the only proof that a pipe, too, is at its end.
+            if more := os.read(descriptor, _READ_AT_ONCE):
+                data = _rest(descriptor, bytes(data) + more)
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -183,11 +180,13 @@ def read_graph(path: StrPath) -> Graph:
     """
     name = os.fspath(path)
     data = _read(name)
-    if name.endswith(".json"):
-        from armillary.trace.json_layout import graph_from_json
+    return _from_json(data, name) if name.endswith(".json") else decode(data, name)
 
-        return graph_from_json(bytes(data), name)
-    return decode(data, name)
+
+def _from_json(data: Data, path: str) -> Graph:
+    from armillary.trace.json_layout import graph_from_json
+
+    return graph_from_json(bytes(data), path)
 
 
 def write_graph(path: StrPath, graph: Graph, compress: Literal["gzip", "zstd"] | None = None) -> None:

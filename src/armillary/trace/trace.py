@@ -16,7 +16,7 @@ IGNORED = ("comm_src", "comm_dst", "pg_name")
 """Attributes that usually differ between ranks which otherwise do the same."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trace:
     """Rank r runs ``graphs[rank_graph[r]]``."""
 
