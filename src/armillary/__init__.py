@@ -1,1 +1,34 @@
-"""Placeholder."""
+"""Armillary: a fast, exact simulator for distributed machine learning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from armillary import astra_sim as astra_sim
+    from armillary.engine import simulate as simulate
+    from armillary.engine.timeline import Timeline as Timeline
+    from armillary.platform import load_platform as load_platform
+    from armillary.trace import Trace as Trace
+    from armillary.trace import load_trace as load_trace
+
+__version__ = "0.1.0"
+__all__ = ["Timeline", "Trace", "astra_sim", "load_platform", "load_trace", "simulate"]
+
+_HOME = {
+    "Timeline": "armillary.engine.timeline",
+    "Trace": "armillary.trace",
+    "load_platform": "armillary.platform",
+    "load_trace": "armillary.trace",
+    "simulate": "armillary.engine",
+}
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name == "astra_sim":
+        return importlib.import_module("armillary.astra_sim")
+    if name not in _HOME:
+        raise AttributeError(f"module 'armillary' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)

@@ -1,7 +1,7 @@
 """Kernel modules, compiled by Numba or interpreted from the same source.
 
-A kernel module is a file named ``*_kernel.py`` whose functions carry `njit`; it is loaded with
-`load`, once per mode. In mode "compiled" `njit` is Numba's, with a cache folder of its own per
+A kernel module is a file named ``*_kernel.py`` whose functions carry `njit`, or `inner` if only other
+kernels call them; it is loaded with `load`, once per mode. In mode "compiled" `njit` is Numba's, with a cache folder of its own per
 version of the kernel sources (Numba does not notice a change in a callee's file). In mode
 "interpreted" `njit` does nothing, Numba is not even imported, and the module is the slow twin.
 """
@@ -27,24 +27,31 @@ def njit(function: F) -> F:
     """Compile `function` if its module is being loaded in mode "compiled", else return it unchanged."""
     if _mode == "interpreted":
         return function
-    import numba
-
-    compiled: F = numba.njit(cache=True, nogil=True)(function)
-    return compiled
+    return _compile(function)
 
 
-def njit_no_alloc(function: F) -> F:
-    """Do what `njit` does, for a function that allocates no array and returns none.
-
-    Reference counting is left out. Counting makes a small function that takes arrays several times
-    slower, and keeps it from being inlined.
-    """
+def inner(function: F) -> F:
+    """Like `njit`, for a function that is called by compiled functions only: it compiles faster."""
     if _mode == "interpreted":
         return function
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def _compile(function: F, **options: bool) -> F:
     import numba
 
-    compiled: F = numba.njit(cache=True, nogil=True, _nrt=False)(function)
-    return compiled
+    # The kernels allocate nothing and divide by nothing that is 0: leave that machinery out.
+    compiled = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False, **options)(function)
+    template = compiled.get_call_template
+
+    def one_signature(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+        # Numba would compile a copy of the callee for every literal that it is called with.
+        plain = numba.types.unliteral
+        return template(tuple(map(plain, args)), {name: plain(value) for name, value in kws.items()})
+
+    compiled.get_call_template = one_signature
+    result: F = compiled
+    return result
 
 
 def load(name: str, mode: Mode) -> ModuleType:

@@ -46,7 +46,7 @@ def all_reduce() -> Graph:
     return builder.graph()
 
 
-def training_step(layers: int = 8, hidden: int = 4096, tokens: int = 2048) -> Graph:
+def training_step(layers: int = 8, hidden: int = 4096, tokens: int = 512) -> Graph:
     """Return a data-parallel step of a transformer in 16-bit numbers.
 
     The gradients of a layer are all-reduced while the layers below it still compute; the optimizer

@@ -1,1 +1,63 @@
-"""Placeholder."""
+"""The engine: a trace and a platform in, a timeline out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armillary.errors import InputError, nearest, one_of
+
+if TYPE_CHECKING:
+    from armillary.engine.timeline import Timeline
+    from armillary.platform.model import Platform
+    from armillary.trace import Trace
+
+__all__ = ["simulate"]
+
+PROFILES = ("astra-sim",)
+NETWORK_MODELS = ("analytical",)
+
+
+def simulate(
+    trace: Trace,
+    platform: Platform,
+    *,
+    profile: str = "astra-sim",
+    fold: bool = True,
+    network_model: str = "analytical",
+    messages: bool = False,
+) -> Timeline:
+    """Simulate a trace on a platform.
+
+    Args:
+        trace: One graph per NPU.
+        platform: The machine.
+        profile: "astra-sim": tick for tick what ASTRA-sim computes, 1 tick = 1 ns.
+        fold: Simulate one rank of each class that provably behaves alike; the ticks are the same.
+        network_model: "analytical".
+        messages: Move every message of the collectives instead of evaluating whole phases; same ticks, slower.
+
+    Returns:
+        The timeline of every rank.
+
+    Raises:
+        InputError: the trace does not fit the platform, or something in it cannot be simulated.
+        StuckError: the simulation cannot finish; the message says who waits for what.
+    """
+    for value, known, what in (
+        (profile, PROFILES, "profile"),
+        (network_model, NETWORK_MODELS, "network model"),
+    ):
+        if value not in known:
+            raise InputError(
+                f"{what} '{value}' is not available in this version; expected {one_of(known)}{nearest(value, known)}"
+            )
+    from armillary.engine.diagnose import check_finished
+    from armillary.engine.program import lower
+    from armillary.engine.result import timeline_of
+    from armillary.engine.run import execute
+
+    lowered = lower(trace, platform, fold_ranks=fold, messages=messages)
+    run = execute(lowered)
+    check_finished(lowered, run)
+    info = {"network_model": network_model, "folded": fold}
+    return timeline_of(lowered, run, platform, info)

@@ -7,10 +7,10 @@ number, then code and two operands. The first four are the order (docs/architect
 from __future__ import annotations
 
 from armillary.engine.layout_kernel import HEAP_COLUMNS
-from armillary.jit import njit
+from armillary.jit import inner
 
 
-@njit
+@inner
 def before(heap, a, b):
     """Tell whether the event at offset `a` comes before the one at offset `b`."""
     for j in range(4):
@@ -19,7 +19,7 @@ def before(heap, a, b):
     return False
 
 
-@njit
+@inner
 def push(heap, base, size, tick, registered, sent, seq, code, a, b):
     """Insert an event; returns the new size. The caller sees to the capacity."""
     i = size
@@ -51,7 +51,7 @@ def push(heap, base, size, tick, registered, sent, seq, code, a, b):
     return size + 1
 
 
-@njit
+@inner
 def pop(heap, base, size):
     """Remove the first event (the caller has read it at `base`); returns the new size."""
     size -= 1

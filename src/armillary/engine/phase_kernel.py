@@ -8,14 +8,14 @@ moves every message through an event heap and takes any schedule. A phase cost `
 from __future__ import annotations
 
 from armillary.engine.layout_kernel import *  # noqa: F403
-from armillary.jit import njit, use
+from armillary.jit import inner, njit, use
 
 heaps = use("armillary.engine.heap_kernel")
 push = heaps.push
 pop = heaps.pop
 
 
-@njit
+@inner
 def peer_of(relative, n, member, peer):
     """Return the member on the other side of a transfer."""
     if relative == 0:
@@ -72,13 +72,13 @@ def chain(prog, st, pc, members):
         st[ends + i] = st[ready + i]
 
 
-@njit
+@inner
 def role_of(prog, pc, position):
     """Return the role row of the member at `position`."""
     return prog[pc + PC_ROLES] + (position * RO_COLUMNS if prog[pc + PC_RELATIVE] == 2 else 0)
 
 
-@njit
+@inner
 def machine_size(prog, pc):
     """Return the integers that one machine of this phase needs."""
     most = 0
@@ -88,7 +88,7 @@ def machine_size(prog, pc):
     return M_COLUMNS + 2 * most
 
 
-@njit
+@inner
 def insert(prog, mem, at, tick, number, heap, base, size):
     """Insert bundle `number`; returns the new heap size."""
     role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
@@ -102,7 +102,7 @@ def insert(prog, mem, at, tick, number, heap, base, size):
     return push(heap, base, size, tick + wait, tick, mem[at + M_SENT], mem[at + M_SEQ], EV_BUNDLE, at, 0)
 
 
-@njit
+@inner
 def receive(prog, mem, at, tick, sent, heap, base, size):
     """Take one message: it inserts the next bundle; returns the new heap size."""
     mem[at + M_SENT] = sent
@@ -112,7 +112,7 @@ def receive(prog, mem, at, tick, sent, heap, base, size):
     return insert(prog, mem, at, tick, number, heap, base, size)
 
 
-@njit
+@inner
 def other(prog, mem, at, peer):
     """Return the machine on the other side of a transfer."""
     pc = mem[at + M_COST]
@@ -120,7 +120,7 @@ def other(prog, mem, at, peer):
     return mem[at + M_BLOCK] + prog[mem[at + M_LINE] + position] * mem[at + M_SIZE]
 
 
-@njit
+@inner
 def launch(prog, mem, at, k, inject, sent, heap, base, size):
     """Put send `k` on the wire at `inject`; returns the heap size."""
     pc = mem[at + M_COST]
@@ -134,7 +134,7 @@ def launch(prog, mem, at, k, inject, sent, heap, base, size):
     )
 
 
-@njit
+@inner
 def control_delay(prog, mem, at, k):
     """Return the delay of the rendezvous message that clears send `k`, or -1 without rendezvous."""
     pc = mem[at + M_COST]
@@ -145,7 +145,7 @@ def control_delay(prog, mem, at, k):
     return prog[prog[pc + PC_CONTROL] + mem[at + M_POSITION] * prog[pc + PC_DELAY_STRIDE] + column]
 
 
-@njit
+@inner
 def post(prog, mem, at, tick, heap, base, size):
     """Post every transfer that may be posted now; returns the new heap size."""
     role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
@@ -188,7 +188,7 @@ def post(prog, mem, at, tick, heap, base, size):
     return size
 
 
-@njit
+@inner
 def set_up(mem, at, size, pc, position, block, line):
     """Lay out the empty machine of one member."""
     for j in range(size):
@@ -200,7 +200,7 @@ def set_up(mem, at, size, pc, position, block, line):
     mem[at + M_LINE] = line
 
 
-@njit
+@inner
 def begin(prog, mem, at, tick, seq, heap, base, size):
     """Start a member: insert its first bundles, post what needs none; returns the new heap size."""
     mem[at + M_SEQ] = seq
@@ -211,7 +211,7 @@ def begin(prog, mem, at, tick, seq, heap, base, size):
     return post(prog, mem, at, tick, heap, base, size)
 
 
-@njit
+@inner
 def arrive(prog, mem, at, k, tick, sent, heap, base, size):
     """Message of receive `k` is there; returns the new heap size."""
     slot = at + M_COLUMNS + 2 * k
@@ -222,14 +222,14 @@ def arrive(prog, mem, at, k, tick, sent, heap, base, size):
     return size
 
 
-@njit
+@inner
 def complete(prog, mem, at, tick, heap, base, size):
     """Count a completed bundle and post what it allows; returns the new heap size."""
     mem[at + M_DONE] += 1
     return post(prog, mem, at, tick, heap, base, size)
 
 
-@njit
+@inner
 def finished(prog, mem, at):
     """Tell whether the member's last bundle has completed."""
     role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])

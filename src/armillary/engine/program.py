@@ -55,7 +55,14 @@ class Lowered:
     """View of each class."""
     plans: list[JobPlan]
     items: Ints
-    """`Program.items` as a matrix."""
+    """Table ITEMS as a matrix."""
+    is_collective: NDArray[np.bool_]
+    item_position: Ints
+    """Position in its graph of the node of each item."""
+    comm_ordinals: dict[int, dict[int, int]]
+    """Per quotient communicator: class -> its counter of collectives in ORDINALS."""
+    groups: dict[str, int]
+    """Size of every communicator that is used, by group number."""
     warnings: list[str] = field(default_factory=list)
 
 
@@ -268,7 +275,10 @@ class _Build:
         }  # fmt: skip
         return Lowered(
             {name: _flat(table) for name, table in program.items()}, self.costs, scalars, sizes, self.classes,
-            self.representatives, self.class_views, self.plans, items, self.warnings,
+            self.representatives, self.class_views, self.plans, items,
+            _join([view.job >= 0 for view in self.class_views], bool),
+            _join([view.nodes.order[view.nodes.items] for view in self.class_views], np.int64),
+            tables.comm_ordinals, {str(n): len(c.members) for n, c in self.comms.found.items()}, self.warnings,
         )  # fmt: skip
 
     def _servers(self) -> int:
@@ -394,6 +404,7 @@ class _Tables:
     graph_at: dict[int, int] = field(default_factory=dict)
     n_nodes: int = 0
     n_children: int = 0
+    comm_ordinals: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     ordinal_at: dict[tuple[int, int], int] = field(default_factory=dict)
     channel_at: dict[Any, int] = field(default_factory=dict)
 
@@ -416,6 +427,7 @@ class _Tables:
         """Return the counter of the collectives of a class in a communicator."""
         if (cls, comm) not in self.ordinal_at:
             self.ordinal_at[(cls, comm)] = self.ordinals
+            self.comm_ordinals[comm][cls] = self.ordinals
             self.ordinals += 1
         return self.ordinal_at[(cls, comm)]
 
@@ -426,6 +438,10 @@ class _Tables:
             self.channels += [self.pairs, key[1], key[2]]
             self.pairs += max(sends, receives)
         return self.channel_at[key]
+
+
+def _join(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    return np.concatenate(parts) if parts else np.zeros(0, dtype)
 
 
 def _flat(value: Any) -> Ints:

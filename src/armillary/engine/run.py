@@ -53,12 +53,20 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
     state, place = _state(lowered, mode)
     burst, block = _burst(lowered)
     mem, heap = room(2 * block, mode), room(4 * burst * lk.HEAP_COLUMNS, mode)
-    kernel.fire(prog, state, mem, heap)
+    _fire(state, heap, lowered.sizes["ranks"])
     while state[lk.V_STATUS] in (lk.OK, lk.GROW) and state[lk.V_HEAP] > 0:
         if state[lk.V_STATUS] == lk.GROW:
             mem, heap = _grow(mem, 2 * block, mode), _grow(heap, burst * lk.HEAP_COLUMNS, mode)
         kernel.run(prog, state, mem, heap, BUDGET, len(heap) // lk.HEAP_COLUMNS - burst, len(mem) - block)
     return Run(state, place)
+
+
+def _fire(state: Any, heap: Any, ranks: int) -> None:
+    """Let every rank issue its first nodes at tick 0, in rank order."""
+    for r in range(ranks):
+        at = r * lk.HEAP_COLUMNS
+        heap[at + 3], heap[at + 4], heap[at + 5] = r, lk.EV_FIRE, r
+    state[lk.V_HEAP] = state[lk.V_SEQ] = ranks
 
 
 def estimate(lowered: Lowered) -> int:

@@ -8,7 +8,7 @@ registration order (docs/architecture.md, "Ties").
 from __future__ import annotations
 
 from armillary.engine.layout_kernel import *  # noqa: F403
-from armillary.jit import njit, use
+from armillary.jit import inner, njit, use
 
 heaps = use("armillary.engine.heap_kernel")
 phase = use("armillary.engine.phase_kernel")
@@ -18,32 +18,32 @@ set_up, machine_size = phase.set_up, phase.machine_size
 chain, deliver = phase.chain, phase.deliver
 
 
-@njit
+@inner
 def node_row(prog, r, node):
     """Return the address of a node row."""
     return prog[NODES] + (prog[prog[RANKS] + r * R_COLUMNS + R_NODES] + node) * N_COLUMNS
 
 
-@njit
+@inner
 def phase_row(prog, at, p):
     """Return the address of row p of the plan of the item at address `at`."""
     return prog[PHASES] + (prog[prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS + PL_FIRST] + p) * PH_COLUMNS
 
 
-@njit
+@inner
 def schedule(st, heap, tick, registered, sent, seq, code, a, b):
     """Put an event on the heap."""
     st[V_HEAP] = push(heap, 0, st[V_HEAP], tick, registered, sent, seq, code, a, b)
 
 
-@njit
+@inner
 def next_seq(st):
     """Return a new sequence number."""
     st[V_SEQ] += 1
     return st[V_SEQ]
 
 
-@njit
+@inner
 def add_ready(prog, st, r, node):
     """Put a free node on the ready heap of its slot (lowest node first)."""
     slot = prog[node_row(prog, r, node) + N_SLOT]
@@ -59,7 +59,7 @@ def add_ready(prog, st, r, node):
     st[st[READY] + base + i] = node
 
 
-@njit
+@inner
 def take_ready(prog, st, r, slot):
     """Remove the lowest ready node of a slot."""
     base = prog[prog[RANKS] + r * R_COLUMNS + R_READY + slot]
@@ -80,7 +80,7 @@ def take_ready(prog, st, r, slot):
     st[st[READY] + base + i] = last
 
 
-@njit
+@inner
 def issue_free(prog, st, mem, heap, r, tick):
     """Issue every free node whose slot is idle, lowest node first."""
     while True:
@@ -107,7 +107,7 @@ def issue_free(prog, st, mem, heap, r, tick):
             break
 
 
-@njit
+@inner
 def issue(prog, st, mem, heap, r, node, slot, tick):
     """Start one node."""
     row = node_row(prog, r, node)
@@ -145,7 +145,7 @@ def issue(prog, st, mem, heap, r, node, slot, tick):
         post_recv(prog, st, mem, heap, r, node, item, tick)
 
 
-@njit
+@inner
 def post_send(prog, st, mem, heap, r, node, item, tick):
     """Send a point-to-point message; under rendezvous it waits for the receive."""
     at = prog[ITEMS] + item * I_COLUMNS
@@ -164,7 +164,7 @@ def post_send(prog, st, mem, heap, r, node, item, tick):
     schedule(st, heap, inject + prog[at + I_DELAY], inject, tick, next_seq(st), EV_SEND, r, node)
 
 
-@njit
+@inner
 def post_recv(prog, st, mem, heap, r, node, item, tick):
     """Post a point-to-point receive; it completes at once if its message has arrived."""
     at = prog[ITEMS] + item * I_COLUMNS
@@ -195,7 +195,7 @@ def post_recv(prog, st, mem, heap, r, node, item, tick):
         st[st[SEND_TICK] + first + number] = tick
 
 
-@njit
+@inner
 def message_arrived(prog, st, mem, heap, r, node, tick):
     """A point-to-point message is at its destination: the send completes, then the receive."""
     row = node_row(prog, r, node)
@@ -217,7 +217,7 @@ def message_arrived(prog, st, mem, heap, r, node, tick):
         )
 
 
-@njit
+@inner
 def complete_node(prog, st, mem, heap, r, node, tick):
     """Finish one node: free its slot and its children, then issue what is free."""
     row = node_row(prog, r, node)
@@ -242,7 +242,7 @@ def complete_node(prog, st, mem, heap, r, node, tick):
     issue_free(prog, st, mem, heap, r, tick)
 
 
-@njit
+@inner
 def complete_part(prog, st, mem, heap, r, row, tick):
     """Finish one node of a custom collective: free its children; the last one ends the phase."""
     state = prog[prog[RANKS] + r * R_COLUMNS + R_STATE]
@@ -261,7 +261,7 @@ def complete_part(prog, st, mem, heap, r, row, tick):
         schedule(st, heap, tick, tick, tick, next_seq(st), EV_PHASE, stream, 0)
 
 
-@njit
+@inner
 def issue_part(prog, st, mem, heap, r, node, tick):
     """Start one node of a custom collective: no slot holds it back."""
     row = node_row(prog, r, node)
@@ -277,7 +277,7 @@ def issue_part(prog, st, mem, heap, r, node, tick):
         post_recv(prog, st, mem, heap, r, node, item, tick)
 
 
-@njit
+@inner
 def issue_collective(prog, st, mem, heap, r, item, tick):
     """Create the streams (chunks) of one collective and enter their first phases."""
     at = prog[ITEMS] + item * I_COLUMNS
@@ -329,7 +329,7 @@ def issue_collective(prog, st, mem, heap, r, item, tick):
         start_waiting(prog, st, mem, heap, r, queue, tick)
 
 
-@njit
+@inner
 def queue_of(prog, st, item, chunk, p):
     """Return the queue of one phase of one chunk: queues of a level are used in turn."""
     at = prog[ITEMS] + item * I_COLUMNS
@@ -349,7 +349,7 @@ def queue_of(prog, st, item, chunk, p):
     return prog[row + PH_LEVEL] * queues + local
 
 
-@njit
+@inner
 def cost_of(prog, st, item, chunk, p):
     """Return the phase cost: the variant is the direction of the queue, or which of two trees."""
     at = prog[ITEMS] + item * I_COLUMNS
@@ -367,7 +367,7 @@ def cost_of(prog, st, item, chunk, p):
     return prog[row + (PH_COST1 if variant == 1 else PH_COST0)]
 
 
-@njit
+@inner
 def enqueue(prog, st, r, queue, stream):
     """Append a stream to a queue of its rank."""
     q = r * prog[Z_LEVELS] * prog[Z_QUEUES] + queue
@@ -379,7 +379,7 @@ def enqueue(prog, st, r, queue, stream):
     st[st[QUEUE_TAIL] + q] = stream
 
 
-@njit
+@inner
 def start_waiting(prog, st, mem, heap, r, queue, tick):
     """Start waiting streams while the queue has room."""
     q = r * prog[Z_LEVELS] * prog[Z_QUEUES] + queue
@@ -390,7 +390,7 @@ def start_waiting(prog, st, mem, heap, r, queue, tick):
         start_phase(prog, st, mem, heap, r, stream, tick)
 
 
-@njit
+@inner
 def start_phase(prog, st, mem, heap, r, stream, tick):
     """Start the current phase of a stream at one rank."""
     item = st[st[STREAM_ITEM] + stream]
@@ -425,7 +425,7 @@ def start_phase(prog, st, mem, heap, r, stream, tick):
         evaluate(prog, st, mem, heap, item, chunk, p, line, pc)
 
 
-@njit
+@inner
 def allocate(prog, st, mem, pc, line, size):
     """Return a block of empty machines for one phase on one line; its first integer counts those running."""
     row = prog[LINE_ROWS] + line * LN_COLUMNS
@@ -443,7 +443,7 @@ def allocate(prog, st, mem, pc, line, size):
     return block
 
 
-@njit
+@inner
 def start_parts(prog, st, mem, heap, r, item, tick):
     """Start a custom collective: issue the nodes of its graph that wait for nothing."""
     at = prog[ITEMS] + item * I_COLUMNS
@@ -455,7 +455,7 @@ def start_parts(prog, st, mem, heap, r, item, tick):
             issue_part(prog, st, mem, heap, r, node, tick)
 
 
-@njit
+@inner
 def evaluate(prog, st, mem, heap, item, chunk, p, line, pc):
     """The last member of a phase has started: schedule when each of them finishes it."""
     at = prog[ITEMS] + item * I_COLUMNS
@@ -502,7 +502,7 @@ def evaluate(prog, st, mem, heap, item, chunk, p, line, pc):
         schedule(st, heap, st[ends + i], st[registered + i], st[sent + i], seq, EV_PHASE, stream, 0)
 
 
-@njit
+@inner
 def phase_done(prog, st, mem, heap, stream, tick):
     """One rank has finished the current phase of a stream: enter the next one, or end the stream."""
     item = st[st[STREAM_ITEM] + stream]
@@ -530,7 +530,7 @@ def phase_done(prog, st, mem, heap, stream, tick):
     start_waiting(prog, st, mem, heap, r, following, tick)
 
 
-@njit
+@inner
 def bundle_done(prog, st, mem, heap, machine, tick):
     """A bundle of a message-level phase has completed."""
     st[V_HEAP] = complete(prog, mem, machine, tick, heap, 0, st[V_HEAP])
@@ -543,7 +543,7 @@ def bundle_done(prog, st, mem, heap, machine, tick):
         phase_done(prog, st, mem, heap, stream, tick)
 
 
-@njit
+@inner
 def release(prog, st, mem, block, stream):
     """Give the machines of a finished phase back to the free list of its line."""
     item = st[st[STREAM_ITEM] + stream]
@@ -554,7 +554,7 @@ def release(prog, st, mem, block, stream):
     st[st[FREE] + line] = block
 
 
-@njit
+@inner
 def serve(prog, st, mem, heap, r, node, tick):
     """Give a request to its memory server, first come first served."""
     row = node_row(prog, r, node)
@@ -565,15 +565,6 @@ def serve(prog, st, mem, heap, r, node, tick):
         start = max(tick, st[st[SERVER_FREE] + server])
         st[st[SERVER_FREE] + server] = start + prog[at + I_TICKS]
     schedule(st, heap, start + prog[at + I_TICKS], start, start, next_seq(st), EV_NODE, r, node)
-
-
-@njit
-def fire(prog, st, mem, heap):
-    """Issue what is free at tick 0, rank by rank."""
-    for r in range(prog[Z_RANKS]):
-        issue_free(prog, st, mem, heap, r, 0)
-        if st[V_STATUS] != OK:
-            return
 
 
 @njit
@@ -597,6 +588,8 @@ def run(prog, st, mem, heap, budget, heap_room, machine_room):
             bundle_done(prog, st, mem, heap, a, tick)
         elif code == EV_MESSAGE:
             st[V_HEAP] = arrive(prog, mem, a, b, tick, sent, heap, 0, st[V_HEAP])
+        elif code == EV_FIRE:
+            issue_free(prog, st, mem, heap, a, tick)
         elif code == EV_SEND:
             message_arrived(prog, st, mem, heap, a, b, tick)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ class Timeline:
     class_graph: NDArray[np.int32]
     finish: NDArray[np.int64]
     """Finish tick of each class."""
-    graphs: tuple[GraphTable, ...]
+    graphs: Sequence[GraphTable]
     node_ptr: NDArray[np.int64]
     node_start: NDArray[np.int64]
     node_end: NDArray[np.int64]

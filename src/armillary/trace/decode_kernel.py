@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.jit import njit_no_alloc, use
+from armillary.jit import inner, njit, use
 
 wire = use("armillary.trace.wire_kernel")
 varint, fixed, field, valid_text, wire_of, convert = (
@@ -36,7 +36,7 @@ ROW_STRIDE, IO_STRIDE, DOC_STRIDE, MASK, N_FILES, FILES = 45, 46, 47, 48, 49, 50
 ID, TYPE, START, DURATION, NAME_AT, CTRL_AT, DATA_AT, ATTR_AT, ROW_FIELDS = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
 
-@njit_no_alloc
+@inner
 def add_string(buf: Any, pos: int, end: int, fill: bool, m: Any, pool: Any) -> Any:
     """Append bytes to the pool as one more string; return its index."""
     index = m[STRING]
@@ -52,7 +52,7 @@ def add_string(buf: Any, pos: int, end: int, fill: bool, m: Any, pool: Any) -> A
     return index
 
 
-@njit_no_alloc
+@inner
 def equal(buf: Any, a: int, b: int, size: int) -> bool:
     """Say whether two parts of the buffer hold the same bytes."""
     for i in range(size):  # noqa: SIM110  a generator would need reference counts
@@ -61,7 +61,7 @@ def equal(buf: Any, a: int, b: int, size: int) -> bool:
     return True
 
 
-@njit_no_alloc
+@inner
 def intern(buf: Any, pos: int, end: int, m: Any) -> Any:
     """Return the number (from 1) of an attribute name, or UTF8 if it is new and not valid text."""
     at_first, at_size, last, size = m[AT_NAME_FIRST], m[AT_NAME_SIZE], m[AT_NAME_NEXT] + m[LAST], end - pos
@@ -91,7 +91,7 @@ def intern(buf: Any, pos: int, end: int, m: Any) -> Any:
     return known
 
 
-@njit_no_alloc
+@inner
 def add_items(buf: Any, pos: int, end: int, kind: int, fill: bool, m: Any, pool: Any) -> Any:
     """Read a list message whose items are of a scalar kind and append them; return `end` or an error."""
     wire_item = wire_of(kind)
@@ -129,7 +129,7 @@ def add_items(buf: Any, pos: int, end: int, kind: int, fill: bool, m: Any, pool:
     return end
 
 
-@njit_no_alloc
+@inner
 def add_attribute(buf: Any, pos: int, end: int, fill: bool, m: Any, heads: Any, pool: Any) -> Any:
     """Read an AttributeProto and append it; return `end` or an error."""
     name_at, name_end, doc_at, doc_end, kind, bits = pos, pos, pos, pos, 0, 0
@@ -186,7 +186,7 @@ def add_attribute(buf: Any, pos: int, end: int, fill: bool, m: Any, heads: Any, 
     return end
 
 
-@njit_no_alloc
+@inner
 def add_dependencies(buf: Any, pos: int, end: int, at: int, fill: bool, m: Any) -> Any:
     """Write packed ids to ``m[at:]``; return how many, or an error."""
     count = 0
@@ -200,7 +200,7 @@ def add_dependencies(buf: Any, pos: int, end: int, at: int, fill: bool, m: Any) 
     return count
 
 
-@njit_no_alloc
+@inner
 def read_io(buf: Any, pos: int, end: int, at: int, fill: bool, m: Any) -> Any:
     """Read an IOInfo into the six span slots from ``m[at]``; return `end` or an error."""
     while pos < end:
@@ -218,7 +218,7 @@ def read_io(buf: Any, pos: int, end: int, at: int, fill: bool, m: Any) -> Any:
     return end
 
 
-@njit_no_alloc
+@inner
 def add_io(buf: Any, side: int, at: int, fill: bool, m: Any, pool: Any) -> None:
     """Append the IOInfo in the span slots from ``m[at]`` to the sparse table of them."""
     at_io, stride = m[AT_IO] + m[IO], m[IO_STRIDE]
@@ -235,7 +235,7 @@ def add_io(buf: Any, side: int, at: int, fill: bool, m: Any, pool: Any) -> None:
     m[IO] += 1
 
 
-@njit_no_alloc
+@inner
 def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, m: Any, heads: Any, pool: Any) -> Any:
     """Read one frame, the GlobalMetadata (`head`) or a Node, and append it; return `end` or an error."""
     name_field, attr_field = (1, 2) if head else (2, 10)
@@ -307,7 +307,7 @@ def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, m: Any, head
     return end
 
 
-@njit_no_alloc
+@njit
 def decode(buf: Any, fill: bool, m: Any, heads: Any, pool: Any) -> Any:
     """Decode the files that lie between the offsets at ``m[FILES:]``; return 0 or an error."""
     for i in range(BASES):

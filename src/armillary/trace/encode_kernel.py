@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.jit import njit_no_alloc, use
+from armillary.jit import inner, njit, use
 
 wire_of = use("armillary.trace.wire_kernel").wire_of
 layout = use("armillary.trace.decode_kernel")
@@ -17,7 +17,7 @@ ID, TYPE, START, DURATION = layout.ID, layout.TYPE, layout.START, layout.DURATIO
 NAME_AT, CTRL_AT, DATA_AT, ATTR_AT = layout.NAME_AT, layout.CTRL_AT, layout.DATA_AT, layout.ATTR_AT
 
 
-@njit_no_alloc
+@inner
 def put_varint(out: Any, pos: int, value: int) -> Any:
     """Write the 64 bits of `value` as a varint."""
     size = 1
@@ -33,7 +33,7 @@ def put_varint(out: Any, pos: int, value: int) -> Any:
     return pos
 
 
-@njit_no_alloc
+@inner
 def put_string(out: Any, pos: int, field: int, pool: Any, first: int, after: int) -> Any:
     """Write a length-delimited field that holds ``pool[first:after]``."""
     pos -= after - first
@@ -43,7 +43,7 @@ def put_string(out: Any, pos: int, field: int, pool: Any, first: int, after: int
     return put_varint(out, pos, field << 3 | 2)
 
 
-@njit_no_alloc
+@inner
 def put_default(out: Any, pos: int, field: int, value: int) -> Any:
     """Write a varint field unless it is zero."""
     if value == 0:
@@ -52,7 +52,7 @@ def put_default(out: Any, pos: int, field: int, value: int) -> Any:
     return put_varint(out, pos, field << 3)
 
 
-@njit_no_alloc
+@inner
 def put_number(out: Any, pos: int, kind: int, value: int) -> Any:
     """Write a number of a scalar kind, without its tag."""
     wire = wire_of(kind)
@@ -70,7 +70,7 @@ def put_number(out: Any, pos: int, kind: int, value: int) -> Any:
     return pos
 
 
-@njit_no_alloc
+@inner
 def put_value(out: Any, pos: int, kind: int, value: int, table: Any) -> Any:
     """Write the oneof member of an attribute."""
     list_ptr, items, string_ptr, pool = table[5], table[6], table[7], table[8]
@@ -94,7 +94,7 @@ def put_value(out: Any, pos: int, kind: int, value: int, table: Any) -> Any:
     return put_varint(out, pos, kind << 3 | 2)
 
 
-@njit_no_alloc
+@inner
 def put_dependencies(out: Any, pos: int, field: int, deps: Any, first: int, after: int) -> Any:
     """Write a packed field of ids unless it is empty."""
     if first == after:
@@ -106,7 +106,7 @@ def put_dependencies(out: Any, pos: int, field: int, deps: Any, first: int, afte
     return put_varint(out, pos, field << 3 | 2)
 
 
-@njit_no_alloc
+@njit
 def encode(rows: Any, first: int, after: int, table: Any, io_end: int, doc_end: int, out: Any) -> Any:
     """Write frames `first` to `after`, the first of which is the GlobalMetadata, to the end of `out`.
 

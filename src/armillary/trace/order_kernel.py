@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.jit import njit_no_alloc
+from armillary.jit import njit
 
 
-@njit_no_alloc
+@njit
 def topological(child_ptr: Any, child: Any, waiting: Any, order: Any) -> int:
     """Write nodes to `order`, each after its parents; return how many, less than all in case of a cycle.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.jit import njit_no_alloc
+from armillary.jit import inner
 
 TRUNCATED, LONG_VARINT, LENGTH, WIRE, FIELD, UTF8 = -1, -2, -3, -4, -5, -6
 
@@ -15,7 +15,7 @@ ERROR_AT = 16
 """Where in the kernel's memory `field` leaves the position it reads from, for messages."""
 
 
-@njit_no_alloc
+@inner
 def long_varint(buf: Any, pos: int, end: int) -> Any:
     """Read a varint of any length; return (value as int64, next position)."""
     value = 0
@@ -36,7 +36,7 @@ def long_varint(buf: Any, pos: int, end: int) -> Any:
     return 0, TRUNCATED
 
 
-@njit_no_alloc
+@inner
 def varint(buf: Any, pos: int, end: int) -> Any:
     """Read a varint; return (value as int64, next position)."""
     # Most are one byte long; this part is small enough to be inlined.
@@ -45,7 +45,7 @@ def varint(buf: Any, pos: int, end: int) -> Any:
     return long_varint(buf, pos, end)
 
 
-@njit_no_alloc
+@inner
 def fixed(buf: Any, pos: int, end: int, wire: int) -> Any:
     """Read 8 bytes as int64 (wire type 1) or 4 as uint32 (5); return (value, next position)."""
     size = 8 if wire == 1 else 4
@@ -60,7 +60,7 @@ def fixed(buf: Any, pos: int, end: int, wire: int) -> Any:
     return value, pos + size
 
 
-@njit_no_alloc
+@inner
 def field(buf: Any, pos: int, end: int, m: Any) -> Any:
     """Read one field of a message.
 
@@ -94,7 +94,7 @@ def field(buf: Any, pos: int, end: int, m: Any) -> Any:
     return number, wire, value, pos
 
 
-@njit_no_alloc
+@inner
 def valid_text(buf: Any, pos: int, end: int) -> bool:
     """Say whether the bytes are UTF-8 (no surrogates, no overlong forms)."""
     seen = 0
@@ -132,7 +132,7 @@ def valid_text(buf: Any, pos: int, end: int) -> bool:
     return True
 
 
-@njit_no_alloc
+@inner
 def wire_of(kind: int) -> Any:
     """Return the wire type of a scalar kind."""
     if kind >= 29:
@@ -144,7 +144,7 @@ def wire_of(kind: int) -> Any:
     return 0
 
 
-@njit_no_alloc
+@inner
 def convert(kind: int, value: int) -> int:
     """Return the number of a scalar kind that was read as `value` bits."""
     if kind == 7 or kind == 11 or kind == 15:  # noqa: PLR1714

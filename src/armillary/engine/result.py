@@ -1,0 +1,168 @@
+"""Turn the final state of a run into a `Timeline`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine import layout_kernel as lk
+from armillary.engine.items import View
+from armillary.engine.program import JobPlan, Lowered
+from armillary.engine.run import Run
+from armillary.engine.timeline import KINDS, OPERATIONS, GraphTable, Timeline
+from armillary.platform.model import Platform
+from armillary.trace import NodeType
+
+Ints = NDArray[np.int64]
+_KIND_OF = {lk.COLLECTIVE: "collective", lk.SEND: "send", lk.RECV: "recv", lk.MEMORY: "memory", lk.SKIP: "none"}
+
+
+class LazyTables(Sequence[GraphTable]):
+    """Graph tables that are made when they are looked at: names of many nodes take time."""
+
+    def __init__(self, makers: Sequence[Callable[[], GraphTable]]) -> None:
+        self._makers = makers
+        self._made: dict[int, GraphTable] = {}
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    @overload
+    def __getitem__(self, index: int) -> GraphTable: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[GraphTable]: ...
+
+    def __getitem__(self, index: int | slice) -> GraphTable | Sequence[GraphTable]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index not in self._made:
+            self._made[index] = self._makers[index]()
+        return self._made[index]
+
+    def __iter__(self) -> Iterator[GraphTable]:
+        return (self[i] for i in range(len(self)))
+
+
+def graph_table(view: View) -> GraphTable:
+    """Return what reports need of the graph of a view, in graph order."""
+    nodes = view.nodes
+    graph, order = nodes.graph, nodes.order
+    kind = np.zeros(graph.n_nodes, np.int8)
+    kind_of = np.zeros(16, np.int8)
+    for code, name in _KIND_OF.items():
+        kind_of[code] = KINDS.index(name)
+    issue_kind = kind_of[nodes.kind]
+    fixed = nodes.kind == lk.FIXED
+    types = graph.types[order]
+    by_type = {NodeType.COMP_NODE: "compute", NodeType.COMM_COLL_NODE: "collective", NodeType.COMM_SEND_NODE: "send",
+               NodeType.COMM_RECV_NODE: "recv", NodeType.MEM_LOAD_NODE: "memory", NodeType.MEM_STORE_NODE: "memory"}  # fmt: skip
+    for node_type, name in by_type.items():
+        issue_kind[fixed & (types == node_type)] = KINDS.index(name)
+    issue_kind[fixed & (nodes.slot == lk.CPU)] = KINDS.index("cpu")
+    kind[order] = issue_kind
+    labels = [job.operation + (f"@{job.comm}" if job.comm else "") for job in view.jobs]
+    label = np.full(graph.n_nodes, "", dtype=f"<U{max(map(len, labels), default=1)}")
+    positions = order[nodes.items]
+    for j, text in enumerate(labels):
+        label[positions[view.job == j]] = text
+    size = np.zeros(graph.n_nodes, np.int64)
+    size[positions] = view.size
+    ptr, parent = graph.parents()
+    return GraphTable(
+        name=np.array(graph.names() or [""], dtype=np.str_)[: graph.n_nodes],
+        node_id=graph.ids, kind=kind, label=label, size=size, flops=graph.ints("num_ops", 0),
+        parent_ptr=ptr, parent=parent,
+    )  # fmt: skip
+
+
+def timeline_of(lowered: Lowered, run: Run, platform: Platform, info: dict[str, Any]) -> Timeline:
+    """Return the timeline of a finished run."""
+    index: dict[int, int] = {}
+    distinct: list[View] = []
+    for view in lowered.views:
+        if id(view) not in index:
+            index[id(view)] = len(distinct)
+            distinct.append(view)
+    counts = [view.nodes.graph.n_nodes for view in lowered.views]
+    ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    start, end = np.full((2, ptr[-1]), -1, np.int64)
+    begun, ended = run.table("NODE_START"), run.table("NODE_END")
+    for c, row in enumerate(lowered.tables["RANKS"].reshape(-1, lk.R_COLUMNS).tolist()):
+        nodes = lowered.views[c].nodes
+        part = slice(row[lk.R_STATE], row[lk.R_STATE] + counts[c])
+        at = slice(int(ptr[c]), int(ptr[c + 1]))
+        start[at][nodes.order], end[at][nodes.order] = begun[part], ended[part]
+    makers = [lambda view=view: graph_table(view) for view in distinct]  # type: ignore[misc]
+    return Timeline(
+        rank_class=lowered.classes.astype(np.int32),
+        representative=lowered.representatives,
+        class_graph=np.array([index[id(view)] for view in lowered.views], np.int32),
+        finish=run.table("FINISH").copy(),
+        graphs=LazyTables(makers),
+        node_ptr=ptr,
+        node_start=start,
+        node_end=end,
+        **_phases(lowered, run),
+        info={
+            "profile": "astra-sim",
+            "tick_ns": 1,
+            "npus": platform.npus,
+            "dimensions": [
+                {
+                    "name": d.name, "topology": d.topology, "size": d.size, "bandwidth_bytes_per_ns": d.bandwidth,
+                    "latency_ns": d.latency,
+                }
+                for d in platform.dimensions
+            ],
+            "groups": lowered.groups,
+            "warnings": [*platform.warnings, *lowered.warnings],
+            "events": run.scalar(lk.V_EVENTS),
+            **info,
+        },
+    )  # fmt: skip
+
+
+def _phases(lowered: Lowered, run: Run) -> dict[str, NDArray[Any]]:
+    items = lowered.items
+    collective = items[lowered.is_collective]
+    plans = lowered.plans
+    steps = np.array([len(plan.phases) for plan in plans], np.int64)
+    plan = collective[:, lk.I_PLAN]
+    rows = collective[:, lk.I_CHUNKS] * (steps[plan] if len(plans) else 0)
+    of_item = np.repeat(np.arange(len(collective)), rows)
+    within = np.arange(len(of_item)) - np.repeat(np.cumsum(rows) - rows, rows)
+    place = collective[of_item, lk.I_ROW] + within
+    width = steps[plan[of_item]] if len(plans) else np.zeros(0, np.int64)
+    chunk, step = (within // width, within % width) if len(within) else (within, within)
+    first = np.concatenate([[0], np.cumsum(steps)])[plan[of_item]] + step if len(within) else within
+    table = np.array([_describe(p) for p in plans for _ in p.phases], np.int64).reshape(-1, 3)
+    table = np.concatenate([np.array(_describe(p), np.int64).reshape(-1, 3) for p in plans] or [table])
+    return {
+        "phase_class": collective[of_item, lk.I_RANK].astype(np.int32),
+        "phase_node": lowered.item_position[lowered.is_collective][of_item].astype(np.int32),
+        "phase_chunk": chunk.astype(np.int32),
+        "phase_index": step.astype(np.int16),
+        "phase_dim": table[first, 0].astype(np.int16),
+        "phase_operation": table[first, 1].astype(np.int8),
+        "phase_bytes": table[first, 2],
+        "phase_start": run.table("ROW_START")[place],
+        "phase_end": run.table("ROW_END")[place],
+    }
+
+
+def _describe(plan: JobPlan) -> list[tuple[int, int, int]]:
+    """Return (dimension, operation, bytes sent per NPU) of the phases of a plan."""
+    return [
+        (phase.dim, OPERATIONS.index(phase.operation), sum(s.bytes_sent(m, phase.size) for m in _members(s)) // len(_members(s)))
+        for phase in plan.phases
+        for s in phase.schedules[:1]
+    ]  # fmt: skip
+
+
+def _members(schedule: Any) -> range:
+    """Members whose bytes are looked at: all of them only where they differ."""
+    return range(schedule.n if schedule.relative == "absolute" else 1)
