@@ -73,6 +73,8 @@ def lower_nodes(graph: Graph, platform: Platform) -> Nodes:
         broadcast = collective & (comm_type == CollectiveType.BROADCAST)
         known = np.isin(comm_type, [int(kind) for kind in OPERATION])
         bad = collective & ~known & ~broadcast
+        absent = collective & ~graph.has("comm_type")[order]
+        _refuse(graph, order, absent, "has no comm_type", _collectives())
         _refuse(graph, order, bad, "has a collective type that profile astra-sim does not model", _collectives())
         kind[collective & known] = lk.COLLECTIVE
         kind[types == NodeType.COMM_SEND_NODE] = lk.SEND
@@ -108,7 +110,8 @@ def _refuse(graph: Graph, order: Ints, bad: NDArray[np.bool_], what: str, expect
     if bad.any():
         position = int(order[np.flatnonzero(bad)[0]])
         attrs = {name: value for name, _, value in graph.attrs(position)}
-        detail = f" ({CollectiveType(attrs['comm_type']).name})" if attrs.get("comm_type") in set(CollectiveType) else ""
+        number = attrs.get("comm_type")
+        detail = "" if number is None else f" ({CollectiveType(number).name if number in set(CollectiveType) else number})"
         raise InputError(f"{graph.node(position)} {what}{detail}; expected {expected}")
 
 
