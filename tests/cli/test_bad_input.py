@@ -130,7 +130,6 @@ TRACES: dict[str, tuple[Change, str, int]] = {
     ),
     "other sizes": (ranks(lambda b: b.all_reduce("sum", 64), lambda b: b.all_reduce("sum", 96)), "sum", 3),
     "collective of some": (ranks(lambda b: b.all_reduce("sum", 64), idle), "sum", 3),
-    "send without receive": (ranks(lambda b: b.send(1, 64, name="hello"), idle), "hello", 3),
     "receive without send": (ranks(lambda b: b.recv(1, 64, name="hello"), idle), "hello", 3),
     "receive of another size": (ranks(lambda b: b.send(1, 64, name="hello"), other_size, idle), "hello", 3),
     "send to nobody": (ranks(lambda b: b.send(99, 64), idle), "99", 2),
@@ -156,8 +155,8 @@ FILES: dict[str, tuple[Change, str]] = {
     "algorithm misspelt": (system('["ring"]', '["rign"]'), "did you mean 'ring'"),
     "splits zero": (system('splits": 4', 'splits": 0'), "preferred-dataset-splits"),
     "delay negative": (system('delay": 10', 'delay": -10'), "endpoint-delay"),
-    "memory bandwidth NaN": (system("1600", "NaN"), "local-mem-bw"),
-    "roofline without peak": (system("{", '{"roofline-enabled": 1, '), "peak-perf"),
+    "memory bandwidth NaN": (system("1600", "NaN"), "system.json:1: got NaN"),
+    "roofline without FLOPs": (system("{", '{"roofline-enabled": 1, "peak-perf": 9, '), "num_ops"),
     "memory type misspelt": (put("memory.json", '{"memory-type": "MEMORY_POL"}'), "MEMORY_POOL"),
     "memory latency negative": (
         put("memory.json", '{"memory-type": "MEMORY_POOL", "remote-mem-latency": -1}'),
@@ -177,7 +176,7 @@ STUDIES: dict[str, tuple[Change, str]] = {
     "size negative": (study("size: 4", "size: -4"), "size"),
     "bandwidth NaN": (study("50 GB/s", "nan GB/s"), "bandwidth"),
     "trace missing": (study("trace: step", "trace: stpe"), "stpe"),
-    "more NPUs than ranks": (study("size: 4", "size: 8"), "8"),
+    "more NPUs than ranks": (study("size: 4", "size: 8"), "no file for rank 4"),
     "profile physical": (study("workload", "profile: physical\nworkload"), "physical"),
 }
 
