@@ -61,8 +61,8 @@ class Breakdown:
 def breakdown(timeline: Timeline, cls: int) -> Breakdown:
     """Return the breakdown of class `cls`, in ticks.
 
-    With U(k) the ticks in which a node of one of the first k parts ran, part k is |U(k)| - |U(k-1)|,
-    and idle is finish - |U(4)|; hidden communication is |communication| - its exposed part.
+    With U(k) the number of ticks in which a node of one of the first k parts ran, part k is U(k) - U(k-1),
+    and idle is finish - U(4); hidden communication is all communication less its exposed part.
     """
     start, end = timeline.spans(cls)
     finish = int(timeline.finish[cls])
