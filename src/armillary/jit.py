@@ -86,11 +86,16 @@ def use(name: str) -> ModuleType:
     return load(name, _mode)
 
 
-def _point_cache_at_sources() -> None:
-    import numba
-
+def cache_folder() -> Path:
+    """Return the folder of the compiled kernels of these sources; it exists once they were compiled."""
     digest = hashlib.sha256()
     for source in sorted(Path(__file__).parent.rglob("*_kernel.py")):
         digest.update(source.read_bytes())
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    numba.config.CACHE_DIR = str(home / "armillary" / f"kernels-{digest.hexdigest()[:16]}")
+    return home / "armillary" / f"kernels-{digest.hexdigest()[:16]}"
+
+
+def _point_cache_at_sources() -> None:
+    import numba
+
+    numba.config.CACHE_DIR = str(cache_folder())

@@ -108,6 +108,10 @@ def working(message: str) -> Iterator[None]:
         return
     from rich.console import Console
 
+    from armillary.jit import cache_folder
+
+    if not cache_folder().exists():
+        message += " (first use: large problems wait for compiling kernels, once)"
     with Console(stderr=True).status(message):
         yield
 
