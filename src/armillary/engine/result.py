@@ -139,8 +139,7 @@ def _phases(lowered: Lowered, run: Run) -> dict[str, NDArray[Any]]:
     width = steps[plan[of_item]] if len(plans) else np.zeros(0, np.int64)
     chunk, step = (within // width, within % width) if len(within) else (within, within)
     first = np.concatenate([[0], np.cumsum(steps)])[plan[of_item]] + step if len(within) else within
-    table = np.array([_describe(p) for p in plans for _ in p.phases], np.int64).reshape(-1, 3)
-    table = np.concatenate([np.array(_describe(p), np.int64).reshape(-1, 3) for p in plans] or [table])
+    table = np.array([row for plan in plans for row in _describe(plan)], np.int64).reshape(-1, 3)
     return {
         "phase_class": collective[of_item, lk.I_RANK].astype(np.int32),
         "phase_node": lowered.item_position[lowered.is_collective][of_item].astype(np.int32),
