@@ -125,18 +125,20 @@ def _pipeline(
     moves = (divide, np.ones(steps, np.int64), done, gate)
     bundles = initial + steps
     costs = (np.full(bundles, divide[0], np.int64), np.ones(bundles, np.int64))
-    return Role(initial, to, *moves, -to, *moves, _reductions(operation, bundles, *batches), *costs)
+    reductions, loads = _reductions(operation, bundles, *batches)
+    return Role(initial, to, *moves, -to, *moves, reductions, *costs, loads)
 
 
-def _reductions(operation: str, bundles: int, free: int, charged: int) -> IntArray:
-    """Return 1 for the bundles that reduce: after `free` that do not, `charged` that may, and so on."""
+def _reductions(operation: str, bundles: int, free: int, charged: int) -> tuple[IntArray, IntArray]:
+    """Return per bundle whether it reduces, and how it loads: after `free` that do neither, `charged` that load."""
     number = np.arange(bundles)
-    reducing = number % (free + charged) >= free
+    place = number % (free + charged) - free
+    # All but the last of a batch of received data go back to memory afterwards.
+    loads = np.where(place < 0, 0, np.where(place < charged - free, 2, 1))
+    reducing = (place >= 0) & (operation in ("all-reduce", "reduce-scatter"))
     if operation == "all-reduce":
         reducing &= number // (free + charged) % 2 == 0
-    elif operation != "reduce-scatter":
-        reducing[:] = False
-    return reducing.astype(np.int64)
+    return reducing.astype(np.int64), loads.astype(np.int64)
 
 
 def _pairs_up(n: int) -> bool:
@@ -166,10 +168,13 @@ def _halving_doubling(operation: str, n: int) -> Schedule:
     else:
         # Sizes are halved once too often, then doubled: D // 2n * 2, not D // n, starts the way back.
         steps = down + [(n >> (k + 1), 2 * n, 2 << k) for k in range(rounds)]
-    reductions = _reductions(operation, len(steps) + 1, 1, rounds - 1)
+    reductions, loads = _reductions(operation, len(steps) + 1, 1, rounds - 1)
     sends = [Transfer(peer, divide, multiply, k + 1) for k, (peer, divide, multiply) in enumerate(steps)]
-    sized = [*steps, (0, 1, 1)]
-    charges = [Charge(bool(r), d, m) for r, (_, d, m) in zip(reductions, sized, strict=True)]
+    after = {"all-gather": (0, 1, n), "reduce-scatter": (0, 2 * n, 1)}.get(operation, (0, 1, 1))
+    sized = [*steps, after]
+    charges = [
+        Charge(bool(r), d, m, int(load)) for r, load, (_, d, m) in zip(reductions, loads, sized, strict=True)
+    ]
     return Schedule("halvingDoubling", operation, n, "pair", (Role.of(1, sends, sends, charges),))
 
 
@@ -187,14 +192,14 @@ def _double_binary_tree(operation: str, n: int, index: int) -> Schedule:
 def _tree_role(parent: int | None, children: list[int]) -> Role:
     if parent is None:
         return Role.of(
-            0, [Transfer(children[0], after_done=1)], [Transfer(children[0])], [Charge(reduce=True)]
+            0, [Transfer(children[0], after_done=1)], [Transfer(children[0])], [Charge(reduce=True, loads=1)]
         )
     up = Transfer(parent, after_done=max(1, len(children)))
     if not children:
-        return Role.of(1, [up], [up], [Charge(), Charge()])
+        return Role.of(1, [up], [up], [Charge(), Charge(loads=1)])
     down = [Transfer(child, after_done=3) for child in children]
     # The bundle of the way down is charged as a reduction too: a property of the model that is kept.
-    return Role.of(0, [up, *down], [*(Transfer(child) for child in children), up], [Charge(reduce=True)] * 3)
+    return Role.of(0, [up, *down], [*(Transfer(child) for child in children), up], [Charge(reduce=True, loads=1)] * 3)
 
 
 @lru_cache(maxsize=64)

@@ -49,6 +49,7 @@ class Charge:
     reduce: bool = False
     divide: int = 1
     multiply: int = 1
+    loads: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +75,8 @@ class Role:
     charge_reduce: IntArray
     charge_div: IntArray
     charge_mul: IntArray
+    charge_loads: IntArray
+    """0 where the bundle leaves the NPU, 1 where it comes from memory (received data), 2 where it also goes back."""
 
     @classmethod
     def of(
@@ -91,7 +94,7 @@ class Role:
         ]
         costs = [
             np.array([getattr(c, name) for c in charges], dtype=np.int64)
-            for name in ("reduce", "divide", "multiply")
+            for name in ("reduce", "divide", "multiply", "loads")
         ]
         return cls(initial, *moves, *costs)
 
@@ -112,7 +115,9 @@ class Role:
     @cached_property
     def charges(self) -> tuple[Charge, ...]:
         """The cost of each bundle, in order of insertion."""
-        columns = (self.charge_reduce.astype(bool), self.charge_div, self.charge_mul)
+        columns = (
+            self.charge_reduce.astype(bool), self.charge_div, self.charge_mul, self.charge_loads
+        )  # fmt: skip
         return tuple(map(Charge, *(column.tolist() for column in columns)))
 
 

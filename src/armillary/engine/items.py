@@ -38,15 +38,17 @@ class View:
     """Peer rank of a send or receive, else -1."""
     tag: Ints
     size: Ints
+    parts: Ints | None = None
+    """(items, 2) first inner node and number of inner nodes of custom collectives."""
 
     def pairs(self) -> list[int]:
-        """Return the items that are sends or receives."""
+        """Return the items that send or receive point to point."""
         found: list[int] = np.flatnonzero(self.peer >= 0).tolist()
         return found
 
     def sends(self, item: int) -> bool:
         """Tell whether a point-to-point item sends."""
-        return bool(self.nodes.kind[self.nodes.items[item]] == lk.SEND)
+        return int(self.nodes.kind[self.nodes.items[item]]) in (lk.SEND, lk.PART_SEND)
 
     def slots(self) -> dict[int, int]:
         """Return communicator number -> its index in order of first use."""
@@ -107,23 +109,32 @@ def read_view(graph: Graph, nodes: Nodes, platform: Platform, comms: Communicato
         for bad in np.flatnonzero(pair & ((ends < 0) | (ends >= comms.npus) | (size == 0))).tolist():
             _refuse_pair(graph, int(at[bad]), bool(send[bad]), int(ends[bad]), comms.npus)
     if collective.any():
-        _read_jobs(graph, at[collective], view, np.flatnonzero(collective), comms)
+        _read_jobs(graph, at[collective], view, np.flatnonzero(collective), comms, platform)
     return view
 
 
-def _read_jobs(graph: Graph, at: Ints, view: View, items: Ints, comms: Communicators) -> None:
+def _read_jobs(
+    graph: Graph, at: Ints, view: View, items: Ints, comms: Communicators, platform: Platform
+) -> None:
     pg_code, pg_names = graph.strings("pg_name")
     involved_code, involved = graph.bool_lists("involved_dim")
-    columns = [pg_code[at], graph.ints("comm_type", -1)[at], view.size[items], involved_code[at]]
+    custom = platform.system.custom_by_node
+    prefixes = ["", *dict.fromkeys(custom.values())]
+    by_node = np.zeros(len(at), np.int64)
+    for node, prefix in custom.items():
+        by_node[graph.ids[at] == np.uint64(node)] = prefixes.index(prefix)
+    columns = [pg_code[at], graph.ints("comm_type", -1)[at], view.size[items], involved_code[at], by_node]
     rows, first, inverse = np.unique(
         np.stack(columns).astype(np.int64), axis=1, return_index=True, return_inverse=True
     )
     groups = {-1: WORLD}
-    for (code, kind, size, dims), example in zip(rows.T.tolist(), first.tolist(), strict=True):
+    for (code, kind, size, dims, prefix), example in zip(rows.T.tolist(), first.tolist(), strict=True):
         if code not in groups:
             groups[code] = comms.resolve(graph, int(at[example]), pg_names[code])
         mask = involved[dims] if dims >= 0 else None
-        view.jobs.append(Job(groups[code], OPERATION[CollectiveType(kind)], size, mask))
+        operation = OPERATION[CollectiveType(kind)]
+        replaced = prefixes[prefix] or platform.system.custom.get(operation, "")
+        view.jobs.append(Job(groups[code], operation, size, mask, replaced))
     view.job[items] = inverse.ravel()
 
 

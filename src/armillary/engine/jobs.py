@@ -28,6 +28,8 @@ class Job:
     operation: str
     size: int
     involved: tuple[bool, ...] | None
+    custom: str = ""
+    """Prefix of the traces that replace the algorithm."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class JobPhase:
     operation: str
     family: str
     size: int
-    schedules: tuple[Schedule, Schedule]
+    schedules: tuple[Schedule, ...]
+    """Clockwise and anticlockwise, or the two trees; none for a custom collective."""
     tree: bool
     endpoint: int
     uniform: bool
@@ -52,6 +55,8 @@ class JobPhase:
 
 def chunks(job: Job, platform: Platform) -> tuple[int, int]:
     """Return (number of chunks, bytes per chunk) of a job (spec: 1(c), Collective to chunks)."""
+    if job.custom:
+        return 1, job.size
     splits = platform.system.dataset_splits
     size = job.size
     chunk = size // splits
@@ -69,6 +74,8 @@ def phases(job: Job, comm: Communicator, platform: Platform, chunk: int, where: 
     Raises:
         InputError: no algorithm is configured, or one that cannot run here.
     """
+    if job.custom:
+        return [JobPhase(-1, 0, "custom", "all", chunk, (), False, 0, uniform=False)]
     algorithms = platform.system.algorithms.get(job.operation, ())
     if not algorithms:
         raise InputError(f"{where} is an {job.operation}, for which the system configuration has no algorithm")

@@ -14,7 +14,9 @@ from __future__ import annotations
 ) = range(12)
 # Scalars of the program, after the addresses of its tables
 Z_RANKS, Z_LEVELS, Z_QUEUES, Z_LIMIT, Z_TREES, Z_MESSAGES = range(12, 18)
-PROGRAM_HEAD = 18
+# LogGP shared bus: L, o, g
+Z_BUS_L, Z_BUS_O, Z_BUS_G = range(18, 21)
+PROGRAM_HEAD = 21
 
 # Tables of the state: nodes and slots; queues and streams; collectives; channels and memory; phases; scratch
 (
@@ -24,12 +26,15 @@ PROGRAM_HEAD = 18
     CHANNEL, SEND_TICK, SEND_NODE, RECV_NODE, SERVER_FREE,
     ROW_START, ROW_END, ROW_SEQ, FREE,
     STARTS, ENDS, REGISTERED, SENT, SEND_AT, ARRIVE_AT, READY_AT,
-) = range(42)
+    BUS,
+) = range(43)
 SCRATCH = ("STARTS", "ENDS", "REGISTERED", "SENT", "SEND_AT", "ARRIVE_AT", "READY_AT")
 # Scalars of the state, after the addresses of its tables: heap size, sequence number, machine memory in use,
-# status and its two operands, events so far, children of skipped nodes
-V_HEAP, V_SEQ, V_MACHINE, V_STATUS, V_A, V_B, V_EVENTS, V_DEFERRED = range(42, 50)
-STATE_HEAD = 50
+# status and its two operands, events so far, children of skipped nodes, free bus
+# requests, the bundle that just got through the bus, the outer end that an inner one has served (+ 1)
+V_HEAP, V_SEQ, V_MACHINE, V_STATUS, V_A, V_B, V_EVENTS, V_DEFERRED = range(43, 51)
+V_REQUESTS, V_THROUGH, V_SERVED = range(51, 54)
+STATE_HEAD = 54
 # fmt: on
 
 # Columns of an event: tick, registered, sent, sequence number, code, two operands.
@@ -71,10 +76,11 @@ RE_RECEIVED = 2
 RE_MATCH = 3  # the send it meets at the peer
 RE_COLUMNS = 4
 
-# Columns of a charge row: the endpoint delay, then the reduction (0: none).
-CH_WAIT = 0
-CH_REDUCE = 1
-CH_COLUMNS = 2
+# Columns of a charge row: the endpoint delay, then the reduction (0: none). With a shared bus: the ticks that
+# the bytes take on it (-1: they do not go over it), on the inner pair and in processing; whether the bundle
+# moves from memory to the NPU (and back), and whether it is processed.
+CH_WAIT, CH_REDUCE, CH_BUS, CH_INNER, CH_PROCESS, CH_LOADS, CH_REDUCES = range(7)
+CH_COLUMNS = 7
 
 # Header of a member's machine; then (state, tick) per receive.
 M_DONE = 0
@@ -89,7 +95,8 @@ M_POSITION = 8
 M_BLOCK = 9  # address of the machines of this phase
 M_SIZE = 10  # integers per machine of this phase
 M_LINE = 11  # address of position -> machine
-M_COLUMNS = 12
+M_RANK = 12  # whose bus it uses
+M_COLUMNS = 13
 
 # States of a receive.
 IDLE = 0
@@ -131,10 +138,23 @@ CO_COLUMNS = 5
 # Entry of a local member in a ring: (line, machine); a line row; a channel row and its counters
 LN_N, LN_MACHINES, LN_INDEX, LN_LOCAL, LN_POSITION = range(5)
 LN_COLUMNS = 5
-CH_FIRST, CH_SENDER, CH_RECEIVER = range(3)
-CH_COLUMNS = 3
+CN_FIRST, CN_SENDER, CN_RECEIVER = range(3)
+CN_COLUMNS = 3
 CS_SENT, CS_POSTED, CS_ARRIVED = range(3)
 CS_COLUMNS = 3
 # Further event codes
-EV_NODE, EV_PHASE, EV_SEND, EV_RECV, EV_SERVE, EV_FIRE = range(3, 9)
+EV_NODE, EV_PHASE, EV_SEND, EV_RECV, EV_SERVE, EV_FIRE, EV_BUS_SENT, EV_BUS_RECEIVED, EV_BUS_PROCESSED = range(3, 12)
 LATE = 1 << 60
+
+# Ends of the shared bus of a rank (outer NPU, outer memory, inner NPU, inner memory; partners differ in
+# the last bit) and the columns of an end
+ENDS_PER_RANK = 4
+E_STATE, E_PREVIOUS, E_LAST, E_SENT, E_WAITING, E_PROCESSING = range(6)
+E_SENDS, E_SENDS_TAIL, E_RECEIVES, E_RECEIVES_TAIL, E_PROCESS, E_PROCESS_TAIL = range(6, 12)
+E_COLUMNS = 12
+FREE_END, SENDING, RECEIVING = range(3)
+BURST = 8
+# Columns of a request of the bus, and what to do when it is through
+Q_NEXT, Q_TICKS, Q_INNER, Q_PROCESS_TICKS, Q_PROCESS, Q_BACK, Q_THEN, Q_REF, Q_REDUCE = range(9)
+Q_COLUMNS = 9
+THEN_BUNDLE, THEN_SEND, THEN_PROCESS, THEN_RETIRE = range(4)

@@ -82,7 +82,7 @@ def lower_nodes(graph: Graph, platform: Platform) -> Nodes:
         kind[memory] = lk.MEMORY
         kind[(types == NodeType.INVALID_NODE) | (types == NodeType.METADATA_NODE)] = lk.SKIP
         if platform.system.roofline:
-            _roofline(graph, order, platform, kind, ticks, (types == NodeType.COMP_NODE) & ~cpu)
+            warnings += _roofline(graph, order, platform, kind, ticks, (types == NodeType.COMP_NODE) & ~cpu)
     slot[(types == NodeType.COMM_RECV_NODE) & ~cpu] = lk.NONE
     known_types = np.isin(types, [int(t) for t in NodeType])
     _refuse(graph, order, ~known_types, "has an unknown node type", "a type of the Chakra schema")
@@ -127,8 +127,11 @@ def _durations(graph: Graph, order: Ints) -> Ints:
 
 def _roofline(
     graph: Graph, order: Ints, platform: Platform, kind: Ints, ticks: Ints, compute: NDArray[np.bool_]
-) -> None:
-    """Time compute nodes by ``min(bandwidth * OI, peak)`` (spec: 1(b)); a node of no bytes is skipped."""
+) -> list[str]:
+    """Time compute nodes by ``min(bandwidth * OI, peak)`` (spec: 1(b)); a node of no bytes is skipped.
+
+    A node of no operations takes its bytes over the bandwidth; returns a warning, since ASTRA-sim divides 0 by 0.
+    """
     for name in ("num_ops", "tensor_size"):
         _refuse(graph, order, compute & ~graph.has(name)[order], f"has no {name}", f"{name}, which the roofline needs")
     ops, size = graph.ints("num_ops", 0)[order], graph.ints("tensor_size", 0)[order]
@@ -148,6 +151,13 @@ def _roofline(
         position = int(order[np.flatnonzero(timed)[int(np.argmax(runtime))]])
         raise InputError(f"{graph.node(position)} takes {runtime.max():.3g} ns; expected less than {LIMIT:.3g} ns")
     ticks[timed] = runtime.astype(np.int64)
+    idle = np.flatnonzero(timed)[ops[timed] == 0]
+    if not idle.size:
+        return []
+    return [
+        f"{graph.node(int(order[idle[0]]))} has num_ops 0: it takes bytes / bandwidth here ({idle.size} such nodes); "
+        "ASTRA-sim divides 0 by 0 and reports 2**63 ticks"
+    ]
 
 
 def _diagnose(graph: Graph, collective: NDArray[np.bool_]) -> list[str]:

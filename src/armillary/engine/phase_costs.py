@@ -13,9 +13,11 @@ from armillary.engine import layout_kernel as lk
 from armillary.engine import network
 from armillary.engine.flat import flat_program, flat_state, room
 from armillary.jit import Mode, load
-from armillary.platform.model import Dimension
+from armillary.platform.model import Dimension, SharedBus
 
 Ints = NDArray[np.int64]
+INNER_GAP = 0.0038
+"""ns per byte of the inner pair of a shared bus."""
 CONTROL_BYTES = 8192
 """Size of the message with which a receiver clears a send under rendezvous."""
 INTERPRETED_STEPS = 10_000
@@ -29,6 +31,8 @@ class Timing:
     dimensions: tuple[Dimension, ...]
     local_mem_bandwidth: float
     rendezvous: bool = False
+    bus: SharedBus | None = None
+    local_reduction_delay: int = 1
 
     def reduction(self, size: Ints) -> Ints:
         """Return ns to reduce `size` bytes: one write and two reads of local memory, each truncated."""
@@ -59,7 +63,9 @@ class PhaseCosts:
         table[self.addresses] += base
         return table
 
-    def add(self, schedule: Schedule, size: int, members: Ints, endpoint: int, *, uniform: bool) -> int:
+    def add(
+        self, schedule: Schedule, size: int, members: Ints, endpoint: int, *, uniform: bool, on_bus: bool = True
+    ) -> int:
         """Add a phase of `size` bytes; returns its place in the table.
 
         Args:
@@ -68,13 +74,16 @@ class PhaseCosts:
             members: Ranks by position.
             endpoint: Endpoint delay of a bundle in ns.
             uniform: Every member sees the same hops to its relative peers.
+            on_bus: Its bundles go over the shared bus, if the machine has one.
         """
-        key = (schedule, size, endpoint, members[:2].tobytes() if uniform else members.tobytes())
+        key = (schedule, size, endpoint, on_bus, members[:2].tobytes() if uniform else members.tobytes())
         if key not in self.known:
-            self.known[key] = self._add(schedule, size, members, endpoint, uniform)
+            self.known[key] = self._add(schedule, size, members, endpoint, uniform, on_bus)
         return self.known[key]
 
-    def _add(self, schedule: Schedule, size: int, members: Ints, endpoint: int, uniform: bool) -> int:
+    def _add(
+        self, schedule: Schedule, size: int, members: Ints, endpoint: int, uniform: bool, on_bus: bool
+    ) -> int:
         absolute = schedule.relative == "absolute"
         block = _Block(lk.PC_COLUMNS + len(schedule.roles) * lk.RO_COLUMNS)
         columns = []
@@ -84,7 +93,7 @@ class PhaseCosts:
             )
             columns.append(peers)
             at = lk.PC_COLUMNS + i * lk.RO_COLUMNS
-            self._role(block, at, schedule, i if absolute else 0, of_send.ravel(), size, endpoint)
+            self._role(block, at, schedule, i if absolute else 0, of_send.ravel(), size, endpoint, on_bus)
         rows = [self._delays(schedule, members, columns, size, control=False, uniform=uniform)]
         if self.timing.rendezvous:
             rows.append(self._delays(schedule, members, columns, size, control=True, uniform=uniform))
@@ -103,7 +112,9 @@ class PhaseCosts:
             head[lk.PC_CONTROL] = -1
         head[lk.PC_EQUAL_ROWS] = 1 if shared else schedule.n
         self._measure(schedule)
-        block.attach(lk.PC_EQUAL, _equal(block, schedule, shared))
+        # Phases that share a bus never run alone: there is nothing to know in advance.
+        apart = self.timing.bus is None or not on_bus
+        block.attach(lk.PC_EQUAL, _equal(block, schedule, shared) if apart else np.zeros((schedule.n, 3), np.int64))
         at = self.length
         self.blocks.append(block.table(at))
         self.addresses += [at + place for place in block.addresses]
@@ -118,7 +129,8 @@ class PhaseCosts:
         self.bursts = max(self.bursts, 3 if _one_at_a_time(schedule.roles[0]) else most)
 
     def _role(
-        self, block: _Block, at: int, schedule: Schedule, me: int, of_send: Ints, size: int, endpoint: int
+        self, block: _Block, at: int, schedule: Schedule, me: int, of_send: Ints, size: int, endpoint: int,
+        on_bus: bool,
     ) -> None:
         role = schedule.roles[me]
         sends, receives = len(role.send_peer), len(role.recv_peer)
@@ -137,11 +149,22 @@ class PhaseCosts:
         charge[:, lk.CH_WAIT] = endpoint
         reduced = self.timing.reduction(size // role.charge_div * role.charge_mul)
         charge[:, lk.CH_REDUCE] = np.where(role.charge_reduce != 0, reduced, 0)
+        charge[:, lk.CH_BUS] = -1
+        if self.timing.bus and on_bus:
+            self._bus(charge, size // role.charge_div * role.charge_mul, role)
         block.head[at + lk.RO_INITIAL] = role.initial
         block.head[at + lk.RO_SENDS], block.head[at + lk.RO_RECEIVES] = sends, receives
         block.attach(at + lk.RO_SEND, send)
         block.attach(at + lk.RO_RECEIVE, receive)
         block.attach(at + lk.RO_CHARGE, charge)
+
+    def _bus(self, charge: Ints, size: Ints, role: Role) -> None:
+        """Fill what bundles of `size` bytes take on the shared bus (spec: 1(i))."""
+        bus = self.timing.bus
+        charge[:, lk.CH_BUS] = (np.maximum(size - 1, 0) * (bus.G if bus else 0)).astype(np.int64)
+        charge[:, lk.CH_INNER] = (np.maximum(size - 1, 0) * INNER_GAP).astype(np.int64)
+        charge[:, lk.CH_PROCESS] = size // 100 * self.timing.local_reduction_delay + 50
+        charge[:, lk.CH_LOADS], charge[:, lk.CH_REDUCES] = role.charge_loads, role.charge_reduce
 
     def _delays(
         self, schedule: Schedule, members: Ints, columns: list[Ints], size: int, *, control: bool, uniform: bool

@@ -11,8 +11,10 @@ from armillary.engine.layout_kernel import *  # noqa: F403
 from armillary.jit import inner, njit, use
 
 heaps = use("armillary.engine.heap_kernel")
+bus = use("armillary.engine.bus_kernel")
 push = heaps.push
 pop = heaps.pop
+ask = bus.ask
 
 
 @inner
@@ -89,10 +91,12 @@ def machine_size(prog, pc):
 
 
 @inner
-def insert(prog, mem, at, tick, number, heap, base, size):
+def insert(prog, st, mem, at, tick, number, heap, base, size):
     """Insert bundle `number`; returns the new heap size."""
     role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
     row = prog[role + RO_CHARGE] + number * CH_COLUMNS
+    if prog[row + CH_BUS] >= 0:
+        return ask(prog, st, mem, mem[at + M_RANK], row, at, tick, heap, base, size)
     wait = prog[row + CH_WAIT]
     reduce = prog[row + CH_REDUCE]
     if reduce > 0:
@@ -103,13 +107,13 @@ def insert(prog, mem, at, tick, number, heap, base, size):
 
 
 @inner
-def receive(prog, mem, at, tick, sent, heap, base, size):
+def receive(prog, st, mem, at, tick, sent, heap, base, size):
     """Take one message: it inserts the next bundle; returns the new heap size."""
     mem[at + M_SENT] = sent
     role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
     number = prog[role + RO_INITIAL] + mem[at + M_RECEIVED]
     mem[at + M_RECEIVED] += 1
-    return insert(prog, mem, at, tick, number, heap, base, size)
+    return insert(prog, st, mem, at, tick, number, heap, base, size)
 
 
 @inner
@@ -121,16 +125,17 @@ def other(prog, mem, at, peer):
 
 
 @inner
-def launch(prog, mem, at, k, inject, sent, heap, base, size):
+def launch(prog, st, mem, at, k, inject, sent, heap, base, size):
     """Put send `k` on the wire at `inject`; returns the heap size."""
     pc = mem[at + M_COST]
     role = role_of(prog, pc, mem[at + M_POSITION])
     row = prog[role + RO_SEND] + k * SE_COLUMNS
     column = mem[at + M_POSITION] * prog[pc + PC_DELAY_STRIDE] + prog[row + SE_DELAY]
     arrival = inject + prog[prog[pc + PC_DELAY] + column]
+    st[V_SEQ] += 1
     to = other(prog, mem, at, prog[row + SE_PEER])
     return push(
-        heap, base, size, arrival, inject, sent, mem[at + M_SEQ], EV_MESSAGE, to, prog[row + SE_MATCH]
+        heap, base, size, arrival, inject, sent, st[V_SEQ], EV_MESSAGE, to, prog[row + SE_MATCH]
     )
 
 
@@ -146,7 +151,7 @@ def control_delay(prog, mem, at, k):
 
 
 @inner
-def post(prog, mem, at, tick, heap, base, size):
+def post(prog, st, mem, at, tick, heap, base, size):
     """Post every transfer that may be posted now; returns the new heap size."""
     role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
     done = mem[at + M_DONE]
@@ -166,7 +171,7 @@ def post(prog, mem, at, tick, heap, base, size):
                 mem[slot + 1] = tick
                 continue
             inject = max(tick, mem[slot + 1] + control)
-        size = launch(prog, mem, at, k, inject, tick, heap, base, size)
+        size = launch(prog, st, mem, at, k, inject, tick, heap, base, size)
     while mem[at + M_RECEIVES] < prog[role + RO_RECEIVES]:
         k = mem[at + M_RECEIVES]
         row = prog[role + RO_RECEIVE] + k * RE_COLUMNS
@@ -177,13 +182,13 @@ def post(prog, mem, at, tick, heap, base, size):
         state = mem[slot]
         mem[slot] = POSTED
         if state == ARRIVED:
-            size = receive(prog, mem, at, tick, mem[slot + 1], heap, base, size)
+            size = receive(prog, st, mem, at, tick, mem[slot + 1], heap, base, size)
         elif state == WAITING:
             sender = other(prog, mem, at, prog[row + RE_PEER])
             match = prog[row + RE_MATCH]
             sent = mem[slot + 1]
             inject = max(sent, tick + control_delay(prog, mem, sender, match))
-            size = launch(prog, mem, sender, match, inject, sent, heap, base, size)
+            size = launch(prog, st, mem, sender, match, inject, sent, heap, base, size)
         mem[slot + 1] = tick
     return size
 
@@ -201,32 +206,32 @@ def set_up(mem, at, size, pc, position, block, line):
 
 
 @inner
-def begin(prog, mem, at, tick, seq, heap, base, size):
+def begin(prog, st, mem, at, tick, seq, heap, base, size):
     """Start a member: insert its first bundles, post what needs none; returns the new heap size."""
     mem[at + M_SEQ] = seq
     mem[at + M_SENT] = tick
     role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
     for number in range(prog[role + RO_INITIAL]):
-        size = insert(prog, mem, at, tick, number, heap, base, size)
-    return post(prog, mem, at, tick, heap, base, size)
+        size = insert(prog, st, mem, at, tick, number, heap, base, size)
+    return post(prog, st, mem, at, tick, heap, base, size)
 
 
 @inner
-def arrive(prog, mem, at, k, tick, sent, heap, base, size):
+def arrive(prog, st, mem, at, k, tick, sent, heap, base, size):
     """Message of receive `k` is there; returns the new heap size."""
     slot = at + M_COLUMNS + 2 * k
     if mem[slot] == POSTED:
-        return receive(prog, mem, at, tick, sent, heap, base, size)
+        return receive(prog, st, mem, at, tick, sent, heap, base, size)
     mem[slot] = ARRIVED
     mem[slot + 1] = sent
     return size
 
 
 @inner
-def complete(prog, mem, at, tick, heap, base, size):
+def complete(prog, st, mem, at, tick, heap, base, size):
     """Count a completed bundle and post what it allows; returns the new heap size."""
     mem[at + M_DONE] += 1
-    return post(prog, mem, at, tick, heap, base, size)
+    return post(prog, st, mem, at, tick, heap, base, size)
 
 
 @inner
@@ -258,11 +263,11 @@ def deliver(prog, st, mem, heap, pc, line, positions, members):
         code, a, b = heap[base + 4], heap[base + 5], heap[base + 6]
         size = pop(heap, base, size)
         if code == EV_START:
-            size = begin(prog, mem, a, tick, b, heap, base, size)
+            size = begin(prog, st, mem, a, tick, b, heap, base, size)
         elif code == EV_MESSAGE:
-            size = arrive(prog, mem, a, b, tick, sent, heap, base, size)
+            size = arrive(prog, st, mem, a, b, tick, sent, heap, base, size)
         else:
-            size = complete(prog, mem, a, tick, heap, base, size)
+            size = complete(prog, st, mem, a, tick, heap, base, size)
             if finished(prog, mem, a):
                 i = (a - first) // each
                 st[st[ENDS] + i] = tick

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from armillary.engine import network
 from armillary.engine import layout_kernel as lk
 from armillary.engine.communicators import WORLD, Communicators
+from armillary.engine.custom import expand, uses_custom
 from armillary.engine.fold import Ring as FoldRing
 from armillary.engine.fold import fold, order_of, world_lines
 from armillary.engine.items import Channels, View, channel_at, channels_of, check_own_ends, views_of
@@ -92,6 +93,11 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True, messages
                 comms.read_metadata(trace.graphs[g])
     views, view_of = views_of(trace, platform, lowered, structure, comms)
     check_own_ends(trace, views, view_of)
+    if uses_custom(views):
+        # Every member has a trace of its own: no two ranks are known to behave alike.
+        views = [expand(views[v], rank, comms) for rank, v in enumerate(view_of.tolist())]
+        view_of = np.arange(trace.n_ranks, dtype=np.int32)
+        fold_ranks = False
     channels = channels_of(views, view_of)
     build = _Build(trace, platform, comms, views, view_of, channels)
     build.plan_jobs()
@@ -115,7 +121,12 @@ class _Build:
         self.trace, self.platform, self.comms = trace, platform, comms
         self.views, self.view_of, self.channels = views, view_of, channels
         system = platform.system
-        self.costs = PhaseCosts(Timing(platform.dimensions, system.local_mem_bandwidth, platform.rendezvous))
+        self.costs = PhaseCosts(
+            Timing(
+                platform.dimensions, system.local_mem_bandwidth, platform.rendezvous, system.shared_bus,
+                system.local_reduction_delay,
+            )
+        )  # fmt: skip
         self.job_phases: dict[Job, tuple[list[JobPhase], int, int]] = {}
         self.warnings = list(dict.fromkeys(w for view in views for w in view.nodes.warnings))
         self.plans: list[JobPlan] = []
@@ -145,6 +156,12 @@ class _Build:
             self.warnings.append(f"{self._where(view, j)}: no dimension takes part; the collective takes no time")
         elif job.size == 0:
             self.warnings.append(f"{self._where(view, j)} moves 0 bytes")
+        for phase in found:
+            if phase.schedules and phase.schedules[0].relative == "pair" and phase.n & (phase.n - 1):
+                self.warnings.append(
+                    f"{self._where(view, j)}: halvingDoubling all-gather over {phase.n} members runs as in ASTRA-sim, "
+                    "but not every member gets every block"
+                )
 
     def _check_members(self, v: int, view: View, j: int, job: Job) -> None:
         ranks = np.flatnonzero(self.view_of == v)
@@ -207,7 +224,7 @@ class _Build:
     def plan(self, comm: QuotientComm, job: Job) -> JobPlan:
         """Return the plan of a job in a quotient communicator."""
         # Ranks of one class may know their groups by different numbers.
-        key = (comm.number, Job(WORLD, job.operation, job.size, job.involved))
+        key = (comm.number, replace(job, comm=WORLD))
         if key not in self.plan_of:
             found, count, chunk = self.job_phases[job]
             plan = JobPlan(len(self.plans), found, count, chunk, 0)
@@ -220,13 +237,21 @@ class _Build:
         return self.plan_of[key]
 
     def _phase(self, comm: QuotientComm, plan: JobPlan, p: int, phase: JobPhase, operation: str) -> None:
+        if not phase.schedules:
+            row = [0] * lk.PH_COLUMNS
+            row[lk.PH_COUNT], row[lk.PH_TREE] = 1, -1
+            self.phase_rows += row
+            return
         ring = self.rings.ring(comm, phase)
         members = comm.real.members
         if phase.dim >= 0:
             stride = network.strides(self.platform.dimensions)[phase.dim]
             members = np.arange(phase.n) * stride
         add = self.costs.add
-        cost = [add(s, phase.size, members, phase.endpoint, uniform=phase.uniform) for s in phase.schedules]
+        cost = [
+            add(s, phase.size, members, phase.endpoint, uniform=phase.uniform, on_bus=comm.real.world)
+            for s in phase.schedules
+        ]
         same = [q for q, o in enumerate(plan.phases) if (o.level, o.family) == (phase.level, phase.family)]
         trees = [q for q, o in enumerate(plan.phases) if o.tree and o.level == phase.level]
         tree = TREE_KINDS.index(operation) * self.levels + phase.level if phase.tree else -1
@@ -253,11 +278,14 @@ class _Build:
         trees = len(TREE_KINDS) * self.levels
         queues = platform.queues_per_dim
         limit = -(-platform.system.active_chunks // queues)
+        bus = platform.system.shared_bus
         ranks = len(self.class_views)
         scalars = {
             lk.Z_RANKS: ranks, lk.Z_LEVELS: self.levels, lk.Z_QUEUES: queues, lk.Z_LIMIT: limit, lk.Z_TREES: trees,
-            lk.Z_MESSAGES: int(messages),
+            lk.Z_MESSAGES: int(messages or bus is not None),
         }  # fmt: skip
+        if bus:
+            scalars |= {lk.Z_BUS_L: bus.L, lk.Z_BUS_O: bus.o, lk.Z_BUS_G: bus.g}
         items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
         program = {
             "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
@@ -277,7 +305,7 @@ class _Build:
             {name: _flat(table) for name, table in program.items()}, self.costs, scalars, sizes, self.classes,
             self.representatives, self.class_views, self.plans, items,
             _join([view.job >= 0 for view in self.class_views], bool),
-            _join([view.nodes.order[view.nodes.items] for view in self.class_views], np.int64),
+            _join([_positions(view) for view in self.class_views], np.int64),
             tables.comm_ordinals, {str(n): len(c.members) for n, c in self.comms.found.items()}, self.warnings,
         )  # fmt: skip
 
@@ -291,9 +319,8 @@ class _Build:
         nodes = view.nodes
         base = tables.graph(nodes)
         row = [base, len(nodes.kind), tables.states, tables.n_items]
-        counts = np.bincount(nodes.slot, minlength=4)
+        counts = np.bincount(nodes.slot, minlength=5)
         row += (tables.states + np.concatenate([[0], np.cumsum(counts)[:-1]])).tolist()
-        row.append(0)
         tables.ranks += row
         tables.states += len(nodes.kind)
         items = np.full((len(nodes.items), lk.I_COLUMNS), 0, np.int64)
@@ -332,6 +359,8 @@ class _Build:
             setattr(tables, name, getattr(tables, name) + int(after[-1]))
         items[which, lk.I_RANK] = cls
         items[which, lk.I_NODE] = view.nodes.items[which]
+        if view.parts is not None:
+            items[which, lk.I_FIRST], items[which, lk.I_PARTS] = view.parts[which].T
         for number, times in zip(*np.unique(rows[:, 1], return_counts=True), strict=True):
             tables.comm_times[int(number)] = max(tables.comm_times[int(number)], int(times))
 
@@ -438,6 +467,13 @@ class _Tables:
             self.channels += [self.pairs, key[1], key[2]]
             self.pairs += max(sends, receives)
         return self.channel_at[key]
+
+
+def _positions(view: View) -> Ints:
+    """Positions in the graph of the nodes of the items, -1 for inner nodes."""
+    order, items = view.nodes.order, view.nodes.items
+    outer = items < len(order)
+    return np.where(outer, order[np.where(outer, items, 0)], -1) if len(items) else items
 
 
 def _join(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:

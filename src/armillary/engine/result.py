@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
 from armillary.engine.items import View
+from armillary.engine.jobs import JobPhase
 from armillary.engine.program import JobPlan, Lowered
 from armillary.engine.run import Run
 from armillary.engine.timeline import KINDS, OPERATIONS, GraphTable, Timeline
@@ -55,22 +56,24 @@ def graph_table(view: View) -> GraphTable:
     kind_of = np.zeros(16, np.int8)
     for code, name in _KIND_OF.items():
         kind_of[code] = KINDS.index(name)
-    issue_kind = kind_of[nodes.kind]
-    fixed = nodes.kind == lk.FIXED
+    issue_kind = kind_of[nodes.kind[: graph.n_nodes]]  # without the inner nodes of custom collectives
+    fixed = nodes.kind[: graph.n_nodes] == lk.FIXED
+    cpu = nodes.slot[: graph.n_nodes] == lk.CPU
     types = graph.types[order]
     by_type = {NodeType.COMP_NODE: "compute", NodeType.COMM_COLL_NODE: "collective", NodeType.COMM_SEND_NODE: "send",
                NodeType.COMM_RECV_NODE: "recv", NodeType.MEM_LOAD_NODE: "memory", NodeType.MEM_STORE_NODE: "memory"}  # fmt: skip
     for node_type, name in by_type.items():
         issue_kind[fixed & (types == node_type)] = KINDS.index(name)
-    issue_kind[fixed & (nodes.slot == lk.CPU)] = KINDS.index("cpu")
+    issue_kind[fixed & cpu] = KINDS.index("cpu")
     kind[order] = issue_kind
     labels = [job.operation + (f"@{job.comm}" if job.comm else "") for job in view.jobs]
     label = np.full(graph.n_nodes, "", dtype=f"<U{max(map(len, labels), default=1)}")
-    positions = order[nodes.items]
+    outer = nodes.items < graph.n_nodes
+    positions = order[nodes.items[outer]]
     for j, text in enumerate(labels):
-        label[positions[view.job == j]] = text
+        label[positions[view.job[outer] == j]] = text
     size = np.zeros(graph.n_nodes, np.int64)
-    size[positions] = view.size
+    size[positions] = view.size[outer]
     ptr, parent = graph.parents()
     return GraphTable(
         name=np.array(graph.names() or [""], dtype=np.str_)[: graph.n_nodes],
@@ -155,13 +158,13 @@ def _phases(lowered: Lowered, run: Run) -> dict[str, NDArray[Any]]:
 
 def _describe(plan: JobPlan) -> list[tuple[int, int, int]]:
     """Return (dimension, operation, bytes sent per NPU) of the phases of a plan."""
-    return [
-        (phase.dim, OPERATIONS.index(phase.operation), sum(s.bytes_sent(m, phase.size) for m in _members(s)) // len(_members(s)))
-        for phase in plan.phases
-        for s in phase.schedules[:1]
-    ]  # fmt: skip
+    return [(phase.dim, OPERATIONS.index(phase.operation), _bytes_sent(phase)) for phase in plan.phases]
 
 
-def _members(schedule: Any) -> range:
-    """Members whose bytes are looked at: all of them only where they differ."""
-    return range(schedule.n if schedule.relative == "absolute" else 1)
+def _bytes_sent(phase: JobPhase) -> int:
+    """Bytes that a member sends, the mean where members differ; 0 for a custom collective, whose trace says."""
+    if not phase.schedules:
+        return 0
+    schedule = phase.schedules[0]
+    members = range(schedule.n if schedule.relative == "absolute" else 1)
+    return sum(schedule.bytes_sent(member, phase.size) for member in members) // len(members)

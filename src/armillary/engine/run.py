@@ -110,7 +110,8 @@ def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
         "ITEM_INSTANCE": z["items"], "ORDINALS": z["ordinals"], "INSTANCE_ITEM": z["instance_items"],
         "ARRIVED_AT": z["arrived"], "CHANNEL": z["channels"] * lk.CS_COLUMNS, "SEND_TICK": z["pairs"],
         "SEND_NODE": z["pairs"], "RECV_NODE": z["pairs"], "SERVER_FREE": z["servers"], "ROW_START": z["rows"],
-        "ROW_END": z["rows"], "ROW_SEQ": z["rows"], **dict.fromkeys(lk.SCRATCH, lowered.costs.widest),
+        "ROW_END": z["rows"], "ROW_SEQ": z["rows"], "BUS": ranks * lk.ENDS_PER_RANK * lk.E_COLUMNS * lowered.scalars[lk.Z_MESSAGES],
+        **dict.fromkeys(lk.SCRATCH, lowered.costs.widest),
     }  # fmt: skip
     return flat_state(sizes, filled, mode)
 
@@ -138,7 +139,8 @@ def _burst(lowered: Lowered) -> tuple[int, int]:
     started = min(chunks, limit * queues) + levels + 2
     # At tick 0 every rank may start; a phase evaluated by messages needs room for all of them at once.
     events = z["deferred"] + (z["ranks"] + costs.widest) * (started + 1) * costs.bursts + 64
-    return events, (started * z["ranks"] + 1) * (costs.machine + 1)
+    requests = 4 * events * lk.Q_COLUMNS if costs.timing.bus else 0
+    return events, (started * z["ranks"] + 1) * (costs.machine + 1) + requests
 
 
 def _grow(array: Any, more: int, mode: Mode) -> Any:

@@ -12,10 +12,12 @@ from armillary.jit import inner, njit, use
 
 heaps = use("armillary.engine.heap_kernel")
 phase = use("armillary.engine.phase_kernel")
+bus = use("armillary.engine.bus_kernel")
 push, pop = heaps.push, heaps.pop
 begin, arrive, complete, finished = phase.begin, phase.arrive, phase.complete, phase.finished
 set_up, machine_size = phase.set_up, phase.machine_size
 chain, deliver = phase.chain, phase.deliver
+bus_event, bus_go_on = bus.bus_event, bus.bus_go_on
 
 
 @inner
@@ -152,7 +154,7 @@ def post_send(prog, st, mem, heap, r, node, item, tick):
     channel = prog[at + I_CHANNEL]
     number = st[st[CHANNEL] + channel * CS_COLUMNS + CS_SENT]
     st[st[CHANNEL] + channel * CS_COLUMNS + CS_SENT] = number + 1
-    first = prog[prog[CHANNELS] + channel * CH_COLUMNS + CH_FIRST]
+    first = prog[prog[CHANNELS] + channel * CN_COLUMNS + CN_FIRST]
     st[st[SEND_NODE] + first + number] = node
     inject = tick
     control = prog[at + I_CONTROL]
@@ -171,7 +173,7 @@ def post_recv(prog, st, mem, heap, r, node, item, tick):
     channel = prog[at + I_CHANNEL]
     number = st[st[CHANNEL] + channel * CS_COLUMNS + CS_POSTED]
     st[st[CHANNEL] + channel * CS_COLUMNS + CS_POSTED] = number + 1
-    first = prog[prog[CHANNELS] + channel * CH_COLUMNS + CH_FIRST]
+    first = prog[prog[CHANNELS] + channel * CN_COLUMNS + CN_FIRST]
     st[st[RECV_NODE] + first + number] = node
     control = prog[at + I_CONTROL]
     if st[st[CHANNEL] + channel * CS_COLUMNS + CS_ARRIVED] > number:
@@ -179,7 +181,7 @@ def post_recv(prog, st, mem, heap, r, node, item, tick):
     elif control >= 0 and st[st[CHANNEL] + channel * CS_COLUMNS + CS_SENT] > number:
         sent = st[st[SEND_TICK] + first + number]
         inject = max(sent, tick + control)
-        sender = prog[prog[CHANNELS] + channel * CH_COLUMNS + CH_SENDER]
+        sender = prog[prog[CHANNELS] + channel * CN_COLUMNS + CN_SENDER]
         schedule(
             st,
             heap,
@@ -205,14 +207,14 @@ def message_arrived(prog, st, mem, heap, r, node, tick):
     st[st[CHANNEL] + channel * CS_COLUMNS + CS_ARRIVED] = number + 1
     complete_node(prog, st, mem, heap, r, node, tick)
     if st[st[CHANNEL] + channel * CS_COLUMNS + CS_POSTED] > number:
-        receiver = prog[prog[CHANNELS] + channel * CH_COLUMNS + CH_RECEIVER]
+        receiver = prog[prog[CHANNELS] + channel * CN_COLUMNS + CN_RECEIVER]
         complete_node(
             prog,
             st,
             mem,
             heap,
             receiver,
-            st[st[RECV_NODE] + prog[prog[CHANNELS] + channel * CH_COLUMNS + CH_FIRST] + number],
+            st[st[RECV_NODE] + prog[prog[CHANNELS] + channel * CN_COLUMNS + CN_FIRST] + number],
             tick,
         )
 
@@ -418,7 +420,8 @@ def start_phase(prog, st, mem, heap, r, stream, tick):
         block = st[st[ARRIVED_AT] + count] - 1
         machine = block + 1 + prog[entry + 1] * size
         mem[machine + M_OWNER] = stream
-        st[V_HEAP] = begin(prog, mem, machine, tick, st[st[ROW_SEQ] + here], heap, 0, st[V_HEAP])
+        mem[machine + M_RANK] = r
+        st[V_HEAP] = begin(prog, st, mem, machine, tick, st[st[ROW_SEQ] + here], heap, 0, st[V_HEAP])
         return
     st[st[ARRIVED_AT] + count] += 1
     if st[st[ARRIVED_AT] + count] == prog[prog[LINE_ROWS] + line * LN_COLUMNS + LN_MACHINES]:
@@ -533,7 +536,7 @@ def phase_done(prog, st, mem, heap, stream, tick):
 @inner
 def bundle_done(prog, st, mem, heap, machine, tick):
     """A bundle of a message-level phase has completed."""
-    st[V_HEAP] = complete(prog, mem, machine, tick, heap, 0, st[V_HEAP])
+    st[V_HEAP] = complete(prog, st, mem, machine, tick, heap, 0, st[V_HEAP])
     if finished(prog, mem, machine):
         block = mem[machine + M_BLOCK] - 1
         stream = mem[machine + M_OWNER]
@@ -587,9 +590,15 @@ def run(prog, st, mem, heap, budget, heap_room, machine_room):
         elif code == EV_BUNDLE:
             bundle_done(prog, st, mem, heap, a, tick)
         elif code == EV_MESSAGE:
-            st[V_HEAP] = arrive(prog, mem, a, b, tick, sent, heap, 0, st[V_HEAP])
+            st[V_HEAP] = arrive(prog, st, mem, a, b, tick, sent, heap, 0, st[V_HEAP])
         elif code == EV_FIRE:
             issue_free(prog, st, mem, heap, a, tick)
+        elif code >= EV_BUS_SENT:
+            st[V_THROUGH] = 0
+            st[V_HEAP] = bus_event(prog, st, mem, code, a, tick, heap, 0, st[V_HEAP])
+            if st[V_THROUGH] > 0:
+                bundle_done(prog, st, mem, heap, st[V_THROUGH], tick)
+            st[V_HEAP] = bus_go_on(prog, st, mem, a, tick, heap, 0, st[V_HEAP])
         elif code == EV_SEND:
             message_arrived(prog, st, mem, heap, a, b, tick)
         else:
