@@ -176,7 +176,8 @@ STUDIES: dict[str, tuple[Change, str]] = {
     "size negative": (study("size: 4", "size: -4"), "size"),
     "bandwidth NaN": (study("50 GB/s", "nan GB/s"), "bandwidth"),
     "trace missing": (study("trace: step", "trace: stpe"), "stpe"),
-    "more NPUs than ranks": (study("size: 4", "size: 8"), "no file for rank 4"),
+    "more NPUs than ranks": (study("size: 4", "size: 8"), "has 4 ranks"),
+    "fewer NPUs than ranks": (study("size: 4", "size: 2"), "has 4 ranks"),
     "profile physical": (study("workload", "profile: physical\nworkload"), "physical"),
 }
 

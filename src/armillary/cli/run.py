@@ -76,14 +76,13 @@ def study_trace(study: Study) -> Trace:
     """Return the workload of a study: its trace files, or one collective on all NPUs."""
     from armillary.trace import CollectiveType, GraphBuilder, Trace, load_trace
 
-    npus = study.platform.npus
     if study.trace is not None:
-        return load_trace(study.trace, ranks=npus)
+        return load_trace(study.trace)
     assert study.collective is not None  # a study has one or the other
     kind, size = study.collective.kind, study.collective.size
     builder = GraphBuilder()
     builder.collective(kind, CollectiveType[kind.upper().replace("-", "_")], size)
-    return Trace.replicate(builder.graph(str(study.path)), ranks=npus)
+    return Trace.replicate(builder.graph(str(study.path)), ranks=study.platform.npus)
 
 
 def _astra_sim(
