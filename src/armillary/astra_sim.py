@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ def simulate(
     comm_groups: Source | None = None,
     cli: Iterable[str] = (),
     network_model: str = "analytical",
+    *,
+    fold: bool = True,
 ) -> Timeline:
     """Simulate an ASTRA-sim configuration in profile ``astra-sim``: the ticks are that program's.
 
@@ -32,6 +35,7 @@ def simulate(
         comm_groups: Communicator-group JSON: path or dict.
         cli: Flags of that program such as ``--num-queues-per-dim=2``.
         network_model: "analytical" (its congestion-unaware network).
+        fold: Simulate one rank of each class that provably behaves alike; the ticks are the same.
 
     Returns:
         The timeline; ``finish_ticks`` has one int64 per rank, 1 tick = 1 ns.
@@ -46,4 +50,7 @@ def simulate(
 
     platform = read_platform(system, network, memory, comm_groups, cli)
     trace = workload if isinstance(workload, Trace) else load_trace(workload, ranks=platform.npus)
-    return run(trace, platform, profile="astra-sim", network_model=network_model)
+    if not isinstance(workload, Trace) and (surplus := Path(f"{workload}.{platform.npus}.et")).exists():
+        note = f"{surplus.name}: ranks from {platform.npus} on are ignored, the network has {platform.npus} NPUs"
+        platform = replace(platform, warnings=(*platform.warnings, note))
+    return run(trace, platform, profile="astra-sim", fold=fold, network_model=network_model)

@@ -1,14 +1,15 @@
 """Kernel modules, compiled by Numba or interpreted from the same source.
 
 A kernel module is a file named ``*_kernel.py`` whose functions carry `njit`, or `inner` if only other
-kernels call them; it is loaded with `load`, once per mode. In mode "compiled" `njit` is Numba's, with a cache folder of its own per
-version of the kernel sources (Numba does not notice a change in a callee's file). In mode
-"interpreted" `njit` does nothing, Numba is not even imported, and the module is the slow twin.
+kernels call them; it is loaded with `load`, once per mode. In mode "compiled" `njit` is Numba's, with a
+cache folder of its own per version of the kernel sources (Numba does not notice a change in a callee's
+file). In mode "interpreted" `njit` does nothing, Numba is not even imported, and the module is the slow twin.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import os
 import sys
@@ -27,21 +28,21 @@ def njit(function: F) -> F:
     """Compile `function` if its module is being loaded in mode "compiled", else return it unchanged."""
     if _mode == "interpreted":
         return function
-    return _compile(function)
+    return _compile(function, cache=True)
 
 
 def inner(function: F) -> F:
     """Like `njit`, for a function that is called by compiled functions only: it compiles faster."""
     if _mode == "interpreted":
         return function
-    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return _compile(function, cache=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def _compile(function: F, **options: bool) -> F:
-    import numba
-
+    # _nrt is known to Numba, but not to its type hints.
+    numba: Any = importlib.import_module("numba")
     # The kernels allocate nothing and divide by nothing that is 0: leave that machinery out.
-    compiled = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False, **options)(function)
+    compiled = numba.njit(nogil=True, error_model="numpy", _nrt=False, **options)(function)
     template = compiled.get_call_template
 
     def one_signature(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
@@ -96,6 +97,6 @@ def cache_folder() -> Path:
 
 
 def _point_cache_at_sources() -> None:
-    import numba
+    numba: Any = importlib.import_module("numba")
 
     numba.config.CACHE_DIR = str(cache_folder())

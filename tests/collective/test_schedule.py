@@ -106,7 +106,7 @@ def test_role_is_the_same_as_columns_and_as_tuples() -> None:
             if name != "initial":
                 assert value.dtype == np.int64
     assert role.sends[0] == Transfer(3, after_done=1)
-    assert role.charges == (Charge(reduce=True),)
+    assert role.charges == (Charge(reduce=True, loads=1),)
 
 
 def test_large_rings_are_cheap() -> None:

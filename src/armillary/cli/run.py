@@ -10,7 +10,6 @@ from armillary.cli import COMMANDS
 from armillary.cli.outputs import Outputs, network_model_option, output_options, working
 
 if TYPE_CHECKING:
-    from armillary.platform.model import Platform
     from armillary.platform.native import Study
     from armillary.trace import Trace
 
@@ -41,13 +40,13 @@ def command(
     outputs: Outputs,
 ) -> None:
     """Simulate and report."""
-    files = {"workload": workload, "system": system, "network": network}
+    needed = {"workload": workload, "system": system, "network": network}
     given = [
-        f"--{name}" for name, path in (files | {"memory": memory, "comm-groups": comm_groups}).items() if path
+        f"--{name}" for name, path in (needed | {"memory": memory, "comm-groups": comm_groups}).items() if path
     ]
     if study and given:
         raise click.UsageError(f"STUDY and {given[0]} exclude each other")
-    missing = [f"--{name}" for name, path in files.items() if not path]
+    missing = [f"--{name}" for name, path in needed.items() if not path]
     if not study and missing:
         raise click.UsageError(
             f"Missing {', '.join(missing)}"
@@ -61,14 +60,20 @@ def command(
             from armillary.platform.native import load_study
 
             plan = load_study(study)
-            trace, platform, profile = study_trace(plan), plan.platform, profile or plan.profile
+            result = armillary.simulate(
+                study_trace(plan),
+                plan.platform,
+                profile=profile or plan.profile,
+                fold=not no_fold,
+                network_model=network_model,
+            )
         else:
+            from armillary.engine import check_available
+
             assert workload and system and network
-            trace, platform = _astra_sim(workload, system, network, memory, comm_groups)
-            profile = profile or "astra-sim"
-        result = armillary.simulate(
-            trace, platform, profile=profile, fold=not no_fold, network_model=network_model
-        )
+            check_available(profile or "astra-sim", network_model)
+            files = (workload, system, network, memory, comm_groups)
+            result = armillary.astra_sim.simulate(*files, network_model=network_model, fold=not no_fold)
     outputs.present(result)
 
 
@@ -83,13 +88,3 @@ def study_trace(study: Study) -> Trace:
     builder = GraphBuilder()
     builder.collective(kind, CollectiveType[kind.upper().replace("-", "_")], size)
     return Trace.replicate(builder.graph(str(study.path)), ranks=study.platform.npus)
-
-
-def _astra_sim(
-    workload: str, system: str, network: str, memory: str | None, comm_groups: str | None
-) -> tuple[Trace, Platform]:
-    from armillary.platform import read_platform
-    from armillary.trace import load_trace
-
-    platform = read_platform(system, network, memory, comm_groups)
-    return load_trace(workload, ranks=platform.npus), platform

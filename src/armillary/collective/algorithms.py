@@ -199,7 +199,9 @@ def _tree_role(parent: int | None, children: list[int]) -> Role:
         return Role.of(1, [up], [up], [Charge(), Charge(loads=1)])
     down = [Transfer(child, after_done=3) for child in children]
     # The bundle of the way down is charged as a reduction too: a property of the model that is kept.
-    return Role.of(0, [up, *down], [*(Transfer(child) for child in children), up], [Charge(reduce=True, loads=1)] * 3)
+    return Role.of(
+        0, [up, *down], [*(Transfer(child) for child in children), up], [Charge(reduce=True, loads=1)] * 3
+    )
 
 
 @lru_cache(maxsize=64)

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from armillary.collective.schedule import Schedule
+from armillary.errors import InputError
 
 V = TypeVar("V")
 
@@ -65,7 +66,16 @@ def end_blocks(schedule: Schedule, member: int) -> tuple[int, ...]:
 
 
 def payloads(schedule: Schedule, member: int) -> list[Payload]:
-    """Return what each send of `member` carries, in the order of its sends."""
+    """Return what each send of `member` carries, in the order of its sends.
+
+    Raises:
+        InputError: the messages of this schedule cannot bring every block to every member.
+    """
+    if schedule.relative == "pair" and schedule.n & (schedule.n - 1):
+        raise InputError(
+            f"{schedule.algorithm} {schedule.operation} over {schedule.n} members can be timed, but its messages "
+            "do not bring every block everywhere; expected a power of two"
+        )
     n, operation = schedule.n, operation_done(schedule)
     if schedule.algorithm == "doubleBinaryTree":
         return _tree(schedule, member)

@@ -43,14 +43,7 @@ def simulate(
         InputError: the trace does not fit the platform, or something in it cannot be simulated.
         StuckError: the simulation cannot finish; the message says who waits for what.
     """
-    for value, known, what in (
-        (profile, PROFILES, "profile"),
-        (network_model, NETWORK_MODELS, "network model"),
-    ):
-        if value not in known:
-            raise InputError(
-                f"{what} '{value}' is not available in this version; expected {one_of(known)}{nearest(value, known)}"
-            )
+    check_available(profile, network_model)
     from armillary.engine.diagnose import check_finished
     from armillary.engine.program import lower
     from armillary.engine.result import timeline_of
@@ -61,3 +54,19 @@ def simulate(
     check_finished(lowered, run)
     info = {"network_model": network_model, "folded": fold}
     return timeline_of(lowered, run, platform, info)
+
+
+def check_available(profile: str, network_model: str) -> None:
+    """Refuse a profile or network model that this version does not have.
+
+    Raises:
+        InputError: names it and what there is.
+    """
+    for value, known, what in (
+        (profile, PROFILES, "profile"),
+        (network_model, NETWORK_MODELS, "network model"),
+    ):
+        if value not in known:
+            raise InputError(
+                f"{what} '{value}' is not available in this version; expected {one_of(known)}{nearest(value, known)}"
+            )

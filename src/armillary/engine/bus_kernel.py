@@ -6,7 +6,7 @@ inner pair of ends. A bundle is a request; requests wait in lists of `mem`. Rule
 
 from __future__ import annotations
 
-from armillary.engine.layout_kernel import *  # noqa: F403
+from armillary.engine.layout_kernel import *
 from armillary.jit import inner, use
 
 heaps = use("armillary.engine.heap_kernel")

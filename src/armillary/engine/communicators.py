@@ -36,12 +36,9 @@ class Communicators:
     def get(self, number: int) -> Communicator:
         """Return communicator `number`, which must exist."""
         if number not in self.found:
-            if number == WORLD:
-                members = np.arange(self.npus)
-            else:
-                members = np.array(self.groups[number], np.int64)
-            world = len(members) == self.npus
-            self.found[number] = Communicator(number, np.arange(self.npus) if world else members, world)
+            world = number == WORLD or len(self.groups[number]) == self.npus
+            members = np.arange(self.npus) if world else np.array(self.groups[number], np.int64)
+            self.found[number] = Communicator(number, members, world)
         return self.found[number]
 
     def resolve(self, graph: Graph, position: int, name: str) -> int:
@@ -58,7 +55,9 @@ class Communicators:
             number = -1
         if number not in self.groups:
             known = [str(n) for n in self.groups]
-            hint = nearest(name, known) or (f" (groups: {', '.join(known[:8])})" if known else " (there are none)")
+            hint = nearest(name, known) or (
+                f" (groups: {', '.join(known[:8])})" if known else " (there are none)"
+            )
             raise InputError(f"{graph.node(position)} has pg_name '{name}'; expected the id of a group{hint}")
         return number
 
@@ -73,7 +72,10 @@ class Communicators:
             if "pg_name" not in text:
                 continue
             try:
-                groups = [(int(group["pg_name"]), tuple(map(int, group["ranks"]))) for group in json.loads(text[2:-2])]
+                groups = [
+                    (int(group["pg_name"]), tuple(map(int, group["ranks"])))
+                    for group in json.loads(text[2:-2])
+                ]
             except (ValueError, KeyError, TypeError) as error:
                 raise InputError(
                     f"{graph.node(position)}: process groups cannot be read ({error}); expected a JSON list of "

@@ -72,7 +72,13 @@ def expand(view: View, rank: int, comms: Communicators) -> View:
     )  # fmt: skip
     none = np.full(n_items - len(view.job), -1)
     return replace(
-        view, nodes=grown, job=join([view.job, none]), peer=join(peer), tag=join(tag), size=join(size), parts=parts
+        view,
+        nodes=grown,
+        job=join([view.job, none]),
+        peer=join(peer),
+        tag=join(tag),
+        size=join(size),
+        parts=parts,
     )
 
 

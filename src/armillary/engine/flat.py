@@ -34,7 +34,9 @@ def flat_program(
     return (flat if mode == "compiled" else flat.tolist()), base
 
 
-def flat_state(sizes: Mapping[str, int], filled: Mapping[str, Ints], mode: Mode) -> tuple[Any, dict[str, slice]]:
+def flat_state(
+    sizes: Mapping[str, int], filled: Mapping[str, Ints], mode: Mode
+) -> tuple[Any, dict[str, slice]]:
     """Lay out the state: `sizes` of tables that start at zero, and `filled` ones; returns where each is."""
     sizes = {**sizes, **{name: len(values) for name, values in filled.items()}}
     at, place = lk.STATE_HEAD, {}

@@ -69,7 +69,9 @@ def fold(
     """Return the class of every rank, numbered in order of their lowest rank."""
     colour = _number(colour)
     known: dict[object, int] = {}
-    pairs = [_Pairs.of(v, view, view_of, channels, platform, known) for v, view in enumerate(views) if view.pairs()]
+    pairs = [
+        _Pairs.of(v, view, view_of, channels, platform, known) for v, view in enumerate(views) if view.pairs()
+    ]
     while not _settled(colour, rings, pairs):
         columns: dict[object, Colours] = {"own": colour}
         for ring in rings:
@@ -113,7 +115,9 @@ def _sign_ring(
     rows, row_of = np.unique(colour[ring.lines], axis=0, return_inverse=True)
     n = ring.lines.shape[1]
     if all(order.uniform for order in ring.orders):
-        ids = np.array([[_identify(row, i, ring.orders, b"", known) for i in range(n)] for row in rows.tolist()])
+        ids = np.array(
+            [[_identify(row, i, ring.orders, b"", known) for i in range(n)] for row in rows.tolist()]
+        )
         values = ids[row_of.ravel()]
     else:
         values = np.empty(ring.lines.shape, np.int64)

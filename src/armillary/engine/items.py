@@ -69,7 +69,11 @@ class View:
 
 
 def views_of(
-    trace: Trace, platform: Platform, lowered: dict[int, Nodes], structure: NDArray[np.int32], comms: Communicators
+    trace: Trace,
+    platform: Platform,
+    lowered: dict[int, Nodes],
+    structure: NDArray[np.int32],
+    comms: Communicators,
 ) -> tuple[list[View], NDArray[np.int32]]:
     """Return the distinct views and the view of every rank.
 
@@ -101,7 +105,9 @@ def read_view(graph: Graph, nodes: Nodes, platform: Platform, comms: Communicato
     for bad in np.flatnonzero((size < 0) | (size >= LIMIT)).tolist():
         name = "tensor_size" if memory[bad] else "comm_size"
         raise InputError(f"{graph.node(at[bad])} has {name} {size[bad]}; expected 0 to {LIMIT - 1} bytes")
-    view = View(nodes, [], np.full(len(at), -1), np.full(len(at), -1), graph.ints("comm_tag", 0)[at] % TAGS, size)
+    view = View(
+        nodes, [], np.full(len(at), -1), np.full(len(at), -1), graph.ints("comm_tag", 0)[at] % TAGS, size
+    )
     pair = send | (kind == lk.RECV)
     if pair.any():
         ends = np.where(send, graph.ints("comm_dst", -1)[at], graph.ints("comm_src", -1)[at])
@@ -124,9 +130,8 @@ def _read_jobs(
     for node, prefix in custom.items():
         by_node[graph.ids[at] == np.uint64(node)] = prefixes.index(prefix)
     columns = [pg_code[at], graph.ints("comm_type", -1)[at], view.size[items], involved_code[at], by_node]
-    rows, first, inverse = np.unique(
-        np.stack(columns).astype(np.int64), axis=1, return_index=True, return_inverse=True
-    )
+    table: Ints = np.array(columns, np.int64)
+    rows, first, inverse = np.unique(table, axis=1, return_index=True, return_inverse=True)
     groups = {-1: WORLD}
     for (code, kind, size, dims, prefix), example in zip(rows.T.tolist(), first.tolist(), strict=True):
         if code not in groups:
@@ -161,9 +166,13 @@ def check_own_ends(trace: Trace, views: list[View], view_of: NDArray[np.int32]) 
             own = np.where(send, graph.ints("comm_src", -1)[at], graph.ints("comm_dst", -1)[at])
             for bad in np.flatnonzero((own != -1) & (own != rank)).tolist():
                 name = "comm_src" if send[bad] else "comm_dst"
-                raise InputError(f"{graph.node(at[bad])} has {name} {own[bad]}; expected {rank}, the rank that runs it")
+                raise InputError(
+                    f"{graph.node(at[bad])} has {name} {own[bad]}; expected {rank}, the rank that runs it"
+                )
             for bad in np.flatnonzero(view.peer[pairs] == rank).tolist():
-                raise InputError(f"{graph.node(at[bad])} on rank {rank} has itself as peer; expected another rank")
+                raise InputError(
+                    f"{graph.node(at[bad])} on rank {rank} has itself as peer; expected another rank"
+                )
 
 
 def channels_of(views: list[View], view_of: NDArray[np.int32]) -> Channels:
@@ -182,3 +191,16 @@ def channel_at(view: View, item: int, rank: int) -> Channel:
     peer = int(view.peer[item])
     ends = (rank, peer) if view.sends(item) else (peer, rank)
     return (int(view.tag[item]), *ends, int(view.size[item]))
+
+
+def unreceived(channels: Channels) -> list[str]:
+    """Return a warning if messages are sent that no rank receives: the sender goes on, as in ASTRA-sim."""
+    lost = [(channel, len(sends) - len(receives)) for channel, (sends, receives) in channels.items()]
+    lost = [(channel, count) for channel, count in lost if count > 0]
+    if not lost:
+        return []
+    (tag, source, destination, size), _ = lost[0]
+    return [
+        f"{sum(count for _, count in lost)} messages are never received, the first of {size} bytes with tag {tag} "
+        f"from rank {source} to rank {destination}"
+    ]

@@ -78,7 +78,9 @@ def phases(job: Job, comm: Communicator, platform: Platform, chunk: int, where: 
         return [JobPhase(-1, 0, "custom", "all", chunk, (), False, 0, uniform=False)]
     algorithms = platform.system.algorithms.get(job.operation, ())
     if not algorithms:
-        raise InputError(f"{where} is an {job.operation}, for which the system configuration has no algorithm")
+        raise InputError(
+            f"{where} is an {job.operation}, for which the system configuration has no algorithm"
+        )
     if comm.world:
         return _world(job, platform, algorithms, chunk, where)
     if len(comm.members) < 2:
@@ -92,7 +94,9 @@ def phases(job: Job, comm: Communicator, platform: Platform, chunk: int, where: 
     return [JobPhase(-1, 0, job.operation, "all", chunk, pair, tree, LOCAL_ENDPOINT_NS, uniform=False)]
 
 
-def _world(job: Job, platform: Platform, algorithms: Sequence[Algorithm], chunk: int, where: str) -> list[JobPhase]:
+def _world(
+    job: Job, platform: Platform, algorithms: Sequence[Algorithm], chunk: int, where: str
+) -> list[JobPhase]:
     sizes = [dimension.size for dimension in platform.dimensions]
     involved = job.involved or (True,) * DEFAULT_INVOLVED
     result = []
@@ -103,7 +107,9 @@ def _world(job: Job, platform: Platform, algorithms: Sequence[Algorithm], chunk:
         uniform = phase.dim >= 0 or len(sizes) == 1
         endpoint = platform.system.endpoint_delay
         result.append(
-            JobPhase(phase.dim, phase.level, phase.operation, phase.family, size, pair, tree, endpoint, uniform)
+            JobPhase(
+                phase.dim, phase.level, phase.operation, phase.family, size, pair, tree, endpoint, uniform
+            )
         )
         size = next_size(phase.operation, size, phase.size, phase.algorithm)
     return result

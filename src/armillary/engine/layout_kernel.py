@@ -143,7 +143,9 @@ CN_COLUMNS = 3
 CS_SENT, CS_POSTED, CS_ARRIVED = range(3)
 CS_COLUMNS = 3
 # Further event codes
-EV_NODE, EV_PHASE, EV_SEND, EV_RECV, EV_SERVE, EV_FIRE, EV_BUS_SENT, EV_BUS_RECEIVED, EV_BUS_PROCESSED = range(3, 12)
+EV_NODE, EV_PHASE, EV_SEND, EV_RECV, EV_SERVE, EV_FIRE, EV_BUS_SENT, EV_BUS_RECEIVED, EV_BUS_PROCESSED = (
+    range(3, 12)
+)
 LATE = 1 << 60
 
 # Ends of the shared bus of a rank (outer NPU, outer memory, inner NPU, inner memory; partners differ in

@@ -34,8 +34,10 @@ def hops(dimension: Dimension, offset: Ranks) -> Ranks:
     """Return the links that a message crosses to the NPU at ring distance `offset` of one dimension."""
     if dimension.topology == "Ring":
         ahead = np.mod(offset, dimension.size)
-        return np.minimum(ahead, dimension.size - ahead)
-    return np.full(np.shape(offset), 1 if dimension.topology == "FullyConnected" else 2, np.int64)
+        shorter: Ranks = np.minimum(ahead, dimension.size - ahead)
+        return shorter
+    direct: Ranks = np.full(np.shape(offset), 1 if dimension.topology == "FullyConnected" else 2, np.int64)
+    return direct
 
 
 def route(dimensions: tuple[Dimension, ...], source: Ranks, destination: Ranks) -> tuple[Ranks, Ranks]:

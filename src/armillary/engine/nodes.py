@@ -68,14 +68,22 @@ def lower_nodes(graph: Graph, platform: Platform) -> Nodes:
     slot = np.where(cpu, lk.CPU, np.where(types == NodeType.COMP_NODE, lk.COMPUTE, lk.COMM))
     ticks = _durations(graph, order)
     if not platform.system.replay_only:
-        _refuse(graph, order, communication & cpu, "is a communication node with is_cpu_op set", "GPU communication")
+        _refuse(
+            graph,
+            order,
+            communication & cpu,
+            "is a communication node with is_cpu_op set",
+            "GPU communication",
+        )
         comm_type = graph.ints("comm_type", -1)[order]
         broadcast = collective & (comm_type == CollectiveType.BROADCAST)
         known = np.isin(comm_type, [int(kind) for kind in OPERATION])
         bad = collective & ~known & ~broadcast
         absent = collective & ~graph.has("comm_type")[order]
         _refuse(graph, order, absent, "has no comm_type", _collectives())
-        _refuse(graph, order, bad, "has a collective type that profile astra-sim does not model", _collectives())
+        _refuse(
+            graph, order, bad, "has a collective type that profile astra-sim does not model", _collectives()
+        )
         kind[collective & known] = lk.COLLECTIVE
         kind[types == NodeType.COMM_SEND_NODE] = lk.SEND
         kind[types == NodeType.COMM_RECV_NODE] = lk.RECV
@@ -111,7 +119,11 @@ def _refuse(graph: Graph, order: Ints, bad: NDArray[np.bool_], what: str, expect
         position = int(order[np.flatnonzero(bad)[0]])
         attrs = {name: value for name, _, value in graph.attrs(position)}
         number = attrs.get("comm_type")
-        detail = "" if number is None else f" ({CollectiveType(number).name if number in set(CollectiveType) else number})"
+        detail = (
+            ""
+            if number is None
+            else f" ({CollectiveType(number).name if number in set(CollectiveType) else number})"
+        )
         raise InputError(f"{graph.node(position)} {what}{detail}; expected {expected}")
 
 
@@ -121,7 +133,9 @@ def _durations(graph: Graph, order: Ints) -> Ints:
     if len(micros) and int(micros.max()) * 1000 >= LIMIT:
         position = int(order[int(np.argmax(micros))])
         value = int(graph.duration_micros[position])
-        raise InputError(f"{graph.node(position)} has duration_micros {value}; expected less than {LIMIT // 1000}")
+        raise InputError(
+            f"{graph.node(position)} has duration_micros {value}; expected less than {LIMIT // 1000}"
+        )
     return np.maximum(micros.astype(np.int64) * 1000, 1)
 
 
@@ -133,7 +147,13 @@ def _roofline(
     A node of no operations takes its bytes over the bandwidth; returns a warning, since ASTRA-sim divides 0 by 0.
     """
     for name in ("num_ops", "tensor_size"):
-        _refuse(graph, order, compute & ~graph.has(name)[order], f"has no {name}", f"{name}, which the roofline needs")
+        _refuse(
+            graph,
+            order,
+            compute & ~graph.has(name)[order],
+            f"has no {name}",
+            f"{name}, which the roofline needs",
+        )
     ops, size = graph.ints("num_ops", 0)[order], graph.ints("tensor_size", 0)[order]
     negative = compute & ((ops < 0) | (size < 0))
     _refuse(graph, order, negative, "has a negative num_ops or tensor_size", "numbers of 0 or more")
@@ -141,7 +161,9 @@ def _roofline(
     timed = compute & (size > 0)
     bandwidth, peak = platform.system.local_mem_bandwidth, platform.system.peak_performance
     if timed.any() and (bandwidth <= 0 or peak <= 0):
-        raise InputError("the roofline needs local-mem-bw and peak-perf above 0: compute nodes cannot be timed")
+        raise InputError(
+            "the roofline needs local-mem-bw and peak-perf above 0: compute nodes cannot be timed"
+        )
     intensity = ops[timed] / size[timed]
     performance = np.minimum(bandwidth * intensity, peak)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -149,7 +171,9 @@ def _roofline(
     runtime = seconds * 1e9
     if runtime.size and runtime.max() >= LIMIT:
         position = int(order[np.flatnonzero(timed)[int(np.argmax(runtime))]])
-        raise InputError(f"{graph.node(position)} takes {runtime.max():.3g} ns; expected less than {LIMIT:.3g} ns")
+        raise InputError(
+            f"{graph.node(position)} takes {runtime.max():.3g} ns; expected less than {LIMIT:.3g} ns"
+        )
     ticks[timed] = runtime.astype(np.int64)
     idle = np.flatnonzero(timed)[ops[timed] == 0]
     if not idle.size:
@@ -172,5 +196,7 @@ def _diagnose(graph: Graph, collective: NDArray[np.bool_]) -> list[str]:
     if collective.any():
         absent = (graph.types == NodeType.COMM_COLL_NODE) & ~graph.has("comm_size")
         if absent.any():
-            warnings.append(f"{graph.source}: {int(absent.sum())} collectives have no comm_size; 0 bytes are assumed")
+            warnings.append(
+                f"{graph.source}: {int(absent.sum())} collectives have no comm_size; 0 bytes are assumed"
+            )
     return warnings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,7 +65,14 @@ class PhaseCosts:
         return table
 
     def add(
-        self, schedule: Schedule, size: int, members: Ints, endpoint: int, *, uniform: bool, on_bus: bool = True
+        self,
+        schedule: Schedule,
+        size: int,
+        members: Ints,
+        endpoint: int,
+        *,
+        uniform: bool,
+        on_bus: bool = True,
     ) -> int:
         """Add a phase of `size` bytes; returns its place in the table.
 
@@ -114,7 +122,9 @@ class PhaseCosts:
         self._measure(schedule)
         # Phases that share a bus never run alone: there is nothing to know in advance.
         apart = self.timing.bus is None or not on_bus
-        block.attach(lk.PC_EQUAL, _equal(block, schedule, shared) if apart else np.zeros((schedule.n, 3), np.int64))
+        block.attach(
+            lk.PC_EQUAL, _equal(block, schedule, shared) if apart else np.zeros((schedule.n, 3), np.int64)
+        )
         at = self.length
         self.blocks.append(block.table(at))
         self.addresses += [at + place for place in block.addresses]
@@ -129,7 +139,14 @@ class PhaseCosts:
         self.bursts = max(self.bursts, 3 if _one_at_a_time(schedule.roles[0]) else most)
 
     def _role(
-        self, block: _Block, at: int, schedule: Schedule, me: int, of_send: Ints, size: int, endpoint: int,
+        self,
+        block: _Block,
+        at: int,
+        schedule: Schedule,
+        me: int,
+        of_send: Ints,
+        size: int,
+        endpoint: int,
         on_bus: bool,
     ) -> None:
         role = schedule.roles[me]
@@ -167,7 +184,14 @@ class PhaseCosts:
         charge[:, lk.CH_LOADS], charge[:, lk.CH_REDUCES] = role.charge_loads, role.charge_reduce
 
     def _delays(
-        self, schedule: Schedule, members: Ints, columns: list[Ints], size: int, *, control: bool, uniform: bool
+        self,
+        schedule: Schedule,
+        members: Ints,
+        columns: list[Ints],
+        size: int,
+        *,
+        control: bool,
+        uniform: bool,
     ) -> Ints:
         """Delays of the messages (or of the rendezvous messages the other way): (members or 1, columns)."""
         n = schedule.n
@@ -229,7 +253,9 @@ def _equal(block: _Block, schedule: Schedule, shared: bool) -> Ints:
     return evaluate(block.table, schedule, np.zeros(members, np.int64), mode)
 
 
-def evaluate(table: Any, schedule: Schedule, starts: Ints, mode: Mode, *, messages: bool = False) -> Ints:
+def evaluate(
+    table: Callable[[int], Ints], schedule: Schedule, starts: Ints, mode: Mode, *, messages: bool = False
+) -> Ints:
     """Return rows of (finish, registered, sent), one per start, of a phase.
 
     Args:
@@ -243,8 +269,8 @@ def evaluate(table: Any, schedule: Schedule, starts: Ints, mode: Mode, *, messag
     kernel = load("armillary.engine.phase_kernel", mode)
     line = np.zeros(n, np.int64) if members == 1 else np.arange(n)
     lines = np.concatenate([line, np.arange(members)])
-    prog, base = flat_program({"LINES": lines, "COSTS": lambda at: table(at)}, mode)
-    st, _ = flat_state({name: n for name in lk.SCRATCH}, {}, mode)
+    prog, base = flat_program({"LINES": lines, "COSTS": table}, mode)
+    st, _ = flat_state(dict.fromkeys(lk.SCRATCH, n), {}, mode)
     at = st[lk.STARTS]
     for i, start in enumerate(starts.tolist()):
         st[at + i] = start
@@ -253,7 +279,9 @@ def evaluate(table: Any, schedule: Schedule, starts: Ints, mode: Mode, *, messag
         kernel.chain(prog, st, pc, members)
     else:
         costs = members * (lk.M_COLUMNS + 2 * max(len(role.recv_peer) for role in schedule.roles))
-        pending = members * (2 + sum(max(getattr(r, c).size for r in schedule.roles) for c in ("send_peer", "recv_peer")))
+        pending = members * (
+            2 + sum(max(getattr(r, c).size for r in schedule.roles) for c in ("send_peer", "recv_peer"))
+        )
         heap = room((pending + members) * lk.HEAP_COLUMNS, mode)
         line_at = base["LINES"]
         kernel.deliver(prog, st, room(costs, mode), heap, pc, line_at, line_at + n, members)

@@ -7,7 +7,7 @@ moves every message through an event heap and takes any schedule. A phase cost `
 
 from __future__ import annotations
 
-from armillary.engine.layout_kernel import *  # noqa: F403
+from armillary.engine.layout_kernel import *
 from armillary.jit import inner, njit, use
 
 heaps = use("armillary.engine.heap_kernel")
@@ -134,9 +134,7 @@ def launch(prog, st, mem, at, k, inject, sent, heap, base, size):
     arrival = inject + prog[prog[pc + PC_DELAY] + column]
     st[V_SEQ] += 1
     to = other(prog, mem, at, prog[row + SE_PEER])
-    return push(
-        heap, base, size, arrival, inject, sent, st[V_SEQ], EV_MESSAGE, to, prog[row + SE_MATCH]
-    )
+    return push(heap, base, size, arrival, inject, sent, st[V_SEQ], EV_MESSAGE, to, prog[row + SE_MATCH])
 
 
 @inner

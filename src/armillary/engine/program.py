@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine import network
 from armillary.engine import layout_kernel as lk
+from armillary.engine import network
 from armillary.engine.communicators import WORLD, Communicators
 from armillary.engine.custom import expand, uses_custom
 from armillary.engine.fold import Ring as FoldRing
 from armillary.engine.fold import fold, order_of, world_lines
-from armillary.engine.items import Channels, View, channel_at, channels_of, check_own_ends, views_of
+from armillary.engine.items import Channels, View, channel_at, channels_of, check_own_ends, unreceived, views_of
 from armillary.engine.jobs import Job, JobPhase, chunks, phases
-from armillary.engine.nodes import Nodes, lower_nodes
+from armillary.engine.nodes import lower_nodes
 from armillary.engine.phase_costs import CONTROL_BYTES, PhaseCosts, Timing
 from armillary.engine.quotient import QuotientComm, Rings
+from armillary.engine.tables import JobPlan, Tables
 from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace import NodeType, Trace
@@ -27,17 +28,6 @@ from armillary.trace import NodeType, Trace
 Ints = NDArray[np.int64]
 FAMILY = {"all": lk.ALL, "first": lk.FIRST, "last": lk.LAST}
 TREE_KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-
-
-@dataclass(eq=False)
-class JobPlan:
-    """A job lowered: its row in `plans` and what its collectives need."""
-
-    number: int
-    phases: list[JobPhase]
-    chunks: int
-    chunk: int
-    lines: int
 
 
 @dataclass
@@ -100,6 +90,7 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True, messages
         fold_ranks = False
     channels = channels_of(views, view_of)
     build = _Build(trace, platform, comms, views, view_of, channels)
+    build.warnings += unreceived(channels)
     build.plan_jobs()
     build.classify(structure, fold_ranks)
     build.communicators()
@@ -153,7 +144,9 @@ class _Build:
 
     def _warn(self, view: View, j: int, job: Job, found: list[JobPhase], count: int) -> None:
         if not found:
-            self.warnings.append(f"{self._where(view, j)}: no dimension takes part; the collective takes no time")
+            self.warnings.append(
+                f"{self._where(view, j)}: no dimension takes part; the collective takes no time"
+            )
         elif job.size == 0:
             self.warnings.append(f"{self._where(view, j)} moves 0 bytes")
         for phase in found:
@@ -271,7 +264,7 @@ class _Build:
         platform = self.platform
         self.levels = len(platform.dimensions)
         self.rings = Rings(platform, self.classes, self.representatives)
-        tables = _Tables()
+        tables = Tables()
         for cls, view in enumerate(self.class_views):
             self._rank(tables, cls, view)
         comm_rows = self._comm_rows(tables)
@@ -315,7 +308,7 @@ class _Build:
             return -(-self.platform.npus // memory.npus_per_node)
         return int(memory.kind == "pool")
 
-    def _rank(self, tables: _Tables, cls: int, view: View) -> None:
+    def _rank(self, tables: Tables, cls: int, view: View) -> None:
         nodes = view.nodes
         base = tables.graph(nodes)
         row = [base, len(nodes.kind), tables.states, tables.n_items]
@@ -335,7 +328,7 @@ class _Build:
         tables.items.append(items)
         tables.n_items += len(items)
 
-    def _collectives(self, tables: _Tables, cls: int, view: View, items: Ints, which: Ints) -> None:
+    def _collectives(self, tables: Tables, cls: int, view: View, items: Ints, which: Ints) -> None:
         slots = view.slots()
         of_job = np.zeros((len(view.jobs), 6), np.int64)
         for j, job in enumerate(view.jobs):
@@ -347,7 +340,11 @@ class _Build:
             ordinal = tables.ordinal(cls, number)
             of_job[j] = (plan.number, number, comm.local[cls], plan.chunks, len(plan.phases), ordinal)
         rows = of_job[view.job[which]]
-        items[which, lk.I_PLAN], items[which, lk.I_COMM], items[which, lk.I_LOCAL] = rows[:, 0], rows[:, 1], rows[:, 2]
+        items[which, lk.I_PLAN], items[which, lk.I_COMM], items[which, lk.I_LOCAL] = (
+            rows[:, 0],
+            rows[:, 1],
+            rows[:, 2],
+        )
         items[which, lk.I_CHUNKS], items[which, lk.I_ORDINAL] = rows[:, 3], rows[:, 5]
         for column, amount, name in (
             (lk.I_STREAM, rows[:, 3], "streams"),
@@ -364,12 +361,19 @@ class _Build:
         for number, times in zip(*np.unique(rows[:, 1], return_counts=True), strict=True):
             tables.comm_times[int(number)] = max(tables.comm_times[int(number)], int(times))
 
-    def _pair(self, tables: _Tables, cls: int, view: View, items: Ints, i: int) -> None:
+    def _pair(self, tables: Tables, cls: int, view: View, items: Ints, i: int) -> None:
         rank = int(self.representatives[cls])
         channel = channel_at(view, i, rank)
         tag, source, destination, size = channel
         sends, receives = self.channels[channel]
-        key = (tag, int(self.classes[source]), int(self.classes[destination]), size, tuple(sends), tuple(receives))
+        key = (
+            tag,
+            int(self.classes[source]),
+            int(self.classes[destination]),
+            size,
+            tuple(sends),
+            tuple(receives),
+        )
         items[i, lk.I_CHANNEL] = tables.channel(key, len(sends), len(receives))
         message, control = (
             int(self._delay(a, b, bytes_)) for a, b, bytes_ in
@@ -397,7 +401,7 @@ class _Build:
         items[which, lk.I_SERVER] = server
         items[which, lk.I_TICKS] = memory.latency + transfer
 
-    def _comm_rows(self, tables: _Tables) -> list[int]:
+    def _comm_rows(self, tables: Tables) -> list[int]:
         rows = []
         for comm in self.quotients:
             times = tables.comm_times[comm.number]
@@ -407,66 +411,6 @@ class _Build:
             tables.arrived += times * stride
             tables.instance_items += times * len(comm.local)
         return rows
-
-
-@dataclass
-class _Tables:
-    """Growing columns and running totals of the per-rank part of a program."""
-
-    nodes: list[Ints] = field(default_factory=list)
-    children: list[Ints] = field(default_factory=list)
-    ranks: list[int] = field(default_factory=list)
-    items: list[Ints] = field(default_factory=list)
-    channels: list[int] = field(default_factory=list)
-    comm_plans: dict[int, list[JobPlan]] = field(default_factory=lambda: defaultdict(list))
-    comm_times: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    n_items: int = 0
-    states: int = 0
-    streams: int = 0
-    rows: int = 0
-    bases: int = 0
-    ordinals: int = 0
-    instances: int = 0
-    instance_items: int = 0
-    arrived: int = 0
-    pairs: int = 0
-    graph_at: dict[int, int] = field(default_factory=dict)
-    n_nodes: int = 0
-    n_children: int = 0
-    comm_ordinals: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
-    ordinal_at: dict[tuple[int, int], int] = field(default_factory=dict)
-    channel_at: dict[Any, int] = field(default_factory=dict)
-
-    def graph(self, nodes: Nodes) -> int:
-        """Add the node rows of a graph; returns the number of its first row."""
-        if id(nodes) not in self.graph_at:
-            self.graph_at[id(nodes)] = self.n_nodes
-            rows = np.empty((len(nodes.kind), lk.N_COLUMNS), np.int64)
-            rows[:, lk.N_KIND], rows[:, lk.N_SLOT], rows[:, lk.N_TICKS] = nodes.kind, nodes.slot, nodes.ticks
-            rows[:, lk.N_ITEM], rows[:, lk.N_INDEGREE] = nodes.item, nodes.indegree
-            rows[:, lk.N_CHILD] = nodes.child_ptr[:-1] + self.n_children
-            rows[:, lk.N_CHILDREN] = np.diff(nodes.child_ptr)
-            self.nodes.append(rows)
-            self.children.append(nodes.children)
-            self.n_nodes += len(rows)
-            self.n_children += len(nodes.children)
-        return self.graph_at[id(nodes)]
-
-    def ordinal(self, cls: int, comm: int) -> int:
-        """Return the counter of the collectives of a class in a communicator."""
-        if (cls, comm) not in self.ordinal_at:
-            self.ordinal_at[(cls, comm)] = self.ordinals
-            self.comm_ordinals[comm][cls] = self.ordinals
-            self.ordinals += 1
-        return self.ordinal_at[(cls, comm)]
-
-    def channel(self, key: tuple[Any, ...], sends: int, receives: int) -> int:
-        """Return the number of a quotient channel."""
-        if key not in self.channel_at:
-            self.channel_at[key] = len(self.channel_at)
-            self.channels += [self.pairs, key[1], key[2]]
-            self.pairs += max(sends, receives)
-        return self.channel_at[key]
 
 
 def _positions(view: View) -> Ints:

@@ -11,14 +11,21 @@ from numpy.typing import NDArray
 from armillary.engine import layout_kernel as lk
 from armillary.engine.items import View
 from armillary.engine.jobs import JobPhase
-from armillary.engine.program import JobPlan, Lowered
+from armillary.engine.program import Lowered
 from armillary.engine.run import Run
+from armillary.engine.tables import JobPlan
 from armillary.engine.timeline import KINDS, OPERATIONS, GraphTable, Timeline
 from armillary.platform.model import Platform
 from armillary.trace import NodeType
 
 Ints = NDArray[np.int64]
-_KIND_OF = {lk.COLLECTIVE: "collective", lk.SEND: "send", lk.RECV: "recv", lk.MEMORY: "memory", lk.SKIP: "none"}
+_KIND_OF = {
+    lk.COLLECTIVE: "collective",
+    lk.SEND: "send",
+    lk.RECV: "recv",
+    lk.MEMORY: "memory",
+    lk.SKIP: "none",
+}
 
 
 class LazyTables(Sequence[GraphTable]):
@@ -60,8 +67,14 @@ def graph_table(view: View) -> GraphTable:
     fixed = nodes.kind[: graph.n_nodes] == lk.FIXED
     cpu = nodes.slot[: graph.n_nodes] == lk.CPU
     types = graph.types[order]
-    by_type = {NodeType.COMP_NODE: "compute", NodeType.COMM_COLL_NODE: "collective", NodeType.COMM_SEND_NODE: "send",
-               NodeType.COMM_RECV_NODE: "recv", NodeType.MEM_LOAD_NODE: "memory", NodeType.MEM_STORE_NODE: "memory"}  # fmt: skip
+    by_type = {
+        NodeType.COMP_NODE: "compute",
+        NodeType.COMM_COLL_NODE: "collective",
+        NodeType.COMM_SEND_NODE: "send",
+        NodeType.COMM_RECV_NODE: "recv",
+        NodeType.MEM_LOAD_NODE: "memory",
+        NodeType.MEM_STORE_NODE: "memory",
+    }
     for node_type, name in by_type.items():
         issue_kind[fixed & (types == node_type)] = KINDS.index(name)
     issue_kind[fixed & cpu] = KINDS.index("cpu")
@@ -99,7 +112,7 @@ def timeline_of(lowered: Lowered, run: Run, platform: Platform, info: dict[str, 
         part = slice(row[lk.R_STATE], row[lk.R_STATE] + counts[c])
         at = slice(int(ptr[c]), int(ptr[c + 1]))
         start[at][nodes.order], end[at][nodes.order] = begun[part], ended[part]
-    makers = [lambda view=view: graph_table(view) for view in distinct]  # type: ignore[misc]
+    makers = [lambda view=view: graph_table(view) for view in distinct]
     return Timeline(
         rank_class=lowered.classes.astype(np.int32),
         representative=lowered.representatives,

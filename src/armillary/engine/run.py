@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
-from armillary.engine.flat import flat_program, flat_state, room
+from armillary.engine.flat import Table, flat_program, flat_state, room
 from armillary.engine.program import Lowered
 from armillary.jit import Mode, load
 
@@ -47,7 +47,7 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
     if mode is None:
         mode = "interpreted" if estimate(lowered) < INTERPRETED_EVENTS else "compiled"
     kernel = load("armillary.engine.step_kernel", mode)
-    tables = {**lowered.tables, "COSTS": lowered.costs.relocated}
+    tables: dict[str, Table] = {**lowered.tables, "COSTS": lowered.costs.relocated}
     prog, base = flat_program(tables, mode, lowered.scalars)
     _relocate(prog, base, lowered)
     state, place = _state(lowered, mode)
@@ -102,6 +102,7 @@ def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
         "LEFT": np.array(outer, np.int64), "QUEUE_HEAD": none(z["queues"]), "INSTANCE_PLAN": none(z["instances"]),
         "FREE": none(z["lines"]),
     }  # fmt: skip
+    ends = ranks * lk.ENDS_PER_RANK if lowered.costs.timing.bus else 0
     sizes = {
         "BUSY": 3 * ranks, "FLYING": ranks, "FINISH": ranks, "DEFERRED": z["deferred"], "QUEUE_TAIL": z["queues"],
         "QUEUE_RUNNING": z["queues"], "STREAM_NEXT": z["streams"], "STREAM_PHASE": z["streams"],
@@ -110,7 +111,7 @@ def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
         "ITEM_INSTANCE": z["items"], "ORDINALS": z["ordinals"], "INSTANCE_ITEM": z["instance_items"],
         "ARRIVED_AT": z["arrived"], "CHANNEL": z["channels"] * lk.CS_COLUMNS, "SEND_TICK": z["pairs"],
         "SEND_NODE": z["pairs"], "RECV_NODE": z["pairs"], "SERVER_FREE": z["servers"], "ROW_START": z["rows"],
-        "ROW_END": z["rows"], "ROW_SEQ": z["rows"], "BUS": ranks * lk.ENDS_PER_RANK * lk.E_COLUMNS * lowered.scalars[lk.Z_MESSAGES],
+        "ROW_END": z["rows"], "ROW_SEQ": z["rows"], "BUS": ends * lk.E_COLUMNS,
         **dict.fromkeys(lk.SCRATCH, lowered.costs.widest),
     }  # fmt: skip
     return flat_state(sizes, filled, mode)
