@@ -51,6 +51,8 @@ def simulate(
     platform = read_platform(system, network, memory, comm_groups, cli)
     trace = workload if isinstance(workload, Trace) else load_trace(workload, ranks=platform.npus)
     if not isinstance(workload, Trace) and (surplus := Path(f"{workload}.{platform.npus}.et")).exists():
-        note = f"{surplus.name}: ranks from {platform.npus} on are ignored, the network has {platform.npus} NPUs"
+        note = (
+            f"{surplus.name}: ranks from {platform.npus} on are ignored, the network has {platform.npus} NPUs"
+        )
         platform = replace(platform, warnings=(*platform.warnings, note))
     return run(trace, platform, profile="astra-sim", fold=fold, network_model=network_model)

@@ -42,7 +42,9 @@ def command(
     """Simulate and report."""
     needed = {"workload": workload, "system": system, "network": network}
     given = [
-        f"--{name}" for name, path in (needed | {"memory": memory, "comm-groups": comm_groups}).items() if path
+        f"--{name}"
+        for name, path in (needed | {"memory": memory, "comm-groups": comm_groups}).items()
+        if path
     ]
     if study and given:
         raise click.UsageError(f"STUDY and {given[0]} exclude each other")

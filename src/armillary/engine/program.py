@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,12 +10,18 @@ from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
 from armillary.engine import network
+from armillary.engine.classes import JobPhases, Workload, classify, find_phases, quotient_comms
 from armillary.engine.communicators import WORLD, Communicators
 from armillary.engine.custom import expand, uses_custom
-from armillary.engine.fold import Ring as FoldRing
-from armillary.engine.fold import fold, order_of, world_lines
-from armillary.engine.items import Channels, View, channel_at, channels_of, check_own_ends, unreceived, views_of
-from armillary.engine.jobs import Job, JobPhase, chunks, phases
+from armillary.engine.items import (
+    View,
+    channel_at,
+    channels_of,
+    check_own_ends,
+    unreceived,
+    views_of,
+)
+from armillary.engine.jobs import Job, JobPhase
 from armillary.engine.nodes import lower_nodes
 from armillary.engine.phase_costs import CONTROL_BYTES, PhaseCosts, Timing
 from armillary.engine.quotient import QuotientComm, Rings
@@ -89,28 +94,25 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True, messages
         view_of = np.arange(trace.n_ranks, dtype=np.int32)
         fold_ranks = False
     channels = channels_of(views, view_of)
-    build = _Build(trace, platform, comms, views, view_of, channels)
-    build.warnings += unreceived(channels)
-    build.plan_jobs()
-    build.classify(structure, fold_ranks)
-    build.communicators()
+    workload = Workload(trace, platform, comms, views, view_of, channels)
+    job_phases, warnings = find_phases(workload)
+    classes = classify(workload, job_phases, structure) if fold_ranks else np.arange(trace.n_ranks)
+    build = _Build(workload, job_phases, classes)
+    build.warnings += [*unreceived(channels), *warnings]
     return build.assemble(messages)
 
 
 class _Build:
     """The tables of one program while they grow."""
 
-    def __init__(
-        self,
-        trace: Trace,
-        platform: Platform,
-        comms: Communicators,
-        views: list[View],
-        view_of: NDArray[np.int32],
-        channels: Channels,
-    ) -> None:
-        self.trace, self.platform, self.comms = trace, platform, comms
-        self.views, self.view_of, self.channels = views, view_of, channels
+    def __init__(self, workload: Workload, job_phases: JobPhases, classes: Ints) -> None:
+        platform = workload.platform
+        self.platform, self.comms, self.channels = platform, workload.comms, workload.channels
+        self.job_phases, self.classes = job_phases, classes
+        self.representatives = np.unique(classes, return_index=True)[1].astype(np.int64)
+        views = workload.views
+        self.class_views = [views[v] for v in workload.view_of[self.representatives].tolist()]
+        self.comm_at, self.quotients = quotient_comms(workload, classes, self.representatives)
         system = platform.system
         self.costs = PhaseCosts(
             Timing(
@@ -118,101 +120,11 @@ class _Build:
                 system.local_reduction_delay,
             )
         )  # fmt: skip
-        self.job_phases: dict[Job, tuple[list[JobPhase], int, int]] = {}
         self.warnings = list(dict.fromkeys(w for view in views for w in view.nodes.warnings))
         self.plans: list[JobPlan] = []
         self.plan_rows: list[int] = []
         self.phase_rows: list[int] = []
         self.plan_of: dict[tuple[int, Job], JobPlan] = {}
-
-    def plan_jobs(self) -> None:
-        """Find the phases of every job, and check that ranks belong to the groups they use."""
-        for v, view in enumerate(self.views):
-            for j, job in enumerate(view.jobs):
-                comm = self.comms.get(job.comm)
-                if not comm.world:
-                    self._check_members(v, view, j, job)
-                if job not in self.job_phases:
-                    count, chunk = chunks(job, self.platform)
-                    found = phases(job, comm, self.platform, chunk, self._where(view, j))
-                    self.job_phases[job] = (found, count, chunk)
-                    self._warn(view, j, job, found, count)
-
-    def _where(self, view: View, j: int) -> str:
-        item = int(np.flatnonzero(view.job == j)[0])
-        return view.nodes.graph.node(int(view.nodes.order[view.nodes.items[item]]))
-
-    def _warn(self, view: View, j: int, job: Job, found: list[JobPhase], count: int) -> None:
-        if not found:
-            self.warnings.append(
-                f"{self._where(view, j)}: no dimension takes part; the collective takes no time"
-            )
-        elif job.size == 0:
-            self.warnings.append(f"{self._where(view, j)} moves 0 bytes")
-        for phase in found:
-            if phase.schedules and phase.schedules[0].relative == "pair" and phase.n & (phase.n - 1):
-                self.warnings.append(
-                    f"{self._where(view, j)}: halvingDoubling all-gather over {phase.n} members runs as in ASTRA-sim, "
-                    "but not every member gets every block"
-                )
-
-    def _check_members(self, v: int, view: View, j: int, job: Job) -> None:
-        ranks = np.flatnonzero(self.view_of == v)
-        outside = ranks[~np.isin(ranks, self.comms.get(job.comm).members)]
-        if outside.size:
-            raise InputError(
-                f"{self._where(view, j)}: rank {outside[0]} is not in group {job.comm}; expected one of "
-                f"{self.comms.get(job.comm).members[:8].tolist()}"
-            )
-
-    def classify(self, structure: NDArray[np.int32], fold_ranks: bool) -> None:
-        """Partition the ranks into classes."""
-        shared_memory = self.platform.memory.kind in ("pool", "per-node") and any(
-            (view.nodes.kind == lk.MEMORY).any() for view in self.views
-        )
-        if not fold_ranks or shared_memory:
-            self.classes: Ints = np.arange(self.trace.n_ranks)
-        else:
-            patterns: dict[bytes, int] = {}
-            pattern = np.array([patterns.setdefault(view.pattern(), len(patterns)) for view in self.views])
-            colour = structure.astype(np.int64) * len(patterns) + pattern[self.view_of]
-            self.classes = fold(
-                colour, self._fold_rings(), self.views, self.view_of, self.channels, self.platform
-            )
-        self.representatives = np.unique(self.classes, return_index=True)[1].astype(np.int64)
-        self.class_views = [self.views[v] for v in self.view_of[self.representatives].tolist()]
-
-    def _fold_rings(self) -> list[FoldRing]:
-        orders: dict[tuple[int, int], frozenset[Any]] = defaultdict(frozenset)
-        for job, (found, _, _) in self.job_phases.items():
-            for phase in found:
-                orders[(job.comm, phase.dim)] |= order_of(phase)
-        slots_of_view = [view.slots() for view in self.views]
-        rings = []
-        for (number, dim), seen in orders.items():
-            of_view = np.array([slots.get(number, -1) for slots in slots_of_view])
-            comm = self.comms.get(number)
-            lines = comm.members[None, :] if dim < 0 else world_lines(self.platform, dim)
-            rings.append(FoldRing(dim, lines, seen, of_view[self.view_of]))
-        return rings
-
-    def communicators(self) -> None:
-        """Make the quotient communicators: those of the representatives, merged where classes meet."""
-        self.comm_at: dict[tuple[int, int], QuotientComm] = {}
-        self.quotients: list[QuotientComm] = []
-        slots_of_view = [view.slots() for view in self.views]
-        for cls, rank in enumerate(self.representatives.tolist()):
-            for number, slot in slots_of_view[self.view_of[rank]].items():
-                if (cls, slot) in self.comm_at:
-                    continue
-                comm = QuotientComm(len(self.quotients), self.comms.get(number))
-                self.quotients.append(comm)
-                _, first = np.unique(self.classes[comm.real.members], return_index=True)
-                for member in comm.real.members[np.sort(first)].tolist():
-                    there = slots_of_view[self.view_of[member]].get(number)
-                    if there is not None:
-                        self.comm_at[(int(self.classes[member]), there)] = comm
-                    comm.local[int(self.classes[member])] = len(comm.local)
 
     def plan(self, comm: QuotientComm, job: Job) -> JobPlan:
         """Return the plan of a job in a quotient communicator."""

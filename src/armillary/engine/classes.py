@@ -1,0 +1,140 @@
+"""From ranks to classes: the phases of all jobs, the fold, and the communicators of the classes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine import layout_kernel as lk
+from armillary.engine.communicators import Communicators
+from armillary.engine.fold import Order, Ring, fold, order_of, world_lines
+from armillary.engine.items import Channels, View
+from armillary.engine.jobs import Job, JobPhase, chunks, phases
+from armillary.engine.quotient import QuotientComm
+from armillary.errors import InputError
+from armillary.platform.model import Platform
+from armillary.trace import Trace
+
+Ints = NDArray[np.int64]
+JobPhases = dict[Job, tuple[list[JobPhase], int, int]]
+"""Phases of one chunk, number of chunks, bytes per chunk."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A trace on a platform, read: the view of every rank, its communicators and channels."""
+
+    trace: Trace
+    platform: Platform
+    comms: Communicators
+    views: list[View]
+    view_of: NDArray[np.int32]
+    channels: Channels
+
+
+def find_phases(workload: Workload) -> tuple[JobPhases, list[str]]:
+    """Return the phases of every job, and warnings of what is odd about them.
+
+    Raises:
+        InputError: a rank uses a group it is not in, or a collective cannot run.
+    """
+    found: JobPhases = {}
+    warnings: list[str] = []
+    for v, view in enumerate(workload.views):
+        for j, job in enumerate(view.jobs):
+            comm = workload.comms.get(job.comm)
+            if not comm.world:
+                _check_members(workload, v, j)
+            if job not in found:
+                count, chunk = chunks(job, workload.platform)
+                where = _where(view, j)
+                found[job] = (phases(job, comm, workload.platform, chunk, where), count, chunk)
+                warnings += _oddities(job, found[job][0], where)
+    return found, warnings
+
+
+def _where(view: View, j: int) -> str:
+    item = int(np.flatnonzero(view.job == j)[0])
+    return view.nodes.graph.node(int(view.nodes.order[view.nodes.items[item]]))
+
+
+def _oddities(job: Job, found: list[JobPhase], where: str) -> list[str]:
+    if not found:
+        return [f"{where}: no dimension takes part; the collective takes no time"]
+    odd = [f"{where} moves 0 bytes"] if job.size == 0 else []
+    for phase in found:
+        if phase.schedules and phase.schedules[0].relative == "pair" and phase.n & (phase.n - 1):
+            odd.append(
+                f"{where}: halvingDoubling all-gather over {phase.n} members runs as in ASTRA-sim, "
+                "but not every member gets every block"
+            )
+    return odd
+
+
+def _check_members(workload: Workload, v: int, j: int) -> None:
+    view = workload.views[v]
+    number = view.jobs[j].comm
+    members = workload.comms.get(number).members
+    ranks = np.flatnonzero(workload.view_of == v)
+    outside = ranks[~np.isin(ranks, members)]
+    if outside.size:
+        raise InputError(
+            f"{_where(view, j)}: rank {outside[0]} is not in group {number}; expected one of {members[:8].tolist()}"
+        )
+
+
+def classify(workload: Workload, job_phases: JobPhases, structure: NDArray[np.int32]) -> Ints:
+    """Return the class of every rank; ranks that share a memory server are each their own."""
+    views, view_of = workload.views, workload.view_of
+    if workload.platform.memory.kind in ("pool", "per-node") and any(
+        (view.nodes.kind == lk.MEMORY).any() for view in views
+    ):
+        return np.arange(workload.trace.n_ranks)
+    patterns: dict[bytes, int] = {}
+    pattern = np.array([patterns.setdefault(view.pattern(), len(patterns)) for view in views])
+    colour = structure.astype(np.int64) * len(patterns) + pattern[view_of]
+    return fold(colour, _rings(workload, job_phases), views, view_of, workload.channels, workload.platform)
+
+
+def _rings(workload: Workload, job_phases: JobPhases) -> list[Ring]:
+    orders: dict[tuple[int, int], frozenset[Order]] = defaultdict(frozenset)
+    for job, (found, _, _) in job_phases.items():
+        for phase in found:
+            orders[(job.comm, phase.dim)] |= order_of(phase)
+    slots_of_view = [view.slots() for view in workload.views]
+    rings = []
+    for (number, dim), seen in orders.items():
+        of_view = np.array([slots.get(number, -1) for slots in slots_of_view])
+        members = workload.comms.get(number).members
+        lines = members[None, :] if dim < 0 else world_lines(workload.platform, dim)
+        rings.append(Ring(dim, lines, seen, of_view[workload.view_of]))
+    return rings
+
+
+def quotient_comms(
+    workload: Workload, classes: Ints, representatives: Ints
+) -> tuple[dict[tuple[int, int], QuotientComm], list[QuotientComm]]:
+    """Return the communicators of the classes, by (class, slot) and in order.
+
+    They are those of the representatives, merged where classes meet in them.
+    """
+    comm_at: dict[tuple[int, int], QuotientComm] = {}
+    quotients: list[QuotientComm] = []
+    slots_of_view = [view.slots() for view in workload.views]
+    for cls, rank in enumerate(representatives.tolist()):
+        for number, slot in slots_of_view[workload.view_of[rank]].items():
+            if (cls, slot) in comm_at:
+                continue
+            comm = QuotientComm(len(quotients), workload.comms.get(number))
+            quotients.append(comm)
+            members = comm.real.members
+            _, first = np.unique(classes[members], return_index=True)
+            for member in members[np.sort(first)].tolist():
+                there = slots_of_view[workload.view_of[member]].get(number)
+                if there is not None:
+                    comm_at[(int(classes[member]), there)] = comm
+                comm.local[int(classes[member])] = len(comm.local)
+    return comm_at, quotients
