@@ -53,7 +53,9 @@ class PhaseCosts:
     length: int = 0
     widest: int = 1
     machine: int = 0
-    """Most memory that the machines of one phase need."""
+    """Most memory that one member of a phase needs."""
+    all_chains: bool = True
+    """No phase needs messages to be evaluated."""
     bursts: int = 1
     """Most events that one member of a phase can have pending."""
     known: dict[Any, int] = field(default_factory=dict)
@@ -134,9 +136,11 @@ class PhaseCosts:
     def _measure(self, schedule: Schedule) -> None:
         receives = max(len(role.recv_peer) for role in schedule.roles)
         self.widest = max(self.widest, schedule.n)
-        self.machine = max(self.machine, schedule.n * (lk.M_COLUMNS + 2 * receives) + 1)
+        self.machine = max(self.machine, lk.M_COLUMNS + 2 * receives)
+        chain = schedule.relative != "absolute" and _one_at_a_time(schedule.roles[0])
         most = max(role.initial + len(role.send_peer) + receives for role in schedule.roles)
-        self.bursts = max(self.bursts, 3 if _one_at_a_time(schedule.roles[0]) else most)
+        self.bursts = max(self.bursts, 3 if chain else most)
+        self.all_chains &= chain
 
     def _role(
         self,

@@ -138,10 +138,16 @@ def _burst(lowered: Lowered) -> tuple[int, int]:
     chunks = max((plan.chunks for plan in lowered.plans), default=0)
     limit, queues, levels = (lowered.scalars[place] for place in (lk.Z_LIMIT, lk.Z_QUEUES, lk.Z_LEVELS))
     started = min(chunks, limit * queues) + levels + 2
-    # At tick 0 every rank may start; a phase evaluated by messages needs room for all of them at once.
-    events = z["deferred"] + (z["ranks"] + costs.widest) * (started + 1) * costs.bursts + 64
+    rows = lowered.tables["LINE_ROWS"].reshape(-1, lk.LN_COLUMNS)
+    machines = int(rows[:, lk.LN_MACHINES].max(initial=1))
+    moved = bool(lowered.scalars[lk.Z_MESSAGES])
+    scratch = 0 if costs.all_chains and not moved else machines
+    # One event touches a rank, or the two ends of a message; a phase is evaluated by its last member.
+    per_stream = costs.bursts if moved else machines
+    events = 2 * z["deferred"] + z["ranks"] + 2 * (started + 1) * per_stream + scratch * costs.bursts + 64
     requests = 4 * events * lk.Q_COLUMNS if costs.timing.bus else 0
-    return events, (started * z["ranks"] + 1) * (costs.machine + 1) + requests
+    blocks = 2 * started + 1 if moved else 1
+    return events, blocks * (scratch * costs.machine + 1) + requests
 
 
 def _grow(array: Any, more: int, mode: Mode) -> Any:
