@@ -22,7 +22,7 @@ KERNEL = "armillary.trace.decode_kernel"
 Data = bytes | memoryview
 """Contents of a file."""
 
-COMPILED_FROM = 128 * 1024
+COMPILED_FROM = 1024 * 1024
 """Bytes from which the compiled decoder wins over the interpreted one, loading Numba included."""
 
 COMPILED_FROM_WARM = 4 * 1024
