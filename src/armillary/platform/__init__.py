@@ -7,14 +7,29 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from armillary.platform.astra_sim import read_platform
-    from armillary.platform.model import Algorithm, Dimension, Platform, RemoteMemory, SharedBus, System
+    from armillary.platform.bandwidth import astra_sim_view, ports
+    from armillary.platform.model import (
+        Algorithm,
+        Dimension,
+        Jitter,
+        Physical,
+        Platform,
+        Port,
+        RemoteMemory,
+        SharedBus,
+        System,
+    )
     from armillary.platform.native import Collective, Study, json_schema, load_platform, load_study
     from armillary.platform.show import describe, table
 
 _MODULES = {
     "astra_sim": ("read_platform",),
-    "model": ("Algorithm", "Dimension", "Platform", "RemoteMemory", "SharedBus", "System"),
+    "model": (
+        *("Algorithm", "Dimension", "Jitter", "Physical", "Platform", "Port", "RemoteMemory", "SharedBus"),
+        "System",
+    ),
     "native": ("Collective", "Study", "json_schema", "load_platform", "load_study"),
+    "bandwidth": ("astra_sim_view", "ports"),
     "show": ("describe", "table"),
 }
 
@@ -22,15 +37,20 @@ __all__ = [
     "Algorithm",
     "Collective",
     "Dimension",
+    "Jitter",
+    "Physical",
     "Platform",
+    "Port",
     "RemoteMemory",
     "SharedBus",
     "Study",
     "System",
+    "astra_sim_view",
     "describe",
     "json_schema",
     "load_platform",
     "load_study",
+    "ports",
     "read_platform",
     "table",
 ]

@@ -9,6 +9,11 @@ from armillary.platform.document import Document, KeyPath
 from armillary.platform.model import Algorithm
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+"""What ASTRA-sim runs."""
+PHYSICAL_COLLECTIVES = (
+    *COLLECTIVES,
+    *("all-to-all-v", "broadcast", "reduce", "gather", "scatter", "barrier", "reduce-scatter-block"),
+)
 ALGORITHMS = (
     "ring",
     "direct",
@@ -18,6 +23,8 @@ ALGORITHMS = (
     "oneDirect",
     "oneHalvingDoubling",
 )
+"""What ASTRA-sim runs; direct and oneDirect may end in a window."""
+PHYSICAL_ALGORITHMS = (*ALGORITHMS, "recursiveDoubling", "rabenseifner", "binomialTree", "natural", "auto")
 
 
 def parse_algorithm(name: str) -> Algorithm | None:

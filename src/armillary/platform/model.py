@@ -6,15 +6,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-TopologyName = Literal["Ring", "FullyConnected", "Switch"]
+TopologyName = Literal["Ring", "FullyConnected", "Switch", "Mesh", "Torus"]
+SchedulingName = Literal["fair", "fifo", "lifo", "priority"]
 CollectiveName = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all"]
 
 
 @dataclass(frozen=True)
-class Dimension:
-    """One network dimension, innermost first.
+class Port:
+    """What one NPU can send and receive at the same time in one dimension: `out` and `into`, bytes per ns."""
 
-    `bandwidth` is bytes per ns of one link; `latency` is ns per link hop.
+    out: float
+    into: float
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One network dimension, innermost first: a Mesh is a line, a Torus the same as a Ring.
+
+    `bandwidth` is bytes per ns of one link, which profile ``astra-sim`` uses; `port` what an NPU has in all,
+    which ``physical`` uses (None: follows from the links, see `armillary.platform.bandwidth.ports`).
+    `latency` is ns per link hop.
     """
 
     name: str
@@ -22,6 +33,7 @@ class Dimension:
     size: int
     bandwidth: float
     latency: float
+    port: Port | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +81,32 @@ class System:
 
 
 @dataclass(frozen=True)
+class Jitter:
+    """Random spread of compute durations: `sigma` relative to the duration, 0.05 is 5 %."""
+
+    sigma: float
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Physical:
+    """What only profile ``physical`` models; peak FLOP/s and memory bandwidth are those of `System`."""
+
+    scheduling: SchedulingName = "fair"
+    algorithm: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Collective -> one name per dimension, as `PHYSICAL_ALGORITHMS` lists them (``direct`` may end in a window)
+    or ``natural`` or ``auto``; a single ``one…`` name covers all dimensions. Not listed: natural."""
+    chunks: int = 1
+    speed: dict[int, float] = field(default_factory=dict)
+    """Rank -> compute speed relative to the others; not listed: 1."""
+    delay: dict[int, float] = field(default_factory=dict)
+    """Rank -> ns that it starts late; not listed: 0."""
+    jitter: Jitter | None = None
+    endpoint_delay: float = 0.0
+    """Delay of every message at its endpoint, ns."""
+
+
+@dataclass(frozen=True)
 class RemoteMemory:
     """Remote memory: latency ns, bandwidth bytes per ns (whole number; 0 = infinite)."""
 
@@ -84,6 +122,7 @@ class Platform:
 
     dimensions: tuple[Dimension, ...]
     system: System = field(default_factory=System)
+    physical: Physical = field(default_factory=Physical)
     memory: RemoteMemory = field(default_factory=RemoteMemory)
     groups: dict[int, tuple[int, ...]] = field(default_factory=dict)
     queues_per_dim: int = 1

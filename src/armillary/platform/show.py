@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from armillary.platform.model import Algorithm, Dimension, Platform
+from armillary.platform.bandwidth import links_per_npu
+from armillary.platform.model import Algorithm, Platform
 from armillary.units import format_bandwidth, format_count, format_flops, format_time
 
 if TYPE_CHECKING:
     from rich.console import Group
-
-
-def links_per_npu(dimension: Dimension) -> int:
-    """Return how many links an NPU has in a dimension: n-1 fully connected, 2 in a ring, 1 to a switch."""
-    return {"FullyConnected": dimension.size - 1, "Ring": 2, "Switch": 1}[dimension.topology]
 
 
 def algorithm_text(algorithm: Algorithm) -> str:
@@ -34,7 +30,9 @@ def describe(platform: Platform) -> dict[str, Any]:
                 "topology": dimension.topology,
                 "size": dimension.size,
                 "link_bandwidth_bytes_per_s": dimension.bandwidth * 1e9,
-                "npu_bandwidth_bytes_per_s": dimension.bandwidth * 1e9 * links_per_npu(dimension),
+                "npu_bandwidth_bytes_per_s": dimension.bandwidth
+                * 1e9
+                * links_per_npu(dimension.topology, dimension.size),
                 "latency_ns": dimension.latency,
             }
             for dimension in platform.dimensions
@@ -77,7 +75,7 @@ def table(platform: Platform) -> Group:
             dimension.topology,
             str(dimension.size),
             format_bandwidth(dimension.bandwidth),
-            format_bandwidth(dimension.bandwidth * links_per_npu(dimension)),
+            format_bandwidth(dimension.bandwidth * links_per_npu(dimension.topology, dimension.size)),
             format_time(dimension.latency),
         )
     values = Table(title="System", title_justify="left", show_header=False)
