@@ -6,7 +6,7 @@ import json
 import os
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,17 @@ OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "custo
 """Meaning of `Timeline.phase_operation`, by index."""
 
 FORMAT = "armillary-timeline-1"
+
+
+def _absent(kind: type[np.generic]) -> NDArray[Any]:
+    """Return what stands for a column that was not given."""
+    return np.empty(0, kind)
+
+
+def _fill(owner: object, name: str, default: NDArray[Any]) -> None:
+    """Give a column of a frozen owner its default, if it was not given."""
+    if len(getattr(owner, name)) == 0:
+        object.__setattr__(owner, name, default)
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,16 @@ class GraphTable:
     parent_ptr: NDArray[np.int64]
     """CSR (n + 1) into `parent`: the nodes (positions) each node waits for."""
     parent: NDArray[np.int32]
+    stream: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
+    """Stream a node was put on, -1 where the trace names none or the engine does not say."""
+    peer: NDArray[np.int32] = field(default_factory=lambda: _absent(np.int32))
+    """Rank at the other end of a send or receive, as seen by the representative of a class that ran this
+    graph; -1 for other nodes, and where it is not known or differs between the classes of this graph."""
+
+    def __post_init__(self) -> None:
+        """Fill the columns that were not given."""
+        _fill(self, "stream", np.full(len(self.kind), -1, np.int64))
+        _fill(self, "peer", np.full(len(self.kind), -1, np.int32))
 
 
 @dataclass(frozen=True)
@@ -74,7 +95,20 @@ class Timeline:
     """Bytes each NPU sends in the phase."""
     info: dict[str, Any] = field(default_factory=dict)
     """profile, network_model, tick_ns (length of one tick in ns), npus, dimensions (list of
-    {name, topology, size, bandwidth_bytes_per_ns, latency_ns}), warnings (list of str), folded (bool)."""
+    {name, topology, size, bandwidth_bytes_per_ns, latency_ns}), warnings (list of str), folded (bool).
+
+    Where the engine knows them: ports (per dimension, {out_bytes_per_ns, into_bytes_per_ns} of one NPU),
+    peak_flops_per_ns (of one NPU), scheduling (str)."""
+    node_least: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
+    """Like `node_start`: the fewest ticks a node can take on an otherwise idle machine (a compute node its
+    own time, communication its latency and bytes ÷ bandwidth alone); 0 where it is not known."""
+    phase_port_bytes: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
+    """Bytes through the busier direction of the port of a rank of this class; by default `phase_bytes`."""
+
+    def __post_init__(self) -> None:
+        """Fill the columns that were not given."""
+        _fill(self, "node_least", np.zeros(len(self.node_start), np.int64))
+        _fill(self, "phase_port_bytes", self.phase_bytes)
 
     @property
     def n_ranks(self) -> int:
@@ -133,10 +167,22 @@ class Timeline:
                 if head.get("format") != FORMAT:
                     raise InputError(f"{path}: format {head.get('format')!r}, expected {FORMAT!r}")
                 graphs = tuple(
-                    GraphTable(**{f.name: data[f"graph{i}.{f.name}"] for f in fields(GraphTable)})
-                    for i in range(head["graphs"])
+                    GraphTable(**_columns(GraphTable, data, f"graph{i}.")) for i in range(head["graphs"])
                 )
-                columns = {f.name: data[f.name] for f in fields(cls) if f.name not in ("graphs", "info")}
+                columns = _columns(cls, data, "")
                 return cls(graphs=graphs, info=head["info"], **columns)
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: cannot be read as a saved timeline ({error})") from error
+
+
+def _columns(owner: type[GraphTable] | type[Timeline], data: Any, prefix: str) -> dict[str, NDArray[Any]]:
+    """Return the columns of `owner` in a file; one with a default may be absent, as in files of before.
+
+    Raises:
+        KeyError: another is absent.
+    """
+    return {
+        f.name: data[prefix + f.name]
+        for f in fields(owner)
+        if f.name not in ("graphs", "info") and (f.default_factory is MISSING or prefix + f.name in data)
+    }
