@@ -1,0 +1,141 @@
+"""Trees: a star, the binomial tree, and two binary trees at once, pipelined."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from armillary.collective.rounds import Moves, Round
+from armillary.collective.schedule import IntArray
+
+
+def star(operation: str, n: int, root: int) -> tuple[Round, ...]:
+    """Do a rooted operation in one round: the root talks to everyone."""
+    others = (root + np.arange(1, n)) % n
+    part = n if operation in ("gather", "scatter") else 1
+    if operation in ("broadcast", "scatter"):
+        return (Round(n, Moves.of(root, others, 1, part)),)
+    return (Round(n, Moves.of(others, root, 1, part, operation == "reduce")),)
+
+
+def binomial(operation: str, n: int, root: int) -> tuple[Round, ...]:
+    """Go down a binomial tree (farthest first), or up, or up and down again."""
+    if operation in ("all-reduce", "barrier"):
+        size = int(operation == "all-reduce")
+        return (*_up(n, root, size, bool(size)), *_down(n, root, size))
+    if operation == "broadcast":
+        return _down(n, root, 1)
+    if operation == "reduce":
+        return _up(n, root, 1, True)
+    return _down(n, root, None) if operation == "scatter" else _up(n, root, None, False)
+
+
+def branches(n: int) -> list[tuple[IntArray, IntArray, IntArray]]:
+    """Return per round on the way down: parents, children and sizes of the children's subtrees, root = 0."""
+    found = []
+    for k in reversed(range((n - 1).bit_length())):
+        parent = np.arange(0, n - (1 << k), 2 << k)
+        child = parent + (1 << k)
+        found.append((parent, child, np.minimum(1 << k, n - child)))
+    return found
+
+
+def _down(n: int, root: int, size: int | None) -> tuple[Round, ...]:
+    """Send `size` vectors down every branch; None: the n-th parts of the branch's members."""
+    return tuple(
+        Round(
+            n,
+            Moves.of(
+                (parent + root) % n,
+                (child + root) % n,
+                below if size is None else size,
+                n if size is None else 1,
+            ),
+        )
+        for parent, child, below in branches(n)
+    )
+
+
+def _up(n: int, root: int, size: int | None, reduce: bool) -> tuple[Round, ...]:
+    rounds = []
+    for part in reversed(_down(n, root, size)):
+        m = part.base
+        rounds.append(Round(n, Moves.of(m.target, m.source, m.numerator, m.denominator, reduce)))
+    return tuple(rounds)
+
+
+@lru_cache(maxsize=64)
+def parents(n: int) -> tuple[IntArray, IntArray]:
+    """Return each member's parent in the two trees (0, the root of both, is its own).
+
+    The first is the search tree over 1 … n-1, whose lowest set bit is a member's height; its top hangs from 0. The
+    second is its mirror image, or where that keeps the leaves, the first moved on by one: what is a leaf in
+    one tree is mostly an inner member of the other.
+    """
+    number = np.arange(1, n)
+    height = number & -number
+    parent = (number - height) | (height << 1)
+    first = np.concatenate(([0], np.where(parent < n, parent, number - height)))
+    label = np.concatenate(([0], n - number if n % 2 else number % (n - 1) + 1))
+    second = np.zeros(n, dtype=np.int64)
+    second[label] = label[first]
+    return first, second
+
+
+@lru_cache(maxsize=64)
+def levels(n: int) -> tuple[IntArray, IntArray]:
+    """Return how far below the root each member is, in the two trees."""
+    found = []
+    for above in parents(n):
+        level, at = np.zeros(n, dtype=np.int64), np.arange(n)
+        while at.any():
+            level += at > 0
+            at = above[at]
+        found.append(level)
+    return found[0], found[1]
+
+
+def depth(n: int) -> int:
+    """Return the number of levels below the root (both trees have as many)."""
+    return int(levels(n)[0].max())
+
+
+def waves(operation: str, n: int, chunks: int) -> list[tuple[int, int]]:
+    """Return the runs of equal rounds as (first, last + 1); see `wave`."""
+    high = depth(n)
+    starts = (0, high) if operation == "all-reduce" else (0,)
+    edges = {start + k + end for start in starts for k in range(high) for end in (0, chunks)}
+    return list(pairwise(sorted(edges)))
+
+
+def double(operation: str, n: int, root: int, chunks: int) -> tuple[Round, ...]:
+    """Reduce up two trees and broadcast down them, half of the vector each, in `chunks` parts, all levels at once."""
+    return tuple(
+        Round(n, wave(operation, n, root, chunks, first)[0], repeat=after - first)
+        for first, after in waves(operation, n, chunks)
+    )
+
+
+def wave(operation: str, n: int, root: int, chunks: int, t: int) -> tuple[Moves, IntArray]:
+    """Return the messages of round `t`, and which of the ``2 * chunks`` parts of the vector each carries.
+
+    Level l sends chunk ``t - (depth - l)`` up and gets chunk ``t - (l - 1)`` from above, in an all-reduce
+    `depth` rounds later: then the root has the sum.
+    """
+    high = depth(n)
+    columns: list[tuple[IntArray, IntArray, IntArray, bool]] = []
+    for tree, (above, level) in enumerate(zip(parents(n), levels(n), strict=True)):
+        child, parent, far = np.arange(1, n), above[1:], level[1:]
+        if operation != "broadcast":
+            chunk = t - (high - far)
+            on = (chunk >= 0) & (chunk < chunks)
+            columns.append((child[on], parent[on], 2 * chunk[on] + tree, True))
+        if operation != "reduce":
+            chunk = t - (high if operation == "all-reduce" else 0) - (far - 1)
+            on = (chunk >= 0) & (chunk < chunks)
+            columns.append((parent[on], child[on], 2 * chunk[on] + tree, False))
+    source, target, part = (np.concatenate([c[k] for c in columns]) for k in range(3))
+    reduce = np.concatenate([np.full(len(c[0]), c[3]) for c in columns])
+    return Moves.of((source + root) % n, (target + root) % n, 1, 2 * chunks, reduce), part
