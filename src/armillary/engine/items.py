@@ -129,17 +129,18 @@ def _read_jobs(
     by_node = np.zeros(len(at), np.int64)
     for node, prefix in custom.items():
         by_node[graph.ids[at] == np.uint64(node)] = prefixes.index(prefix)
-    columns = [pg_code[at], graph.ints("comm_type", -1)[at], view.size[items], involved_code[at], by_node]
+    roots = graph.ints("comm_root", 0)[at]
+    columns = [pg_code[at], graph.ints("comm_type", -1)[at], view.size[items], involved_code[at], by_node, roots]
     table: Ints = np.array(columns, np.int64)
     rows, first, inverse = np.unique(table, axis=1, return_index=True, return_inverse=True)
     groups = {-1: WORLD}
-    for (code, kind, size, dims, prefix), example in zip(rows.T.tolist(), first.tolist(), strict=True):
+    for (code, kind, size, dims, prefix, root), example in zip(rows.T.tolist(), first.tolist(), strict=True):
         if code not in groups:
             groups[code] = comms.resolve(graph, int(at[example]), pg_names[code])
         mask = involved[dims] if dims >= 0 else None
         operation = OPERATION[CollectiveType(kind)]
         replaced = prefixes[prefix] or platform.system.custom.get(operation, "")
-        view.jobs.append(Job(groups[code], operation, size, mask, replaced))
+        view.jobs.append(Job(groups[code], operation, size, mask, replaced, root))
     view.job[items] = inverse.ravel()
 
 

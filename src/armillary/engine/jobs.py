@@ -30,6 +30,8 @@ class Job:
     involved: tuple[bool, ...] | None
     custom: str = ""
     """Prefix of the traces that replace the algorithm."""
+    root: int = 0
+    """Rank a broadcast, reduce, gather or scatter has as root."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,10 @@ def first_difference(dimensions: tuple[Dimension, ...], source: Ranks, destinati
 
 def hops(dimension: Dimension, offset: Ranks) -> Ranks:
     """Return the links that a message crosses to the NPU at ring distance `offset` of one dimension."""
-    if dimension.topology == "Ring":
+    if dimension.topology == "Mesh":
+        line: Ranks = np.abs(offset)
+        return line
+    if dimension.topology in ("Ring", "Torus"):
         ahead = np.mod(offset, dimension.size)
         shorter: Ranks = np.minimum(ahead, dimension.size - ahead)
         return shorter
@@ -50,6 +53,15 @@ def route(dimensions: tuple[Dimension, ...], source: Ranks, destination: Ranks) 
         offset = (destination // stride) % dimensions[d].size - (source // stride) % dimensions[d].size
         count = np.where(here, hops(dimensions[d], offset), count)
     return dimension, count
+
+
+def path(dimensions: tuple[Dimension, ...], source: Ranks, destination: Ranks) -> list[Ranks]:
+    """Return for every dimension how many of its links lie between two ranks: all that a message crosses."""
+    crossed = []
+    for dimension, stride in zip(dimensions, strides(dimensions), strict=True):
+        offset = destination // stride % dimension.size - source // stride % dimension.size
+        crossed.append(np.where(offset == 0, 0, hops(dimension, offset)))
+    return crossed
 
 
 def delay(dimensions: tuple[Dimension, ...], dimension: Ranks, hop: Ranks, size: Ranks) -> Ranks:

@@ -16,12 +16,10 @@ Ints = NDArray[np.int64]
 LIMIT = 1 << 60
 """Ticks and bytes from here on are refused: sums must stay within int64."""
 
-OPERATION = {
-    CollectiveType.ALL_REDUCE: "all-reduce",
-    CollectiveType.ALL_GATHER: "all-gather",
-    CollectiveType.REDUCE_SCATTER: "reduce-scatter",
-    CollectiveType.ALL_TO_ALL: "all-to-all",
-}
+OPERATION = {kind: kind.name.lower().replace("_", "-") for kind in CollectiveType}
+"""Name of every Chakra collective."""
+ASTRA_SIM_OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+"""Those that profile ``astra-sim`` models with messages."""
 
 
 @dataclass
@@ -63,12 +61,12 @@ def lower_nodes(graph: Graph, platform: Platform) -> Nodes:
     collective = types == NodeType.COMM_COLL_NODE
     communication = collective | (types == NodeType.COMM_SEND_NODE) | (types == NodeType.COMM_RECV_NODE)
     memory = (types == NodeType.MEM_LOAD_NODE) | (types == NodeType.MEM_STORE_NODE)
-    warnings = _diagnose(graph, collective)
+    warnings = diagnose(graph)
     kind = np.full(n, lk.FIXED, np.int64)
     slot = np.where(cpu, lk.CPU, np.where(types == NodeType.COMP_NODE, lk.COMPUTE, lk.COMM))
-    ticks = _durations(graph, order)
+    ticks = durations(graph, order)
     if not platform.system.replay_only:
-        _refuse(
+        refuse(
             graph,
             order,
             communication & cpu,
@@ -77,11 +75,11 @@ def lower_nodes(graph: Graph, platform: Platform) -> Nodes:
         )
         comm_type = graph.ints("comm_type", -1)[order]
         broadcast = collective & (comm_type == CollectiveType.BROADCAST)
-        known = np.isin(comm_type, [int(kind) for kind in OPERATION])
+        known = np.isin(comm_type, [int(k) for k, name in OPERATION.items() if name in ASTRA_SIM_OPERATIONS])
         bad = collective & ~known & ~broadcast
         absent = collective & ~graph.has("comm_type")[order]
-        _refuse(graph, order, absent, "has no comm_type", _collectives())
-        _refuse(
+        refuse(graph, order, absent, "has no comm_type", _collectives())
+        refuse(
             graph, order, bad, "has a collective type that profile astra-sim does not model", _collectives()
         )
         kind[collective & known] = lk.COLLECTIVE
@@ -93,7 +91,7 @@ def lower_nodes(graph: Graph, platform: Platform) -> Nodes:
             warnings += _roofline(graph, order, platform, kind, ticks, (types == NodeType.COMP_NODE) & ~cpu)
     slot[(types == NodeType.COMM_RECV_NODE) & ~cpu] = lk.NONE
     known_types = np.isin(types, [int(t) for t in NodeType])
-    _refuse(graph, order, ~known_types, "has an unknown node type", "a type of the Chakra schema")
+    refuse(graph, order, ~known_types, "has an unknown node type", "a type of the Chakra schema")
     ptr, parent = graph.parents()
     counts = np.diff(ptr)
     child_of = np.repeat(np.arange(n), counts)
@@ -114,7 +112,8 @@ def _collectives() -> str:
     return "ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL or BROADCAST"
 
 
-def _refuse(graph: Graph, order: Ints, bad: NDArray[np.bool_], what: str, expected: str) -> None:
+def refuse(graph: Graph, order: Ints, bad: NDArray[np.bool_], what: str, expected: str) -> None:
+    """Raise an `InputError` that names the first bad node, if there is one."""
     if bad.any():
         position = int(order[np.flatnonzero(bad)[0]])
         attrs = {name: value for name, _, value in graph.attrs(position)}
@@ -127,7 +126,7 @@ def _refuse(graph: Graph, order: Ints, bad: NDArray[np.bool_], what: str, expect
         raise InputError(f"{graph.node(position)} {what}{detail}; expected {expected}")
 
 
-def _durations(graph: Graph, order: Ints) -> Ints:
+def durations(graph: Graph, order: Ints) -> Ints:
     """Replayed durations: ``duration_micros`` in ns, or 1 ns where it is 0."""
     micros = graph.duration_micros[order]
     if len(micros) and int(micros.max()) * 1000 >= LIMIT:
@@ -147,7 +146,7 @@ def _roofline(
     A node of no operations takes its bytes over the bandwidth; returns a warning, since ASTRA-sim divides 0 by 0.
     """
     for name in ("num_ops", "tensor_size"):
-        _refuse(
+        refuse(
             graph,
             order,
             compute & ~graph.has(name)[order],
@@ -156,7 +155,7 @@ def _roofline(
         )
     ops, size = graph.ints("num_ops", 0)[order], graph.ints("tensor_size", 0)[order]
     negative = compute & ((ops < 0) | (size < 0))
-    _refuse(graph, order, negative, "has a negative num_ops or tensor_size", "numbers of 0 or more")
+    refuse(graph, order, negative, "has a negative num_ops or tensor_size", "numbers of 0 or more")
     kind[compute & (size == 0)] = lk.SKIP
     timed = compute & (size > 0)
     bandwidth, peak = platform.system.local_mem_bandwidth, platform.system.peak_performance
@@ -184,7 +183,8 @@ def _roofline(
     ]
 
 
-def _diagnose(graph: Graph, collective: NDArray[np.bool_]) -> list[str]:
+def diagnose(graph: Graph) -> list[str]:
+    """Return warnings of what is odd about a graph but can be simulated."""
     warnings = []
     dangling = graph.dangling
     if dangling:
@@ -193,6 +193,7 @@ def _diagnose(graph: Graph, collective: NDArray[np.bool_]) -> list[str]:
             f"{graph.source}: {len(dangling)} dependencies on absent nodes were dropped "
             f"(node {int(graph.ids[position])} on {missing}, …)"
         )
+    collective = graph.types == NodeType.COMM_COLL_NODE
     if collective.any():
         absent = (graph.types == NodeType.COMM_COLL_NODE) & ~graph.has("comm_size")
         if absent.any():

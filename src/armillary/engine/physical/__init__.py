@@ -1,0 +1,1 @@
+"""Profile `physical`: shared ports, every dimension crossed is paid for, collectives overlap."""

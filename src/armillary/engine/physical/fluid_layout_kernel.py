@@ -1,0 +1,66 @@
+"""The layout of a physical program and of its run; see `armillary.engine.layout_kernel` for the scheme."""
+
+from __future__ import annotations
+
+# fmt: off
+# Tables of the program
+(
+    NODES, CHILDREN, RANKS, ITEMS, PLANS, PHASES, COMMS, RING_ENTRY, LINE_ROWS, LINES, LINE_PORTS, PORTS, CHANNELS,
+) = range(13)
+# Scalars: ranks, sharing policy, 1 or -1: first or last come, first served
+Z_RANKS, Z_POLICY, Z_SIGN = range(13, 16)
+PROGRAM_HEAD = 16
+FAIR, ORDERED = range(2)
+
+# Tables of the state: nodes and slots; collectives; lanes; ports; channels
+(
+    INDEGREE, NODE_START, NODE_END, READY, READY_SIZE, BUSY, LEFT, FINISH, TOUCHED, IS_TOUCHED,
+    ITEM_LEFT, ITEM_INSTANCE, ORDINALS, INSTANCE_PLAN, INSTANCE_ITEM, ARRIVED, ROW_START, ROW_END, ROW_NEXT,
+    LANE_HEAD, LANE_QUEUE, LANE_REMAINING, LANE_RATE, LANE_SINCE, LANE_VERSION, LANE_ENTRY, LANE_KEY, LANE_DIRTY, DIRTY,
+    LANE_RESET, LANE_ITEM, LANE_LINE, PORT_FIRST, PORT_COUNT, PORT_DIRTY, DIRTY_PORTS, LINE_FREE,
+    SENT, STARTED, POSTED, CAME, SEND_NODE, RECV_NODE, SERVER_FREE,
+) = range(44)
+# Scalars of the state: heap size, status and its operands, events, touched ranks, dirty lanes, dirty ports,
+# entries in use, collectives issued so far
+(
+    V_HEAP, V_STATUS, V_A, V_B, V_EVENTS, V_TOUCHED, V_DIRTY, V_PORTS, V_ENTRIES,
+) = range(44, 53)
+STATE_HEAD = 53
+# fmt: on
+
+OK, GROW, MISMATCH = range(3)
+# Node kinds
+FIXED, COLLECTIVE, SEND, RECV, MEMORY, SKIP = range(6)
+# Columns of a node row, a rank row; READY heaps of a rank: one per slot, each with an offset in R_READY's table
+N_KIND, N_SLOT, N_TICKS, N_ITEM, N_INDEGREE, N_CHILD, N_CHILDREN = range(7)
+N_COLUMNS = 7
+R_NODES, R_COUNT, R_STATE, R_ITEMS, R_SLOTS, R_SLOT, R_DELAY = range(7)
+R_COLUMNS = 7
+# A row of the slots of a rank follows the rank rows: offset of its ready heap
+# Columns of an item: a collective; a send or receive; a memory access
+I_PLAN, I_COMM, I_LOCAL, I_CHUNKS, I_ROW, I_RANK, I_NODE, I_ORDINAL, I_PRIORITY = range(9)
+I_CHANNEL, I_LATENCY, I_VOLUME = range(3)  # and I_PRIORITY
+I_SERVER, I_SERVICE = range(2)
+I_COLUMNS = 9
+# Columns of a plan, a phase: two volumes and latencies, for the first REST chunks and the others
+PL_PHASES, PL_FIRST, PL_LINES, PL_BIG = range(4)
+PL_COLUMNS = 4
+PH_RING, PH_LINE, PH_LANE, PH_LATENCY, PH_VOLUME, PH_LATENCY2, PH_VOLUME2 = range(7)
+PH_COLUMNS = 7
+CO_INSTANCE, CO_REPS, CO_ARRIVED, CO_STRIDE, CO_ITEMS, CO_LANE, CO_LANES = range(7)
+CO_COLUMNS = 7
+# Columns of a line: machines, their local indices, its ports (first, count)
+LN_MACHINES, LN_LOCAL, LN_PORTS, LN_PORT_COUNT = range(4)
+LN_COLUMNS = 4
+# A port of a line: the port and how much of it one byte of the line takes; a port: its rate
+LP_PORT, LP_FACTOR = range(2)
+LP_COLUMNS = 2
+# Columns of a channel: first message place, sender, receiver, its lane and its line
+CN_FIRST, CN_SENDER, CN_RECEIVER, CN_LANE, CN_LINE = range(5)
+CN_COLUMNS = 5
+# Entry of an active lane in the list of a port (in `mem`): lane, next, previous
+EN_LANE, EN_NEXT, EN_PREVIOUS = range(3)
+EN_COLUMNS = 3
+# Event codes
+EV_NODE, EV_VOLUME, EV_PHASE, EV_ARRIVED, EV_START = range(5)
+NEVER = 1 << 61

@@ -1,0 +1,165 @@
+"""One collective of profile `physical` as phases: a latency and a volume on each dimension it spans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.collective.load import Load, load
+from armillary.collective.physical import choose, natural, rounds_for
+from armillary.engine import network
+from armillary.engine.communicators import Communicator
+from armillary.engine.jobs import Job
+from armillary.platform.bandwidth import ports
+from armillary.platform.model import Platform
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where the members of a communicator are in one dimension: all lines have the same positions."""
+
+    dim: int
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PhysicalPhase:
+    """One phase of every chunk of a job, on lines along `dim` (-1: one line with all members).
+
+    `latency` is ns per chunk but for the reduction; a chunk of the job of c bytes moves ``volume * c`` bytes at
+    full port bandwidth, and a member reduces ``reduced * c`` bytes.
+    """
+
+    dim: int
+    operation: str
+    algorithm: str
+    positions: tuple[int, ...]
+    latency: float
+    volume: Fraction
+    reduced: Fraction
+    sent: Fraction
+    """Bytes through the busiest port direction, per byte of the chunk."""
+    ports: tuple[tuple[int, int], ...]
+    """(dimension, how much of its port one byte takes) that a member uses."""
+
+
+def spans(platform: Platform, comm: Communicator) -> list[Span] | None:
+    """Return what a communicator spans, innermost first; None if it is no grid of positions."""
+    coordinates = [
+        (comm.members // stride) % dimension.size
+        for stride, dimension in zip(network.strides(platform.dimensions), platform.dimensions, strict=True)
+    ]
+    used = [tuple(np.unique(c).tolist()) for c in coordinates]
+    if int(np.prod([len(u) for u in used])) != len(comm.members):
+        return None
+    return [Span(d, positions) for d, positions in enumerate(used) if len(positions) > 1]
+
+
+def phases(job: Job, comm: Communicator, platform: Platform) -> list[PhysicalPhase]:
+    """Return the phases of a job in order; none for a single member."""
+    if len(comm.members) < 2:
+        return []
+    operation = "reduce-scatter" if job.operation == "reduce-scatter-block" else job.operation
+    found = spans(platform, comm)
+    if found is None:
+        return [_flat(operation, comm, platform)]
+    if job.involved is not None:
+        found = [s for s in found if s.dim < len(job.involved) and job.involved[s.dim]]
+    result = []
+    scale = Fraction(1, len(comm.members)) if operation == "gather" else Fraction(1)
+    for span, step in _order(operation, found):
+        n = len(span.positions)
+        # A gather is stated by what comes together, an all-gather by what a member brings.
+        result.append(_phase(job, platform, span, step, scale * n if step == "gather" else scale))
+        if step in ("reduce-scatter", "scatter"):
+            scale /= n
+        elif step in ("all-gather", "gather"):
+            scale *= n
+    return result
+
+
+def _order(operation: str, found: list[Span]) -> list[tuple[Span, str]]:
+    """Return the dimensions in the order in which they are visited, with what is done there."""
+    if operation == "all-reduce":
+        inner, last = found[:-1], found[-1:]
+        return [
+            *((s, "reduce-scatter") for s in inner),
+            *((s, "all-reduce") for s in last),
+            *((s, "all-gather") for s in inner[::-1]),
+        ]
+    outer_first = operation in ("all-gather", "broadcast", "scatter")
+    return [(s, operation) for s in (found[::-1] if outer_first else found)]
+
+
+def _phase(job: Job, platform: Platform, span: Span, operation: str, scale: Fraction) -> PhysicalPhase:
+    dimension = platform.dimensions[span.dim]
+    n = len(span.positions)
+    port = ports(platform)[span.dim]
+    rate = min(port.out, port.into)
+    names = platform.physical.algorithm.get(job.operation, ("natural",))
+    name = names[span.dim] if span.dim < len(names) else names[-1]
+    if name == "natural":
+        name = natural(dimension.topology, operation, n)
+    elif name == "auto":
+        chunk = float(job.size * scale / max(platform.physical.chunks, 1))
+        name = choose(dimension.topology, operation, n, chunk, dimension.latency, rate)
+    cost = _load(name, operation, n, dimension.topology, dimension.size, span.positions)
+    rounds = rounds_for(name, operation, n).count
+    latency = cost.hops * dimension.latency + rounds * platform.physical.endpoint_delay
+    return PhysicalPhase(
+        span.dim, operation, name, span.positions, latency, cost.volume * scale, cost.reduced * scale,
+        cost.sent * scale, ((span.dim, 1),),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _load(
+    name: str, operation: str, n: int, topology: str, size: int, positions: tuple[int, ...]
+) -> Load:
+    whole = len(positions) == size
+    return load(rounds_for(name, operation, n), topology, size, None if whole else np.array(positions))
+
+
+def _flat(operation: str, comm: Communicator, platform: Platform) -> PhysicalPhase:
+    """A group that is no grid: rounds among all members, each message pays every dimension that any crosses."""
+    n = len(comm.members)
+    name = natural("Switch", operation, n)
+    cost = load(rounds_for(name, operation, n), "Switch", n)
+    strides = network.strides(platform.dimensions)
+    used, latency = [], 0.0
+    for d, (dimension, stride) in enumerate(zip(platform.dimensions, strides, strict=True)):
+        positions = np.unique(comm.members // stride % dimension.size)
+        if len(positions) > 1:
+            used.append((d, links_share(dimension.topology, dimension.size)))
+            offsets = positions[:, None] - positions[None, :]
+            latency += int(network.hops(dimension, offsets).max()) * dimension.latency
+    # A Switch crosses two links in each round: half its hops are the rounds.
+    rounds = cost.hops // 2
+    total = rounds * (latency + platform.physical.endpoint_delay)
+    return PhysicalPhase(
+        -1, operation, name, tuple(range(n)), total, cost.volume, cost.reduced, cost.sent, tuple(used)
+    )
+
+
+def links_share(topology: str, size: int) -> int:
+    """Return how much of an NPU's port a message takes that goes over one link."""
+    return {"FullyConnected": size - 1, "Switch": 1}.get(topology, 2)
+
+
+def chunk_bytes(size: int, chunks: int) -> tuple[int, int, int]:
+    """Return (number of chunks, how many are one byte bigger, bytes of the others)."""
+    count = max(1, min(chunks, size))
+    return count, size % count, size // count
+
+
+def ticks(phase: PhysicalPhase, chunk: int, memory_bandwidth: float) -> int:
+    """Return the latency of one chunk in ns, rounded up, with the reduction at memory bandwidth (bytes/s)."""
+    reduction = float(phase.reduced * chunk) / memory_bandwidth * 1e9 if memory_bandwidth > 0 else 0.0
+    return ceil(phase.latency + reduction)

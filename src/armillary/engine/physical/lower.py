@@ -1,0 +1,448 @@
+"""Lower a trace and a platform to a program of profile `physical`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine import network
+from armillary.engine.classes import Workload, quotient_comms
+from armillary.engine.communicators import WORLD, Communicator, Communicators
+from armillary.engine.fold import Order, Ring, fold, world_lines
+from armillary.engine.items import View, channel_at, channels_of, check_own_ends, unreceived, views_of
+from armillary.engine.jobs import Job
+from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical.jobs import PhysicalPhase, chunk_bytes, links_share, phases, ticks
+from armillary.engine.physical.nodes import ANY, COMM, COMPUTE, CPU, PhysicalNodes, lower_nodes
+from armillary.engine.quotient import QuotientComm
+from armillary.engine.tables import Tables
+from armillary.errors import InputError
+from armillary.platform.bandwidth import ports
+from armillary.platform.model import Platform
+from armillary.trace import NodeType, Trace
+
+Ints = NDArray[np.int64]
+MOST_BITS = 61
+"""Volumes are scaled so that they stay below 2 to this power."""
+
+
+@dataclass(eq=False)
+class Plan:
+    """A job lowered for one quotient communicator."""
+
+    number: int
+    job: Job
+    phases: list[PhysicalPhase]
+    chunks: int
+    big: int
+    """Chunks that have one byte more than the others."""
+    chunk: int
+    lines: int = 0
+
+
+@dataclass
+class PhysicalProgram:
+    """A lowered program, with what is needed to run it and to read its result."""
+
+    tables: dict[str, Ints]
+    scalars: dict[int, int]
+    sizes: dict[str, int]
+    slot_ready: Ints
+    """Offset of the ready heap of every slot."""
+    classes: Ints
+    representatives: Ints
+    views: list[View]
+    plans: list[Plan]
+    items: Ints
+    is_collective: NDArray[np.bool_]
+    item_position: Ints
+    comm_ordinals: dict[int, dict[int, int]]
+    groups: dict[str, int]
+    warnings: list[str] = field(default_factory=list)
+
+
+def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> PhysicalProgram:
+    """Lower `trace` on `platform`.
+
+    Args:
+        trace: One graph per NPU.
+        platform: The machine.
+        fold_ranks: Simulate one rank of each class; else every rank.
+
+    Raises:
+        InputError: the trace does not fit the machine, or something in it cannot be simulated.
+    """
+    if trace.n_ranks != platform.npus:
+        raise InputError(
+            f"the trace has {trace.n_ranks} ranks, but the network has {platform.npus} NPUs; expected one rank per NPU"
+        )
+    if platform.system.custom or platform.system.custom_by_node:
+        raise InputError("custom collectives are modelled by profile astra-sim only; remove them or use that profile")
+    structure, examples = trace.structures()
+    nodes = {s: lower_nodes(trace.graphs[g], platform) for s, g in enumerate(examples)}
+    comms = Communicators(platform)
+    for s, found in nodes.items():
+        if (found.graph.types == NodeType.METADATA_NODE).any():
+            for g in np.unique(trace.rank_graph[structure == s]).tolist():
+                comms.read_metadata(trace.graphs[g])
+    views, view_of = views_of(trace, platform, dict(nodes), structure, comms)
+    check_own_ends(trace, views, view_of)
+    channels = channels_of(views, view_of)
+    workload = Workload(trace, platform, comms, views, view_of, channels)
+    job_phases = {job: phases(job, comms.get(job.comm), platform) for view in views for job in view.jobs}
+    classes = _classify(workload, job_phases, structure) if fold_ranks else np.arange(trace.n_ranks)
+    return _Build(workload, job_phases, classes).assemble([*unreceived(channels)])
+
+
+def _classify(
+    workload: Workload, job_phases: dict[Job, list[PhysicalPhase]], structure: NDArray[np.int32]
+) -> Ints:
+    platform, views, view_of = workload.platform, workload.views, workload.view_of
+    ranks = np.arange(platform.npus)
+    shared = platform.memory.kind in ("pool", "per-node") and any((v.nodes.kind == lk.MEMORY).any() for v in views)
+    if shared or platform.physical.jitter:
+        return ranks
+    patterns: dict[bytes, int] = {}
+    pattern = np.array([patterns.setdefault(view.pattern(), len(patterns)) for view in views])
+    kinds: dict[tuple[float, float], int] = {(1.0, 0.0): 0}
+    special = np.zeros(platform.npus, np.int64)
+    for rank in {*platform.physical.speed, *platform.physical.delay}:
+        own = (platform.physical.speed.get(rank, 1.0), platform.physical.delay.get(rank, 0.0))
+        special[rank] = kinds.setdefault(own, len(kinds))
+    colour = (structure.astype(np.int64) * len(patterns) + pattern[view_of]) * len(kinds) + special
+    slots_of_view = [view.slots() for view in views]
+    rings = {}
+    for job, found in job_phases.items():
+        for phase in found:
+            comm = workload.comms.get(job.comm)
+            of_view = np.array([slots.get(job.comm, -1) for slots in slots_of_view])
+            order = frozenset({Order("set", (), True)})
+            rings[(job.comm, phase.dim)] = Ring(
+                phase.dim, _lines(platform, comm, phase.dim), order, of_view[view_of]
+            )
+    return fold(colour, list(rings.values()), views, view_of, workload.channels, platform, path_code)
+
+
+def path_code(platform: Platform, source: Ints, destination: Ints) -> Ints:
+    """Return one number per pair of ranks that says how many links of each dimension lie between them."""
+    code = np.zeros(np.broadcast(source, destination).shape, np.int64)
+    for dimension, hop in zip(platform.dimensions, network.path(platform.dimensions, source, destination), strict=True):
+        code = code * (dimension.size + 2) + hop
+    return code
+
+
+def _lines(platform: Platform, comm: Communicator, dim: int) -> Ints:
+    """Return the lines of a communicator along one dimension, (lines, n); dim -1: all its members."""
+    if dim < 0:
+        return comm.members[None, :]
+    if comm.world:
+        return world_lines(platform, dim)
+    stride, size = network.strides(platform.dimensions)[dim], platform.dimensions[dim].size
+    place = comm.members // stride % size
+    order = np.lexsort((place, comm.members - place * stride))
+    return comm.members[order].reshape(-1, len(np.unique(place)))
+
+
+class _Build:
+    """The tables of one program while they grow."""
+
+    def __init__(self, workload: Workload, job_phases: dict[Job, list[PhysicalPhase]], classes: Ints) -> None:
+        self.workload, self.platform = workload, workload.platform
+        self.job_phases, self.classes = job_phases, classes
+        self.representatives = np.unique(classes, return_index=True)[1].astype(np.int64)
+        self.view_numbers = workload.view_of[self.representatives].tolist()
+        self.comm_at, self.quotients = quotient_comms(workload, classes, self.representatives)
+        self.dims = len(self.platform.dimensions)
+        biggest = max((job.size for job in job_phases), default=1)
+        biggest = max([biggest, *(int(view.size.max(initial=1)) for view in workload.views)])
+        volume = biggest * max([2 * self.platform.npus, *(d.size for d in self.platform.dimensions)])
+        self.scale = max(0, min(20, MOST_BITS - volume.bit_length()))
+        self.tables = Tables()
+        self.plans: list[Plan] = []
+        self.plan_of: dict[tuple[int, Job], Plan] = {}
+        self.plan_rows: list[int] = []
+        self.phase_rows: list[int] = []
+        self.ring_entry: list[int] = []
+        self.line_rows: list[int] = []
+        self.lines: list[int] = []
+        self.line_ports: list[int] = []
+        self.rings: dict[tuple[int, int], tuple[int, int, int]] = {}
+        self.comm_lanes: dict[int, int] = {}
+        self.slot_ready: list[int] = []
+        self.adapted: dict[tuple[int, float, int], View] = {}
+
+    def port(self, cls: int, dim: int, into: bool) -> int:
+        """Return the number of one direction of a class's port in a dimension."""
+        return (cls * self.dims + dim) * 2 + int(into)
+
+    def units(self, size: Any) -> int:
+        """Return bytes (an int or a Fraction) in units of the program, rounded up."""
+        return ceil(size * (1 << self.scale))
+
+    def plan(self, comm: QuotientComm, job: Job) -> Plan:
+        """Return the plan of a job in a quotient communicator."""
+        key = (comm.number, replace(job, comm=WORLD))
+        if key not in self.plan_of:
+            count, big, chunk = chunk_bytes(job.size, self.platform.physical.chunks)
+            plan = Plan(len(self.plans), job, self.job_phases[job], count, big, chunk)
+            first = len(self.phase_rows) // lk.PH_COLUMNS
+            memory = self.platform.system.local_mem_bandwidth
+            for phase in plan.phases:
+                entry, first_line, lane = self._ring(comm, phase)
+                n_lines = self.rings[(comm.number, phase.dim)][3]
+                costs = []
+                for size in (chunk + 1, chunk):
+                    costs += [ticks(phase, size, memory), self.units(phase.volume * size)]
+                self.phase_rows += [entry, plan.lines - first_line, lane - first_line, *costs]
+                plan.lines += n_lines
+            self.plan_rows += [len(plan.phases), first, plan.lines, big]
+            self.plans.append(plan)
+            self.plan_of[key] = plan
+        return self.plan_of[key]
+
+    def _ring(self, comm: QuotientComm, phase: PhysicalPhase) -> tuple[int, int, int]:
+        key = (comm.number, phase.dim)
+        if key not in self.rings:
+            entry, first = len(self.ring_entry) // 2, len(self.line_rows) // lk.LN_COLUMNS
+            place: dict[int, tuple[int, int]] = {}
+            lines = _lines(self.platform, comm.real, phase.dim)
+            row_of = {int(rank): row for row, line in enumerate(lines) for rank in line.tolist()} if len(comm.local) else {}
+            for cls in comm.local:
+                if cls not in place:
+                    rank = int(self.representatives[cls])
+                    if rank not in row_of:
+                        # The class is known here by another of its ranks.
+                        rank = next(r for r in comm.real.members.tolist() if int(self.classes[r]) == cls)
+                    members = list(dict.fromkeys(self.classes[lines[row_of[rank]]].tolist()))
+                    number = len(self.line_rows) // lk.LN_COLUMNS
+                    self._line(members, comm, phase)
+                    place |= {c: (number, i) for i, c in enumerate(members)}
+            for cls in comm.local:
+                self.ring_entry += place[cls]
+            n_lines = len(self.line_rows) // lk.LN_COLUMNS - first
+            lane = self.comm_lanes.get(comm.number, 0)
+            self.comm_lanes[comm.number] = lane + n_lines
+            self.rings[key] = (entry, first, lane, n_lines)
+        return self.rings[key][:3]
+
+    def _line(self, members: list[int], comm: QuotientComm, phase: PhysicalPhase) -> None:
+        local = len(self.lines)
+        self.lines += [comm.local[c] for c in members]
+        used = [
+            (self.port(c, dim, into), factor) for c in members for dim, factor in phase.ports for into in (False, True)
+        ]
+        self.line_rows += [len(members), local, len(self.line_ports) // lk.LP_COLUMNS, len(used)]
+        for port in used:
+            self.line_ports += port
+
+    def assemble(self, warnings: list[str]) -> PhysicalProgram:
+        """Lay out all tables."""
+        tables = self.tables
+        views = [self._class(cls) for cls in range(len(self.representatives))]
+        ranks = len(views)
+        comms = self._comm_rows()
+        lanes = self.lanes
+        for place in range(lk.CN_LANE, len(tables.channels), lk.CN_COLUMNS):
+            tables.channels[place] += lanes
+        lanes += len(tables.channel_at)
+        items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
+        rates = [
+            [int(port.out * (1 << self.scale)), int(port.into * (1 << self.scale))] for port in ports(self.platform)
+        ]
+        if any(rate < 1 for pair in rates for rate in pair):
+            raise InputError("a bandwidth is too small for the sizes of this trace; expected at least 1 byte/us")
+        flat = {
+            "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
+            "PLANS": self.plan_rows, "PHASES": self.phase_rows, "COMMS": comms, "RING_ENTRY": self.ring_entry,
+            "LINE_ROWS": self.line_rows, "LINES": self.lines, "LINE_PORTS": self.line_ports,
+            "PORTS": np.tile(np.array(rates).ravel(), ranks), "CHANNELS": tables.channels,
+        }  # fmt: skip
+        sizes = {
+            "ranks": ranks, "states": tables.states, "rows": tables.rows, "items": len(items), "lanes": lanes,
+            "ordinals": tables.ordinals, "instances": tables.instances, "instance_items": tables.instance_items,
+            "arrived": tables.arrived, "ports": ranks * self.dims * 2, "channels": len(tables.channel_at),
+            "pairs": tables.pairs, "lines": len(self.line_rows) // lk.LN_COLUMNS, "slots": len(self.slot_ready),
+            "servers": max(1, self.platform.npus), "most_ports": max(self.line_rows[lk.LN_PORT_COUNT :: lk.LN_COLUMNS], default=1),
+        }  # fmt: skip
+        scheduling = self.platform.physical.scheduling
+        scalars = {
+            lk.Z_RANKS: ranks,
+            lk.Z_POLICY: lk.FAIR if scheduling == "fair" else lk.ORDERED,
+            lk.Z_SIGN: -1 if scheduling == "lifo" else 1,
+        }
+        comms_used = self.workload.comms.found.items()
+        found = dict.fromkeys(w for view in self.workload.views for w in view.nodes.warnings)
+        return PhysicalProgram(
+            {name: _flat(table) for name, table in flat.items()}, scalars, sizes,
+            np.array(self.slot_ready, np.int64), self.classes, self.representatives, views, self.plans, items,
+            _join([view.job >= 0 for view in views], bool),
+            _join([view.nodes.order[view.nodes.items] for view in views], np.int64),
+            tables.comm_ordinals, {str(n): len(c.members) for n, c in comms_used}, [*found, *warnings],
+        )  # fmt: skip
+
+    def _class(self, cls: int) -> View:
+        """Add one class; returns its view, whose nodes have the slots and durations of its ranks."""
+        tables, rank = self.tables, int(self.representatives[cls])
+        view = self._adapt(rank, self.view_numbers[cls])
+        nodes = view.nodes
+        count = len(nodes.kind)
+        delay = ceil(self.platform.physical.delay.get(rank, 0.0))
+        slots = int(nodes.slot.max(initial=0)) + 1
+        row = [tables.graph(nodes), count, tables.states, tables.n_items, slots, len(self.slot_ready), delay]
+        tables.ranks += row
+        per_slot = np.bincount(nodes.slot, minlength=slots)
+        self.slot_ready += (tables.states + np.cumsum(per_slot) - per_slot).tolist()
+        tables.states += count
+        items = np.zeros((len(nodes.items), lk.I_COLUMNS), np.int64)
+        which = np.flatnonzero(view.job >= 0)
+        if which.size:
+            self._collectives(cls, view, items, which)
+        for i in view.pairs():
+            self._pair(rank, view, items, i)
+        which = np.flatnonzero(nodes.kind[nodes.items] == lk.MEMORY)
+        if which.size:
+            self._memory(rank, view, items, which)
+        tables.items.append(items)
+        tables.n_items += len(items)
+        return view
+
+    def _adapt(self, rank: int, number: int) -> View:
+        """Return the view of a rank with slots by stream, and durations by the speed of the rank."""
+        physical = self.platform.physical
+        speed = physical.speed.get(rank, 1.0)
+        key = (number, speed, rank if physical.jitter else -1)
+        if key not in self.adapted:
+            view = self.workload.views[number]
+            nodes = view.nodes
+            assert isinstance(nodes, PhysicalNodes)
+            stretch: Any = 1.0 / speed
+            if physical.jitter:
+                random = np.random.default_rng([physical.jitter.seed, rank])
+                stretch = stretch * np.maximum(1 + physical.jitter.sigma * random.standard_normal(len(nodes.kind)), 0)
+            timed = np.isin(nodes.slot, (COMPUTE, CPU))
+            ticks_ = np.where(timed, np.ceil(nodes.ticks * stretch), nodes.ticks).astype(np.int64)
+            ticks_ = nodes.ticks if speed == 1.0 and not physical.jitter else ticks_
+            self.adapted[key] = replace(view, nodes=replace(nodes, slot=_slots(view, nodes), ticks=ticks_))
+        return self.adapted[key]
+
+    def _collectives(self, cls: int, view: View, items: Ints, which: Ints) -> None:
+        tables = self.tables
+        slots = view.slots()
+        of_job = np.zeros((len(view.jobs), 6), np.int64)
+        for j, job in enumerate(view.jobs):
+            comm = self.comm_at[(cls, slots[job.comm])]
+            plan = self.plan(comm, job)
+            if plan not in tables.comm_plans[comm.number]:
+                tables.comm_plans[comm.number].append(plan)  # type: ignore[arg-type]
+            of_job[j] = (
+                plan.number, comm.number, comm.local[cls], plan.chunks, len(plan.phases), tables.ordinal(cls, comm.number),
+            )  # fmt: skip
+        rows = of_job[view.job[which]]
+        for column, source in ((lk.I_PLAN, 0), (lk.I_COMM, 1), (lk.I_LOCAL, 2), (lk.I_CHUNKS, 3), (lk.I_ORDINAL, 5)):
+            items[which, column] = rows[:, source]
+        after = np.cumsum(rows[:, 3] * rows[:, 4])
+        items[which, lk.I_ROW] = tables.rows + after - rows[:, 3] * rows[:, 4]
+        tables.rows += int(after[-1])
+        items[which, lk.I_RANK] = cls
+        items[which, lk.I_NODE] = view.nodes.items[which]
+        items[which, lk.I_PRIORITY] = self._priority(view)[which]
+        for number, times in zip(*np.unique(rows[:, 1], return_counts=True), strict=True):
+            tables.comm_times[int(number)] = max(tables.comm_times[int(number)], int(times))
+
+    def _priority(self, view: View) -> Ints:
+        """Order of the items under scheduling "priority": the highest comm_priority first."""
+        if self.platform.physical.scheduling != "priority":
+            return np.zeros(len(view.job), np.int64)
+        nodes = view.nodes
+        priority = nodes.graph.ints("comm_priority", 0)[nodes.order[nodes.items]]
+        return -np.clip(priority, -1000, 1000)
+
+    def _pair(self, rank: int, view: View, items: Ints, i: int) -> None:
+        channel = channel_at(view, i, rank)
+        tag, source, destination, size = channel
+        sends, receives = self.workload.channels[channel]
+        a, b = int(self.classes[source]), int(self.classes[destination])
+        shape = int(path_code(self.platform, np.array(source), np.array(destination)))
+        key = (tag, a, b, size, tuple(sends), tuple(receives), shape)
+        if key not in self.tables.channel_at:
+            self.tables.channel_at[key] = len(self.tables.channel_at)
+            line = len(self.line_rows) // lk.LN_COLUMNS
+            used = []
+            for d, hop in enumerate(network.path(self.platform.dimensions, np.array(source), np.array(destination))):
+                if hop:
+                    share = links_share(self.platform.dimensions[d].topology, self.platform.dimensions[d].size)
+                    used += [(self.port(a, d, False), share), (self.port(b, d, True), share)]
+            self.line_rows += [0, 0, len(self.line_ports) // lk.LP_COLUMNS, len(used)]
+            for port in used:
+                self.line_ports += port
+            self.tables.channels += [self.tables.pairs, a, b, len(self.tables.channel_at) - 1, line]
+            self.tables.pairs += max(len(sends), len(receives))
+        hops = network.path(self.platform.dimensions, np.array(source), np.array(destination))
+        latency = sum(int(h) * d.latency for h, d in zip(hops, self.platform.dimensions, strict=True))
+        items[i, lk.I_CHANNEL] = self.tables.channel_at[key]
+        items[i, lk.I_LATENCY] = ceil(latency + self.platform.physical.endpoint_delay)
+        items[i, lk.I_VOLUME] = self.units(size)
+        items[i, lk.I_PRIORITY] = self._priority(view)[i]
+
+    def _memory(self, rank: int, view: View, items: Ints, which: Ints) -> None:
+        memory = self.platform.memory
+        if memory.kind == "none":
+            node = int(view.nodes.order[view.nodes.items[which[0]]])
+            raise InputError(
+                f"{view.nodes.graph.node(node)} accesses remote memory, but the machine has none; expected a remote memory"
+            )
+        size = view.size[which]
+        transfer = -(-size // memory.bandwidth) if memory.bandwidth else np.zeros_like(size)
+        items[which, lk.I_SERVER] = {"per-npu": -1, "pool": 0}.get(memory.kind, rank // max(memory.npus_per_node, 1))
+        items[which, lk.I_SERVICE] = memory.latency + transfer
+
+    def _comm_rows(self) -> list[int]:
+        tables, rows = self.tables, []
+        self.lanes = 0
+        for comm in self.quotients:
+            times = tables.comm_times[comm.number]
+            lanes = self.comm_lanes.get(comm.number, 0)
+            stride = max((p.chunks * p.lines for p in tables.comm_plans[comm.number]), default=0)
+            rows += [tables.instances, len(comm.local), tables.arrived, stride, tables.instance_items, self.lanes, lanes]
+            tables.instances += times
+            tables.arrived += times * stride
+            tables.instance_items += times * len(comm.local)
+            self.lanes += times * lanes
+        return rows
+
+
+def _slots(view: View, nodes: PhysicalNodes) -> Ints:
+    """Number what nodes occupy: 0 nothing; then streams, threads, communicators, memory, in order of first use."""
+    count = len(nodes.kind)
+    assert nodes.stream is not None
+    name = nodes.stream.copy()
+    comm = np.full(count, -1, np.int64)
+    which = np.flatnonzero(view.job >= 0)
+    if which.size:
+        comm_of_job = np.array([job.comm for job in view.jobs], np.int64)
+        comm[view.nodes.items[which]] = comm_of_job[view.job[which]]
+    # A collective that names no stream is in order with the others of its communicator.
+    unnamed = (nodes.slot == COMM) & (name < 0)
+    name[unnamed] = -2 - comm[unnamed]
+    name[nodes.slot == ANY] = 0
+    keys = np.stack([nodes.slot, name])
+    _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    order = np.argsort(np.where(nodes.slot[first] == ANY, -1, first))
+    number = np.empty(len(first), np.int64)
+    number[order] = np.arange(len(first)) + (0 if (nodes.slot == ANY).any() else 1)
+    result: Ints = number[inverse.ravel()]
+    return result
+
+
+def _join(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    return np.concatenate(parts) if parts else np.zeros(0, dtype)
+
+
+def _flat(value: Any) -> Ints:
+    if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
+        value = np.concatenate(value)
+    return np.ascontiguousarray(np.asarray(value, np.int64).ravel())

@@ -1,0 +1,88 @@
+"""Lower one rank graph for profile `physical`: kinds, durations, and the stream or thread each node runs on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine.nodes import LIMIT, OPERATION, Nodes, diagnose, durations, refuse
+from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.errors import InputError
+from armillary.platform.model import Platform
+from armillary.trace import Graph, NodeType
+
+Ints = NDArray[np.int64]
+ANY, COMPUTE, CPU, COMM, MEMORY = range(5)
+"""What a node occupies: nothing, its compute stream, its CPU thread, its communication stream, remote memory."""
+
+
+@dataclass
+class PhysicalNodes(Nodes):
+    """`Nodes` whose `slot` is one of the classes above, with the stream or thread of each node (-1: none named)."""
+
+    stream: Ints | None = None
+
+
+def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
+    """Return the node rows of `graph`.
+
+    Raises:
+        InputError: a node that cannot be simulated, a cycle, or a value out of range.
+    """
+    graph.validate()
+    n = graph.n_nodes
+    order = np.argsort(graph.ids, kind="stable")
+    types = graph.types[order]
+    cpu = graph.ints("is_cpu_op", 0)[order] != 0
+    collective, send = types == NodeType.COMM_COLL_NODE, types == NodeType.COMM_SEND_NODE
+    recv, compute = types == NodeType.COMM_RECV_NODE, types == NodeType.COMP_NODE
+    memory = (types == NodeType.MEM_LOAD_NODE) | (types == NodeType.MEM_STORE_NODE)
+    refuse(graph, order, ~np.isin(types, [int(t) for t in NodeType]), "has an unknown node type", "a Chakra type")
+    comm_type = graph.ints("comm_type", -1)[order]
+    bad = collective & ~np.isin(comm_type, [int(kind) for kind in OPERATION])
+    refuse(graph, order, bad, "has no known comm_type", "a collective of the Chakra schema")
+    kind = np.full(n, lk.FIXED, np.int64)
+    for which, value in ((collective, lk.COLLECTIVE), (send, lk.SEND), (recv, lk.RECV), (memory, lk.MEMORY)):
+        kind[which] = value
+    kind[(types == NodeType.INVALID_NODE) | (types == NodeType.METADATA_NODE)] = lk.SKIP
+    slot = np.full(n, ANY, np.int64)
+    slot[collective], slot[memory], slot[compute], slot[cpu & compute] = COMM, MEMORY, COMPUTE, CPU
+    ticks = durations(graph, order)
+    if platform.system.roofline:
+        _roofline(graph, order, platform, ticks, compute & ~cpu)
+    stream = np.where(cpu, graph.ints("tid", -1)[order], graph.ints("stream", -1)[order])
+    ptr, parent = graph.parents()
+    counts = np.diff(ptr)
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    parents, children = place[parent], place[np.repeat(np.arange(n), counts)]
+    by_parent = np.lexsort((children, parents))
+    child_ptr = np.concatenate([[0], np.cumsum(np.bincount(parents, minlength=n))]).astype(np.int64)
+    needs_row = np.isin(kind, (lk.COLLECTIVE, lk.SEND, lk.RECV, lk.MEMORY))
+    item = np.where(needs_row, np.cumsum(needs_row) - 1, -1)
+    return PhysicalNodes(
+        graph, order, kind, slot, ticks, counts[order].astype(np.int64), child_ptr, children[by_parent].astype(np.int64),
+        item, np.flatnonzero(needs_row), diagnose(graph), stream.astype(np.int64),
+    )  # fmt: skip
+
+
+def _roofline(
+    graph: Graph, order: Ints, platform: Platform, ticks: Ints, compute: NDArray[np.bool_]
+) -> None:
+    """Time compute nodes that name their work by ``max(FLOPs ÷ peak, bytes ÷ memory bandwidth)``, rounded up."""
+    named = compute & (graph.has("num_ops") | graph.has("tensor_size"))[order]
+    if not named.any():
+        return
+    bandwidth, peak = platform.system.local_mem_bandwidth, platform.system.peak_performance
+    if bandwidth <= 0 or peak <= 0:
+        raise InputError("the roofline needs npu.peak and npu.memory.bandwidth: compute nodes cannot be timed")
+    ops, size = graph.ints("num_ops", 0)[order][named], graph.ints("tensor_size", 0)[order][named]
+    bad = np.zeros(len(order), bool)
+    bad[np.flatnonzero(named)] = (ops < 0) | (size < 0)
+    refuse(graph, order, bad, "has a negative num_ops or tensor_size", "numbers of 0 or more")
+    runtime = np.ceil(np.maximum(ops / peak, size / bandwidth) * 1e9)
+    bad[np.flatnonzero(named)] = runtime >= LIMIT
+    refuse(graph, order, bad, "takes longer than can be counted", f"less than {LIMIT:.2g} ns")
+    ticks[named] = runtime.astype(np.int64)
