@@ -187,7 +187,7 @@ class _Build:
         ranks = len(self.class_views)
         scalars = {
             lk.Z_RANKS: ranks, lk.Z_LEVELS: self.levels, lk.Z_QUEUES: queues, lk.Z_LIMIT: limit, lk.Z_TREES: trees,
-            lk.Z_MESSAGES: int(messages or bus is not None),
+            lk.Z_MESSAGES: int(messages or bus is not None or self.costs.instant),
         }  # fmt: skip
         if bus:
             scalars |= {lk.Z_BUS_L: bus.L, lk.Z_BUS_O: bus.o, lk.Z_BUS_G: bus.g}
