@@ -150,8 +150,13 @@ def _sign_ring(
             row = rows[row_of.ravel()[line]].tolist()
             costs = _costs(members, ring.orders, dimensions)
             values[line] = [_identify(row, i, ring.orders, costs[i], known) for i in range(n)]
-    members, values = ring.lines.ravel(), values.ravel()
-    slots = ring.slots[members]
+    slots = ring.slots[ring.lines]
+    for line in np.flatnonzero((slots != slots[:, :1]).any(axis=1)).tolist():
+        # Ranks of one class would meet here in collectives that each of them runs at another place.
+        own = colour[ring.lines[line]].tolist()
+        if len(set(zip(own, slots[line].tolist(), strict=True))) > len(set(own)):
+            values[line] = [known.setdefault(("rank", m), len(known)) for m in ring.lines[line].tolist()]
+    members, values, slots = ring.lines.ravel(), values.ravel(), slots.ravel()
     for slot in np.unique(slots[slots >= 0]).tolist():
         column = columns.setdefault((slot, ring.dim), np.full(len(colour), -1, np.int64))
         column[members[slots == slot]] = values[slots == slot]

@@ -55,7 +55,7 @@ class PhaseCosts:
     machine: int = 0
     """Most memory that one member of a phase needs."""
     instant: bool = False
-    """Some phase takes no time: its messages and other events of the tick may come in any order."""
+    """Some message takes no time, endpoint included: only moving it tells its turn within the tick."""
     all_chains: bool = True
     """No phase needs messages to be evaluated."""
     bursts: int = 1
@@ -127,7 +127,7 @@ class PhaseCosts:
         # Phases that share a bus never run alone: there is nothing to know in advance.
         apart = self.timing.bus is None or not on_bus
         equal = _equal(block, schedule, shared) if apart else np.zeros((schedule.n, 3), np.int64)
-        self.instant |= bool((equal[:, 0] == 0).any())
+        self.instant |= endpoint == 0 and any((row == 0).any() for row in rows)
         block.attach(lk.PC_EQUAL, equal)
         at = self.length
         self.blocks.append(block.table(at))
