@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,14 +73,11 @@ class Communicators:
             if "pg_name" not in text:
                 continue
             try:
-                groups = [
-                    (int(group["pg_name"]), tuple(map(int, group["ranks"])))
-                    for group in json.loads(text[2:-2])
-                ]
+                groups = [_group(group) for group in json.loads(text[2:-2])]
             except (ValueError, KeyError, TypeError) as error:
                 raise InputError(
                     f"{graph.node(position)}: process groups cannot be read ({error}); expected a JSON list of "
-                    "{pg_name, ranks}"
+                    '{"pg_name": "<number>", "ranks": [...]}'
                 ) from error
             for number, ranks in groups:
                 self._define(graph, position, number, ranks or tuple(range(self.npus)))
@@ -87,12 +85,25 @@ class Communicators:
     def _define(self, graph: Graph, position: int, number: int, ranks: tuple[int, ...]) -> None:
         if number == WORLD:
             return
-        if max(ranks) >= self.npus or min(ranks) < 0:
-            raise InputError(
-                f"{graph.node(position)}: group {number} has rank {max(ranks)}; expected ranks below {self.npus}"
-            )
+        for rank in ranks:
+            if not 0 <= rank < self.npus:
+                raise InputError(
+                    f"{graph.node(position)}: group {number} has rank {rank}; expected ranks from 0 to {self.npus - 1}"
+                )
+        if len(set(ranks)) < len(ranks):
+            raise InputError(f"{graph.node(position)}: group {number} is {list(ranks)[:8]}; expected each rank once")
         if self.groups.setdefault(number, ranks) != ranks:
             raise InputError(
                 f"{graph.node(position)}: group {number} is {list(ranks)[:8]}, but another definition says "
                 f"{list(self.groups[number])[:8]}; expected the same members everywhere"
             )
+
+
+def _group(group: dict[str, Any]) -> tuple[int, tuple[int, ...]]:
+    """Return number and ranks of one process group."""
+    number, ranks = int(group["pg_name"]), group["ranks"]
+    if number < 0:
+        raise ValueError(f"pg_name is {number}")
+    if not isinstance(ranks, list) or any(type(rank) is not int for rank in ranks):
+        raise ValueError(f"ranks of group {number} are {ranks!r}")
+    return number, tuple(ranks)

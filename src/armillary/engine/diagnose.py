@@ -105,7 +105,7 @@ def _wait_of(lowered: Lowered, run: Run, cls: int, view: View, node: int) -> str
     late = sorted(
         int(lowered.representatives[other])
         for other, counter in lowered.comm_ordinals[comm].items()
-        if int(ordinals[counter]) <= instance
+        if counter < 0 or int(ordinals[counter]) <= instance
     )
     job = view.jobs[int(view.job[local])]
     group = f"group {job.comm}" if job.comm else "all ranks"

@@ -67,7 +67,8 @@ def fold(
     platform: Platform,
 ) -> Colours:
     """Return the class of every rank, numbered in order of their lowest rank."""
-    colour = _number(colour)
+    place = _places(channels, len(colour))
+    colour = _number(colour * (place.max(initial=0) + 1) + place)
     known: dict[object, int] = {}
     pairs = [
         _Pairs.of(v, view, view_of, channels, platform, known) for v, view in enumerate(views) if view.pairs()
@@ -83,6 +84,30 @@ def fold(
             break
         colour = refined
     return colour
+
+
+def _places(channels: Channels, npus: int) -> Colours:
+    """Return the place of each rank among the ranks that messages link it with, directly or not.
+
+    Messages of one tick arrive in the order of the ranks that sent them, so a ring of ranks that all
+    send at once is not symmetric; sets of linked ranks are alike only with their members in order.
+    """
+    root = list(range(npus))
+
+    def find(rank: int) -> int:
+        while root[rank] != rank:
+            root[rank] = root[root[rank]]
+            rank = root[rank]
+        return rank
+
+    for _, source, destination, _ in channels:
+        root[find(source)] = find(destination)
+    linked = np.array([find(rank) for rank in range(npus)] if channels else root, np.int64)
+    order = np.argsort(linked, kind="stable")
+    first = np.searchsorted(linked[order], linked[order])
+    place = np.empty(npus, np.int64)
+    place[order] = np.arange(npus) - first
+    return place
 
 
 def _settled(colour: Colours, rings: list[Ring], pairs: list[_Pairs]) -> bool:
@@ -125,8 +150,13 @@ def _sign_ring(
             row = rows[row_of.ravel()[line]].tolist()
             costs = _costs(members, ring.orders, dimensions)
             values[line] = [_identify(row, i, ring.orders, costs[i], known) for i in range(n)]
-    members, values = ring.lines.ravel(), values.ravel()
-    slots = ring.slots[members]
+    slots = ring.slots[ring.lines]
+    for line in np.flatnonzero((slots != slots[:, :1]).any(axis=1)).tolist():
+        # Ranks of one class would meet here in collectives that each of them runs at another place.
+        own = colour[ring.lines[line]].tolist()
+        if len(set(zip(own, slots[line].tolist(), strict=True))) > len(set(own)):
+            values[line] = [known.setdefault(("rank", m), len(known)) for m in ring.lines[line].tolist()]
+    members, values, slots = ring.lines.ravel(), values.ravel(), slots.ravel()
     for slot in np.unique(slots[slots >= 0]).tolist():
         column = columns.setdefault((slot, ring.dim), np.full(len(colour), -1, np.int64))
         column[members[slots == slot]] = values[slots == slot]

@@ -54,6 +54,8 @@ class PhaseCosts:
     widest: int = 1
     machine: int = 0
     """Most memory that one member of a phase needs."""
+    instant: bool = False
+    """Some message takes no time, endpoint included: only moving it tells its turn within the tick."""
     all_chains: bool = True
     """No phase needs messages to be evaluated."""
     bursts: int = 1
@@ -124,9 +126,9 @@ class PhaseCosts:
         self._measure(schedule)
         # Phases that share a bus never run alone: there is nothing to know in advance.
         apart = self.timing.bus is None or not on_bus
-        block.attach(
-            lk.PC_EQUAL, _equal(block, schedule, shared) if apart else np.zeros((schedule.n, 3), np.int64)
-        )
+        equal = _equal(block, schedule, shared) if apart else np.zeros((schedule.n, 3), np.int64)
+        self.instant |= endpoint == 0 and any((row == 0).any() for row in rows)
+        block.attach(lk.PC_EQUAL, equal)
         at = self.length
         self.blocks.append(block.table(at))
         self.addresses += [at + place for place in block.addresses]

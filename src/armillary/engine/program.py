@@ -56,7 +56,7 @@ class Lowered:
     item_position: Ints
     """Position in its graph of the node of each item."""
     comm_ordinals: dict[int, dict[int, int]]
-    """Per quotient communicator: class -> its counter of collectives in ORDINALS."""
+    """Per quotient communicator: class -> its counter of collectives in ORDINALS, -1: it runs none."""
     groups: dict[str, int]
     """Size of every communicator that is used, by group number."""
     warnings: list[str] = field(default_factory=list)
@@ -187,7 +187,7 @@ class _Build:
         ranks = len(self.class_views)
         scalars = {
             lk.Z_RANKS: ranks, lk.Z_LEVELS: self.levels, lk.Z_QUEUES: queues, lk.Z_LIMIT: limit, lk.Z_TREES: trees,
-            lk.Z_MESSAGES: int(messages or bus is not None),
+            lk.Z_MESSAGES: int(messages or bus is not None or self.costs.instant),
         }  # fmt: skip
         if bus:
             scalars |= {lk.Z_BUS_L: bus.L, lk.Z_BUS_O: bus.o, lk.Z_BUS_G: bus.g}
@@ -316,6 +316,8 @@ class _Build:
     def _comm_rows(self, tables: Tables) -> list[int]:
         rows = []
         for comm in self.quotients:
+            for cls in comm.local:
+                tables.comm_ordinals[comm.number].setdefault(cls, -1)
             times = tables.comm_times[comm.number]
             stride = max((p.chunks * p.lines for p in tables.comm_plans[comm.number]), default=0)
             rows += [tables.instances, len(comm.local), tables.arrived, stride, tables.instance_items]
