@@ -10,7 +10,7 @@ import pytest
 from armillary.errors import InputError
 from armillary.report import to_json, write_json
 
-UNITS = ("_ticks", "_ns", "_bytes", "_bytes_per_ns", "_ratio", "_count")
+UNITS = ("_ticks", "_ns", "_bytes", "_bytes_per_ns", "_ratio", "_count", "_flops", "_flops_per_s")
 PLAIN = {"version", "dimension", "slowest_rank", "representative_rank", "finish_ticks_by_rank"}
 
 
@@ -28,7 +28,7 @@ def test_the_example(timeline):
 
 def test_every_class_adds_up(timeline):
     for row in to_json(timeline)["classes"]:
-        parts = ("compute", "cpu", "communication", "memory", "idle")
+        parts = ("compute", "cpu", "communication", "waiting", "memory", "idle")
         assert sum(row[f"{part}_ticks"] for part in parts) == row["finish_ticks"]
 
 

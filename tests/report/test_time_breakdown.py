@@ -15,10 +15,10 @@ from armillary.report.time_breakdown import PARTS, astra_exposed, breakdown
 
 def test_every_part_of_the_example(timeline):
     assert breakdown(timeline, 0).parts() == {
-        "compute": 300, "cpu": 40, "communication": 300, "memory": 0, "idle": 0}  # fmt: skip
+        "compute": 300, "cpu": 40, "communication": 200, "waiting": 100, "memory": 0, "idle": 0}  # fmt: skip
     assert breakdown(timeline, 0).communication_hidden == 80 + 20
     assert breakdown(timeline, 1).parts() == {
-        "compute": 310, "cpu": 0, "communication": 310, "memory": 50, "idle": 30}  # fmt: skip
+        "compute": 310, "cpu": 0, "communication": 310, "waiting": 0, "memory": 50, "idle": 30}  # fmt: skip
     assert astra_exposed(timeline).tolist() == [640 - 300, 700 - 310, 650 - 40]
 
 

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from armillary.trace import Graph
 
 MACHINE = """\
+profile: astra-sim       # bandwidth is then per link and direction
 platform:
-  network:               # innermost first; bandwidth is per link and direction, latency per hop
+  network:               # innermost first; latency is per hop
     - {name: chiplet, topology: Ring, size: 2, bandwidth: 250 GiB/s, latency: 500 ns}
     - {name: package, topology: FullyConnected, size: 8, bandwidth: 200 GiB/s, latency: 500 ns}
     - {name: node, topology: Ring, size: 8, bandwidth: 100 GiB/s, latency: 500 ns}

@@ -1,4 +1,4 @@
-"""Reports on a timeline: breakdown, collectives, critical path, summary, JSON, Perfetto and a picture.
+"""Reports on a timeline: breakdown, bound, reasons, critical path, summary, JSON, Perfetto and a picture.
 
 Names are imported when they are first used, so that `import armillary.report` is cheap. No module may
 have the name of a function here: importing it would put the module in the place of the function.
@@ -12,48 +12,69 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from armillary.report.communication import CollectiveRow, DimensionRow, collectives, dimensions
     from armillary.report.critical import Step, contributors, critical_path, shares
+    from armillary.report.flop_rate import Flops, flops
     from armillary.report.json_report import to_json, write_json
+    from armillary.report.lower_bound import Bound, Part, bound
     from armillary.report.perfetto import write_perfetto
     from armillary.report.picture import breakdown_picture
+    from armillary.report.reasons import Reason, bound_line, explain
     from armillary.report.summary import headline, print_summary
-    from armillary.report.time_breakdown import Breakdown, astra_exposed, breakdown
+    from armillary.report.time_breakdown import Breakdown, astra_exposed, breakdown, waited_for
 
 _MODULE_OF = {
+    "Bound": "lower_bound",
     "Breakdown": "time_breakdown",
     "CollectiveRow": "communication",
     "DimensionRow": "communication",
+    "Flops": "flop_rate",
+    "Part": "lower_bound",
+    "Reason": "reasons",
     "Step": "critical",
     "astra_exposed": "time_breakdown",
+    "bound": "lower_bound",
+    "bound_line": "reasons",
     "breakdown": "time_breakdown",
     "breakdown_picture": "picture",
     "collectives": "communication",
     "contributors": "critical",
     "critical_path": "critical",
     "dimensions": "communication",
+    "explain": "reasons",
+    "flops": "flop_rate",
     "headline": "summary",
     "print_summary": "summary",
     "shares": "critical",
     "to_json": "json_report",
+    "waited_for": "time_breakdown",
     "write_json": "json_report",
     "write_perfetto": "perfetto",
 }
 
 __all__ = [
+    "Bound",
     "Breakdown",
     "CollectiveRow",
     "DimensionRow",
+    "Flops",
+    "Part",
+    "Reason",
     "Step",
     "astra_exposed",
+    "bound",
+    "bound_line",
     "breakdown",
     "breakdown_picture",
     "collectives",
     "contributors",
     "critical_path",
     "dimensions",
+    "explain",
+    "flops",
     "headline",
     "print_summary",
     "shares",
     "to_json",
+    "waited_for",
     "write_json",
     "write_perfetto",
 ]

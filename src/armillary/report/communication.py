@@ -47,7 +47,7 @@ class DimensionRow:
     topology: str
     size: int | None
     capacity: float | None
-    """Bytes per ns one NPU can send in this dimension: link bandwidth x links of an NPU."""
+    """Bytes per ns one NPU can send in this dimension, as the engine says or link bandwidth x links."""
     bytes: int
     """Bytes each NPU sends in it."""
     phases: int
@@ -138,13 +138,14 @@ def dimensions(timeline: Timeline, cls: int) -> list[DimensionRow]:
     used = set(np.unique(phase_dim).tolist())
     indices = sorted(used | set(range(len(described))), key=lambda index: (index < 0, index))
     finish_ns = nanoseconds(timeline, int(timeline.finish[cls]))
+    ports = port_bandwidths(timeline)
     result = []
     for index in indices:
         known = described[index] if 0 <= index < len(described) else {}
         mine = rows[phase_dim == index]
         sent = int(timeline.phase_bytes[mine].sum())
         busy = measure(*union(timeline.phase_start[mine], timeline.phase_end[mine]))
-        capacity = _capacity(known)
+        capacity = ports[index][0] or None if 0 <= index < len(ports) else None
         result.append(
             DimensionRow(
                 index=index,
@@ -160,6 +161,15 @@ def dimensions(timeline: Timeline, cls: int) -> list[DimensionRow]:
             )
         )
     return result
+
+
+def port_bandwidths(timeline: Timeline) -> list[tuple[float, float]]:
+    """Return (out of an NPU, into it) per dimension, in bytes per ns; 0 where it is not known."""
+    described = timeline.info.get("dimensions", [])
+    ports = timeline.info.get("ports")
+    if ports:
+        return [(float(port["out_bytes_per_ns"]), float(port["into_bytes_per_ns"])) for port in ports]
+    return [(_capacity(one) or 0.0,) * 2 for one in described]
 
 
 def _capacity(dimension: dict[str, object]) -> float | None:

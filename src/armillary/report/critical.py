@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.timeline import KINDS, GraphTable, Timeline
+from armillary.report.late import Late
 
 SHARES = ("compute", "cpu", "communication", "memory", "waiting")
 """What a step of the path can be, for `shares`."""
@@ -17,7 +18,6 @@ SHARES = ("compute", "cpu", "communication", "memory", "waiting")
 _SHARE_OF = {"none": "waiting"} | dict.fromkeys(("collective", "send", "recv"), "communication")
 # Nodes of one slot run one after the other; receives and nodes of no kind hold none.
 _SLOT_OF = np.array([{"compute": 0, "cpu": 1, "none": -1, "recv": -1}.get(kind, 2) for kind in KINDS])
-_COLLECTIVE, _SEND, _RECV = (KINDS.index(kind) for kind in ("collective", "send", "recv"))
 
 
 class Step(NamedTuple):
@@ -44,7 +44,7 @@ def critical_path(timeline: Timeline, cls: int) -> list[Step]:
     class entered later, and a receive whose message, known by size and arrival tick, only one send
     there can have been, posted after the receive.
     """
-    others = _Others(timeline)
+    others = Late(timeline)
     order = cache(lambda of: _predecessors(timeline, of))
     walked: list[Step] = []
     at = int(timeline.finish[cls])
@@ -129,91 +129,3 @@ def _last_holder(
         place = np.searchsorted(end[held], start[nodes], side="right")
         holder[nodes] = np.where(place > 0, held[place - 1], -1)
     return holder, np.where(holder >= 0, end[holder], -1) if len(end) else holder
-
-
-class _Others:
-    """Finds the rank that a collective or a receive waited for."""
-
-    def __init__(self, timeline: Timeline) -> None:
-        self.timeline = timeline
-        self.code_of: dict[str, int] = {}
-        self.collectives = cache(self._collectives)
-        self.place = cache(self._place)
-        self.latest = cache(self._latest)
-        self.sends = cache(self._sends)
-
-    def later(self, cls: int, node: int, at: int) -> tuple[str, int, int, int] | None:
-        """Return (why, class, node, start) of the late one, None if this rank itself was the last."""
-        kind = self.timeline.table(cls).kind[node]
-        if len(self.timeline.finish) < 2 or kind not in (_COLLECTIVE, _RECV):
-            return None
-        start, end = self.timeline.spans(cls)
-        if kind == _COLLECTIVE:
-            why, code, nth = "late rank", *(int(row[node]) for row in self.place(cls))
-            if code < 0:
-                return None
-            late_start, late_cls, late_node = (int(row[nth]) for row in self.latest()[code])
-        else:
-            why, sends = "late send", self.sends()
-            arrived = slice(*(np.searchsorted(sends[0], end[node], side) for side in ("left", "right")))
-            same = arrived.start + np.flatnonzero(sends[1, arrived] == self.timeline.table(cls).size[node])
-            if len(same) != 1:
-                return None
-            late_start, late_cls, late_node = sends[2:, same[0]].tolist()
-        late = late_cls != cls and int(start[node]) < late_start < at
-        return (why, late_cls, late_node, late_start) if late else None
-
-    def _collectives(self, cls: int) -> dict[int, NDArray[np.int64]]:
-        """Return the nodes of a class by label code, in the order it entered them.
-
-        With folded ranks a label with a group may name different groups, so those are left out.
-        """
-        table, (start, _) = self.timeline.table(cls), self.timeline.spans(cls)
-        folded = bool(self.timeline.info.get("folded", True))
-        nodes = np.flatnonzero((table.kind == _COLLECTIVE) & (start >= 0))
-        codes = np.array(
-            [
-                -1 if folded and "@" in label else self.code_of.setdefault(label, len(self.code_of))
-                for label in table.label[nodes].tolist()
-            ],
-            dtype=np.int64,
-        )
-        order = np.lexsort((start[nodes], codes))
-        found, first = np.unique(codes[order], return_index=True)
-        groups = np.split(nodes[order], first[1:])
-        return {code: group for code, group in zip(found.tolist(), groups, strict=False) if code >= 0}
-
-    def _place(self, cls: int) -> NDArray[np.int64]:
-        """Return int64 (2, nodes): label code and which of that label, -1 where a node has none."""
-        place = np.full((2, len(self.timeline.table(cls).kind)), -1, np.int64)
-        for code, nodes in self.collectives(cls).items():
-            place[0, nodes] = code
-            place[1, nodes] = np.arange(len(nodes))
-        return place
-
-    def _latest(self) -> dict[int, NDArray[np.int64]]:
-        """Return for each label code (start, class, node) of the last to enter its k-th collective."""
-        latest: dict[int, NDArray[np.int64]] = {}
-        for cls in range(len(self.timeline.finish)):
-            start, _ = self.timeline.spans(cls)
-            for code, nodes in self.collectives(cls).items():
-                mine = np.stack((start[nodes], np.full(len(nodes), cls), nodes))
-                known = latest.get(code, mine)
-                if known.shape[1] < mine.shape[1]:
-                    known, mine = mine, known
-                common = known[:, : mine.shape[1]]
-                latest[code] = known
-                np.copyto(common, mine, where=mine[0] > common[0])
-        return latest
-
-    def _sends(self) -> NDArray[np.int64]:
-        """Return the rows (end, size, start, class, node) of all sends, by end."""
-        rows = [np.empty((5, 0), np.int64)]
-        for cls in range(len(self.timeline.finish)):
-            table, (start, end) = self.timeline.table(cls), self.timeline.spans(cls)
-            nodes = np.flatnonzero((table.kind == _SEND) & (start >= 0))
-            rows.append(
-                np.stack((end[nodes], table.size[nodes], start[nodes], np.full(len(nodes), cls), nodes))
-            )
-        every = np.concatenate(rows, axis=1)
-        return every[:, np.argsort(every[0], kind="stable")]

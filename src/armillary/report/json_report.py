@@ -12,8 +12,11 @@ from armillary.engine.timeline import Timeline
 from armillary.report.communication import CollectiveRow, DimensionRow, collectives, dimensions
 from armillary.report.critical import contributors, critical_path, shares
 from armillary.report.files import replacing
+from armillary.report.flop_rate import flops
+from armillary.report.late import Late
+from armillary.report.lower_bound import bound
 from armillary.report.ranks import class_sizes, nanoseconds, slowest
-from armillary.report.time_breakdown import astra_exposed, breakdown
+from armillary.report.time_breakdown import astra_exposed, breakdown, waited_for
 
 SCHEMA = "armillary-report"
 VERSION = 1
@@ -23,7 +26,8 @@ def to_json(timeline: Timeline) -> dict[str, Any]:
     """Return the report as plain dicts, lists, numbers and strings.
 
     The last part of a key is the unit of its number: ``_ticks``, ``_ns``, ``_bytes``, ``_bytes_per_ns``,
-    ``_ratio`` or ``_count``. ``finish_ticks_by_rank`` holds [tick, ranks] runs over ranks 0, 1, ….
+    ``_ratio``, ``_count``, ``_flops`` or ``_flops_per_s``. ``finish_ticks_by_rank`` holds [tick, ranks] runs
+    over ranks 0, 1, ….
     ``collectives``, ``dimensions`` and ``critical_path`` are those of ``slowest_rank``; a bandwidth or
     ratio that cannot be said is null.
     """
@@ -39,6 +43,8 @@ def to_json(timeline: Timeline) -> dict[str, Any]:
         "ranks_count": timeline.n_ranks,
         "classes_count": len(timeline.finish),
         **_time(timeline, "finish", timeline.total_ticks),
+        "bound": _bound(timeline),
+        "flops": _flops(timeline),
         "finish_ticks_by_rank": _runs(timeline),
         "classes": _classes(timeline),
         "slowest_rank": None if cls is None else int(timeline.representative[cls]),
@@ -69,6 +75,43 @@ def _time(timeline: Timeline, name: str, ticks: int) -> dict[str, int | float]:
     return {f"{name}_ticks": ticks, f"{name}_ns": nanoseconds(timeline, ticks)}
 
 
+def _bound(timeline: Timeline) -> dict[str, Any] | None:
+    found = bound(timeline)
+    if not found.parts:
+        return None
+    return {
+        "what": found.what,
+        **_time(timeline, "bound", found.ticks),
+        "efficiency_ratio": found.efficiency,
+        "parts": [
+            {
+                "kind": part.kind,
+                "name": part.name,
+                **_time(timeline, "bound", part.ticks),
+                **_time(timeline, "before", part.before),
+                **_time(timeline, "after", part.after),
+                "representative_rank": int(timeline.representative[part.cls]),
+                "dimension": part.dimension if part.dimension >= 0 else None,
+            }
+            for part in found.parts
+        ],
+    }
+
+
+def _flops(timeline: Timeline) -> dict[str, Any] | None:
+    found = flops(timeline)
+    if found is None:
+        return None
+    return {
+        "total_flops": found.total,
+        "busiest_rank_flops": found.busiest,
+        "total_flops_per_s": found.rate,
+        "npu_flops_per_s": found.rate_per_npu,
+        "npu_peak_flops_per_s": found.peak,
+        "mfu_ratio": found.utilisation,
+    }
+
+
 def _runs(timeline: Timeline) -> list[list[int]]:
     """Return the finish ticks of all ranks, run-length encoded."""
     ticks = timeline.finish_ticks
@@ -81,9 +124,9 @@ def _runs(timeline: Timeline) -> list[list[int]]:
 
 def _classes(timeline: Timeline) -> list[dict[str, Any]]:
     sizes, exposed = class_sizes(timeline), astra_exposed(timeline)
-    rows = []
+    rows, late = [], Late(timeline)
     for cls in range(len(timeline.finish)):
-        found = breakdown(timeline, cls)
+        found = breakdown(timeline, cls, late)
         row: dict[str, Any] = {
             "representative_rank": int(timeline.representative[cls]),
             "ranks_count": int(sizes[cls]),
@@ -91,6 +134,10 @@ def _classes(timeline: Timeline) -> list[dict[str, Any]]:
         }
         for part, ticks in found.parts().items():
             row |= _time(timeline, part, ticks)
+        row["waiting_for"] = [
+            {"representative_rank": int(timeline.representative[other]), **_time(timeline, "waiting", ticks)}
+            for other, ticks in (waited_for(timeline, cls, late) if found.waiting else ())
+        ]
         row |= _time(timeline, "communication_hidden", found.communication_hidden)
         row |= _time(timeline, "astra_sim_exposed_communication", int(exposed[cls]))
         rows.append(row)

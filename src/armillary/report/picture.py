@@ -16,6 +16,7 @@ from armillary.errors import InputError, one_of
 from armillary.report.communication import DimensionRow, dimensions
 from armillary.report.files import replacing
 from armillary.report.intervals import union
+from armillary.report.late import Late
 from armillary.report.ranks import class_name, class_sizes, nanoseconds
 from armillary.report.summary import headline
 from armillary.report.time_breakdown import KINDS_OF, PARTS, TITLES, breakdown
@@ -32,6 +33,7 @@ _COLOURS = {
     "compute": "#0072B2",
     "cpu": "#56B4E9",
     "communication": "#D55E00",
+    "waiting": "#E69F00",
     "memory": "#CC79A7",
     "idle": "#E3E3E3",
 }
@@ -101,7 +103,8 @@ def breakdown_picture(timeline: Timeline, path: str | os.PathLike[str]) -> None:
 def _draw_bars(axes: Axes, timeline: Timeline, order: list[int], scale: float) -> None:
     sizes = class_sizes(timeline)
     left = np.zeros(len(order))
-    found = [breakdown(timeline, cls) for cls in order]
+    late = Late(timeline)
+    found = [breakdown(timeline, cls, late) for cls in order]
     parts = {part: np.array([getattr(one, part) for one in found], dtype=float) for part in PARTS}
     total = nanoseconds(timeline, timeline.total_ticks) * scale
     for part, ticks in parts.items():
@@ -111,7 +114,7 @@ def _draw_bars(axes: Axes, timeline: Timeline, order: list[int], scale: float) -
         axes.barh(range(len(order)), width, left=left, color=_COLOURS[part], label=TITLES[part], height=0.72)
         for row, one in enumerate(found):
             if width[row] > 0.06 * total > 0:
-                ink = "black" if part in ("idle", "cpu", "memory") else "white"
+                ink = "black" if part in ("idle", "cpu", "memory", "waiting") else "white"
                 share = f"{100 * ticks[row] / one.finish:.0f} %"
                 axes.text(
                     left[row] + width[row] / 2, row, share, ha="center", va="center", color=ink, fontsize=8

@@ -9,9 +9,13 @@ import numpy as np
 from armillary.engine.timeline import Timeline
 from armillary.report.communication import collectives, dimensions
 from armillary.report.critical import contributors, critical_path, shares
+from armillary.report.flop_rate import flops
+from armillary.report.late import Late
+from armillary.report.lower_bound import bound
 from armillary.report.ranks import class_name, class_sizes, nanoseconds, slowest
-from armillary.report.time_breakdown import TITLES, Breakdown, breakdown
-from armillary.units import format_bandwidth, format_bytes, format_count, format_time
+from armillary.report.reasons import bound_line
+from armillary.report.time_breakdown import TITLES, Breakdown, breakdown, waited_for
+from armillary.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +25,14 @@ if TYPE_CHECKING:
 WIDTH = 100
 ROWS_SHOWN = 5
 _BAR = 30
-_COLOURS = {"compute": "blue", "cpu": "cyan", "communication": "red", "memory": "magenta", "idle": "white"}
+_COLOURS = {
+    "compute": "blue",
+    "cpu": "cyan",
+    "communication": "red",
+    "waiting": "yellow",
+    "memory": "magenta",
+    "idle": "white",
+}
 
 
 def headline(timeline: Timeline) -> str:
@@ -64,12 +75,17 @@ def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
 
     line(headline(timeline), "bold")
     line(_about(timeline))
+    for text in filter(None, (bound_line(timeline, bound(timeline)), _rate(timeline))):
+        line(text)
     cls = slowest(timeline)
     if cls is not None:
         name = class_name(timeline, cls, int(class_sizes(timeline)[cls]))
-        found = breakdown(timeline, cls)
+        late = Late(timeline)
+        found = breakdown(timeline, cls, late)
         line(f"\nTime of the slowest, {name}", "bold")
         console.print(_breakdown_table(timeline, found, unicode))
+        if found.waiting:
+            line(_waited(timeline, cls, late))
         _print_communication(timeline, console, cls)
         _print_path(timeline, console, cls)
     for warning in timeline.info.get("warnings", []):
@@ -94,6 +110,17 @@ def _about(timeline: Timeline) -> str:
     return text
 
 
+def _rate(timeline: Timeline) -> str:
+    """Return "Compute rate 250 TFLOP/s per NPU, 128 PFLOP/s in all, 40.1 % of the peak (MFU)" if known."""
+    found = flops(timeline)
+    if found is None:
+        return ""
+    text = f"Compute rate {format_flops(found.rate_per_npu)} per NPU, {format_flops(found.rate)} in all"
+    return text + (
+        f", {_ratio(found.utilisation)} of the peak (MFU)" if found.utilisation is not None else ""
+    )
+
+
 def _breakdown_table(timeline: Timeline, found: Breakdown, unicode: bool) -> Table:
     from rich.text import Text
 
@@ -111,6 +138,16 @@ def _breakdown_table(timeline: Timeline, found: Breakdown, unicode: bool) -> Tab
             _percent(hidden, found.finish),
         )
     return table
+
+
+def _waited(timeline: Timeline, cls: int, late: Late) -> str:
+    """Return for whom a class waited, in words."""
+    sizes = class_sizes(timeline)
+    whom = [
+        f"{class_name(timeline, other, int(sizes[other]))} {_time(timeline, ticks)}"
+        for other, ticks in waited_for(timeline, cls, late, limit=3)
+    ]
+    return f"Waiting for: {', '.join(whom)}"
 
 
 def _print_communication(timeline: Timeline, console: Console, cls: int) -> None:

@@ -8,15 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.timeline import KINDS, Timeline
-from armillary.report.intervals import measure, union
+from armillary.report.intervals import Ticks, measure, union
+from armillary.report.late import Late
 
-PARTS = ("compute", "cpu", "communication", "memory", "idle")
+Interval = tuple[Ticks, Ticks]
+_NOTHING: Interval = (np.empty(0, np.int64), np.empty(0, np.int64))
+
+PARTS = ("compute", "cpu", "communication", "waiting", "memory", "idle")
 """The parts of a breakdown, by priority: a tick belongs to the first that was busy in it."""
 
 TITLES = {
     "compute": "compute",
     "cpu": "CPU only",
     "communication": "exposed communication",
+    "waiting": "waiting for others",
     "memory": "exposed memory",
     "idle": "idle",
 }
@@ -28,12 +33,12 @@ KINDS_OF = {
     "communication": ("collective", "send", "recv"),
     "memory": ("memory",),
 }
-"""The node kinds of each part but idle."""
+"""The node kinds of each part but idle and waiting; the kinds of communication include waiting."""
 
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Ticks of one class; ``compute + cpu + communication + memory + idle == finish``."""
+    """Ticks of one class; ``compute + cpu + communication + waiting + memory + idle == finish``."""
 
     compute: int
     """A compute node was running."""
@@ -42,9 +47,11 @@ class Breakdown:
     communication: int
     """Exposed communication: a collective, send or receive was open, and neither compute nor CPU ran.
 
-    A receive is open from the tick it was posted, a collective from the tick this rank entered it, so
-    waiting for another rank inside of them counts here.
+    A receive is open from the tick it was posted, a collective from the tick this rank entered it.
+    Waiting for another rank inside of them counts here where it cannot be told apart.
     """
+    waiting: int
+    """As exposed communication, but every open one waited for another rank to begin it (`Late.waits`)."""
     memory: int
     """A remote-memory node was running and none of the above."""
     idle: int
@@ -58,31 +65,77 @@ class Breakdown:
         return {name: getattr(self, name) for name in PARTS}
 
 
-def breakdown(timeline: Timeline, cls: int) -> Breakdown:
+def breakdown(timeline: Timeline, cls: int, late: Late | None = None) -> Breakdown:
     """Return the breakdown of class `cls`, in ticks.
 
     With U(k) the number of ticks in which a node of one of the first k parts ran, part k is U(k) - U(k-1),
-    and idle is finish - U(4); hidden communication is all communication less its exposed part.
+    and idle is finish - U(5); hidden communication is all communication less its exposed part.
+
+    Args:
+        timeline: What to look at.
+        cls: The class.
+        late: Made once, it saves time where many classes are asked for.
     """
-    start, end = timeline.spans(cls)
-    finish = int(timeline.finish[cls])
-    kind = timeline.table(cls).kind
-    # A node that never ran has -1 for both ticks: an empty interval.
-    end = np.minimum(end, finish)
-    covered, parts, hidden = 0, {}, 0
-    union_start = union_end = np.empty(0, np.int64)
-    for part, kinds in KINDS_OF.items():
-        chosen = np.isin(kind, [KINDS.index(name) for name in kinds])
-        own_start, own_end = union(start[chosen], end[chosen])
-        union_start, union_end = union(
-            np.concatenate((union_start, own_start)), np.concatenate((union_end, own_end))
-        )
-        total = measure(union_start, union_end)
-        parts[part] = total - covered
-        covered = total
-        if part == "communication":
-            hidden = measure(own_start, own_end) - parts[part]
-    return Breakdown(**parts, idle=finish - covered, communication_hidden=hidden, finish=finish)
+    spans = Spans(timeline, cls, late or Late(timeline))
+    covered, parts = _NOTHING, {}
+    before = 0
+    for part in PARTS[:-1]:
+        covered = _join(covered, spans.of(part))
+        total = measure(*covered)
+        parts[part], before = total - before, total
+    exposed = parts["communication"] + parts["waiting"]
+    hidden = measure(*_join(spans.of("communication"), spans.of("waiting"))) - exposed
+    return Breakdown(**parts, idle=spans.finish - before, communication_hidden=hidden, finish=spans.finish)
+
+
+def waited_for(
+    timeline: Timeline, cls: int, late: Late | None = None, limit: int = 5
+) -> list[tuple[int, int]]:
+    """Return (class, ticks) of whom class `cls` waited for in `Breakdown.waiting`, the longest first.
+
+    A tick in which it waited for several counts for the one it waited for longest in all.
+    """
+    spans = Spans(timeline, cls, late or Late(timeline))
+    covered = _NOTHING
+    for part in ("compute", "cpu", "communication"):
+        covered = _join(covered, spans.of(part))
+    start, until = spans.start[spans.waits[0]], spans.waits[1]
+    who, of = np.unique(spans.waits[2], return_inverse=True)
+    total = np.bincount(of, weights=until - start, minlength=len(who))
+    before, found = measure(*covered), []
+    for which in np.argsort(-total, kind="stable").tolist():
+        mine = of == which
+        covered = _join(covered, (start[mine], np.minimum(until[mine], spans.finish)))
+        now = measure(*covered)
+        found.append((int(who[which]), now - before))
+        before = now
+    return [row for row in sorted(found, key=lambda row: -row[1]) if row[1]][:limit]
+
+
+class Spans:
+    """The intervals in which the nodes of a part ran."""
+
+    def __init__(self, timeline: Timeline, cls: int, late: Late) -> None:
+        self.finish = int(timeline.finish[cls])
+        self.kind = timeline.table(cls).kind
+        self.start, end = timeline.spans(cls)
+        # A node that never ran has -1 for both ticks: an empty interval.
+        self.end = np.minimum(end, self.finish)
+        self.waits = late.waits(cls)
+        self.active = self.start.copy()
+        """Starts without the waiting for another rank."""
+        self.active[self.waits[0]] = self.waits[1]
+
+    def of(self, part: str) -> Interval:
+        """Return the intervals of `part`; those of "waiting" include the communication that follows."""
+        kinds = KINDS_OF.get(part, KINDS_OF["communication"])
+        start = self.active if part == "communication" else self.start
+        chosen = np.isin(self.kind, [KINDS.index(name) for name in kinds])
+        return start[chosen], self.end[chosen]
+
+
+def _join(one: Interval, other: Interval) -> Interval:
+    return union(np.concatenate((one[0], other[0])), np.concatenate((one[1], other[1])))
 
 
 def astra_exposed(timeline: Timeline) -> NDArray[np.int64]:

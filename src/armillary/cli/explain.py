@@ -1,0 +1,30 @@
+"""`armillary explain`: the reasons for the time of a saved result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from armillary.cli import COMMANDS
+
+WIDTH = 100
+
+
+@click.command(help=COMMANDS["explain"])
+@click.argument("result", type=click.Path(path_type=Path))
+def command(result: Path) -> None:
+    """Load a timeline and print its lower bound and the reasons for its time."""
+    import textwrap
+
+    from armillary import report
+    from armillary.engine.timeline import Timeline
+
+    timeline = Timeline.load(result)
+    lines = [report.headline(timeline), report.bound_line(timeline, report.bound(timeline))]
+    for number, reason in enumerate(report.explain(timeline), 1):
+        lines.append(f"{number}. {reason.text}")
+        lines.append(f"   {reason.help}")
+    for line in filter(None, lines):
+        indent = "   " if line[:1].isdigit() or line.startswith("   ") else ""
+        click.echo(textwrap.fill(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False))

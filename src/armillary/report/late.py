@@ -1,0 +1,154 @@
+"""Who was late: the class of ranks that a collective or a receive of another class waited for."""
+
+from __future__ import annotations
+
+from functools import cache, cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine.timeline import KINDS, Timeline
+
+Ticks = NDArray[np.int64]
+NEEDS_ALL = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "barrier", "reduce-scatter-block")
+"""Operations that no member can finish before the last has begun."""
+
+_COLLECTIVE, _SEND, _RECV = (KINDS.index(kind) for kind in ("collective", "send", "recv"))
+
+
+class Late:
+    """Finds the rank that a collective or a receive waited for. What it finds it remembers."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self.code_of: dict[str, int] = {}
+        self.collectives = cache(self._collectives)
+        self.place = cache(self._place)
+        self.pairs = cache(self._pairs)
+
+    def later(self, cls: int, node: int, at: int) -> tuple[str, int, int, int] | None:
+        """Return (why, class, node, start) of the late one, None if this rank itself was the last.
+
+        With folded ranks a label with a group may name different groups, so those are left out.
+        """
+        table = self.timeline.table(cls)
+        kind = table.kind[node]
+        if len(self.timeline.finish) < 2 or kind not in (_COLLECTIVE, _RECV):
+            return None
+        start, end = self.timeline.spans(cls)
+        if kind == _COLLECTIVE:
+            why, code, nth = "late rank", *(int(row[node]) for row in self.place(cls))
+            if code < 0 or (self.timeline.info.get("folded", True) and "@" in str(table.label[node])):
+                return None
+            late_start, late_cls, late_node = (int(row[nth]) for row in self.latest[code])
+        else:
+            why, sends = "late send", self.sends
+            arrived = slice(*(np.searchsorted(sends[0], end[node], side) for side in ("left", "right")))
+            same = arrived.start + np.flatnonzero(sends[1, arrived] == table.size[node])
+            if len(same) != 1:
+                return None
+            late_start, late_cls, late_node = sends[2:, same[0]].tolist()
+        late = late_cls != cls and int(start[node]) < late_start < at
+        return (why, late_cls, late_node, late_start) if late else None
+
+    def waits(self, cls: int) -> tuple[Ticks, Ticks, Ticks]:
+        """Return (nodes, until, for whom) of the nodes of `cls` that waited for another rank to begin.
+
+        A collective waits from its start until the last of the members that were simulated enters it, if
+        its operation `NEEDS_ALL`; a receive waits until its send starts. Nodes for which this cannot be
+        said are not there: a group of which no other member is a representative, or a peer that is not known.
+        """
+        start, end = self.timeline.spans(cls)
+        parts = [np.empty((3, 0), np.int64), *self._receives(cls)]
+        if len(self.timeline.finish) > 1:
+            latest, labels = self.latest, list(self.code_of)
+            for code, nodes in self.collectives(cls).items():
+                if labels[code].partition("@")[0] in NEEDS_ALL:
+                    parts.append(np.stack((nodes, *latest[code][:2, : len(nodes)])))
+        nodes, until, who = np.concatenate(parts, axis=1)
+        # A node that ended before the other began was paired wrongly: nothing can be said of it.
+        real = (until > start[nodes]) & (until <= end[nodes])
+        return nodes[real], until[real], who[real]
+
+    def _receives(self, cls: int) -> list[Ticks]:
+        """Return rows (nodes, start of the send, its class) of the receives whose sends are known.
+
+        The k-th receive of a size from a class meets the k-th send of that size to this class, if each side
+        deals with one rank of the other class only.
+        """
+        rows = []
+        for (other, size), mine in self.pairs(cls, _RECV).items():
+            theirs = self.pairs(other, _SEND).get((cls, size))
+            if theirs is None or len(theirs) != len(mine):
+                continue
+            begun = self.timeline.spans(other)[0][theirs]
+            rows.append(np.stack((mine, begun, np.full(len(mine), other))))
+        return rows
+
+    def _pairs(self, cls: int, kind: int) -> dict[tuple[int, int], Ticks]:
+        """Return (class of the peer, bytes) -> nodes by start, where only one rank of that class is a peer."""
+        table, (start, _) = self.timeline.table(cls), self.timeline.spans(cls)
+        chosen = np.flatnonzero((table.kind == kind) & (table.peer >= 0) & (start >= 0))
+        chosen = chosen[np.argsort(start[chosen], kind="stable")]
+        peer, size = table.peer[chosen].astype(np.int64), table.size[chosen]
+        other = self.timeline.rank_class[peer].astype(np.int64)
+        found: dict[tuple[int, int], Ticks] = {}
+        order = np.lexsort((size, other))
+        key = np.stack((other[order], size[order]))
+        first = np.flatnonzero(
+            np.concatenate(([True], (np.diff(key, axis=1) != 0).any(axis=0)))[: len(order)]
+        )
+        for group in np.split(order, first[1:]) if len(order) else ():
+            if (peer[group] == peer[group[0]]).all():
+                found[int(other[group[0]]), int(size[group[0]])] = chosen[group]
+        return found
+
+    def _collectives(self, cls: int) -> dict[int, Ticks]:
+        """Return the nodes of a class by label code, in the order it entered them."""
+        table, (start, _) = self.timeline.table(cls), self.timeline.spans(cls)
+        nodes = np.flatnonzero((table.kind == _COLLECTIVE) & (start >= 0))
+        codes = np.array(
+            [self.code_of.setdefault(label, len(self.code_of)) for label in table.label[nodes].tolist()],
+            dtype=np.int64,
+        )
+        order = np.lexsort((start[nodes], codes))
+        found, first = np.unique(codes[order], return_index=True)
+        groups = np.split(nodes[order], first[1:])
+        return dict(zip(found.tolist(), groups, strict=False))
+
+    def _place(self, cls: int) -> Ticks:
+        """Return int64 (2, nodes): label code and which of that label, -1 where a node has none."""
+        place = np.full((2, len(self.timeline.table(cls).kind)), -1, np.int64)
+        for code, nodes in self.collectives(cls).items():
+            place[0, nodes] = code
+            place[1, nodes] = np.arange(len(nodes))
+        return place
+
+    @cached_property
+    def latest(self) -> dict[int, Ticks]:
+        """For each label code, (start, class, node) of the last to enter its k-th collective."""
+        latest: dict[int, Ticks] = {}
+        for cls in range(len(self.timeline.finish)):
+            start, _ = self.timeline.spans(cls)
+            for code, nodes in self.collectives(cls).items():
+                mine = np.stack((start[nodes], np.full(len(nodes), cls), nodes))
+                known = latest.get(code, mine)
+                if known.shape[1] < mine.shape[1]:
+                    known, mine = mine, known
+                common = known[:, : mine.shape[1]]
+                latest[code] = known
+                np.copyto(common, mine, where=mine[0] > common[0])
+        return latest
+
+    @cached_property
+    def sends(self) -> Ticks:
+        """The rows (end, size, start, class, node) of all sends, by end."""
+        rows = [np.empty((5, 0), np.int64)]
+        for cls in range(len(self.timeline.finish)):
+            table, (start, end) = self.timeline.table(cls), self.timeline.spans(cls)
+            nodes = np.flatnonzero((table.kind == _SEND) & (start >= 0))
+            rows.append(
+                np.stack((end[nodes], table.size[nodes], start[nodes], np.full(len(nodes), cls), nodes))
+            )
+        every = np.concatenate(rows, axis=1)
+        return every[:, np.argsort(every[0], kind="stable")]
