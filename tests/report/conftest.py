@@ -20,10 +20,11 @@ def build_timeline(
 ) -> Timeline:
     """Make a timeline of classes ``{"nodes": [...], "phases": [...], "finish": tick}``.
 
-    A node is a dict: kind, name, start, end and optionally label, size, parents. A phase is
+    A node is a dict: kind, name, start, end and optionally label, size, parents, flops, stream, peer, least.
+    A phase is
     (node, chunk, index, dim, operation, start, end, bytes).
     """
-    graphs, starts, ends, counts, phases, finish = [], [], [], [0], [], []
+    graphs, starts, ends, least, counts, phases, finish = [], [], [], [], [0], [], []
     for cls, described in enumerate(classes):
         nodes = described.get("nodes", [])
         parents = [list(node.get("parents", [])) for node in nodes]
@@ -34,11 +35,14 @@ def build_timeline(
                 kind=np.array([KINDS.index(node["kind"]) for node in nodes], dtype=np.int8),
                 label=np.array([node.get("label", "") for node in nodes], dtype=np.str_),
                 size=np.array([node.get("size", 0) for node in nodes], dtype=np.int64),
-                flops=np.zeros(len(nodes), dtype=np.int64),
+                flops=np.array([node.get("flops", 0) for node in nodes], dtype=np.int64),
+                stream=np.array([node.get("stream", -1) for node in nodes], dtype=np.int64),
+                peer=np.array([node.get("peer", -1) for node in nodes], dtype=np.int32),
                 parent_ptr=np.cumsum([0, *map(len, parents)], dtype=np.int64),
                 parent=np.array([p for own in parents for p in own], dtype=np.int32),
             )
         )
+        least += [node.get("least", 0) for node in nodes]
         starts += [node["start"] for node in nodes]
         ends += [node["end"] for node in nodes]
         counts.append(len(nodes))
@@ -57,6 +61,7 @@ def build_timeline(
         node_ptr=np.cumsum(counts, dtype=np.int64),
         node_start=np.array(starts, dtype=np.int64),
         node_end=np.array(ends, dtype=np.int64),
+        node_least=np.array(least, dtype=np.int64),
         phase_class=table[:, 0].astype(np.int32),
         phase_node=table[:, 1].astype(np.int32),
         phase_chunk=table[:, 2].astype(np.int32),

@@ -200,9 +200,12 @@ class _Explainer:
             most = min(saves, self.timeline.total_ticks - self.bound.ticks)
             return f"{words} would save at most {self.time(most)}.", most
         without = bound(self.timeline, {what})
+        if not without.ticks:
+            return f"{words} would help; by how much at most cannot be said.", None
         most = max(self.timeline.total_ticks - without.ticks, 0)
-        then = f", for then the {without.what} would be the limit" if without.ticks else ""
-        return f"{words} would save at most {self.time(most)}{then}.", most
+        article = "" if without.parts[0].kind in ("compute", "flops", "latency") else "the "
+        then = f"then {article}{without.what} is the limit"
+        return f"{words} would save at most {self.time(most)}; {then}.", most
 
     def nodes(self, part: str) -> NDArray[np.int64]:
         """Return the nodes of a part that ran."""
