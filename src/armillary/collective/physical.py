@@ -132,8 +132,9 @@ def rounds_alltoallv(matrix: npt.ArrayLike) -> Rounds:
 def natural(topology: str, operation: str, n: int) -> str:
     """Return the algorithm that fits `topology`.
 
-    Ring on Ring, Torus and Mesh; direct on FullyConnected; halving-doubling on a Switch. A switch takes ring where n is no power of two (folding would double the bytes). Rooted operations take the
-    binomial tree, an all-to-all is direct on a switch, and a barrier there is a dissemination.
+    Ring on Ring, Torus and Mesh; direct on FullyConnected; halving-doubling on a Switch, or ring where n
+    is no power of two (folding would double the bytes). Rooted operations take the binomial tree, an
+    all-to-all is direct on a Switch, and a barrier there is a dissemination.
 
     Raises:
         InputError: there is no such operation.

@@ -87,11 +87,9 @@ class Round:
         for first in range(0, self.n, members):
             turn = np.arange(first, min(first + members, self.n))[:, None]
             source, target = ((column + turn) % self.n for column in (base.source, base.target))
-            over, under, reduce = (
-                np.broadcast_to(column, source.shape).ravel()
-                for column in (base.numerator, base.denominator, base.reduce)
-            )
-            yield Moves(source.ravel(), target.ravel(), over, under, reduce)
+            times = len(source)
+            over, under = np.tile(base.numerator, times), np.tile(base.denominator, times)
+            yield Moves(source.ravel(), target.ravel(), over, under, np.tile(base.reduce, times))
 
     @property
     def source(self) -> IntArray:

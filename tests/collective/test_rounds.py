@@ -1,0 +1,127 @@
+"""Real numbers moved along every algorithm, and messages as long as they say."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from armillary.collective import blocks as data
+from armillary.collective.physical import ALGORITHMS, OPERATIONS, ROOTED, rounds_alltoallv, rounds_for
+from armillary.collective.rounds import Rounds
+from armillary.errors import InputError
+
+EVERY = [(algorithm, operation) for algorithm, has in ALGORITHMS.items() for operation in has]
+REDUCING = ("all-reduce", "reduce-scatter", "reduce")
+
+
+def check(rounds: Rounds) -> None:
+    """Move random integers; every member must end with what the operation promises."""
+    n, operation, parts = rounds.n, rounds.operation, data.parts(rounds)
+    rng = np.random.default_rng(n)
+    held: list[dict[int, int]] = [
+        {block: int(rng.integers(1, 1 << 40)) for block in data.start(rounds, m)} for m in range(n)
+    ]
+    given = [dict(state) for state in held]
+    carried = list(data.blocks(rounds))
+    assert len(carried) == rounds.count
+    for part, messages in zip(rounds.expanded(), carried, strict=True):
+        m = part.moves
+        columns = (m.source, m.target, m.numerator, m.denominator, m.reduce)
+        before = [dict(state) for state in held]
+        for source, target, over, under, reduce, message in zip(
+            *(c.tolist() for c in columns), messages, strict=True
+        ):
+            assert source != target
+            assert len(set(message)) == len(message)
+            assert Fraction(len(message), parts) == Fraction(over, under)
+            for block in message:
+                value = before[source][block]
+                held[target][block] = held[target][block] + value if reduce else value
+    for member in range(n):
+        for block in data.end(rounds, member):
+            if operation in REDUCING:
+                expected = sum(state[block] for state in given)
+            else:
+                origin = block // parts if operation in ("all-gather", "all-to-all") else rounds.root
+                expected = given[block * n // parts if operation == "gather" else origin][block]
+            assert held[member][block] == expected
+
+
+@pytest.mark.parametrize("n", range(2, 34))
+@pytest.mark.parametrize(("algorithm", "operation"), [e for e in EVERY if e[1] != "barrier"])
+def test_moves_the_right_numbers(algorithm: str, operation: str, n: int) -> None:
+    uses_root = operation in ROOTED or algorithm.endswith("Tree")
+    for root in {0, 1, n // 2, n - 1} if uses_root else {0}:
+        check(rounds_for(algorithm, operation, n, root))
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 5, 40])
+@pytest.mark.parametrize("operation", ALGORITHMS["doubleBinaryTree"])
+def test_double_tree_in_any_number_of_chunks(operation: str, chunks: int) -> None:
+    for n in (2, 3, 4, 7, 8, 12):
+        check(rounds_for("doubleBinaryTree", operation, n, n // 3, chunks))
+
+
+@pytest.mark.parametrize("algorithm", [a for a, has in ALGORITHMS.items() if "barrier" in has])
+def test_a_barrier_hears_of_everyone(algorithm: str) -> None:
+    for n in range(2, 34):
+        for root in (0, n - 1):
+            rounds = rounds_for(algorithm, "barrier", n, root)
+            heard = np.eye(n, dtype=bool)
+            for part in rounds.expanded():
+                before = heard.copy()
+                np.logical_or.at(heard, part.target, before[part.source])
+                assert not part.numerator.any()
+            assert heard.all()
+
+
+def test_double_trees_complement_each_other() -> None:
+    from armillary.collective.trees import depth, parents
+
+    for n in range(4, 200):
+        inner = [set(np.unique(above[1:]).tolist()) - {0} for above in parents(n)]
+        assert len(inner[0] & inner[1]) <= 1
+        assert depth(n) <= n.bit_length()
+
+
+def test_rotating_rounds_expand_in_parts() -> None:
+    part = rounds_for("direct", "all-to-all", 9).rounds[0]
+    whole = part.moves
+    pieces = list(part.batches(20))
+    assert len(pieces) > 1
+    for name in ("source", "target", "numerator", "denominator", "reduce"):
+        joined = np.concatenate([getattr(piece, name) for piece in pieces])
+        np.testing.assert_array_equal(joined, getattr(whole, name))
+
+
+def test_all_to_all_v() -> None:
+    matrix = np.array([[9, 2, 0], [0, 9, 5], [1, 1, 9]])
+    (part,) = rounds_alltoallv(matrix).rounds
+    found = np.zeros_like(matrix)
+    found[part.source, part.target] = part.numerator
+    np.testing.assert_array_equal(found, [[0, 2, 0], [0, 0, 5], [1, 1, 0]])
+    assert rounds_alltoallv([[3, 0], [0, 3]]).rounds == ()
+    for bad in ([[1, 2]], [[0, -1], [0, 0]], [[0, 0.5], [0, 0]], [[1]], 3):
+        with pytest.raises(InputError, match="all-to-all-v"):
+            rounds_alltoallv(bad)
+
+
+def test_says_what_exists() -> None:
+    with pytest.raises(InputError, match="pairwise has no all-reduce: expected one of ring, direct, halving"):
+        rounds_for("pairwise", "all-reduce", 4)
+    with pytest.raises(InputError, match="did you mean 'ring'"):
+        rounds_for("rinng", "all-reduce", 4)
+    with pytest.raises(InputError, match="did you mean 'all-reduce'"):
+        rounds_for("ring", "allreduce", 4)
+    with pytest.raises(InputError, match="at least 2"):
+        rounds_for("ring", "all-reduce", 1)
+    with pytest.raises(InputError, match="root 4, expected 0 to 3"):
+        rounds_for("direct", "broadcast", 4, 4)
+    with pytest.raises(InputError, match="0 chunks"):
+        rounds_for("doubleBinaryTree", "broadcast", 4, chunks=0)
+    assert {operation for has in ALGORITHMS.values() for operation in has} == set(OPERATIONS) - {
+        "reduce-scatter-block"
+    }
+    assert rounds_for("ring", "reduce-scatter-block", 5) is rounds_for("ring", "reduce-scatter", 5)
