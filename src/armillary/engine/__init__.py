@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["simulate"]
 
-PROFILES = ("astra-sim",)
+PROFILES = ("physical", "astra-sim")
 NETWORK_MODELS = ("analytical",)
 
 
@@ -21,7 +21,7 @@ def simulate(
     trace: Trace,
     platform: Platform,
     *,
-    profile: str = "astra-sim",
+    profile: str = "physical",
     fold: bool = True,
     network_model: str = "analytical",
     messages: bool = False,
@@ -31,7 +31,8 @@ def simulate(
     Args:
         trace: One graph per NPU.
         platform: The machine.
-        profile: "astra-sim": tick for tick what ASTRA-sim computes, 1 tick = 1 ns.
+        profile: "physical": whatever is active at the same time shares the wires; "astra-sim": tick for
+            tick what ASTRA-sim computes. 1 tick is 1 ns in both.
         fold: Simulate one rank of each class that provably behaves alike; the ticks are the same.
         network_model: "analytical".
         messages: Move every message of the collectives instead of evaluating whole phases; same ticks, slower.
@@ -45,15 +46,23 @@ def simulate(
     """
     check_available(profile, network_model)
     from armillary.engine.diagnose import check_finished
-    from armillary.engine.program import lower
     from armillary.engine.result import timeline_of
-    from armillary.engine.run import execute
 
-    lowered = lower(trace, platform, fold_ranks=fold, messages=messages)
-    run = execute(lowered)
+    if profile == "physical":
+        from armillary.engine.physical import run_physical
+
+        lowered, run, info = run_physical(trace, platform, fold)
+    else:
+        from armillary.engine.program import lower
+        from armillary.engine.run import execute
+        from armillary.platform import astra_sim_view
+
+        platform = astra_sim_view(platform)
+        lowered = lower(trace, platform, fold_ranks=fold, messages=messages)
+        run, info = execute(lowered), {}
     check_finished(lowered, run)
-    info = {"network_model": network_model, "folded": fold}
-    return timeline_of(lowered, run, platform, info)
+    about = {"profile": profile, "network_model": network_model, "folded": fold}
+    return timeline_of(lowered, run, platform, {**about, **info})
 
 
 def check_available(profile: str, network_model: str) -> None:

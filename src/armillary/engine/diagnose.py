@@ -6,7 +6,7 @@ import numpy as np
 
 from armillary.engine import layout_kernel as lk
 from armillary.engine.items import View
-from armillary.engine.program import Lowered
+from armillary.engine.result import Simulated
 from armillary.engine.run import Run
 from armillary.engine.stuck import format_stuck
 from armillary.errors import StuckError
@@ -17,14 +17,15 @@ SHOWN = 200
 """Nodes that are explained at most; the table shows fewer."""
 
 
-def check_finished(lowered: Lowered, run: Run) -> None:
+def check_finished(lowered: Simulated, run: Run) -> None:
     """Raise if a rank has not run all its nodes.
 
     Raises:
         StuckError: a table of who waits for what, or the two collectives that do not match.
     """
-    if run.scalar(lk.V_STATUS) == lk.MISMATCH:
-        raise StuckError(_mismatch(lowered, run.scalar(lk.V_A), run.scalar(lk.V_B)))
+    layout = lowered.layout
+    if run.scalar(layout.V_STATUS) == layout.MISMATCH:
+        raise StuckError(_mismatch(lowered, run.scalar(layout.V_A), run.scalar(layout.V_B)))
     left = run.table("LEFT")
     if not left.any():
         return
@@ -41,10 +42,10 @@ def check_finished(lowered: Lowered, run: Run) -> None:
     )
 
 
-def _mismatch(lowered: Lowered, one: int, other: int) -> str:
+def _mismatch(lowered: Simulated, one: int, other: int) -> str:
     texts = []
     for item in (one, other):
-        cls = int(lowered.items[item, lk.I_RANK])
+        cls = int(lowered.items[item, lowered.layout.I_RANK])
         position = int(lowered.item_position[item])
         view = lowered.views[cls]
         job = view.jobs[int(view.job[item - _first_item(lowered, cls)])]
@@ -57,14 +58,14 @@ def _mismatch(lowered: Lowered, one: int, other: int) -> str:
     )
 
 
-def _first_item(lowered: Lowered, cls: int) -> int:
-    return int(lowered.tables["RANKS"][cls * lk.R_COLUMNS + lk.R_ITEMS])
+def _first_item(lowered: Simulated, cls: int) -> int:
+    return int(lowered.tables["RANKS"][cls * lowered.layout.R_COLUMNS + lowered.layout.R_ITEMS])
 
 
-def _waiting(lowered: Lowered, run: Run, cls: int) -> list[tuple[int, int, str, str, str]]:
+def _waiting(lowered: Simulated, run: Run, cls: int) -> list[tuple[int, int, str, str, str]]:
     """Rows (rank, node id, node name, state, waits for) of one class: its running nodes, else blocked ones."""
-    row = lowered.tables["RANKS"][cls * lk.R_COLUMNS : (cls + 1) * lk.R_COLUMNS]
-    part = slice(int(row[lk.R_STATE]), int(row[lk.R_STATE] + row[lk.R_COUNT]))
+    row = lowered.tables["RANKS"][cls * lowered.layout.R_COLUMNS : (cls + 1) * lowered.layout.R_COLUMNS]
+    part = slice(int(row[lowered.layout.R_STATE]), int(row[lowered.layout.R_STATE] + row[lowered.layout.R_COUNT]))
     start, end = run.table("NODE_START")[part], run.table("NODE_END")[part]
     view = lowered.views[cls]
     graph, order = view.nodes.graph, view.nodes.order
@@ -87,7 +88,7 @@ def _waiting(lowered: Lowered, run: Run, cls: int) -> list[tuple[int, int, str, 
     return rows
 
 
-def _wait_of(lowered: Lowered, run: Run, cls: int, view: View, node: int) -> str:
+def _wait_of(lowered: Simulated, run: Run, cls: int, view: View, node: int) -> str:
     local = int(view.nodes.item[node])
     kind = int(view.nodes.kind[node])
     if local < 0:
@@ -99,7 +100,7 @@ def _wait_of(lowered: Lowered, run: Run, cls: int, view: View, node: int) -> str
     if kind != lk.COLLECTIVE:
         return "its memory"
     item = _first_item(lowered, cls) + local
-    comm = int(lowered.items[item, lk.I_COMM])
+    comm = int(lowered.items[item, lowered.layout.I_COMM])
     instance = int(run.table("ITEM_INSTANCE")[item])
     ordinals = run.table("ORDINALS")
     late = sorted(

@@ -16,18 +16,19 @@ Table = Ints | Callable[[int], Ints]
 
 
 def flat_program(
-    tables: Mapping[str, Table], mode: Mode, scalars: Mapping[int, int] | None = None
+    tables: Mapping[str, Table], mode: Mode, scalars: Mapping[int, int] | None = None, layout: Any = lk
 ) -> tuple[Any, dict[str, int]]:
     """Lay the tables of a program out in one array; returns it and the address of each table.
 
-    A table may be a function that returns it for the address at which it will stand.
+    A table may be a function that returns it for the address at which it will stand. `layout` is the
+    module that names the tables.
     """
-    head = np.zeros(lk.PROGRAM_HEAD, np.int64)
+    head = np.zeros(layout.PROGRAM_HEAD, np.int64)
     for place, value in (scalars or {}).items():
         head[place] = value
     parts, base, at = [head], {}, len(head)
     for name, table in tables.items():
-        base[name] = head[getattr(lk, name)] = at
+        base[name] = head[getattr(layout, name)] = at
         parts.append(np.ravel(table(at) if callable(table) else table))
         at += parts[-1].size
     flat = np.concatenate(parts)
@@ -35,17 +36,17 @@ def flat_program(
 
 
 def flat_state(
-    sizes: Mapping[str, int], filled: Mapping[str, Ints], mode: Mode
+    sizes: Mapping[str, int], filled: Mapping[str, Ints], mode: Mode, layout: Any = lk
 ) -> tuple[Any, dict[str, slice]]:
     """Lay out the state: `sizes` of tables that start at zero, and `filled` ones; returns where each is."""
     sizes = {**sizes, **{name: len(values) for name, values in filled.items()}}
-    at, place = lk.STATE_HEAD, {}
+    at, place = layout.STATE_HEAD, {}
     for name, size in sizes.items():
         place[name] = slice(at, at + size)
         at += size
     state = np.zeros(at, np.int64)  # zero pages take no memory until they are written
     for name, where in place.items():
-        state[getattr(lk, name)] = where.start
+        state[getattr(layout, name)] = where.start
         if name in filled:
             state[where] = filled[name]
     return (state if mode == "compiled" else state.tolist()), place

@@ -8,6 +8,7 @@ histories, so their ticks are equal; `docs/architecture.md` has the argument.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,13 +66,20 @@ def fold(
     view_of: NDArray[np.int32],
     channels: Channels,
     platform: Platform,
+    path_code: Callable[[Platform, Colours, Colours], Colours] | None = None,
 ) -> Colours:
-    """Return the class of every rank, numbered in order of their lowest rank."""
-    place = _places(channels, len(colour))
-    colour = _number(colour * (place.max(initial=0) + 1) + place)
+    """Return the class of every rank, numbered in order of their lowest rank.
+
+    `path_code` says what lies between two ranks, for an engine in which the order of messages within a
+    tick does not matter; without it messages pay the first dimension they cross, and their order does matter.
+    """
+    if path_code is None:
+        place = _places(channels, len(colour))
+        colour = colour * (place.max(initial=0) + 1) + place
+    colour = _number(colour)
     known: dict[object, int] = {}
     pairs = [
-        _Pairs.of(v, view, view_of, channels, platform, known) for v, view in enumerate(views) if view.pairs()
+        _Pairs.of(v, view, view_of, channels, platform, known, path_code or _first_crossed) for v, view in enumerate(views) if view.pairs()
     ]
     while not _settled(colour, rings, pairs):
         columns: dict[object, Colours] = {"own": colour}
@@ -168,6 +176,8 @@ def _identify(row: list[int], i: int, orders: frozenset[Order], cost: bytes, kno
     for relative in sorted({order.relative for order in orders}):
         if relative == "rotate":
             parts.append(tuple(row[i:] + row[:i]))
+        elif relative == "set":
+            parts.append(("set", *sorted(set(row))))
         elif relative == "pair" and n & (n - 1) == 0:
             parts.append(("pair", *(row[i ^ k] for k in range(n))))
         else:
@@ -193,6 +203,11 @@ def _costs(
     return [row.tobytes() for row in table]
 
 
+def _first_crossed(platform: Platform, source: Colours, destination: Colours) -> Colours:
+    dimension, hop = network.route(platform.dimensions, source, destination)
+    return dimension + hop * len(platform.dimensions)
+
+
 @dataclass
 class _Pairs:
     """Point-to-point partners of the ranks of one view, (ranks, items), and a constant per partner."""
@@ -210,16 +225,17 @@ class _Pairs:
         channels: Channels,
         platform: Platform,
         known: dict[object, int],
+        path_code: Callable[[Platform, Colours, Colours], Colours],
     ) -> _Pairs:
         items = view.pairs()
         ranks = np.flatnonzero(view_of == v)
         peers = np.broadcast_to(view.peer[items], (len(ranks), len(items)))
-        dimension, hop = network.route(platform.dimensions, ranks[:, None], peers)
+        path = path_code(platform, ranks[:, None], peers)
         marks = np.empty((len(ranks), len(items)), np.int64)
         for a, rank in enumerate(ranks.tolist()):
             for b, item in enumerate(items):
                 sends, receives = channels[channel_at(view, item, rank)]
-                key = ("pair", tuple(sends), tuple(receives), int(dimension[a, b]), int(hop[a, b]))
+                key = ("pair", tuple(sends), tuple(receives), int(path[a, b]))
                 marks[a, b] = known.setdefault(key, len(known))
         return cls(ranks, peers, marks)
 

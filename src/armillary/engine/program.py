@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,11 @@ class Lowered:
     groups: dict[str, int]
     """Size of every communicator that is used, by group number."""
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def layout(self) -> ModuleType:
+        """The module that names the tables and their columns."""
+        return lk
 
 
 def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True, messages: bool = False) -> Lowered:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, overload
+from functools import partial
+from typing import Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
 from armillary.engine.items import View
-from armillary.engine.jobs import JobPhase
-from armillary.engine.program import Lowered
 from armillary.engine.run import Run
-from armillary.engine.tables import JobPlan
-from armillary.engine.timeline import KINDS, OPERATIONS, GraphTable, Timeline
+from armillary.engine.timeline import KINDS, GraphTable, Timeline
 from armillary.platform.model import Platform
 from armillary.trace import NodeType
 
@@ -26,6 +24,26 @@ _KIND_OF = {
     lk.MEMORY: "memory",
     lk.SKIP: "none",
 }
+
+
+class Simulated(Protocol):
+    """What a timeline needs of a lowered program, of either profile."""
+
+    tables: dict[str, Ints]
+    classes: Ints
+    representatives: Ints
+    views: list[View]
+    plans: Sequence[Any]
+    items: Ints
+    is_collective: NDArray[np.bool_]
+    item_position: Ints
+    comm_ordinals: dict[int, dict[int, int]]
+    groups: dict[str, int]
+    warnings: list[str]
+
+    @property
+    def layout(self) -> Any:
+        """The module that names the tables and their columns."""
 
 
 class LazyTables(Sequence[GraphTable]):
@@ -65,7 +83,7 @@ def graph_table(view: View) -> GraphTable:
         kind_of[code] = KINDS.index(name)
     issue_kind = kind_of[nodes.kind[: graph.n_nodes]]  # without the inner nodes of custom collectives
     fixed = nodes.kind[: graph.n_nodes] == lk.FIXED
-    cpu = nodes.slot[: graph.n_nodes] == lk.CPU
+    cpu = graph.ints("is_cpu_op", 0)[order] != 0
     types = graph.types[order]
     by_type = {
         NodeType.COMP_NODE: "compute",
@@ -87,16 +105,19 @@ def graph_table(view: View) -> GraphTable:
         label[positions[view.job[outer] == j]] = text
     size = np.zeros(graph.n_nodes, np.int64)
     size[positions] = view.size[outer]
+    peer = np.full(graph.n_nodes, -1, np.int32)
+    peer[positions] = view.peer[outer]
     ptr, parent = graph.parents()
     return GraphTable(
         name=np.array(graph.names() or [""], dtype=np.str_)[: graph.n_nodes],
         node_id=graph.ids, kind=kind, label=label, size=size, flops=graph.ints("num_ops", 0),
-        parent_ptr=ptr, parent=parent,
+        parent_ptr=ptr, parent=parent, stream=graph.ints("stream", -1), peer=peer,
     )  # fmt: skip
 
 
-def timeline_of(lowered: Lowered, run: Run, platform: Platform, info: dict[str, Any]) -> Timeline:
-    """Return the timeline of a finished run."""
+def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str, Any]) -> Timeline:
+    """Return the timeline of a finished run; `info` is added to what it says about itself."""
+    layout = lowered.layout
     index: dict[int, int] = {}
     distinct: list[View] = []
     for view in lowered.views:
@@ -107,12 +128,12 @@ def timeline_of(lowered: Lowered, run: Run, platform: Platform, info: dict[str, 
     ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     start, end = np.full((2, ptr[-1]), -1, np.int64)
     begun, ended = run.table("NODE_START"), run.table("NODE_END")
-    for c, row in enumerate(lowered.tables["RANKS"].reshape(-1, lk.R_COLUMNS).tolist()):
+    for c, row in enumerate(lowered.tables["RANKS"].reshape(-1, layout.R_COLUMNS).tolist()):
         nodes = lowered.views[c].nodes
-        part = slice(row[lk.R_STATE], row[lk.R_STATE] + counts[c])
+        part = slice(row[layout.R_STATE], row[layout.R_STATE] + counts[c])
         at = slice(int(ptr[c]), int(ptr[c + 1]))
         start[at][nodes.order], end[at][nodes.order] = begun[part], ended[part]
-    makers = [lambda view=view: graph_table(view) for view in distinct]
+    makers = [partial(graph_table, view) for view in distinct]
     return Timeline(
         rank_class=lowered.classes.astype(np.int32),
         representative=lowered.representatives,
@@ -124,7 +145,6 @@ def timeline_of(lowered: Lowered, run: Run, platform: Platform, info: dict[str, 
         node_end=end,
         **_phases(lowered, run),
         info={
-            "profile": "astra-sim",
             "tick_ns": 1,
             "npus": platform.npus,
             "dimensions": [
@@ -136,14 +156,14 @@ def timeline_of(lowered: Lowered, run: Run, platform: Platform, info: dict[str, 
             ],
             "groups": lowered.groups,
             "warnings": [*platform.warnings, *lowered.warnings],
-            "events": run.scalar(lk.V_EVENTS),
+            "events": run.scalar(layout.V_EVENTS),
             **info,
         },
     )  # fmt: skip
 
 
-def _phases(lowered: Lowered, run: Run) -> dict[str, NDArray[Any]]:
-    items = lowered.items
+def _phases(lowered: Simulated, run: Run) -> dict[str, NDArray[Any]]:
+    items, lk = lowered.items, lowered.layout
     collective = items[lowered.is_collective]
     plans = lowered.plans
     steps = np.array([len(plan.phases) for plan in plans], np.int64)
@@ -155,7 +175,7 @@ def _phases(lowered: Lowered, run: Run) -> dict[str, NDArray[Any]]:
     width = steps[plan[of_item]] if len(plans) else np.zeros(0, np.int64)
     chunk, step = (within // width, within % width) if len(within) else (within, within)
     first = np.concatenate([[0], np.cumsum(steps)])[plan[of_item]] + step if len(within) else within
-    table = np.array([row for plan in plans for row in _describe(plan)], np.int64).reshape(-1, 3)
+    table = np.array([row for plan in plans for row in plan.rows()], np.int64).reshape(-1, 4)
     return {
         "phase_class": collective[of_item, lk.I_RANK].astype(np.int32),
         "phase_node": lowered.item_position[lowered.is_collective][of_item].astype(np.int32),
@@ -164,20 +184,7 @@ def _phases(lowered: Lowered, run: Run) -> dict[str, NDArray[Any]]:
         "phase_dim": table[first, 0].astype(np.int16),
         "phase_operation": table[first, 1].astype(np.int8),
         "phase_bytes": table[first, 2],
+        "phase_port_bytes": table[first, 3],
         "phase_start": run.table("ROW_START")[place],
         "phase_end": run.table("ROW_END")[place],
     }
-
-
-def _describe(plan: JobPlan) -> list[tuple[int, int, int]]:
-    """Return (dimension, operation, bytes sent per NPU) of the phases of a plan."""
-    return [(phase.dim, OPERATIONS.index(phase.operation), _bytes_sent(phase)) for phase in plan.phases]
-
-
-def _bytes_sent(phase: JobPhase) -> int:
-    """Bytes that a member sends, the mean where members differ; 0 for a custom collective, whose trace says."""
-    if not phase.schedules:
-        return 0
-    schedule = phase.schedules[0]
-    members = range(schedule.n if schedule.relative == "absolute" else 1)
-    return sum(schedule.bytes_sent(member, phase.size) for member in members) // len(members)

@@ -56,7 +56,7 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
     _fire(state, heap, lowered.sizes["ranks"])
     while state[lk.V_STATUS] in (lk.OK, lk.GROW) and state[lk.V_HEAP] > 0:
         if state[lk.V_STATUS] == lk.GROW:
-            mem, heap = _grow(mem, 2 * block, mode), _grow(heap, burst * lk.HEAP_COLUMNS, mode)
+            mem, heap = grow(mem, 2 * block, mode), grow(heap, burst * lk.HEAP_COLUMNS, mode)
         kernel.run(prog, state, mem, heap, BUDGET, len(heap) // lk.HEAP_COLUMNS - burst, len(mem) - block)
     return Run(state, place)
 
@@ -150,6 +150,7 @@ def _burst(lowered: Lowered) -> tuple[int, int]:
     return events, blocks * (scratch * costs.machine + 1) + requests
 
 
-def _grow(array: Any, more: int, mode: Mode) -> Any:
+def grow(array: Any, more: int, mode: Mode) -> Any:
+    """Return the working memory with room for at least `more` integers more."""
     more = max(more, len(array))
     return np.concatenate([array, room(more, mode)]) if mode == "compiled" else array + [0] * more

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from armillary.engine import layout_kernel as lk
 from armillary.engine.jobs import JobPhase
 from armillary.engine.nodes import Nodes
+from armillary.engine.timeline import OPERATIONS
 
 Ints = NDArray[np.int64]
 
@@ -25,6 +26,21 @@ class JobPlan:
     chunks: int
     chunk: int
     lines: int
+
+    def rows(self) -> list[tuple[int, int, int, int]]:
+        """Return (dimension, operation, bytes sent per NPU, bytes through its port) of the phases of a chunk."""
+        return [
+            (phase.dim, OPERATIONS.index(phase.operation), *[_bytes_sent(phase)] * 2) for phase in self.phases
+        ]
+
+
+def _bytes_sent(phase: JobPhase) -> int:
+    """Bytes that a member sends, the mean where members differ; 0 for a custom collective, whose trace says."""
+    if not phase.schedules:
+        return 0
+    schedule = phase.schedules[0]
+    members = range(schedule.n if schedule.relative == "absolute" else 1)
+    return sum(schedule.bytes_sent(member, phase.size) for member in members) // len(members)
 
 
 @dataclass

@@ -18,7 +18,10 @@ from armillary.errors import InputError
 KINDS = ("none", "compute", "cpu", "collective", "send", "recv", "memory")
 """Meaning of `GraphTable.kind`, by index."""
 
-OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "custom")
+OPERATIONS = (
+    "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "custom", "broadcast", "reduce", "gather", "scatter",
+    "barrier",
+)  # fmt: skip
 """Meaning of `Timeline.phase_operation`, by index."""
 
 FORMAT = "armillary-timeline-1"

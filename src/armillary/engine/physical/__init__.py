@@ -1,1 +1,30 @@
 """Profile `physical`: shared ports, every dimension crossed is paid for, collectives overlap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from armillary.engine.physical.lower import PhysicalProgram
+    from armillary.engine.run import Run
+    from armillary.platform.model import Platform
+    from armillary.trace import Trace
+
+
+def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[PhysicalProgram, Run, dict[str, Any]]:
+    """Lower and run; returns the program, its final state and what a timeline says about the machine."""
+    from armillary.engine.physical.lower import lower
+    from armillary.engine.physical.run import execute
+    from armillary.platform.bandwidth import ports
+
+    program = lower(trace, platform, fold_ranks=fold)
+    run = execute(program)
+    info: dict[str, Any] = {
+        "ports": [
+            {"out_bytes_per_ns": port.out, "into_bytes_per_ns": port.into} for port in ports(platform)
+        ],
+        "scheduling": platform.physical.scheduling,
+    }
+    if platform.system.peak_performance > 0:
+        info["peak_flops_per_ns"] = platform.system.peak_performance / 1e9
+    return program, run, info

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import ceil
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from armillary.engine.physical.jobs import PhysicalPhase, chunk_bytes, links_sha
 from armillary.engine.physical.nodes import ANY, COMM, COMPUTE, CPU, PhysicalNodes, lower_nodes
 from armillary.engine.quotient import QuotientComm
 from armillary.engine.tables import Tables
+from armillary.engine.timeline import OPERATIONS
 from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
 from armillary.platform.model import Platform
@@ -43,6 +45,13 @@ class Plan:
     chunk: int
     lines: int = 0
 
+    def rows(self) -> list[tuple[int, int, int, int]]:
+        """Return (dimension, operation, bytes sent per NPU, bytes through its port) of the phases of a chunk."""
+        return [
+            (phase.dim, OPERATIONS.index(phase.operation), *[int(phase.sent * self.chunk)] * 2)
+            for phase in self.phases
+        ]
+
 
 @dataclass
 class PhysicalProgram:
@@ -63,6 +72,11 @@ class PhysicalProgram:
     comm_ordinals: dict[int, dict[int, int]]
     groups: dict[str, int]
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def layout(self) -> ModuleType:
+        """The module that names the tables and their columns."""
+        return lk
 
 
 def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> PhysicalProgram:
@@ -170,7 +184,7 @@ class _Build:
         self.line_rows: list[int] = []
         self.lines: list[int] = []
         self.line_ports: list[int] = []
-        self.rings: dict[tuple[int, int], tuple[int, int, int]] = {}
+        self.rings: dict[tuple[int, int], tuple[int, int, int, int]] = {}
         self.comm_lanes: dict[int, int] = {}
         self.slot_ready: list[int] = []
         self.adapted: dict[tuple[int, float, int], View] = {}
@@ -192,8 +206,7 @@ class _Build:
             first = len(self.phase_rows) // lk.PH_COLUMNS
             memory = self.platform.system.local_mem_bandwidth
             for phase in plan.phases:
-                entry, first_line, lane = self._ring(comm, phase)
-                n_lines = self.rings[(comm.number, phase.dim)][3]
+                entry, first_line, lane, n_lines = self._ring(comm, phase)
                 costs = []
                 for size in (chunk + 1, chunk):
                     costs += [ticks(phase, size, memory), self.units(phase.volume * size)]
@@ -204,20 +217,18 @@ class _Build:
             self.plan_of[key] = plan
         return self.plan_of[key]
 
-    def _ring(self, comm: QuotientComm, phase: PhysicalPhase) -> tuple[int, int, int]:
+    def _ring(self, comm: QuotientComm, phase: PhysicalPhase) -> tuple[int, int, int, int]:
         key = (comm.number, phase.dim)
         if key not in self.rings:
             entry, first = len(self.ring_entry) // 2, len(self.line_rows) // lk.LN_COLUMNS
             place: dict[int, tuple[int, int]] = {}
             lines = _lines(self.platform, comm.real, phase.dim)
-            row_of = {int(rank): row for row, line in enumerate(lines) for rank in line.tolist()} if len(comm.local) else {}
-            for cls in comm.local:
+            # A class may be known here by another rank than its representative: take its first in this group.
+            _, first_at = np.unique(self.classes[lines], return_index=True)
+            for at in np.sort(first_at).tolist():
+                cls = int(self.classes[lines.ravel()[at]])
                 if cls not in place:
-                    rank = int(self.representatives[cls])
-                    if rank not in row_of:
-                        # The class is known here by another of its ranks.
-                        rank = next(r for r in comm.real.members.tolist() if int(self.classes[r]) == cls)
-                    members = list(dict.fromkeys(self.classes[lines[row_of[rank]]].tolist()))
+                    members = list(dict.fromkeys(self.classes[lines[at // lines.shape[1]]].tolist()))
                     number = len(self.line_rows) // lk.LN_COLUMNS
                     self._line(members, comm, phase)
                     place |= {c: (number, i) for i, c in enumerate(members)}
@@ -227,7 +238,7 @@ class _Build:
             lane = self.comm_lanes.get(comm.number, 0)
             self.comm_lanes[comm.number] = lane + n_lines
             self.rings[key] = (entry, first, lane, n_lines)
-        return self.rings[key][:3]
+        return self.rings[key]
 
     def _line(self, members: list[int], comm: QuotientComm, phase: PhysicalPhase) -> None:
         local = len(self.lines)
@@ -265,7 +276,7 @@ class _Build:
             "ranks": ranks, "states": tables.states, "rows": tables.rows, "items": len(items), "lanes": lanes,
             "ordinals": tables.ordinals, "instances": tables.instances, "instance_items": tables.instance_items,
             "arrived": tables.arrived, "ports": ranks * self.dims * 2, "channels": len(tables.channel_at),
-            "pairs": tables.pairs, "lines": len(self.line_rows) // lk.LN_COLUMNS, "slots": len(self.slot_ready),
+            "slots_per_rank": max(tables.ranks[lk.R_SLOTS :: lk.R_COLUMNS], default=1), "pairs": tables.pairs, "lines": len(self.line_rows) // lk.LN_COLUMNS, "slots": len(self.slot_ready),
             "servers": max(1, self.platform.npus), "most_ports": max(self.line_rows[lk.LN_PORT_COUNT :: lk.LN_COLUMNS], default=1),
         }  # fmt: skip
         scheduling = self.platform.physical.scheduling

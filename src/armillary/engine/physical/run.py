@@ -1,0 +1,94 @@
+"""Run a program of profile `physical` and give its columns back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine.flat import flat_program, flat_state, room
+from armillary.engine.layout_kernel import HEAP_COLUMNS
+from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical.lower import PhysicalProgram
+from armillary.engine.run import BUDGET, Run, grow
+from armillary.jit import Mode, load
+
+Ints = NDArray[np.int64]
+INTERPRETED_EVENTS = 3_000
+"""Below about this many events the interpreted kernel is done before the compiled one is loaded."""
+
+
+def execute(program: PhysicalProgram, mode: Mode | None = None) -> Run:
+    """Run the program to the end of its events.
+
+    Args:
+        program: The program.
+        mode: Which kernel; by default the interpreted one for small programs.
+    """
+    z = program.sizes
+    if mode is None:
+        mode = "interpreted" if 2 * z["states"] + 3 * z["rows"] < INTERPRETED_EVENTS else "compiled"
+    kernel = load("armillary.engine.physical.fluid_kernel", mode)
+    prog, _ = flat_program(program.tables, mode, program.scalars, lk)
+    state, place = _state(program, mode)
+    # In one tick every slot may start a node, every lane change its rate and every port change its lanes.
+    burst = z["slots"] + z["pairs"] + z["lanes"] + z["ranks"] + 8
+    entries = (z["ports"] * z["slots_per_rank"] + z["channels"] * z["most_ports"] + z["most_ports"]) * lk.EN_COLUMNS
+    heap, mem = room(2 * burst * HEAP_COLUMNS, mode), room(2 * entries + 2, mode)
+    _fire(program, state, heap)
+    while state[lk.V_STATUS] in (lk.OK, lk.GROW) and state[lk.V_HEAP] > 0:
+        if state[lk.V_STATUS] == lk.GROW:
+            mem, heap = grow(mem, entries, mode), grow(heap, burst * HEAP_COLUMNS, mode)
+        kernel.run(prog, state, mem, heap, BUDGET, len(heap) // HEAP_COLUMNS - burst, len(mem) - entries - 1)
+    return Run(state, place)
+
+
+def _fire(program: PhysicalProgram, state: Any, heap: Any) -> None:
+    """Let every rank begin at its start delay."""
+    delays = program.tables["RANKS"].reshape(-1, lk.R_COLUMNS)[:, lk.R_DELAY]
+    for i, r in enumerate(np.argsort(delays, kind="stable").tolist()):  # ascending: a heap
+        at = i * HEAP_COLUMNS
+        heap[at], heap[at + 4], heap[at + 5] = int(delays[r]), lk.EV_START, r
+    state[lk.V_HEAP] = len(delays)
+
+
+def _state(program: PhysicalProgram, mode: Mode) -> tuple[Any, dict[str, slice]]:
+    z = program.sizes
+    nodes = program.tables["NODES"].reshape(-1, lk.N_COLUMNS)
+    spans = program.tables["RANKS"].reshape(-1, lk.R_COLUMNS)
+    ready, sizes = np.zeros(z["states"], np.int64), np.zeros((z["slots"], 2), np.int64)
+    sizes[:, 1] = program.slot_ready
+    degrees = []
+    for row in spans.tolist():
+        mine = nodes[row[lk.R_NODES] : row[lk.R_NODES] + row[lk.R_COUNT]]
+        degrees.append(mine[:, lk.N_INDEGREE])
+        free = np.flatnonzero(mine[:, lk.N_INDEGREE] == 0)
+        for slot in range(row[lk.R_SLOTS]):
+            here = free[mine[free, lk.N_SLOT] == slot]
+            number = row[lk.R_SLOT] + slot
+            ready[sizes[number, 1] : sizes[number, 1] + len(here)] = here
+            sizes[number, 0] = len(here)
+
+    def none(size: int) -> Ints:
+        return np.full(size, -1, np.int64)
+
+    filled = {
+        "INDEGREE": np.concatenate(degrees) if degrees else none(0), "NODE_START": none(z["states"]),
+        "NODE_END": none(z["states"]), "READY": ready, "READY_SIZE": sizes.ravel(),
+        "LEFT": spans[:, lk.R_COUNT].copy(), "INSTANCE_PLAN": none(z["instances"]), "ROW_NEXT": none(z["rows"]),
+        "LANE_HEAD": none(z["lanes"]), "LANE_QUEUE": none(z["lanes"]),
+    }  # fmt: skip
+    lanes = dict.fromkeys(
+        ("LANE_REMAINING", "LANE_RATE", "LANE_SINCE", "LANE_VERSION", "LANE_ENTRY", "LANE_KEY", "LANE_DIRTY", "DIRTY",
+         "LANE_RESET", "LANE_ITEM", "LANE_LINE"), z["lanes"],
+    )  # fmt: skip
+    channels = dict.fromkeys(("SENT", "STARTED", "POSTED", "CAME"), z["channels"])
+    empty = {
+        "BUSY": z["slots"], "FINISH": z["ranks"], "TOUCHED": z["ranks"], "IS_TOUCHED": z["ranks"],
+        "ITEM_LEFT": z["items"], "ITEM_INSTANCE": z["items"], "ORDINALS": z["ordinals"],
+        "INSTANCE_ITEM": z["instance_items"], "ARRIVED": z["arrived"], "ROW_START": z["rows"], "ROW_END": z["rows"],
+        "PORT_FIRST": z["ports"], "PORT_COUNT": z["ports"], "PORT_DIRTY": z["ports"], "DIRTY_PORTS": z["ports"],
+        "LINE_FREE": z["lines"], "SEND_NODE": z["pairs"], "RECV_NODE": z["pairs"], "SERVER_FREE": z["servers"],
+    }  # fmt: skip
+    return flat_state({**lanes, **channels, **empty}, filled, mode, lk)
