@@ -65,7 +65,9 @@ def _first_item(lowered: Simulated, cls: int) -> int:
 def _waiting(lowered: Simulated, run: Run, cls: int) -> list[tuple[int, int, str, str, str]]:
     """Rows (rank, node id, node name, state, waits for) of one class: its running nodes, else blocked ones."""
     row = lowered.tables["RANKS"][cls * lowered.layout.R_COLUMNS : (cls + 1) * lowered.layout.R_COLUMNS]
-    part = slice(int(row[lowered.layout.R_STATE]), int(row[lowered.layout.R_STATE] + row[lowered.layout.R_COUNT]))
+    part = slice(
+        int(row[lowered.layout.R_STATE]), int(row[lowered.layout.R_STATE] + row[lowered.layout.R_COUNT])
+    )
     start, end = run.table("NODE_START")[part], run.table("NODE_END")[part]
     view = lowered.views[cls]
     graph, order = view.nodes.graph, view.nodes.order

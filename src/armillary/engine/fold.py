@@ -79,7 +79,9 @@ def fold(
     colour = _number(colour)
     known: dict[object, int] = {}
     pairs = [
-        _Pairs.of(v, view, view_of, channels, platform, known, path_code or _first_crossed) for v, view in enumerate(views) if view.pairs()
+        _Pairs.of(v, view, view_of, channels, platform, known, path_code or _first_crossed)
+        for v, view in enumerate(views)
+        if view.pairs()
     ]
     while not _settled(colour, rings, pairs):
         columns: dict[object, Colours] = {"own": colour}

@@ -130,7 +130,14 @@ def _read_jobs(
     for node, prefix in custom.items():
         by_node[graph.ids[at] == np.uint64(node)] = prefixes.index(prefix)
     roots = graph.ints("comm_root", 0)[at]
-    columns = [pg_code[at], graph.ints("comm_type", -1)[at], view.size[items], involved_code[at], by_node, roots]
+    columns = [
+        pg_code[at],
+        graph.ints("comm_type", -1)[at],
+        view.size[items],
+        involved_code[at],
+        by_node,
+        roots,
+    ]
     table: Ints = np.array(columns, np.int64)
     rows, first, inverse = np.unique(table, axis=1, return_index=True, return_inverse=True)
     groups = {-1: WORLD}

@@ -67,6 +67,10 @@ class Lowered:
         """The module that names the tables and their columns."""
         return lk
 
+    def extra_columns(self) -> dict[str, Any]:
+        """Return the columns of a timeline that only this profile knows."""
+        return {}
+
 
 def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True, messages: bool = False) -> Lowered:
     """Lower `trace` on `platform`.

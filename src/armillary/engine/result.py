@@ -45,6 +45,9 @@ class Simulated(Protocol):
     def layout(self) -> Any:
         """The module that names the tables and their columns."""
 
+    def extra_columns(self) -> dict[str, Any]:
+        """Return the columns of a timeline that only this profile knows."""
+
 
 class LazyTables(Sequence[GraphTable]):
     """Graph tables that are made when they are looked at: names of many nodes take time."""
@@ -144,6 +147,7 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
         node_start=start,
         node_end=end,
         **_phases(lowered, run),
+        **lowered.extra_columns(),
         info={
             "tick_ns": 1,
             "npus": platform.npus,

@@ -15,14 +15,14 @@ def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[Physical
     """Lower and run; returns the program, its final state and what a timeline says about the machine."""
     from armillary.engine.physical.lower import lower
     from armillary.engine.physical.run import execute
+    from armillary.platform import check_physical
     from armillary.platform.bandwidth import ports
 
+    check_physical(platform)
     program = lower(trace, platform, fold_ranks=fold)
     run = execute(program)
     info: dict[str, Any] = {
-        "ports": [
-            {"out_bytes_per_ns": port.out, "into_bytes_per_ns": port.into} for port in ports(platform)
-        ],
+        "ports": [{"out_bytes_per_ns": port.out, "into_bytes_per_ns": port.into} for port in ports(platform)],
         "scheduling": platform.physical.scheduling,
     }
     if platform.system.peak_performance > 0:

@@ -120,9 +120,7 @@ def _phase(job: Job, platform: Platform, span: Span, operation: str, scale: Frac
 
 
 @lru_cache(maxsize=256)
-def _load(
-    name: str, operation: str, n: int, topology: str, size: int, positions: tuple[int, ...]
-) -> Load:
+def _load(name: str, operation: str, n: int, topology: str, size: int, positions: tuple[int, ...]) -> Load:
     whole = len(positions) == size
     return load(rounds_for(name, operation, n), topology, size, None if whole else np.array(positions))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from math import ceil
 from types import ModuleType
@@ -18,6 +19,7 @@ from armillary.engine.items import View, channel_at, channels_of, check_own_ends
 from armillary.engine.jobs import Job
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.jobs import PhysicalPhase, chunk_bytes, links_share, phases, ticks
+from armillary.engine.physical.least import least_ticks
 from armillary.engine.physical.nodes import ANY, COMM, COMPUTE, CPU, PhysicalNodes, lower_nodes
 from armillary.engine.quotient import QuotientComm
 from armillary.engine.tables import Tables
@@ -78,6 +80,10 @@ class PhysicalProgram:
         """The module that names the tables and their columns."""
         return lk
 
+    def extra_columns(self) -> dict[str, Any]:
+        """Return the columns of a timeline that only this profile knows."""
+        return {"node_least": least_ticks(self.tables, self.views)}
+
 
 def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> PhysicalProgram:
     """Lower `trace` on `platform`.
@@ -95,7 +101,9 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
             f"the trace has {trace.n_ranks} ranks, but the network has {platform.npus} NPUs; expected one rank per NPU"
         )
     if platform.system.custom or platform.system.custom_by_node:
-        raise InputError("custom collectives are modelled by profile astra-sim only; remove them or use that profile")
+        raise InputError(
+            "custom collectives are modelled by profile astra-sim only; remove them or use that profile"
+        )
     structure, examples = trace.structures()
     nodes = {s: lower_nodes(trace.graphs[g], platform) for s, g in enumerate(examples)}
     comms = Communicators(platform)
@@ -117,7 +125,9 @@ def _classify(
 ) -> Ints:
     platform, views, view_of = workload.platform, workload.views, workload.view_of
     ranks = np.arange(platform.npus)
-    shared = platform.memory.kind in ("pool", "per-node") and any((v.nodes.kind == lk.MEMORY).any() for v in views)
+    shared = platform.memory.kind in ("pool", "per-node") and any(
+        (v.nodes.kind == lk.MEMORY).any() for v in views
+    )
     if shared or platform.physical.jitter:
         return ranks
     patterns: dict[bytes, int] = {}
@@ -144,7 +154,9 @@ def _classify(
 def path_code(platform: Platform, source: Ints, destination: Ints) -> Ints:
     """Return one number per pair of ranks that says how many links of each dimension lie between them."""
     code = np.zeros(np.broadcast(source, destination).shape, np.int64)
-    for dimension, hop in zip(platform.dimensions, network.path(platform.dimensions, source, destination), strict=True):
+    for dimension, hop in zip(
+        platform.dimensions, network.path(platform.dimensions, source, destination), strict=True
+    ):
         code = code * (dimension.size + 2) + hop
     return code
 
@@ -186,6 +198,7 @@ class _Build:
         self.line_ports: list[int] = []
         self.rings: dict[tuple[int, int], tuple[int, int, int, int]] = {}
         self.comm_lanes: dict[int, int] = {}
+        self.comm_plans: dict[int, list[Plan]] = defaultdict(list)
         self.slot_ready: list[int] = []
         self.adapted: dict[tuple[int, float, int], View] = {}
 
@@ -244,7 +257,10 @@ class _Build:
         local = len(self.lines)
         self.lines += [comm.local[c] for c in members]
         used = [
-            (self.port(c, dim, into), factor) for c in members for dim, factor in phase.ports for into in (False, True)
+            (self.port(c, dim, into), factor)
+            for c in members
+            for dim, factor in phase.ports
+            for into in (False, True)
         ]
         self.line_rows += [len(members), local, len(self.line_ports) // lk.LP_COLUMNS, len(used)]
         for port in used:
@@ -262,22 +278,27 @@ class _Build:
         lanes += len(tables.channel_at)
         items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
         rates = [
-            [int(port.out * (1 << self.scale)), int(port.into * (1 << self.scale))] for port in ports(self.platform)
+            [int(port.out * (1 << self.scale)), int(port.into * (1 << self.scale))]
+            for port in ports(self.platform)
         ]
         if any(rate < 1 for pair in rates for rate in pair):
-            raise InputError("a bandwidth is too small for the sizes of this trace; expected at least 1 byte/us")
+            raise InputError(
+                "a bandwidth is too small for the sizes of this trace; expected at least 1 byte/us"
+            )
         flat = {
             "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
             "PLANS": self.plan_rows, "PHASES": self.phase_rows, "COMMS": comms, "RING_ENTRY": self.ring_entry,
             "LINE_ROWS": self.line_rows, "LINES": self.lines, "LINE_PORTS": self.line_ports,
             "PORTS": np.tile(np.array(rates).ravel(), ranks), "CHANNELS": tables.channels,
         }  # fmt: skip
+        lines = np.array(self.line_rows, np.int64).reshape(-1, lk.LN_COLUMNS)
+        slots = np.array(tables.ranks, np.int64).reshape(-1, lk.R_COLUMNS)[:, lk.R_SLOTS]
         sizes = {
             "ranks": ranks, "states": tables.states, "rows": tables.rows, "items": len(items), "lanes": lanes,
             "ordinals": tables.ordinals, "instances": tables.instances, "instance_items": tables.instance_items,
             "arrived": tables.arrived, "ports": ranks * self.dims * 2, "channels": len(tables.channel_at),
-            "slots_per_rank": max(tables.ranks[lk.R_SLOTS :: lk.R_COLUMNS], default=1), "pairs": tables.pairs, "lines": len(self.line_rows) // lk.LN_COLUMNS, "slots": len(self.slot_ready),
-            "servers": max(1, self.platform.npus), "most_ports": max(self.line_rows[lk.LN_PORT_COUNT :: lk.LN_COLUMNS], default=1),
+            "slots_per_rank": int(slots.max(initial=1)), "pairs": tables.pairs, "lines": len(lines), "slots": len(self.slot_ready),
+            "servers": max(1, self.platform.npus), "most_ports": int(lines[:, lk.LN_PORT_COUNT].max(initial=1)),
         }  # fmt: skip
         scheduling = self.platform.physical.scheduling
         scalars = {
@@ -333,7 +354,9 @@ class _Build:
             stretch: Any = 1.0 / speed
             if physical.jitter:
                 random = np.random.default_rng([physical.jitter.seed, rank])
-                stretch = stretch * np.maximum(1 + physical.jitter.sigma * random.standard_normal(len(nodes.kind)), 0)
+                stretch = stretch * np.maximum(
+                    1 + physical.jitter.sigma * random.standard_normal(len(nodes.kind)), 0
+                )
             timed = np.isin(nodes.slot, (COMPUTE, CPU))
             ticks_ = np.where(timed, np.ceil(nodes.ticks * stretch), nodes.ticks).astype(np.int64)
             ticks_ = nodes.ticks if speed == 1.0 and not physical.jitter else ticks_
@@ -347,13 +370,20 @@ class _Build:
         for j, job in enumerate(view.jobs):
             comm = self.comm_at[(cls, slots[job.comm])]
             plan = self.plan(comm, job)
-            if plan not in tables.comm_plans[comm.number]:
-                tables.comm_plans[comm.number].append(plan)  # type: ignore[arg-type]
+            if plan not in self.comm_plans[comm.number]:
+                self.comm_plans[comm.number].append(plan)
             of_job[j] = (
-                plan.number, comm.number, comm.local[cls], plan.chunks, len(plan.phases), tables.ordinal(cls, comm.number),
+                plan.number, comm.number, comm.local[cls], plan.chunks, len(plan.phases),
+                tables.ordinal(cls, comm.number),
             )  # fmt: skip
         rows = of_job[view.job[which]]
-        for column, source in ((lk.I_PLAN, 0), (lk.I_COMM, 1), (lk.I_LOCAL, 2), (lk.I_CHUNKS, 3), (lk.I_ORDINAL, 5)):
+        for column, source in (
+            (lk.I_PLAN, 0),
+            (lk.I_COMM, 1),
+            (lk.I_LOCAL, 2),
+            (lk.I_CHUNKS, 3),
+            (lk.I_ORDINAL, 5),
+        ):
             items[which, column] = rows[:, source]
         after = np.cumsum(rows[:, 3] * rows[:, 4])
         items[which, lk.I_ROW] = tables.rows + after - rows[:, 3] * rows[:, 4]
@@ -383,9 +413,13 @@ class _Build:
             self.tables.channel_at[key] = len(self.tables.channel_at)
             line = len(self.line_rows) // lk.LN_COLUMNS
             used = []
-            for d, hop in enumerate(network.path(self.platform.dimensions, np.array(source), np.array(destination))):
+            for d, hop in enumerate(
+                network.path(self.platform.dimensions, np.array(source), np.array(destination))
+            ):
                 if hop:
-                    share = links_share(self.platform.dimensions[d].topology, self.platform.dimensions[d].size)
+                    share = links_share(
+                        self.platform.dimensions[d].topology, self.platform.dimensions[d].size
+                    )
                     used += [(self.port(a, d, False), share), (self.port(b, d, True), share)]
             self.line_rows += [0, 0, len(self.line_ports) // lk.LP_COLUMNS, len(used)]
             for port in used:
@@ -404,11 +438,13 @@ class _Build:
         if memory.kind == "none":
             node = int(view.nodes.order[view.nodes.items[which[0]]])
             raise InputError(
-                f"{view.nodes.graph.node(node)} accesses remote memory, but the machine has none; expected a remote memory"
+                f"{view.nodes.graph.node(node)} accesses remote memory, but the machine has none; expected one"
             )
         size = view.size[which]
         transfer = -(-size // memory.bandwidth) if memory.bandwidth else np.zeros_like(size)
-        items[which, lk.I_SERVER] = {"per-npu": -1, "pool": 0}.get(memory.kind, rank // max(memory.npus_per_node, 1))
+        items[which, lk.I_SERVER] = {"per-npu": -1, "pool": 0}.get(
+            memory.kind, rank // max(memory.npus_per_node, 1)
+        )
         items[which, lk.I_SERVICE] = memory.latency + transfer
 
     def _comm_rows(self) -> list[int]:
@@ -417,8 +453,16 @@ class _Build:
         for comm in self.quotients:
             times = tables.comm_times[comm.number]
             lanes = self.comm_lanes.get(comm.number, 0)
-            stride = max((p.chunks * p.lines for p in tables.comm_plans[comm.number]), default=0)
-            rows += [tables.instances, len(comm.local), tables.arrived, stride, tables.instance_items, self.lanes, lanes]
+            stride = max((p.chunks * p.lines for p in self.comm_plans[comm.number]), default=0)
+            rows += [
+                tables.instances,
+                len(comm.local),
+                tables.arrived,
+                stride,
+                tables.instance_items,
+                self.lanes,
+                lanes,
+            ]
             tables.instances += times
             tables.arrived += times * stride
             tables.instance_items += times * len(comm.local)

@@ -39,7 +39,9 @@ def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
     collective, send = types == NodeType.COMM_COLL_NODE, types == NodeType.COMM_SEND_NODE
     recv, compute = types == NodeType.COMM_RECV_NODE, types == NodeType.COMP_NODE
     memory = (types == NodeType.MEM_LOAD_NODE) | (types == NodeType.MEM_STORE_NODE)
-    refuse(graph, order, ~np.isin(types, [int(t) for t in NodeType]), "has an unknown node type", "a Chakra type")
+    refuse(
+        graph, order, ~np.isin(types, [int(t) for t in NodeType]), "has an unknown node type", "a Chakra type"
+    )
     comm_type = graph.ints("comm_type", -1)[order]
     bad = collective & ~np.isin(comm_type, [int(kind) for kind in OPERATION])
     refuse(graph, order, bad, "has no known comm_type", "a collective of the Chakra schema")
@@ -63,21 +65,21 @@ def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
     needs_row = np.isin(kind, (lk.COLLECTIVE, lk.SEND, lk.RECV, lk.MEMORY))
     item = np.where(needs_row, np.cumsum(needs_row) - 1, -1)
     return PhysicalNodes(
-        graph, order, kind, slot, ticks, counts[order].astype(np.int64), child_ptr, children[by_parent].astype(np.int64),
-        item, np.flatnonzero(needs_row), diagnose(graph), stream.astype(np.int64),
+        graph, order, kind, slot, ticks, counts[order].astype(np.int64), child_ptr,
+        children[by_parent].astype(np.int64),        item, np.flatnonzero(needs_row), diagnose(graph), stream.astype(np.int64),
     )  # fmt: skip
 
 
-def _roofline(
-    graph: Graph, order: Ints, platform: Platform, ticks: Ints, compute: NDArray[np.bool_]
-) -> None:
+def _roofline(graph: Graph, order: Ints, platform: Platform, ticks: Ints, compute: NDArray[np.bool_]) -> None:
     """Time compute nodes that name their work by ``max(FLOPs ÷ peak, bytes ÷ memory bandwidth)``, rounded up."""
     named = compute & (graph.has("num_ops") | graph.has("tensor_size"))[order]
     if not named.any():
         return
     bandwidth, peak = platform.system.local_mem_bandwidth, platform.system.peak_performance
     if bandwidth <= 0 or peak <= 0:
-        raise InputError("the roofline needs npu.peak and npu.memory.bandwidth: compute nodes cannot be timed")
+        raise InputError(
+            "the roofline needs npu.peak and npu.memory.bandwidth: compute nodes cannot be timed"
+        )
     ops, size = graph.ints("num_ops", 0)[order][named], graph.ints("tensor_size", 0)[order][named]
     bad = np.zeros(len(order), bool)
     bad[np.flatnonzero(named)] = (ops < 0) | (size < 0)

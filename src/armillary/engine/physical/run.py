@@ -34,7 +34,9 @@ def execute(program: PhysicalProgram, mode: Mode | None = None) -> Run:
     state, place = _state(program, mode)
     # In one tick every slot may start a node, every lane change its rate and every port change its lanes.
     burst = z["slots"] + z["pairs"] + z["lanes"] + z["ranks"] + 8
-    entries = (z["ports"] * z["slots_per_rank"] + z["channels"] * z["most_ports"] + z["most_ports"]) * lk.EN_COLUMNS
+    entries = (
+        z["ports"] * z["slots_per_rank"] + z["channels"] * z["most_ports"] + z["most_ports"]
+    ) * lk.EN_COLUMNS
     heap, mem = room(2 * burst * HEAP_COLUMNS, mode), room(2 * entries + 2, mode)
     _fire(program, state, heap)
     while state[lk.V_STATUS] in (lk.OK, lk.GROW) and state[lk.V_HEAP] > 0:
