@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from armillary.errors import InputError, nearest, one_of
 
 if TYPE_CHECKING:
+    from armillary.engine.result import Simulated
     from armillary.engine.timeline import Timeline
     from armillary.platform.model import Platform
     from armillary.trace import Trace
@@ -48,6 +49,7 @@ def simulate(
     from armillary.engine.diagnose import check_finished
     from armillary.engine.result import timeline_of
 
+    lowered: Simulated
     if profile == "physical":
         from armillary.engine.physical import run_physical
 
@@ -58,8 +60,8 @@ def simulate(
         from armillary.platform import astra_sim_view
 
         platform = astra_sim_view(platform)
-        lowered = lower(trace, platform, fold_ranks=fold, messages=messages)
-        run, info = execute(lowered), {}
+        program = lower(trace, platform, fold_ranks=fold, messages=messages)
+        lowered, run, info = program, execute(program), {}
     check_finished(lowered, run)
     about = {"profile": profile, "network_model": network_model, "folded": fold}
     return timeline_of(lowered, run, platform, {**about, **info})

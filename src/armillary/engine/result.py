@@ -33,13 +33,16 @@ class Simulated(Protocol):
     classes: Ints
     representatives: Ints
     views: list[View]
-    plans: Sequence[Any]
     items: Ints
     is_collective: NDArray[np.bool_]
     item_position: Ints
     comm_ordinals: dict[int, dict[int, int]]
     groups: dict[str, int]
     warnings: list[str]
+
+    @property
+    def plans(self) -> Sequence[Any]:
+        """Plans of the collectives, by number; each has `phases` and `rows`."""
 
     @property
     def layout(self) -> Any:

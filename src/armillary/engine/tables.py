@@ -30,7 +30,8 @@ class JobPlan:
     def rows(self) -> list[tuple[int, int, int, int]]:
         """Return (dimension, operation, bytes sent per NPU, bytes through its port) of the phases of a chunk."""
         return [
-            (phase.dim, OPERATIONS.index(phase.operation), *[_bytes_sent(phase)] * 2) for phase in self.phases
+            (phase.dim, OPERATIONS.index(phase.operation), _bytes_sent(phase), _bytes_sent(phase))
+            for phase in self.phases
         ]
 
 

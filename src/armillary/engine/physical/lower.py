@@ -50,7 +50,12 @@ class Plan:
     def rows(self) -> list[tuple[int, int, int, int]]:
         """Return (dimension, operation, bytes sent per NPU, bytes through its port) of the phases of a chunk."""
         return [
-            (phase.dim, OPERATIONS.index(phase.operation), *[int(phase.sent * self.chunk)] * 2)
+            (
+                phase.dim,
+                OPERATIONS.index(phase.operation),
+                int(phase.sent * self.chunk),
+                int(phase.sent * self.chunk),
+            )
             for phase in self.phases
         ]
 
@@ -208,7 +213,7 @@ class _Build:
 
     def units(self, size: Any) -> int:
         """Return bytes (an int or a Fraction) in units of the program, rounded up."""
-        return ceil(size * (1 << self.scale))
+        return int(ceil(size * (1 << self.scale)))
 
     def plan(self, comm: QuotientComm, job: Job) -> Plan:
         """Return the plan of a job in a quotient communicator."""
@@ -297,7 +302,8 @@ class _Build:
             "ranks": ranks, "states": tables.states, "rows": tables.rows, "items": len(items), "lanes": lanes,
             "ordinals": tables.ordinals, "instances": tables.instances, "instance_items": tables.instance_items,
             "arrived": tables.arrived, "ports": ranks * self.dims * 2, "channels": len(tables.channel_at),
-            "slots_per_rank": int(slots.max(initial=1)), "pairs": tables.pairs, "lines": len(lines), "slots": len(self.slot_ready),
+            "slots_per_rank": int(slots.max(initial=1)), "pairs": tables.pairs,
+            "lines": len(lines), "slots": len(self.slot_ready),
             "servers": max(1, self.platform.npus), "most_ports": int(lines[:, lk.LN_PORT_COUNT].max(initial=1)),
         }  # fmt: skip
         scheduling = self.platform.physical.scheduling

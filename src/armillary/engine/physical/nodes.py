@@ -66,7 +66,8 @@ def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
     item = np.where(needs_row, np.cumsum(needs_row) - 1, -1)
     return PhysicalNodes(
         graph, order, kind, slot, ticks, counts[order].astype(np.int64), child_ptr,
-        children[by_parent].astype(np.int64),        item, np.flatnonzero(needs_row), diagnose(graph), stream.astype(np.int64),
+        children[by_parent].astype(np.int64),
+        item, np.flatnonzero(needs_row), diagnose(graph), stream.astype(np.int64),
     )  # fmt: skip
 
 
