@@ -23,9 +23,10 @@ def simulate(
     cli: Iterable[str] = (),
     network_model: str = "analytical",
     *,
+    profile: str = "astra-sim",
     fold: bool = True,
 ) -> Timeline:
-    """Simulate an ASTRA-sim configuration in profile ``astra-sim``: the ticks are that program's.
+    """Simulate an ASTRA-sim configuration; in profile ``astra-sim`` the ticks are that program's.
 
     Args:
         workload: Prefix of the trace files (``<prefix>.<rank>.et``), or a trace.
@@ -35,6 +36,7 @@ def simulate(
         comm_groups: Communicator-group JSON: path or dict.
         cli: Flags of that program such as ``--num-queues-per-dim=2``.
         network_model: "analytical" (its congestion-unaware network).
+        profile: "astra-sim", or "physical": the same machine and workload with wires that are shared.
         fold: Simulate one rank of each class that provably behaves alike; the ticks are the same.
 
     Returns:
@@ -55,4 +57,4 @@ def simulate(
             f"{surplus.name}: ranks from {platform.npus} on are ignored, the network has {platform.npus} NPUs"
         )
         platform = replace(platform, warnings=(*platform.warnings, note))
-    return run(trace, platform, profile="astra-sim", fold=fold, network_model=network_model)
+    return run(trace, platform, profile=profile, fold=fold, network_model=network_model)

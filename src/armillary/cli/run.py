@@ -70,12 +70,12 @@ def command(
                 network_model=network_model,
             )
         else:
-            from armillary.engine import check_available
-
             assert workload and system and network
-            check_available(profile or "astra-sim", network_model)
             files = (workload, system, network, memory, comm_groups)
-            result = armillary.astra_sim.simulate(*files, network_model=network_model, fold=not no_fold)
+            chosen = profile or "astra-sim"
+            result = armillary.astra_sim.simulate(
+                *files, network_model=network_model, profile=chosen, fold=not no_fold
+            )
     outputs.present(result)
 
 

@@ -213,7 +213,8 @@ class _Build:
 
     def units(self, size: Any) -> int:
         """Return bytes (an int or a Fraction) in units of the program, rounded up."""
-        return int(ceil(size * (1 << self.scale)))
+        units: int = ceil(size * (1 << self.scale))
+        return units
 
     def plan(self, comm: QuotientComm, job: Job) -> Plan:
         """Return the plan of a job in a quotient communicator."""
