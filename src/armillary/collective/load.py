@@ -38,7 +38,7 @@ class Load:
     reduced: Fraction
 
 
-def load(rounds: Rounds, topology: str, size: int, positions: Iterable[int] | None = None) -> Load:
+def load(rounds: Rounds, topology: str, size: int, positions: Sequence[int] | None = None) -> Load:
     """Return what `rounds` cost on a dimension, exactly.
 
     Args:
@@ -55,14 +55,13 @@ def load(rounds: Rounds, topology: str, size: int, positions: Iterable[int] | No
         raise InputError(
             f"unknown topology '{topology}': expected {one_of(TOPOLOGIES)}{nearest(topology, TOPOLOGIES)}"
         )
-    if positions is None:
-        on_line = topology == "Mesh" and rounds.algorithm == "ring"
-        positions = line_order(range(size)) if on_line else range(size)
-    where = tuple(int(p) for p in positions)
-    if len(where) != rounds.n or len(set(where)) != rounds.n or not all(0 <= p < size for p in where):
-        raise ValueError(f"{rounds.n} members at positions {where} of {size}")
+    n, where = rounds.n, () if positions is None else tuple(int(p) for p in positions)
+    if n != size if positions is None else not n == len(where) == len(set(where) & set(range(size))):
+        raise ValueError(f"{n} members at positions {where or 'by default'} of {size}")
     if topology in ("FullyConnected", "Switch"):
         where = ()  # all places are alike
+    elif topology == "Mesh" and rounds.algorithm == "ring" and positions is None:
+        where = line_order(range(size))
     return _load(rounds, "Ring" if topology == "Torus" else topology, size, where)
 
 
@@ -77,12 +76,14 @@ def line_order(places: Iterable[int]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=2048)
 def _load(rounds: Rounds, topology: str, size: int, where: tuple[int, ...]) -> Load:
-    unit = 2 * lcm(*{int(d) for part in rounds.rounds for d in np.unique(part.base.denominator)})
+    """Do it; without `where` the members fill the dimension in order."""
+    unit = 2 * lcm(*{d for part in rounds.rounds for d in part.base.denominator.tolist()})
     gap = _gap(topology, size, where)
-    hops = 0
-    volume = Fraction(0)
+    all_alike = gap is not None and all(part.rotates for part in rounds.rounds)
+    width = np.int64 if all_alike else _width(rounds, unit)
+    hops, volume = 0, Fraction(0)
     everyone, adds = 0, 0
-    out, into, reduced = (np.zeros(rounds.n, dtype=_width(rounds, unit)) for _ in range(3))
+    out, into, reduced = (np.zeros(rounds.n, dtype=width) for _ in range(3))
     for part in rounds.rounds:
         if part.rotates and gap is not None:
             far, full, moved, added = _same_for_all(part, topology, size, gap, unit)
@@ -104,6 +105,8 @@ def _gap(topology: str, size: int, where: Sequence[int]) -> int | None:
         return 1
     if topology == "Mesh":
         return None
+    if not where:
+        return 1
     gap = (where[1] - where[0]) % size
     even = all((b - a) % size == gap for a, b in zip(where, (*where[1:], where[0]), strict=True))
     return gap if even else None

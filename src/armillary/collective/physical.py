@@ -76,7 +76,9 @@ def rounds_for(algorithm: str, operation: str, n: int, root: int = 0, chunks: in
         raise InputError(f"{algorithm} {operation} over {n} members: root {root}, expected 0 to {n - 1}")
     if chunks is not None and chunks < 1:
         raise InputError(f"{algorithm} {operation}: {chunks} chunks, expected at least 1")
-    return _rounds(algorithm, _plain(operation), n, root, chunks)
+    tree = algorithm in ("binomialTree", "doubleBinaryTree")
+    root = root if tree or operation in ROOTED else 0
+    return _rounds(algorithm, _plain(operation), n, root, chunks if algorithm == "doubleBinaryTree" else None)
 
 
 @lru_cache(maxsize=512)
