@@ -171,7 +171,7 @@ def first_run_cold(folder: Path) -> dict[str, Any]:
 def first_small_run_cold(folder: Path) -> dict[str, Any]:
     study = folder / "small.yaml"
     study.write_text(
-        "workload: {collective: all-reduce, size: 1 MiB}\n"
+        "workload: {collective: all-reduce, size: 1 MiB}\nprofile: astra-sim\n"
         "platform: {network: [{topology: Ring, size: 8, bandwidth: 50 GB/s, latency: 500 ns}]}\n"
     )
     wall, cpu = command_time(["run", str(study)], XDG_CACHE_HOME=str(folder / "cache"))

@@ -46,6 +46,7 @@ def test_bytes(text: str, value: int) -> None:
         (units.parse_time, "2 s", 2e9),
         (units.parse_time, "250 ps", 0.25),
         (units.parse_flops, "312 TFLOP/s", 312e12),
+        (units.parse_percent, "5 %", 0.05),
         (units.parse_flops, "1.2 PFLOPS", 1.2e15),
     ],
 )
@@ -68,6 +69,11 @@ def test_other_quantities(reader, text: str, value: float) -> None:
         (units.parse_bandwidth, "inf GB/s", "expected a bandwidth with a unit, e.g. '400 GB/s'"),
         (units.parse_bandwidth, "400 GB", "unknown unit 'GB', expected a bandwidth"),
         (units.parse_bandwidth, "400 GBs", "(did you mean 'GBps'?)"),
+        (
+            units.parse_percent,
+            "5",
+            "got '5', which has no unit, expected a percentage with a unit, e.g. '5 %'",
+        ),
         (units.parse_time, "5 sec", "unknown unit 'sec'"),
         (units.parse_time, "1,000 ns", "got '1,000 ns'"),
         (units.parse_flops, "312 TFLOP", "(did you mean 'TFLOPS'?)"),
@@ -107,7 +113,7 @@ def test_written_size_reads_back_within_its_digits(size: int) -> None:
     assert float(number) * units.parse_bytes(f"1 {unit}") == pytest.approx(size, rel=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["bytes", "bandwidth", "time", "flops"])
+@pytest.mark.parametrize("kind", ["bytes", "bandwidth", "time", "flops", "percent"])
 def test_pattern_agrees_with_the_reader(kind: str) -> None:
     reader = getattr(units, f"parse_{kind}")
     pattern = re.compile(units.unit_pattern(kind))

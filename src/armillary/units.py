@@ -38,6 +38,8 @@ _FLOPS = {
     prefix + unit: Fraction(scale) for prefix, scale in _DECIMAL.items() for unit in ("FLOP/s", "FLOPS")
 }
 
+_PERCENT = {"%": Fraction(1, 100)}
+
 
 def parse_bytes(text: object) -> int:
     """Return a size such as ``"80 GiB"`` in bytes.
@@ -78,6 +80,15 @@ def parse_flops(text: object) -> float:
     return float(_parse(text, _FLOPS, "a performance", "312 TFLOP/s"))
 
 
+def parse_percent(text: object) -> float:
+    """Return a ratio such as ``"5 %"`` as a fraction of 1.
+
+    Raises:
+        ValueError: Not a percentage.
+    """
+    return float(_parse(text, _PERCENT, "a percentage", "5 %"))
+
+
 def format_bytes(count: float) -> str:
     """Return a size in binary units, 4 significant digits: ``"1.5 GiB"``."""
     steps = [(1.0, "B"), *((float(scale), prefix + "B") for prefix, scale in _BINARY.items())]
@@ -110,9 +121,10 @@ def unit_pattern(kind: str) -> str:
     """Return a regular expression of the texts a reader accepts, for a JSON Schema.
 
     Args:
-        kind: ``bytes``, ``bandwidth``, ``time`` or ``flops``.
+        kind: ``bytes``, ``bandwidth``, ``time``, ``flops`` or ``percent``.
     """
-    units = {"bytes": _BYTES, "bandwidth": _BANDWIDTH, "time": _TIME, "flops": _FLOPS}[kind]
+    tables = {"bytes": _BYTES, "bandwidth": _BANDWIDTH, "time": _TIME, "flops": _FLOPS, "percent": _PERCENT}
+    units = tables[kind]
     return r"^\s*\+?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,2})?\s*(" + "|".join(units) + r")\s*$"
 
 

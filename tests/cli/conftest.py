@@ -32,6 +32,7 @@ platform:
     - {name: node, topology: Ring, size: 4, bandwidth: 50 GB/s, latency: 500 ns}
   npu: {memory: {bandwidth: 2 TB/s}}
   collectives: {chunks: 4}
+profile: astra-sim
 """
 
 

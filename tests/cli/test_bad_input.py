@@ -178,7 +178,8 @@ STUDIES: dict[str, tuple[Change, str]] = {
     "trace missing": (study("trace: step", "trace: stpe"), "stpe"),
     "more NPUs than ranks": (study("size: 4", "size: 8"), "has 4 ranks"),
     "fewer NPUs than ranks": (study("size: 4", "size: 2"), "has 4 ranks"),
-    "profile physical": (study("workload", "profile: physical\nworkload"), "physical"),
+    "profile misspelt": (study("astra-sim", "astra-sin"), "did you mean 'astra-sim'"),
+    "Mesh in profile astra-sim": (study("Ring", "Mesh"), "profile physical does"),
 }
 
 COMMANDS: dict[str, str] = {
@@ -186,7 +187,6 @@ COMMANDS: dict[str, str] = {
     "run": "STUDY",
     "run study.yaml --no-flod": "--no-fold",
     "run study.yaml --workload step": "exclude each other",
-    "run study.yaml --profile physical": "not available in this version",
     "run study.yaml --network-model congestion": "not available in this version",
     "run --workload step --network network.yml": "--system",
     f"{RUN.replace('step', 'stpe')}": "stpe",

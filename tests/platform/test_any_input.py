@@ -59,8 +59,9 @@ def test_memory_and_groups(memory: dict[str, Any], groups: dict[str, Any]) -> No
 NATIVE_KEYS = (
     *("workload", "platform", "profile", "time_unit", "trace", "network", "npu", "collectives", "groups"),
     *("remote_memory", "compute", "peak", "memory", "endpoint_delay", "all-reduce", "chunks", "roofline"),
+    *("speed", "stragglers", "jitter", "scheduling", "sigma", "seed", "bandwidth", "shape", "per", "up"),
 )
-PARTS = st.sampled_from(["npu", "collectives", "compute", "groups", "workload"])
+PARTS = st.sampled_from(["npu", "collectives", "compute", "groups", "workload", "jitter", "stragglers"])
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -69,7 +70,8 @@ def test_native(tmp_path: Path, top: dict[str, Any], part: dict[str, Any], name:
     line = {"topology": "Ring", "size": 4, "bandwidth": "1 GB/s", "latency": "1 ns"}
     study = {"workload": {"trace": "t"}, "platform": {"network": [line], name: part}}
     file = tmp_path / "study.yaml"
-    for content in ({**study, **top}, study):
+    torus = {"topology": "Torus", "shape": [2, 2], "bandwidth": "1 GB/s", "latency": "1 ns", **part}
+    for content in ({**study, **top}, study, {**study, "platform": {"network": [torus], **top}}):
         file.write_text(yaml.safe_dump(content))
         try:
             assert isinstance(load_study(file), Study)

@@ -165,7 +165,7 @@ NATIVE_CASES = [
         "topology: Switch",
         "topology: Swich",
         "study.yaml:6: platform.network[1].topology: got 'Swich',"
-        " expected one of Ring, FullyConnected, Switch (did you mean 'Switch'?)",
+        " expected one of Ring, FullyConnected, Switch, Mesh, Torus (did you mean 'Switch'?)",
     ),
     ("size: 2", "size: 1", "study.yaml:7: platform.network[1].size: got 1, expected 2 or more"),
     ("size: 2", "size: '2'", "study.yaml:7: platform.network[1].size: got '2', expected a whole number"),
@@ -206,12 +206,13 @@ NATIVE_CASES = [
         "trace: traces/step",
         "collective: allreduce, size: 1 GiB",
         "workload.collective: got 'allreduce',"
-        " expected one of all-reduce, all-gather, reduce-scatter, all-to-all (did you mean 'all-reduce'?)",
+        " expected one of all-reduce, all-gather, reduce-scatter, all-to-all,"
+        " broadcast, reduce, gather, scatter, reduce-scatter-block (did you mean 'all-reduce'?)",
     ),
     (
         "platform:",
-        "profile: physical\nplatform:",
-        "study.yaml:2: profile: profile 'physical' is not available in this version, use 'astra-sim'",
+        "profile: physicl\nplatform:",
+        "study.yaml:2: profile: got 'physicl', expected one of physical, astra-sim (did you mean 'physical'?)",
     ),
     ("platform:", "time_unit: fs\nplatform:", "study.yaml:2: time_unit: got 'fs', expected one of ns"),
     (

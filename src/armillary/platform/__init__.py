@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from armillary.platform.astra_sim import read_platform
-    from armillary.platform.bandwidth import astra_sim_view, ports
+    from armillary.platform.bandwidth import ports
     from armillary.platform.model import (
         Algorithm,
         Dimension,
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         System,
     )
     from armillary.platform.native import Collective, Study, json_schema, load_platform, load_study
+    from armillary.platform.profiles import astra_sim_view, check_physical
     from armillary.platform.show import describe, table
 
 _MODULES = {
@@ -29,7 +30,8 @@ _MODULES = {
         "System",
     ),
     "native": ("Collective", "Study", "json_schema", "load_platform", "load_study"),
-    "bandwidth": ("astra_sim_view", "ports"),
+    "bandwidth": ("ports",),
+    "profiles": ("astra_sim_view", "check_physical"),
     "show": ("describe", "table"),
 }
 
@@ -46,6 +48,7 @@ __all__ = [
     "Study",
     "System",
     "astra_sim_view",
+    "check_physical",
     "describe",
     "json_schema",
     "load_platform",

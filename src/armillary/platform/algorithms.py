@@ -6,7 +6,7 @@ import re
 
 from armillary.errors import nearest
 from armillary.platform.document import Document, KeyPath
-from armillary.platform.model import Algorithm
+from armillary.platform.model import Algorithm, Dimension
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 """What ASTRA-sim runs."""
@@ -24,7 +24,10 @@ ALGORITHMS = (
     "oneHalvingDoubling",
 )
 """What ASTRA-sim runs; direct and oneDirect may end in a window."""
-PHYSICAL_ALGORITHMS = (*ALGORITHMS, "recursiveDoubling", "rabenseifner", "binomialTree", "natural", "auto")
+PHYSICAL_ALGORITHMS = (
+    *ALGORITHMS,
+    *("recursiveDoubling", "rabenseifner", "binomialTree", "pairwise", "natural", "auto"),
+)
 
 
 def parse_algorithm(name: str) -> Algorithm | None:
@@ -36,27 +39,49 @@ def parse_algorithm(name: str) -> Algorithm | None:
     return Algorithm(name) if name in ALGORITHMS else None
 
 
+def algorithm_text(algorithm: Algorithm) -> str:
+    """Return an algorithm as files write it, e.g. ``direct12``."""
+    return algorithm.name + (str(algorithm.window) if algorithm.window else "")
+
+
 def read_algorithms(
     document: Document, path: KeyPath, names: object, dimensions: int
 ) -> tuple[Algorithm, ...]:
-    """Return the algorithms of one collective, one per dimension, possibly fewer.
+    """Return the algorithms of one collective that ASTRA-sim runs, one per dimension, possibly fewer.
+
+    Raises:
+        InputError: Not a list, a name is unknown, or there are more names than dimensions.
+    """
+    read = map(parse_algorithm, read_names(document, path, names, dimensions, ALGORITHMS))
+    return tuple(algorithm for algorithm in read if algorithm)
+
+
+def read_names(
+    document: Document, path: KeyPath, names: object, dimensions: int, known: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return names of algorithms, one per dimension, possibly fewer; each is one of `known` or has a window.
 
     Raises:
         InputError: Not a list, a name is unknown, or there are more names than dimensions.
     """
     if not isinstance(names, list | tuple) or not names:
         document.reject(path, names, 'a list of algorithms, one per dimension, e.g. ["ring"]')
-    result = []
     for position, name in enumerate(names):
-        algorithm = parse_algorithm(name) if isinstance(name, str) else None
-        if algorithm is None:
-            expected = (
-                f"an algorithm: {', '.join(ALGORITHMS)} (direct and oneDirect may end in a window, direct8)"
-            )
-            document.reject((*path, position), name, expected, nearest(str(name), ALGORITHMS))
-        result.append(algorithm)
-    if len(result) > dimensions:
+        if not isinstance(name, str) or (name not in known and parse_algorithm(name) is None):
+            expected = f"an algorithm: {', '.join(known)} (direct and oneDirect may end in a window, direct8)"
+            document.reject((*path, position), name, expected, nearest(str(name), known))
+    if len(names) > dimensions:
         raise document.error(
-            path, f"lists {len(result)} algorithms, expected at most {dimensions}, one per network dimension"
+            path, f"lists {len(names)} algorithms, expected at most {dimensions}, one per network dimension"
         )
-    return tuple(result)
+    return tuple(names)
+
+
+def natural_algorithm(kind: str, dimension: Dimension) -> Algorithm:
+    """Return the algorithm of a collective that suits a dimension's wiring, of those that ASTRA-sim runs."""
+    if dimension.topology in ("Ring", "Torus", "Mesh"):
+        return Algorithm("ring")
+    if dimension.topology == "FullyConnected" or kind == "all-to-all":
+        return Algorithm("direct")
+    power_of_two = dimension.size & (dimension.size - 1) == 0
+    return Algorithm("halvingDoubling" if power_of_two else "ring")

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from armillary.platform.algorithms import COLLECTIVES, read_algorithms
+from armillary.platform.algorithms import COLLECTIVES, algorithm_text, read_algorithms
 from armillary.platform.astra_sim_keys import (
     MEMORY_KEYS,
     NETWORK_IGNORED,
@@ -24,8 +24,10 @@ from armillary.platform.flags import read_flags
 from armillary.platform.groups import read_groups
 from armillary.platform.model import (
     Dimension,
+    Physical,
     Platform,
     RemoteMemory,
+    SchedulingName,
     SharedBus,
     System,
     TopologyName,
@@ -69,9 +71,11 @@ def read_platform(
     dimensions = _read_network(read_document(network, "network configuration", "yaml"), warnings)
     npus = math.prod(dimension.size for dimension in dimensions)
     document = read_document(system, "system configuration", "json")
+    read = _read_system(document, len(dimensions), flags["injection-scale"], warnings)
     return Platform(
         dimensions=dimensions,
-        system=_read_system(document, len(dimensions), flags["injection-scale"], warnings),
+        system=read,
+        physical=_physical(read, document),
         memory=RemoteMemory() if memory is None else _read_memory(memory, npus, warnings),
         groups=_read_groups(comm_groups, npus, warnings),
         queues_per_dim=flags["num-queues-per-dim"],
@@ -178,6 +182,17 @@ def _read_system(document: Document, dimensions: int, injection_scale: float, wa
             "run on the first dimensions only, as in ASTRA-sim"
         )
     return system
+
+
+def _physical(system: System, document: Document) -> Physical:
+    """Return what the same file says to profile ``physical``, which has no default endpoint delay."""
+    policies: dict[str, SchedulingName] = {"LIFO": "lifo", "FIFO": "fifo", "EXPLICIT": "priority"}
+    return Physical(
+        scheduling=policies.get(document.data.get("scheduling-policy", ""), "fair"),
+        algorithm={kind: tuple(map(algorithm_text, row)) for kind, row in system.algorithms.items()},
+        chunks=system.dataset_splits,
+        endpoint_delay=float(system.endpoint_delay) if "endpoint-delay" in document.data else 0.0,
+    )
 
 
 def _read_bus(document: Document, warnings: list[str]) -> SharedBus | None:

@@ -8,7 +8,18 @@ from typing import Literal
 
 TopologyName = Literal["Ring", "FullyConnected", "Switch", "Mesh", "Torus"]
 SchedulingName = Literal["fair", "fifo", "lifo", "priority"]
-CollectiveName = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all"]
+ProfileName = Literal["physical", "astra-sim"]
+CollectiveName = Literal[
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "reduce-scatter-block",
+]
 
 
 @dataclass(frozen=True)

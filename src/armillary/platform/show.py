@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from armillary.platform.bandwidth import links_per_npu
-from armillary.platform.model import Algorithm, Platform
+from armillary.platform.algorithms import algorithm_text
+from armillary.platform.bandwidth import port, ports
+from armillary.platform.model import Platform, Port
 from armillary.units import format_bandwidth, format_count, format_flops, format_time
 
 if TYPE_CHECKING:
     from rich.console import Group
 
 
-def algorithm_text(algorithm: Algorithm) -> str:
-    """Return an algorithm as files write it, e.g. ``direct12``."""
-    return algorithm.name + (str(algorithm.window) if algorithm.window else "")
-
-
 def describe(platform: Platform) -> dict[str, Any]:
     """Return a platform as plain values, ready for JSON: ns, bytes/s and FLOP/s, as the key names say."""
-    system, memory = platform.system, platform.memory
+    system, memory, physical = platform.system, platform.memory, platform.physical
     return {
         "source": str(platform.source) if platform.source else None,
         "dialect": platform.dialect,
@@ -30,14 +27,13 @@ def describe(platform: Platform) -> dict[str, Any]:
                 "topology": dimension.topology,
                 "size": dimension.size,
                 "link_bandwidth_bytes_per_s": dimension.bandwidth * 1e9,
-                "npu_bandwidth_bytes_per_s": dimension.bandwidth
-                * 1e9
-                * links_per_npu(dimension.topology, dimension.size),
+                "npu_bandwidth_bytes_per_s": port.out * 1e9,
+                "npu_bandwidth_in_bytes_per_s": port.into * 1e9,
                 "latency_ns": dimension.latency,
             }
-            for dimension in platform.dimensions
+            for dimension, port in zip(platform.dimensions, ports(platform), strict=True)
         ],
-        "algorithms": {kind: [algorithm_text(a) for a in row] for kind, row in system.algorithms.items()},
+        "algorithms": {kind: list(names) for kind, names in _algorithms(platform).items()},
         "custom_collectives": dict(system.custom) | {str(k): v for k, v in system.custom_by_node.items()},
         "collective_optimization": system.collective_optimization,
         "chunks": system.dataset_splits,
@@ -52,6 +48,14 @@ def describe(platform: Platform) -> dict[str, Any]:
         "shared_bus": vars(system.shared_bus) | {"local_reduction_delay_ns": system.local_reduction_delay}
         if system.shared_bus
         else None,
+        "physical": {
+            "scheduling": physical.scheduling,
+            "algorithms": {kind: list(names) for kind, names in physical.algorithm.items()},
+            "endpoint_delay_ns": physical.endpoint_delay,
+            "speed": {str(rank): speed for rank, speed in physical.speed.items()},
+            "stragglers_ns": {str(rank): delay for rank, delay in physical.delay.items()},
+            "jitter": vars(physical.jitter) if physical.jitter else None,
+        },
         "remote_memory": None if memory.kind == "none" else vars(memory),
         "groups": {str(key): list(ranks) for key, ranks in platform.groups.items()},
         "warnings": list(platform.warnings),
@@ -75,7 +79,7 @@ def table(platform: Platform) -> Group:
             dimension.topology,
             str(dimension.size),
             format_bandwidth(dimension.bandwidth),
-            format_bandwidth(dimension.bandwidth * links_per_npu(dimension.topology, dimension.size)),
+            _port_text(port(dimension)),
             format_time(dimension.latency),
         )
     values = Table(title="System", title_justify="left", show_header=False)
@@ -85,18 +89,31 @@ def table(platform: Platform) -> Group:
 
 
 def _system_rows(platform: Platform) -> list[tuple[str, str]]:
-    system, memory = platform.system, platform.memory
-    rows = [(kind, ", ".join(map(algorithm_text, row))) for kind, row in system.algorithms.items()]
+    system, memory, physical = platform.system, platform.memory, platform.physical
+    rows = [(kind, ", ".join(names)) for kind, names in _algorithms(platform).items()]
     rows += [
         ("collective optimization", system.collective_optimization),
         ("chunks", f"{system.dataset_splits}, {system.active_chunks} active per dimension"),
         ("queues per dimension", str(platform.queues_per_dim)),
-        ("endpoint delay", format_time(system.endpoint_delay)),
+        (
+            "endpoint delay",
+            f"{format_time(physical.endpoint_delay)} in physical, {format_time(system.endpoint_delay)} in astra-sim"
+            if physical.endpoint_delay != system.endpoint_delay
+            else format_time(system.endpoint_delay),
+        ),
         ("rendezvous", "yes" if platform.rendezvous else "no"),
         ("local memory", _or(system.local_mem_bandwidth, format_bandwidth(system.local_mem_bandwidth / 1e9))),
         ("peak performance", _or(system.peak_performance, format_flops(system.peak_performance))),
         ("compute time", "roofline model" if system.roofline and not system.replay_only else "as recorded"),
     ]
+    if physical.scheduling != "fair":
+        rows.append(("scheduling", f"{physical.scheduling}, in physical"))
+    if physical.speed:
+        rows.append(("compute speed", _span(physical.speed, lambda factor: f"x {factor:g}")))
+    if physical.delay:
+        rows.append(("stragglers", _span(physical.delay, format_time)))
+    if physical.jitter:
+        rows.append(("jitter", f"{100 * physical.jitter.sigma:g} %, seed {physical.jitter.seed}"))
     if system.replay_only:
         rows.append(("replay", "every node takes its recorded duration"))
     if system.shared_bus:
@@ -111,6 +128,27 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
     if platform.groups:
         rows.append(("communicator groups", format_count(len(platform.groups))))
     return rows
+
+
+def _algorithms(platform: Platform) -> dict[str, tuple[str, ...]]:
+    """Return the algorithms as stated, and the natural ones for what ASTRA-sim runs and the file does not list."""
+    natural = {kind: tuple(map(algorithm_text, row)) for kind, row in platform.system.algorithms.items()}
+    return natural | platform.physical.algorithm
+
+
+def _port_text(port: Port) -> str:
+    if port.out == port.into:
+        return format_bandwidth(port.out)
+    return f"{format_bandwidth(port.out)} up, {format_bandwidth(port.into)} down"
+
+
+def _span(values: dict[int, float], write: Callable[[float], str]) -> str:
+    """Return a value per rank in a few words, e.g. ``rank 3: x 0.8``."""
+    if len(values) == 1:
+        return "".join(f"rank {rank}: {write(value)}" for rank, value in values.items())
+    return (
+        f"{format_count(len(values))} ranks, {write(min(values.values()))} to {write(max(values.values()))}"
+    )
 
 
 def _or(value: float, text: str) -> str:

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError, core_schema
 
 from armillary import units
 from armillary.errors import nearest
-from armillary.platform.algorithms import ALGORITHMS
+from armillary.platform.algorithms import PHYSICAL_ALGORITHMS
+from armillary.platform.model import CollectiveName, ProfileName, SchedulingName, TopologyName
 
 
 @dataclass(frozen=True)
@@ -47,15 +48,20 @@ class Quantity:
         return {"type": "string", "pattern": units.unit_pattern(self.kind), "examples": [self.example]}
 
 
+def _per_rank(value: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "propertyNames": {"pattern": "^[0-9]+$"}, "additionalProperties": value}
+
+
 _ALGORITHM = {
     "type": "string",
-    "pattern": f"^({'|'.join(ALGORITHMS)}|direct[1-9][0-9]*|oneDirect[1-9][0-9]*)$",
+    "pattern": f"^({'|'.join(PHYSICAL_ALGORITHMS)}|direct[1-9][0-9]*|oneDirect[1-9][0-9]*)$",
 }
 
 Bandwidth = Annotated[float, Quantity(units.parse_bandwidth, "bandwidth", "400 GB/s")]
 WholeBandwidth = Annotated[int, Quantity(units.parse_bandwidth, "bandwidth", "100 GB/s", whole="GB/s")]
 Time = Annotated[float, Quantity(units.parse_time, "time", "500 ns", positive=False)]
 WholeTime = Annotated[int, Quantity(units.parse_time, "time", "10 ns", positive=False, whole="ns")]
+Percent = Annotated[float, Quantity(units.parse_percent, "percent", "5 %")]
 Flops = Annotated[float, Quantity(units.parse_flops, "flops", "312 TFLOP/s")]
 Size = Annotated[int, Quantity(units.parse_bytes, "bytes", "1 GiB", whole="bytes")]
 Algorithms = Annotated[
@@ -76,7 +82,15 @@ Groups = Annotated[
         }
     ),
 ]
+RankSpeeds = Annotated[Any, WithJsonSchema(_per_rank({"type": "number", "exclusiveMinimum": 0}))]
+RankTimes = Annotated[
+    Any,
+    WithJsonSchema(_per_rank({"type": "string", "pattern": units.unit_pattern("time")})),
+]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Side = Annotated[int, Field(ge=2, le=2**31 - 1)]
+TAGS = ("<text>", "<mapping>")
+"""Names of the two ways to write a bandwidth; pydantic puts them into the place of an error."""
 
 
 class Part(BaseModel):
@@ -102,7 +116,7 @@ class Workload(Part):
     trace: str | None = Field(
         default=None, min_length=1, description="Prefix of the trace files, PREFIX.RANK.et."
     )
-    collective: Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all"] | None = None
+    collective: CollectiveName | None = None
     size: Size | None = Field(
         default=None, description="Size of the collective, per NPU as the Chakra comm_size."
     )
@@ -125,23 +139,62 @@ class Memory(Part):
 class Npu(Part):
     """One NPU."""
 
-    peak: Flops | None = Field(default=None, description="Peak performance; used by the roofline model.")
+    peak: Flops | None = Field(
+        default=None, description="Peak performance: for the roofline model, and for bounds in physical."
+    )
     memory: Memory | None = Field(
         default=None, description="Local memory; reductions and the roofline model use it."
     )
     endpoint_delay: WholeTime | None = Field(
-        default=None, description="Delay of every message at its endpoint; 10 ns if absent."
+        default=None,
+        description="Delay of every message at its endpoint; if absent 0 in physical, 10 ns in astra-sim.",
+    )
+    speed: RankSpeeds = Field(
+        default=None, description="Rank: its compute speed relative to the others, 0.8 is slower (physical)."
     )
 
 
+class UpDown(Part):
+    """Bandwidth that differs by direction (physical)."""
+
+    up: Bandwidth = Field(description="Sent by an NPU.")
+    down: Bandwidth = Field(description="Received by an NPU.")
+
+
 class NetworkDimension(Part):
-    """One network dimension; the first of the list is the innermost."""
+    """One network dimension; the first of the list is the innermost.
+
+    A Torus or Mesh with a `shape` stands for as many dimensions, named NAME.0, NAME.1, …, each with this
+    bandwidth and latency.
+    """
 
     name: str | None = Field(default=None, min_length=1, description="E.g. chiplet, package, node, pod.")
-    topology: Literal["Ring", "FullyConnected", "Switch"]
-    size: Annotated[int, Field(ge=2, le=2**31 - 1)]
-    bandwidth: Bandwidth = Field(description="One way, per link.")
+    topology: TopologyName
+    size: Side | None = None
+    shape: list[Side] | None = Field(
+        default=None, min_length=1, max_length=30, description="Instead of size, for Torus and Mesh."
+    )
+    bandwidth: Annotated[
+        Annotated[Bandwidth, Tag(TAGS[0])] | Annotated[UpDown, Tag(TAGS[1])],
+        Discriminator(lambda value: TAGS[isinstance(value, dict)]),
+    ] = Field(description="One way.")
+    per: Literal["npu", "link"] | None = Field(
+        default=None,
+        description="What has this bandwidth: if absent an NPU in physical, a link in astra-sim.",
+    )
     latency: Time = Field(description="Per link hop.")
+
+    @model_validator(mode="after")
+    def _one_size(self) -> NetworkDimension:
+        if self.shape is not None and self.topology not in ("Torus", "Mesh"):
+            raise ValueError(
+                f"got a shape for topology '{self.topology}', expected it for Torus or Mesh only"
+            )
+        if self.shape is not None and self.size is not None:
+            raise ValueError("expected either size or shape, not both")
+        if self.shape is None and self.size is None:
+            raise PydanticCustomError("missing_key", "missing key", {"key": "size"})
+        return self
 
 
 class Collectives(Part):
@@ -149,12 +202,20 @@ class Collectives(Part):
 
     Where a collective is not listed, each dimension gets the natural one: ring on Ring, direct on
     FullyConnected, halvingDoubling on Switch (ring if its size is not a power of two; direct for all-to-all).
+    `auto` picks per dimension and size; it and the collectives after all-to-all are for physical.
     """
 
     all_reduce: Algorithms = Field(default=None, alias="all-reduce")
     all_gather: Algorithms = Field(default=None, alias="all-gather")
     reduce_scatter: Algorithms = Field(default=None, alias="reduce-scatter")
     all_to_all: Algorithms = Field(default=None, alias="all-to-all")
+    all_to_all_v: Algorithms = Field(default=None, alias="all-to-all-v")
+    broadcast: Algorithms = None
+    reduce: Algorithms = None
+    gather: Algorithms = None
+    scatter: Algorithms = None
+    barrier: Algorithms = None
+    reduce_scatter_block: Algorithms = Field(default=None, alias="reduce-scatter-block")
     optimization: Literal["baseline", "localBWAware"] = "localBWAware"
     chunks: Count = Field(default=64, description="Chunks a collective is split into.")
     active_chunks: Count = Field(default=1, description="Chunks in flight per dimension.")
@@ -182,6 +243,19 @@ class Compute(Part):
     roofline: bool = False
 
 
+class Jitter(Part):
+    """Random spread of compute durations (physical)."""
+
+    sigma: Percent = Field(description="Standard deviation relative to the duration, at most 100 %.")
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
+
+    @model_validator(mode="after")
+    def _at_most_all(self) -> Jitter:
+        if self.sigma > 1:
+            raise ValueError(f"got sigma {100 * self.sigma:g} %, expected at most 100 %")
+        return self
+
+
 class PlatformFile(Part):
     """A machine."""
 
@@ -193,6 +267,11 @@ class PlatformFile(Part):
         default=None, description="Communicator id: its ranks, in the order they communicate."
     )
     compute: Compute = Compute()
+    scheduling: SchedulingName = Field(
+        default="fair", description="Who uses a port first: all at once, or in order (physical)."
+    )
+    stragglers: RankTimes = Field(default=None, description="Rank: how late it starts (physical).")
+    jitter: Jitter | None = None
     rendezvous: bool = Field(default=False, description="Receivers announce themselves before data is sent.")
 
 
@@ -203,5 +282,5 @@ class StudyFile(Part):
     workload: Workload | None = Field(
         default=None, description="May be left out of a file that is only a platform."
     )
-    profile: Literal["astra-sim"] = "astra-sim"
+    profile: ProfileName = Field(default="physical", description="Meaning of the numbers.")
     time_unit: Literal["ns"] = Field(default="ns", description="Length of a tick.")

@@ -1,0 +1,200 @@
+"""The machine of a native study file: from its checked layout to a `Platform`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from armillary.platform.algorithms import (
+    COLLECTIVES,
+    PHYSICAL_ALGORITHMS,
+    PHYSICAL_COLLECTIVES,
+    natural_algorithm,
+    parse_algorithm,
+    read_names,
+)
+from armillary.platform.bandwidth import links_per_npu
+from armillary.platform.document import Document, KeyPath, show
+from armillary.platform.groups import read_groups
+from armillary.platform.model import (
+    Dimension,
+    Jitter,
+    Physical,
+    Platform,
+    Port,
+    ProfileName,
+    RemoteMemory,
+    System,
+)
+from armillary.platform.profiles import astra_sim_conflicts
+from armillary.platform.study_schema import Collectives, NetworkDimension, PlatformFile
+from armillary.units import parse_time
+
+_MAX_NPUS = 2**31 - 1
+
+
+def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile: ProfileName) -> Platform:
+    """Return the machine of a study.
+
+    Args:
+        model: The platform part of the file.
+        document: The file, for errors.
+        path: Where the part stands in the file.
+        profile: Says what a bandwidth without ``per`` means, and which keys have a meaning.
+
+    Raises:
+        InputError: A value is out of range, or the profile does not model something that is there.
+    """
+    dimensions, entry = _dimensions(model, document, path, profile)
+    npus = Platform(dimensions).npus
+    if npus > _MAX_NPUS:
+        raise document.error((*path, "network"), f"has {npus} NPUs in all, expected at most {_MAX_NPUS}")
+    npu, collectives, remote = model.npu, model.collectives, model.remote_memory
+    if model.compute.roofline and not (npu.peak and npu.memory):
+        raise document.error(
+            (*path, "compute", "roofline"), "expected npu.peak and npu.memory.bandwidth with it"
+        )
+    groups = {}
+    if model.groups is not None:
+        if not isinstance(model.groups, dict):
+            document.reject((*path, "groups"), model.groups, "a mapping of group id to ranks")
+        groups = read_groups(document, (*path, "groups"), model.groups, npus)
+    names = _algorithms(collectives, dimensions, document, (*path, "collectives"))
+    platform = Platform(
+        dimensions=dimensions,
+        system=System(
+            collective_optimization=collectives.optimization,
+            endpoint_delay=10 if npu.endpoint_delay is None else npu.endpoint_delay,
+            active_chunks=collectives.active_chunks,
+            dataset_splits=collectives.chunks,
+            local_mem_bandwidth=npu.memory.bandwidth * 1e9 if npu.memory else 0.0,
+            peak_performance=npu.peak or 0.0,
+            roofline=model.compute.roofline,
+            algorithms={
+                # zip ends with the names: a single one… name covers all dimensions
+                kind: tuple(
+                    parse_algorithm(name) or natural_algorithm(kind, dimension)
+                    for name, dimension in zip(
+                        names.get(kind, ("natural",) * len(dimensions)), dimensions, strict=False
+                    )
+                )
+                for kind in COLLECTIVES
+            },
+        ),
+        physical=Physical(
+            scheduling=model.scheduling,
+            algorithm=names,
+            chunks=collectives.chunks,
+            speed=_per_rank(document, (*path, "npu", "speed"), npu.speed, npus, _speed),
+            delay=_per_rank(document, (*path, "stragglers"), model.stragglers, npus, _time),
+            jitter=Jitter(model.jitter.sigma, model.jitter.seed) if model.jitter else None,
+            endpoint_delay=float(npu.endpoint_delay or 0),
+        ),
+        memory=RemoteMemory(remote.kind, remote.latency, remote.bandwidth, remote.npus_per_node or 0)
+        if remote
+        else RemoteMemory(),
+        groups=groups,
+        queues_per_dim=collectives.queues,
+        rendezvous=model.rendezvous,
+        dialect="native",
+        warnings=tuple(_warnings(model, document, profile)),
+        source=document.path,
+    )
+    for place, problem in astra_sim_conflicts(platform) if profile == "astra-sim" else ():
+        at: KeyPath = place
+        if place[0] == "network":
+            at = ("network", entry[place[1]], place[2])
+        raise document.error((*path, *at), problem)
+    return platform
+
+
+def _warnings(model: PlatformFile, document: Document, profile: ProfileName) -> list[str]:
+    warnings = []
+    if model.npu.peak and not model.compute.roofline and profile == "astra-sim":
+        warnings.append(f"{document.name}: npu.peak has no effect without compute.roofline: true")
+    if model.npu.memory is None:
+        warnings.append(f"{document.name}: no npu.memory.bandwidth: reductions cost no time")
+    return warnings
+
+
+def _dimensions(
+    model: PlatformFile, document: Document, path: KeyPath, profile: ProfileName
+) -> tuple[tuple[Dimension, ...], dict[str, int]]:
+    """Return the dimensions, and for the name of each its position in the file."""
+    result: list[Dimension] = []
+    entry: dict[str, int] = {}
+    for position, part in enumerate(model.network):
+        name = part.name or f"dim{position}"
+        shape = part.shape or [part.size or 0]
+        for axis, size in enumerate(shape):
+            full = f"{name}.{axis}" if part.shape else name
+            if full in entry:
+                raise document.error((*path, "network", position, "name"), f"name '{full}' is used twice")
+            entry[full] = position
+            result.append(_dimension(part, full, size, part.per or _per(profile)))
+    return tuple(result), entry
+
+
+def _per(profile: ProfileName) -> str:
+    return "npu" if profile == "physical" else "link"
+
+
+def _dimension(part: NetworkDimension, name: str, size: int, per: str) -> Dimension:
+    stated = part.bandwidth
+    out, into = (stated, stated) if isinstance(stated, float) else (stated.up, stated.down)
+    links = links_per_npu(part.topology, size)
+    link = min(out, into) / (links if per == "npu" else 1)
+    scale = 1 if per == "npu" else links
+    return Dimension(name, part.topology, size, link, part.latency, Port(out * scale, into * scale))
+
+
+def _algorithms(
+    collectives: Collectives, dimensions: tuple[Dimension, ...], document: Document, path: KeyPath
+) -> dict[str, tuple[str, ...]]:
+    """Return the names of algorithms of each collective that the file lists, see `Physical.algorithm`."""
+    result = {}
+    count = len(dimensions)
+    for kind in PHYSICAL_COLLECTIVES:
+        given = getattr(collectives, kind.replace("-", "_"))
+        if given is None:
+            continue
+        place = (*path, kind)
+        names = read_names(
+            document, place, [given] if isinstance(given, str) else given, count, PHYSICAL_ALGORITHMS
+        )
+        if isinstance(given, str) and not given.startswith("one"):
+            names *= count
+        if len(names) != count and not (len(names) == 1 and names[0].startswith("one")):
+            raise document.error(
+                place, f"lists {len(names)} algorithms, expected {count}, one per network dimension"
+            )
+        result[kind] = names
+    return result
+
+
+def _per_rank(
+    document: Document,
+    path: KeyPath,
+    table: Any,
+    npus: int,
+    read: Callable[[Document, KeyPath, object], float],
+) -> dict[int, float]:
+    if table is None:
+        return {}
+    if not isinstance(table, dict):
+        document.reject(path, table, "a mapping of rank to value")
+    for rank in table:
+        if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < npus:
+            raise document.error((*path, rank), f"got {show(rank)}, expected a rank from 0 to {npus - 1}")
+    return {rank: read(document, (*path, rank), value) for rank, value in table.items()}
+
+
+def _speed(document: Document, path: KeyPath, value: object) -> float:
+    return document.number(path, value, "a number above 0, e.g. 0.8", low=0.0, exclusive=True)
+
+
+def _time(document: Document, path: KeyPath, value: object) -> float:
+    try:
+        return parse_time(value)
+    except ValueError as error:
+        raise document.error(path, str(error)) from None

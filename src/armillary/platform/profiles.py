@@ -1,0 +1,77 @@
+"""What each profile makes of a platform, and refuses in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from armillary.errors import InputError
+from armillary.platform.algorithms import COLLECTIVES, parse_algorithm
+from armillary.platform.model import Platform
+
+NOT_ASTRA_SIM = "profile astra-sim does not model this, profile physical does"
+Conflict = tuple[tuple[str, ...], str]
+"""Where in a platform file (a dimension by its name), and what is wrong."""
+
+
+def astra_sim_view(platform: Platform) -> Platform:
+    """Return a platform as profile ``astra-sim`` sees it: a Torus is a Ring there.
+
+    Raises:
+        InputError: A native platform has something that only profile ``physical`` models.
+    """
+    for path, problem in astra_sim_conflicts(platform) if platform.dialect == "native" else ():
+        raise InputError(f"{platform.source or 'platform'}: {'.'.join(path)}: {problem}")
+    return replace(
+        platform,
+        dimensions=tuple(
+            replace(dimension, topology="Ring") if dimension.topology == "Torus" else dimension
+            for dimension in platform.dimensions
+        ),
+    )
+
+
+def check_physical(platform: Platform) -> None:
+    """Refuse what ASTRA-sim files can say and profile ``physical`` does not accept.
+
+    Raises:
+        InputError: The shared bus, an algorithm with a window or over all dimensions at once, or fewer
+            algorithms than dimensions.
+    """
+    source = platform.source or "platform"
+    instead = "profile physical does not model this, profile astra-sim does"
+    if platform.system.shared_bus:
+        raise InputError(f"{source}: model-shared-bus: {instead}")
+    for kind, names in platform.physical.algorithm.items():
+        for name in names:
+            if name.startswith("one") or name[-1].isdigit():
+                raise InputError(f"{source}: {kind}: got '{name}': {instead}")
+        if len(names) < len(platform.dimensions):
+            raise InputError(
+                f"{source}: {kind}: lists {len(names)} algorithms, expected {len(platform.dimensions)}, one per "
+                "network dimension (only profile astra-sim runs on the first dimensions alone)"
+            )
+
+
+def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
+    """Yield what of a native platform profile ``astra-sim`` cannot model."""
+    for dimension in platform.dimensions:
+        if dimension.topology == "Mesh":
+            yield ("network", dimension.name, "topology"), f"got 'Mesh': {NOT_ASTRA_SIM}"
+        if dimension.port and dimension.port.out != dimension.port.into:
+            yield ("network", dimension.name, "bandwidth"), f"up and down differ: {NOT_ASTRA_SIM}"
+    physical = platform.physical
+    for kind, names in physical.algorithm.items():
+        if kind not in COLLECTIVES:
+            yield ("collectives", kind), NOT_ASTRA_SIM
+        for name in names:
+            if name != "natural" and parse_algorithm(name) is None:
+                yield ("collectives", kind), f"got '{name}': {NOT_ASTRA_SIM}"
+    if physical.scheduling != "fair":
+        yield ("scheduling",), f"got '{physical.scheduling}': {NOT_ASTRA_SIM}"
+    if physical.speed:
+        yield ("npu", "speed"), NOT_ASTRA_SIM
+    if physical.delay:
+        yield ("stragglers",), NOT_ASTRA_SIM
+    if physical.jitter:
+        yield ("jitter",), NOT_ASTRA_SIM
