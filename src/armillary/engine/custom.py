@@ -1,7 +1,8 @@
 """Custom collectives: an execution trace per member replaces the algorithm.
 
 The nodes of the trace become inner nodes of the rank that runs the collective: they take no slot, start
-when the collective does, and the last one ends it. Sizes are those of the trace (spec: 1(c), Custom).
+when the collective does, and the last one ends it. Sizes are those of the trace (spec: 1(c), Custom). An MSCCL
+XML file in place of the prefix of trace files is turned into such traces, for the size of the collective.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def expand(view: View, rank: int, comms: Communicators) -> View:
             continue
         members = comms.get(job.comm).members
         position = int(np.flatnonzero(members == rank)[0])
-        graph = _graph(f"{job.custom}.{position}.et")
+        graph = _graph(job.custom, position, job.size)
         part = _Part(graph, position, members)
         own = np.where(part.message, n_items + np.cumsum(part.message) - 1, i)
         parts[i] = count, graph.n_nodes
@@ -83,7 +84,13 @@ def expand(view: View, rank: int, comms: Communicators) -> View:
 
 
 @lru_cache(maxsize=4096)
-def _graph(path: str) -> Graph:
+def _graph(prefix: str, position: int, size: int) -> Graph:
+    if prefix.endswith(".xml"):
+        graphs = _algorithm(prefix, size)
+        if position >= len(graphs):
+            raise InputError(f"{prefix} is for {len(graphs)} ranks; expected at least {position + 1}")
+        return graphs[position]
+    path = f"{prefix}.{position}.et"
     if not Path(path).exists():
         raise InputError(f"{path}: no such file; expected the trace of one member of a custom collective")
     graph = read_graph(path)
@@ -91,6 +98,14 @@ def _graph(path: str) -> Graph:
     if graph.n_nodes == 0:
         raise InputError(f"{path} has no nodes; expected the messages of one member of a custom collective")
     return graph
+
+
+@lru_cache(maxsize=16)
+def _algorithm(path: str, size: int) -> list[Graph]:
+    """Return the graphs of an MSCCL algorithm for a collective of `size` bytes."""
+    from armillary.collective.msccl import read_msccl, to_graphs
+
+    return to_graphs(read_msccl(path), size)
 
 
 class _Part:

@@ -32,6 +32,8 @@ class Job:
     """Prefix of the traces that replace the algorithm."""
     root: int = 0
     """Rank a broadcast, reduce, gather or scatter has as root."""
+    splits: tuple[tuple[int, ...], ...] = ()
+    """Bytes from each member to each other one, of an all-to-all with sizes of its own."""
 
 
 @dataclass(frozen=True)

@@ -106,8 +106,20 @@ def strings(graph: Graph, name: str) -> tuple[NDArray[np.int32], list[str]]:
 
 def bool_lists(graph: Graph, name: str) -> tuple[NDArray[np.int32], list[tuple[bool, ...]]]:
     """See `Graph.bool_lists`."""
+    codes, lists = _lists(graph, name, frozenset((BOOL_LIST,)), "bool_list")
+    return codes, [tuple(bool(item) for item in items) for items in lists]
+
+
+def int_lists(graph: Graph, name: str) -> tuple[NDArray[np.int32], list[tuple[int, ...]]]:
+    """See `Graph.int_lists`."""
+    return _lists(graph, name, frozenset(kind + 1 for kind in INTEGER_KINDS - {BOOL}), "a list of integers")
+
+
+def _lists(
+    graph: Graph, name: str, kinds: frozenset[int], wanted: str
+) -> tuple[NDArray[np.int32], list[tuple[int, ...]]]:
     found, nodes = _find(graph, name)
-    _require(graph, name, found, nodes, frozenset((BOOL_LIST,)), "bool_list")
+    _require(graph, name, found, nodes, kinds, wanted)
     columns = graph.columns
     lists = columns.attr_value[found]
     index: dict[tuple[int, ...], int] = {}
@@ -117,7 +129,7 @@ def bool_lists(graph: Graph, name: str) -> tuple[NDArray[np.int32], list[tuple[b
     ]
     result = np.full(graph.n_nodes, -1, dtype=np.int32)
     result[nodes] = codes
-    return result, [tuple(bool(item) for item in items) for items in index]
+    return result, list(index)
 
 
 def value(columns: Columns, kind: int, bits: int) -> Any:

@@ -256,6 +256,15 @@ class Graph:
         found: tuple[NDArray[np.int32], list[tuple[bool, ...]]] = self._cached(attributes.bool_lists, name)
         return found
 
+    def int_lists(self, name: str) -> tuple[NDArray[np.int32], list[tuple[int, ...]]]:
+        """Return an attribute that is a list of integers: codes int32 (n_nodes,), -1 where absent, and the lists.
+
+        Raises:
+            InputError: it is of another kind somewhere.
+        """
+        found: tuple[NDArray[np.int32], list[tuple[int, ...]]] = self._cached(attributes.int_lists, name)
+        return found
+
     def attribute_kinds(self) -> dict[str, dict[str, int]]:
         """Return how often each attribute occurs with each kind."""
         keys, counts = np.unique(self.attr_name.astype(np.int64) * 64 + self.attr_kind, return_counts=True)

@@ -12,7 +12,7 @@ from armillary.errors import InputError
 from armillary.trace.graph import Graph
 from armillary.trace.node import Node, graph_of
 
-IGNORED = ("comm_src", "comm_dst", "pg_name")
+IGNORED = ("comm_src", "comm_dst", "pg_name", "comm_splits")
 """Attributes that usually differ between ranks which otherwise do the same."""
 
 

@@ -15,6 +15,7 @@ from armillary.collective.physical import choose, natural, rounds_for
 from armillary.engine import network
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
+from armillary.engine.physical.splits import loads
 from armillary.platform.bandwidth import ports
 from armillary.platform.model import Platform
 
@@ -66,6 +67,8 @@ def phases(job: Job, comm: Communicator, platform: Platform) -> list[PhysicalPha
     """Return the phases of a job in order; none for a single member."""
     if len(comm.members) < 2:
         return []
+    if job.splits:
+        return _split(job, comm, platform)
     operation = "reduce-scatter" if job.operation == "reduce-scatter-block" else job.operation
     found = spans(platform, comm)
     if found is None:
@@ -83,6 +86,18 @@ def phases(job: Job, comm: Communicator, platform: Platform) -> list[PhysicalPha
         elif step in ("all-gather", "gather"):
             scale *= n
     return result
+
+
+def _split(job: Job, comm: Communicator, platform: Platform) -> list[PhysicalPhase]:
+    """An all-to-all with sizes of its own: each dimension is as slow as its fullest line."""
+    grid = spans(platform, comm) is not None
+    return [
+        PhysicalPhase(
+            d if grid else -1, "all-to-all", "direct", (), cost.hops * platform.dimensions[d].latency,
+            cost.volume / job.size, Fraction(0), cost.sent / job.size, ((d, 1),),
+        )
+        for d, cost in loads(job, comm, platform)
+    ]  # fmt: skip
 
 
 def _order(operation: str, found: list[Span]) -> list[tuple[Span, str]]:

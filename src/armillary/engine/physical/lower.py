@@ -21,6 +21,7 @@ from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.jobs import PhysicalPhase, chunk_bytes, links_share, phases, ticks
 from armillary.engine.physical.least import least_ticks
 from armillary.engine.physical.nodes import ANY, COMM, COMPUTE, CPU, PhysicalNodes, lower_nodes
+from armillary.engine.physical.splits import join_splits
 from armillary.engine.quotient import QuotientComm
 from armillary.engine.tables import Tables
 from armillary.engine.timeline import OPERATIONS
@@ -117,6 +118,7 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
             for g in np.unique(trace.rank_graph[structure == s]).tolist():
                 comms.read_metadata(trace.graphs[g])
     views, view_of = views_of(trace, platform, dict(nodes), structure, comms)
+    views, view_of = join_splits(trace, views, view_of, comms)
     check_own_ends(trace, views, view_of)
     channels = channels_of(views, view_of)
     workload = Workload(trace, platform, comms, views, view_of, channels)

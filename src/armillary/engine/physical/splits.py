@@ -1,0 +1,139 @@
+"""All-to-all with sizes of its own: gather what each member sends to whom into one job that all agree on.
+
+A node says so with the attribute ``comm_splits``: the bytes to each member, in the order of the group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.collective.load import Load, load
+from armillary.collective.physical import rounds_alltoallv
+from armillary.engine import network
+from armillary.engine.communicators import Communicator, Communicators
+from armillary.engine.items import View
+from armillary.engine.jobs import Job
+from armillary.errors import InputError
+from armillary.platform.model import Platform
+from armillary.trace import Trace
+
+Ints = NDArray[np.int64]
+Rows = dict[int, tuple[int, tuple[int, ...]]]
+"""Number of a collective in its communicator -> (item, splits)."""
+
+
+def join_splits(
+    trace: Trace, views: list[View], view_of: NDArray[np.int32], comms: Communicators
+) -> tuple[list[View], NDArray[np.int32]]:
+    """Return views in which members of an all-to-all with splits have one job, with the whole matrix.
+
+    Raises:
+        InputError: a list of splits has not one entry per member, or a member has none.
+    """
+    if not any(
+        "comm_splits" in trace.graph(int(np.flatnonzero(view_of == v)[0])).attr_names
+        for v in range(len(views))
+    ):
+        return views, view_of
+    found: dict[int, dict[int, Rows]] = {}
+    for rank in range(trace.n_ranks):
+        for comm, rows in _read(trace, rank, views[view_of[rank]]).items():
+            found.setdefault(comm, {})[rank] = rows
+    if not found:
+        return views, view_of
+    result = [replace(views[v], jobs=list(views[v].jobs), job=views[v].job.copy()) for v in view_of.tolist()]
+    for comm, ranks in found.items():
+        members = comms.get(comm).members.tolist()
+        for number in sorted({number for rows in ranks.values() for number in rows}):
+            matrix = tuple(_row(trace, ranks, rank, number, members) for rank in members)
+            size = max(max(map(sum, matrix)), 1)
+            for rank in members:
+                view, (item, _) = result[rank], ranks[rank][number]
+                view.jobs.append(Job(comm, "all-to-all", size, None, splits=matrix))
+                view.job[item] = len(view.jobs) - 1
+    for view in result:
+        used, place = np.unique(view.job[view.job >= 0], return_inverse=True)
+        view.jobs[:] = [view.jobs[j] for j in used.tolist()]
+        view.job[view.job >= 0] = place
+    return result, np.arange(trace.n_ranks, dtype=np.int32)
+
+
+def _read(trace: Trace, rank: int, view: View) -> dict[int, Rows]:
+    graph = trace.graph(rank)
+    codes, lists = graph.int_lists("comm_splits")
+    at = np.argsort(graph.ids, kind="stable")[view.nodes.items]
+    rows: dict[int, Rows] = {}
+    numbers: dict[int, int] = {}
+    for item in np.flatnonzero(view.job >= 0).tolist():
+        job = view.jobs[int(view.job[item])]
+        number = numbers.get(job.comm, 0)
+        numbers[job.comm] = number + 1
+        code = int(codes[at[item]])
+        if code >= 0 and job.operation == "all-to-all":
+            rows.setdefault(job.comm, {})[number] = (item, lists[code])
+    return rows
+
+
+def _row(trace: Trace, ranks: dict[int, Rows], rank: int, number: int, members: list[int]) -> tuple[int, ...]:
+    graph = trace.graph(rank)
+    if number not in ranks.get(rank, {}):
+        raise InputError(
+            f"{graph.source}: rank {rank} has no comm_splits where other members of its group have them; expected "
+            f"them on all-to-all number {number + 1} of every member"
+        )
+    splits = ranks[rank][number][1]
+    if len(splits) != len(members) or min(splits) < 0:
+        raise InputError(
+            f"{graph.source}: comm_splits {list(splits)[:8]} of rank {rank}; expected {len(members)} numbers of bytes, "
+            "one per member, 0 or more"
+        )
+    return tuple(splits)
+
+
+def loads(job: Job, comm: Communicator, platform: Platform) -> list[tuple[int, Load]]:
+    """Return (dimension, load of its fullest line) of an all-to-all with splits, in bytes.
+
+    A message goes through the dimensions in order: along each of them from where its sender is to where
+    its receiver is.
+    """
+    coordinates = [
+        comm.members // stride % dimension.size
+        for stride, dimension in zip(network.strides(platform.dimensions), platform.dimensions, strict=True)
+    ]
+    matrix = np.array(job.splits, np.int64)
+    source, target = np.nonzero(matrix * (1 - np.eye(len(matrix), dtype=np.int64)))
+    result = []
+    for d, dimension in enumerate(platform.dimensions):
+        # Dimensions before this one are those of the receiver already, later ones still the sender's.
+        place = [
+            coordinates[e][target] if e < d else coordinates[e][source]
+            for e in range(len(coordinates))
+            if e != d
+        ]
+        moving = np.flatnonzero(coordinates[d][source] != coordinates[d][target])
+        if not moving.size:
+            continue
+        keys = np.stack([*[p[moving] for p in place], np.zeros(len(moving), np.int64)])
+        _, line = np.unique(keys, axis=1, return_inverse=True)
+        worst = Load(0, Fraction(0), Fraction(0), Fraction(0))
+        for number in range(int(line.max()) + 1):
+            here = moving[line.ravel() == number]
+            sizes = np.zeros((dimension.size, dimension.size), np.int64)
+            np.add.at(
+                sizes,
+                (coordinates[d][source[here]], coordinates[d][target[here]]),
+                matrix[source[here], target[here]],
+            )
+            cost = load(rounds_alltoallv(sizes), dimension.topology, dimension.size)
+            worst = Load(
+                max(worst.hops, cost.hops),
+                max(worst.volume, cost.volume),
+                max(worst.sent, cost.sent),
+                Fraction(0),
+            )
+        result.append((d, worst))
+    return result
