@@ -10,7 +10,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.collective.load import Load, load
+from armillary.collective.load import Load, line_order, load
 from armillary.collective.physical import choose, natural, rounds_for
 from armillary.engine import network
 from armillary.engine.communicators import Communicator
@@ -136,8 +136,12 @@ def _phase(job: Job, platform: Platform, span: Span, operation: str, scale: Frac
 
 @lru_cache(maxsize=256)
 def _load(name: str, operation: str, n: int, topology: str, size: int, positions: tuple[int, ...]) -> Load:
-    whole = len(positions) == size
-    return load(rounds_for(name, operation, n), topology, size, None if whole else np.array(positions))
+    rounds = rounds_for(name, operation, n)
+    if n == size:
+        return load(rounds, topology, size)
+    # Members on a part of a line may go round it in order, or there and back.
+    ways = [load(rounds, topology, size, way) for way in (positions, line_order(positions))]
+    return min(ways, key=lambda cost: (cost.volume, cost.hops))
 
 
 def _flat(operation: str, comm: Communicator, platform: Platform) -> PhysicalPhase:

@@ -50,7 +50,7 @@ def join_splits(
         members = comms.get(comm).members.tolist()
         for number in sorted({number for rows in ranks.values() for number in rows}):
             matrix = tuple(_row(trace, ranks, rank, number, members) for rank in members)
-            size = max(max(map(sum, matrix)), 1)
+            size = max(1, *map(sum, matrix))
             for rank in members:
                 view, (item, _) = result[rank], ranks[rank][number]
                 view.jobs.append(Job(comm, "all-to-all", size, None, splits=matrix))

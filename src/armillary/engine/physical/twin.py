@@ -1,0 +1,387 @@
+"""The slow, obvious twin of the engine of profile `physical`: every rank on its own, every rate from scratch.
+
+Nothing here is fast, folded or flat. It shares with the engine what a collective is (`jobs.phases`) and what a
+port can do, and nothing else, so that it is an independent witness of the rules:
+
+* A tick is made of rounds: all that ends now, then all that starts now, until nothing ends now any more.
+* A lane is a collective on one line of ranks, or a channel between two ranks. It serves one volume at a time.
+* A lane's rate is the least over its ports of port rate ÷ (factor × lanes that share the port), rounded down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from armillary.engine import network
+from armillary.engine.communicators import Communicators
+from armillary.engine.jobs import Job
+from armillary.engine.nodes import OPERATION
+from armillary.engine.physical.jobs import PhysicalPhase, bits, chunk_bytes, links_share, phases, ticks
+from armillary.errors import StuckError
+from armillary.platform.bandwidth import ports
+from armillary.platform.model import Platform
+from armillary.trace import CollectiveType, NodeType, Trace
+
+Port = tuple[int, int, str]
+"""Rank, dimension, "out" or "into"."""
+MEMORY = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
+TAGS = 5 * 10**8
+
+
+@dataclass(eq=False)
+class Node:
+    """One node of one rank."""
+
+    rank: int
+    id: int
+    kind: NodeType
+    attrs: dict[str, Any]
+    ticks: int
+    waits: int
+    slot: tuple[str, int] | None
+    children: list[Node] = field(default_factory=list)
+    job: Job | None = None
+    start: int = -1
+    end: int = -1
+
+
+@dataclass(eq=False)
+class Lane:
+    """What shares ports; `waiting` holds (chunk, phase, volume, what happens when it is through)."""
+
+    uses: dict[Port, int]
+    """Port -> how much of it one byte takes."""
+    waiting: list[tuple[int, int, int, Any]] = field(default_factory=list)
+    head: tuple[int, int, int, Any] | None = None
+    left: int = 0
+    rate: int = 0
+    key: tuple[int, int] | None = None
+    keys: list[tuple[int, int]] = field(default_factory=list)
+    """Of a channel: the place in the global order of every message that waits."""
+
+
+@dataclass(eq=False)
+class Instance:
+    """One collective in flight: the nodes that have joined and who has come to which phase."""
+
+    job: Job
+    phases: list[PhysicalPhase]
+    nodes: dict[int, Node] = field(default_factory=dict)
+    lanes: dict[tuple[int, tuple[int, ...]], Lane] = field(default_factory=dict)
+    came: dict[tuple[int, int, tuple[int, ...]], int] = field(default_factory=dict)
+    left: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Channel:
+    """Messages of one tag and size between two ranks: the k-th send meets the k-th receive."""
+
+    lane: Lane
+    latency: int
+    volume: int
+    sends: list[Node] = field(default_factory=list)
+    receives: list[Node] = field(default_factory=list)
+    came: int = 0
+
+
+def simulate_slowly(
+    trace: Trace, platform: Platform
+) -> tuple[list[int], list[dict[int, int]], list[dict[int, int]]]:
+    """Return the finish tick, and start and end by node id, of every rank.
+
+    Raises:
+        StuckError: something never happens, or collectives do not match.
+    """
+    machine = Machine(trace, platform)
+    machine.run()
+    ranks = [machine.ranks[r] for r in range(trace.n_ranks)]
+    finish = [max((node.end for node in nodes), default=0) for nodes in ranks]
+    starts = [{node.id: node.start for node in nodes} for nodes in ranks]
+    return finish, starts, [{node.id: node.end for node in nodes} for nodes in ranks]
+
+
+class Machine:
+    """All ranks and all that is in flight."""
+
+    def __init__(self, trace: Trace, platform: Platform) -> None:
+        self.trace, self.platform, self.physical = trace, platform, platform.physical
+        self.comms = Communicators(platform)
+        self.ranks = {rank: self.read(rank) for rank in range(trace.n_ranks)}
+        self.job_phases = {
+            node.job: phases(node.job, self.comms.get(node.job.comm), platform)
+            for nodes in self.ranks.values() for node in nodes if node.job
+        }  # fmt: skip
+        largest = [ceil(p.volume * (job.size + 1)) for job, found in self.job_phases.items() for p in found]
+        largest += [
+            node.attrs.get("comm_size", 0) for nodes in self.ranks.values() for node in nodes if not node.job
+        ]
+        self.unit = 1 << bits(max(largest, default=1))
+        self.port_rates = [
+            {"out": int(p.out * self.unit), "into": int(p.into * self.unit)} for p in ports(platform)
+        ]
+        self.now = 0
+        self.timers: list[tuple[int, Any]] = [
+            (ceil(self.physical.delay.get(r, 0.0)), lambda: None) for r in self.ranks
+        ]
+        self.busy: set[tuple[int, tuple[str, int]]] = set()
+        self.lanes: list[Lane] = []
+        self.instances: dict[tuple[int, int], Instance] = {}
+        self.joined: dict[tuple[int, int], int] = {}
+        self.channels: dict[tuple[int, int, int, int], Channel] = {}
+        self.server_free: dict[int, int] = {}
+
+    def read(self, rank: int) -> list[Node]:
+        """Return the nodes of a rank by id, with what they occupy and how long they compute."""
+        graph = self.trace.graph(rank)
+        order = sorted(range(graph.n_nodes), key=lambda p: int(graph.ids[p]))
+        ptr, parent = graph.parents()
+        nodes: dict[int, Node] = {}
+        stretch = np.full(len(order), 1.0 / self.physical.speed.get(rank, 1.0))
+        if self.physical.jitter:
+            random = np.random.default_rng([self.physical.jitter.seed, rank])
+            stretch *= np.maximum(1 + self.physical.jitter.sigma * random.standard_normal(len(order)), 0)
+        for place, p in enumerate(order):
+            kind = NodeType(int(graph.types[p]))
+            attrs = {name: value for name, _, value in graph.attrs(p)}
+            took = max(int(graph.duration_micros[p]) * 1000, 1)
+            if kind == NodeType.COMP_NODE:
+                took = ceil(took * stretch[place])
+            node = Node(rank, int(graph.ids[p]), kind, attrs, took, int(ptr[p + 1] - ptr[p]), None)
+            if kind == NodeType.COMM_COLL_NODE:
+                dims, operation = attrs.get("involved_dim"), OPERATION[CollectiveType(attrs["comm_type"])]
+                group = self.comms.resolve(graph, p, attrs.get("pg_name", ""))
+                involved = None if dims is None else tuple(dims)
+                node.job = Job(group, operation, attrs["comm_size"], involved, "", attrs.get("comm_root", 0))
+            node.slot = _slot(node)
+            nodes[p] = node
+        for p, node in nodes.items():
+            for q in parent[ptr[p] : ptr[p + 1]].tolist():
+                nodes[q].children.append(node)
+        return [nodes[p] for p in order]
+
+    def run(self) -> None:
+        """Go from tick to tick until nothing is left."""
+        while True:
+            self.starts()
+            moving = [lane for lane in self.lanes if lane.head and lane.rate > 0]
+            times = [self.now + -(-max(lane.left, 0) // lane.rate) for lane in moving]
+            times += [tick for tick, _ in self.timers]
+            if not times:
+                break
+            then = min(times)
+            for lane in moving:
+                lane.left -= lane.rate * (then - self.now)
+            self.now = then
+            self.ends(moving)
+        stuck = [node for nodes in self.ranks.values() for node in nodes if node.end < 0]
+        if stuck:
+            raise StuckError(
+                f"{len(stuck)} nodes never end, the first is {stuck[0].id} on rank {stuck[0].rank}"
+            )
+
+    def ends(self, moving: list[Lane]) -> None:
+        """Let everything end that ends now."""
+        due = [action for tick, action in self.timers if tick == self.now]
+        self.timers = [(tick, action) for tick, action in self.timers if tick > self.now]
+        for lane in moving:
+            if lane.left <= 0 and lane.head:
+                due.append(lane.head[3])
+                lane.head = None
+        for action in due:
+            action()
+
+    def starts(self) -> None:
+        """Issue free nodes, give idle lanes their next volume, and share the ports anew."""
+        for rank, nodes in self.ranks.items():
+            while self.now >= ceil(self.physical.delay.get(rank, 0.0)):
+                free = [
+                    node for node in nodes
+                    if node.start < 0 and node.waits == 0 and not (node.slot and (rank, node.slot) in self.busy)
+                ]  # fmt: skip
+                if not free:
+                    break
+                self.issue(free[0])
+        for lane in self.lanes:
+            if lane.head is None and lane.waiting:
+                lane.waiting.sort(key=lambda entry: entry[:2])
+                lane.head = lane.waiting.pop(0)
+                lane.left = lane.head[2]
+                if lane.keys:
+                    lane.key = lane.keys.pop(0)
+        self.share()
+
+    def share(self) -> None:
+        """Give every lane its rate."""
+        on: dict[Port, list[Lane]] = {}
+        active = [lane for lane in self.lanes if lane.head]
+        for lane in active:
+            for port in lane.uses:
+                on.setdefault(port, []).append(lane)
+        for lane in active:
+            rates = []
+            for port, factor in lane.uses.items():
+                sharers = on[port]
+                if self.physical.scheduling != "fair":
+                    first = min(_key(other) for other in sharers)
+                    sharers = [other for other in sharers if _key(other) == first]
+                rate = self.port_rates[port[1]][port[2]] // (factor * len(sharers))
+                rates.append(rate if lane in sharers else 0)
+            lane.rate = min(rates)
+
+    def order(self, node: Node) -> tuple[int, int]:
+        """Return the place that what a node asks for now has in the global order: the lowest is first."""
+        kind = self.physical.scheduling
+        priority = -max(-1000, min(1000, node.attrs.get("comm_priority", 0))) if kind == "priority" else 0
+        return priority, -self.now if kind == "lifo" else self.now
+
+    def after(self, delay: int, action: Any) -> None:
+        """Have something done `delay` ticks from now."""
+        self.timers.append((self.now + delay, action))
+
+    def issue(self, node: Node) -> None:
+        """Start a node."""
+        node.start = self.now
+        if node.slot:
+            self.busy.add((node.rank, node.slot))
+        if node.job:
+            self.join(node, node.job)
+        elif node.kind == NodeType.COMP_NODE:
+            self.after(node.ticks, lambda: self.complete(node))
+        elif node.kind == NodeType.COMM_SEND_NODE:
+            channel = self.channel(node, node.rank, node.attrs["comm_dst"])
+            channel.sends.append(node)
+            channel.lane.keys.append(self.order(node))
+            number = len(channel.sends)
+            arrive = lambda: self.after(channel.latency, lambda: self.arrived(channel))  # noqa: E731
+            channel.lane.waiting.append((number, 0, channel.volume, arrive))
+        elif node.kind == NodeType.COMM_RECV_NODE:
+            channel = self.channel(node, node.attrs["comm_src"], node.rank)
+            channel.receives.append(node)
+            if channel.came >= len(channel.receives):
+                self.after(0, lambda: self.complete(node))
+        elif node.kind in MEMORY:
+            self.access(node)
+        else:
+            self.complete(node)
+
+    def complete(self, node: Node) -> None:
+        """End a node."""
+        node.end = self.now
+        if node.slot:
+            self.busy.discard((node.rank, node.slot))
+        for child in node.children:
+            child.waits -= 1
+
+    def access(self, node: Node) -> None:
+        """Access remote memory; what ranks share serves one access after the other, the lowest rank first."""
+        memory = self.platform.memory
+        size = node.attrs["tensor_size"]
+        took = memory.latency + (-(-size // memory.bandwidth) if memory.bandwidth else 0)
+        start = self.now
+        if memory.kind != "per-npu":
+            server = 0 if memory.kind == "pool" else node.rank // memory.npus_per_node
+            start = max(start, self.server_free.get(server, 0))
+            self.server_free[server] = start + took
+        self.after(start - self.now + took, lambda: self.complete(node))
+
+    def channel(self, node: Node, source: int, target: int) -> Channel:
+        """Return the channel of a send or receive."""
+        tag, size = node.attrs.get("comm_tag", 0) % TAGS, node.attrs["comm_size"]
+        key = (tag, source, target, size)
+        if key not in self.channels:
+            hops = network.path(self.platform.dimensions, np.array(source), np.array(target))
+            uses: dict[Port, int] = {}
+            latency = self.physical.endpoint_delay
+            for d, (dimension, hop) in enumerate(zip(self.platform.dimensions, hops, strict=True)):
+                latency += int(hop) * dimension.latency
+                if hop:
+                    share = links_share(dimension.topology, dimension.size)
+                    uses |= {(source, d, "out"): share, (target, d, "into"): share}
+            lane = Lane(uses)
+            self.lanes.append(lane)
+            self.channels[key] = Channel(lane, ceil(latency), size * self.unit)
+        return self.channels[key]
+
+    def arrived(self, channel: Channel) -> None:
+        """The last byte of a message is there."""
+        channel.came += 1
+        self.complete(channel.sends[channel.came - 1])
+        if len(channel.receives) >= channel.came:
+            self.complete(channel.receives[channel.came - 1])
+
+    def join(self, node: Node, job: Job) -> None:
+        """Let a rank join a collective: it comes to the first phase of every chunk."""
+        number = self.joined.get((job.comm, node.rank), 0)
+        self.joined[(job.comm, node.rank)] = number + 1
+        made = Instance(job, self.job_phases[job])
+        instance = self.instances.setdefault((job.comm, number), made)
+        if instance.job != job:
+            raise StuckError(f"mismatched collectives: {instance.job} and {job}")
+        instance.nodes[node.rank] = node
+        count, _, _ = chunk_bytes(job.size, self.physical.chunks)
+        instance.left[node.rank] = count
+        if not instance.phases:
+            self.after(0, lambda: self.complete(node))
+            return
+        for chunk in range(count):
+            self.enter(instance, node.rank, chunk, 0)
+
+    def enter(self, instance: Instance, rank: int, chunk: int, p: int) -> None:
+        """A rank comes to a phase of a chunk; when its whole line has come, the chunk waits for the lane."""
+        phase = instance.phases[p]
+        line = self.line(instance.job.comm, rank, phase.dim)
+        came = instance.came[(chunk, p, line)] = instance.came.get((chunk, p, line), 0) + 1
+        if came < len(line):
+            return
+        if (phase.dim, line) not in instance.lanes:
+            uses = {(r, d, way): factor for r in line for d, factor in phase.ports for way in ("out", "into")}
+            lane = Lane(uses, key=min(self.order(instance.nodes[r]) for r in line))
+            instance.lanes[(phase.dim, line)] = lane
+            self.lanes.append(lane)
+        _, big, small = chunk_bytes(instance.job.size, self.physical.chunks)
+        size = small + (chunk < big)
+        latency = ticks(phase, size, self.platform.system.local_mem_bandwidth)
+        through = lambda: self.after(latency, lambda: self.phase_done(instance, line, chunk, p))  # noqa: E731
+        volume = ceil(phase.volume * size * self.unit)
+        instance.lanes[(phase.dim, line)].waiting.append((chunk, p, volume, through))
+
+    def line(self, comm: int, rank: int, dim: int) -> tuple[int, ...]:
+        """Return the members of a communicator that differ from `rank` in one dimension only; -1: all."""
+        members = self.comms.get(comm).members.tolist()
+        if dim < 0:
+            return tuple(members)
+        stride, size = network.strides(self.platform.dimensions)[dim], self.platform.dimensions[dim].size
+        rest = [(m // (stride * size), m % stride) for m in members]
+        return tuple(m for m, where in zip(members, rest, strict=True) if where == rest[members.index(rank)])
+
+    def phase_done(self, instance: Instance, line: tuple[int, ...], chunk: int, p: int) -> None:
+        """A line has finished a phase of a chunk."""
+        for rank in line:
+            if p + 1 < len(instance.phases):
+                self.enter(instance, rank, chunk, p + 1)
+                continue
+            instance.left[rank] -= 1
+            if instance.left[rank] == 0:
+                self.complete(instance.nodes[rank])
+
+
+def _slot(node: Node) -> tuple[str, int] | None:
+    """Return what a node occupies: its stream, its thread, its communicator, or the memory of its rank."""
+    stream = max(node.attrs.get("stream", -1), -1)
+    if node.kind == NodeType.COMP_NODE:
+        cpu = node.attrs.get("is_cpu_op", False)
+        return ("thread", max(node.attrs.get("tid", -1), -1)) if cpu else ("compute", stream)
+    if node.kind in MEMORY:
+        return ("memory", 0)
+    if node.job:
+        return ("stream", stream) if stream >= 0 else ("communicator", node.job.comm)
+    return None
+
+
+def _key(lane: Lane) -> tuple[int, int]:
+    assert lane.key is not None
+    return lane.key
