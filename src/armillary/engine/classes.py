@@ -43,17 +43,28 @@ def find_phases(workload: Workload) -> tuple[JobPhases, list[str]]:
     """
     found: JobPhases = {}
     warnings: list[str] = []
-    for v, view in enumerate(workload.views):
+    check_members(workload)
+    for view in workload.views:
         for j, job in enumerate(view.jobs):
             comm = workload.comms.get(job.comm)
-            if not comm.world:
-                _check_members(workload, v, j)
             if job not in found:
                 count, chunk = chunks(job, workload.platform)
                 where = _where(view, j)
                 found[job] = (phases(job, comm, workload.platform, chunk, where), count, chunk)
                 warnings += _oddities(job, found[job][0], where)
     return found, warnings
+
+
+def check_members(workload: Workload) -> None:
+    """Check that every rank is in the groups it uses.
+
+    Raises:
+        InputError: names the node and the group.
+    """
+    for v, view in enumerate(workload.views):
+        for j, job in enumerate(view.jobs):
+            if not workload.comms.get(job.comm).world:
+                _check_members(workload, v, j)
 
 
 def _where(view: View, j: int) -> str:

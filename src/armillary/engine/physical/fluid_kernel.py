@@ -12,8 +12,9 @@ from armillary.jit import inner, njit, use
 
 pop = use("armillary.engine.heap_kernel").pop
 share = use("armillary.engine.physical.share_kernel")
-schedule, touch_lane, join, leave = share.schedule, share.touch_lane, share.join, share.leave
-start_head, update, settle_ports = share.start_head, share.update, share.settle_ports
+schedule, touch_lane, touch_ports = share.schedule, share.touch_lane, share.touch_ports
+join, leave = share.join, share.leave
+start_head, mark_stale, settle_ports = share.start_head, share.mark_stale, share.settle_ports
 
 
 @inner
@@ -29,42 +30,22 @@ def item_row(prog, r, row):
 
 
 @inner
-def touch_rank(st, r):
-    """Have the rank issue what is free when the tick ends."""
-    if st[st[IS_TOUCHED] + r] == 0:
-        st[st[IS_TOUCHED] + r] = 1
-        st[st[TOUCHED] + st[V_TOUCHED]] = r
-        st[V_TOUCHED] += 1
-
-
-@inner
-def heap_of(prog, r, slot):
-    """Return the number of a slot of rank `r` among all slots."""
-    return prog[prog[RANKS] + r * R_COLUMNS + R_SLOT] + slot
-
-
-@inner
-def add_ready(prog, st, r, node):
-    """Put a free node on the ready heap of its slot (lowest node first)."""
-    number = heap_of(prog, r, prog[node_row(prog, r, node) + N_SLOT])
-    base = st[READY] + st[st[READY_SIZE] + 2 * number + 1]
-    i = st[st[READY_SIZE] + 2 * number]
-    st[st[READY_SIZE] + 2 * number] = i + 1
+def put(st, base, size, value):
+    """Add a value to a heap of `size` integers, lowest first."""
+    i = size
     while i > 0:
         parent = (i - 1) >> 1
-        if st[base + parent] <= node:
+        if st[base + parent] <= value:
             break
         st[base + i] = st[base + parent]
         i = parent
-    st[base + i] = node
+    st[base + i] = value
 
 
 @inner
-def take_ready(st, number):
-    """Remove and return the lowest ready node of a slot."""
-    base = st[READY] + st[st[READY_SIZE] + 2 * number + 1]
-    size = st[st[READY_SIZE] + 2 * number] - 1
-    st[st[READY_SIZE] + 2 * number] = size
+def take(st, base, size):
+    """Remove and return the lowest of a heap of `size` integers."""
+    size -= 1
     first = st[base]
     last = st[base + size]
     i = 0
@@ -80,6 +61,30 @@ def take_ready(st, number):
         i = child
     st[base + i] = last
     return first
+
+
+@inner
+def touch_rank(st, r):
+    """Have the rank issue what is free when the tick ends."""
+    if st[st[IS_TOUCHED] + r] == 0:
+        st[st[IS_TOUCHED] + r] = 1
+        put(st, st[TOUCHED], st[V_TOUCHED], r)
+        st[V_TOUCHED] += 1
+
+
+@inner
+def heap_of(prog, r, slot):
+    """Return the number of a slot of rank `r` among all slots."""
+    return prog[prog[RANKS] + r * R_COLUMNS + R_SLOT] + slot
+
+
+@inner
+def add_ready(prog, st, r, node):
+    """Put a free node on the ready heap of its slot (lowest node first)."""
+    number = heap_of(prog, r, prog[node_row(prog, r, node) + N_SLOT])
+    ready = st[READY_SIZE] + 2 * number
+    put(st, st[READY] + st[ready + 1], st[ready], node)
+    st[ready] += 1
 
 
 @inner
@@ -103,18 +108,26 @@ def complete_node(prog, st, r, node, tick):
 
 @inner
 def issue_rank(prog, st, heap, r, tick):
-    """Issue every free node of a rank whose slot is idle; slot 0 never is busy."""
+    """Issue every free node of a rank whose slot is idle, the lowest first; slot 0 never is busy."""
     slots = prog[prog[RANKS] + r * R_COLUMNS + R_SLOTS]
-    progress = True
-    while progress:
-        progress = False
-        for slot in range(slots):
-            number = heap_of(prog, r, slot)
-            while st[st[READY_SIZE] + 2 * number] > 0 and (slot == 0 or st[st[BUSY] + number] == 0):
-                node = take_ready(st, number)
-                progress = True
-                st[st[BUSY] + number] = 1
-                issue(prog, st, heap, r, node, tick)
+    free = heap_of(prog, r, 0)
+    while True:
+        best = NEVER
+        chosen = free
+        for number in range(free, free + slots):
+            ready = st[READY_SIZE] + 2 * number
+            if st[ready] > 0 and (number == free or st[st[BUSY] + number] == 0):
+                first = st[st[READY] + st[ready + 1]]
+                if first < best:
+                    best = first
+                    chosen = number
+        if best == NEVER:
+            return
+        ready = st[READY_SIZE] + 2 * chosen
+        take(st, st[READY] + st[ready + 1], st[ready])
+        st[ready] -= 1
+        st[st[BUSY] + chosen] = 1
+        issue(prog, st, heap, r, best, tick)
 
 
 @inner
@@ -148,8 +161,7 @@ def issue(prog, st, heap, r, node, tick):
         lane = prog[row + CN_LANE]
         st[st[LANE_LINE] + lane] = prog[row + CN_LINE]
         st[st[LANE_ITEM] + lane] = (at - prog[ITEMS]) // I_COLUMNS
-        if st[st[LANE_KEY] + lane] == 0:
-            st[st[LANE_KEY] + lane] = order_of(prog, prog[at + I_PRIORITY], tick)
+        st[st[SEND_KEY] + prog[row + CN_FIRST] + number] = order_of(prog, prog[at + I_PRIORITY], tick)
         touch_lane(st, lane)
     else:
         channel = prog[at + I_CHANNEL]
@@ -211,7 +223,11 @@ def enter(prog, st, heap, item, chunk, p, tick):
     st[st[LANE_LINE] + lane] = number
     st[st[LANE_ITEM] + lane] = first
     if st[st[LANE_KEY] + lane] == 0:
-        st[st[LANE_KEY] + lane] = order_of(prog, prog[at + I_PRIORITY], tick)
+        urgent = prog[at + I_PRIORITY]
+        for i in range(prog[line + LN_MACHINES]):
+            other = st[st[INSTANCE_ITEM] + members + prog[prog[LINES] + prog[line + LN_LOCAL] + i]]
+            urgent = min(urgent, prog[prog[ITEMS] + other * I_COLUMNS + I_PRIORITY])
+        st[st[LANE_KEY] + lane] = order_of(prog, urgent, tick)
     insert(prog, st, lane, first, chunk * phases + p)
     touch_lane(st, lane)
 
@@ -301,8 +317,11 @@ def next_head(prog, st, lane, tick):
     at = prog[ITEMS] + item * I_COLUMNS
     if prog[prog[LINE_ROWS] + st[st[LANE_LINE] + lane] * LN_COLUMNS + LN_MACHINES] == 0:
         channel = prog[at + I_CHANNEL]
-        if st[st[STARTED] + channel] < st[st[SENT] + channel]:
-            st[st[STARTED] + channel] += 1
+        number = st[st[STARTED] + channel]
+        if number < st[st[SENT] + channel]:
+            st[st[STARTED] + channel] = number + 1
+            place = prog[prog[CHANNELS] + channel * CN_COLUMNS + CN_FIRST] + number
+            st[st[LANE_KEY] + lane] = st[st[SEND_KEY] + place]  # every message has its own place
             start_head(st, lane, 0, prog[at + I_VOLUME], tick)
         return
     key = st[st[LANE_QUEUE] + lane]
@@ -315,8 +334,8 @@ def next_head(prog, st, lane, tick):
 def settle(prog, st, mem, heap, tick):
     """The second half of a tick: issue, start volumes, share ports."""
     while st[V_TOUCHED] > 0:
+        r = take(st, st[TOUCHED], st[V_TOUCHED])
         st[V_TOUCHED] -= 1
-        r = st[st[TOUCHED] + st[V_TOUCHED]]
         st[st[IS_TOUCHED] + r] = 0
         if tick >= prog[prog[RANKS] + r * R_COLUMNS + R_DELAY]:
             issue_rank(prog, st, heap, r, tick)
@@ -330,14 +349,12 @@ def settle(prog, st, mem, heap, tick):
             join(prog, st, mem, lane)
         elif st[st[LANE_HEAD] + lane] < 0 and on:
             leave(prog, st, mem, lane)
-            if prog[prog[LINE_ROWS] + st[st[LANE_LINE] + lane] * LN_COLUMNS + LN_MACHINES] == 0:
-                st[st[LANE_KEY] + lane] = 0  # the next message of a channel takes its own place
-    settle_ports(prog, st, mem, heap, tick)
-    for i in range(st[V_DIRTY]):
-        lane = st[st[DIRTY] + i]
+        elif on and prog[Z_POLICY] == ORDERED:
+            touch_ports(prog, st, lane)  # its place in the order may be another now
         if st[st[LANE_RESET] + lane] == 1:
-            update(prog, st, mem, heap, lane, tick)
+            mark_stale(st, lane)
     st[V_DIRTY] = 0
+    settle_ports(prog, st, mem, heap, tick)
 
 
 @njit

@@ -18,14 +18,14 @@ FAIR, ORDERED = range(2)
     ITEM_LEFT, ITEM_INSTANCE, ORDINALS, INSTANCE_PLAN, INSTANCE_ITEM, ARRIVED, ROW_START, ROW_END, ROW_NEXT,
     LANE_HEAD, LANE_QUEUE, LANE_REMAINING, LANE_RATE, LANE_SINCE, LANE_VERSION, LANE_ENTRY, LANE_KEY, LANE_DIRTY, DIRTY,
     LANE_RESET, LANE_ITEM, LANE_LINE, PORT_FIRST, PORT_COUNT, PORT_DIRTY, DIRTY_PORTS, LINE_FREE,
-    SENT, STARTED, POSTED, CAME, SEND_NODE, RECV_NODE, SERVER_FREE,
-) = range(44)
+    SENT, STARTED, POSTED, CAME, SEND_NODE, SEND_KEY, RECV_NODE, SERVER_FREE, STALE,
+) = range(46)
 # Scalars of the state: heap size, status and its operands, events, touched ranks, dirty lanes, dirty ports,
-# entries in use, collectives issued so far
+# entries in use, lanes whose rate may have changed
 (
-    V_HEAP, V_STATUS, V_A, V_B, V_EVENTS, V_TOUCHED, V_DIRTY, V_PORTS, V_ENTRIES,
-) = range(44, 53)
-STATE_HEAD = 53
+    V_HEAP, V_STATUS, V_A, V_B, V_EVENTS, V_TOUCHED, V_DIRTY, V_PORTS, V_ENTRIES, V_STALE,
+) = range(46, 56)
+STATE_HEAD = 56
 # fmt: on
 
 OK, GROW, MISMATCH = range(3)

@@ -20,6 +20,9 @@ from armillary.platform.bandwidth import ports
 from armillary.platform.model import Platform
 
 Ints = NDArray[np.int64]
+FRACTION_BITS = 20
+MOST_BITS = 61
+"""Volumes are counted in parts of a byte that keep them below 2 to this power."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,11 @@ def chunk_bytes(size: int, chunks: int) -> tuple[int, int, int]:
     """Return (number of chunks, how many are one byte bigger, bytes of the others)."""
     count = max(1, min(chunks, size))
     return count, size % count, size // count
+
+
+def bits(largest: int) -> int:
+    """Return how many binary digits of a byte are counted where no volume is above `largest` bytes."""
+    return max(0, min(FRACTION_BITS, MOST_BITS - largest.bit_length()))
 
 
 def ticks(phase: PhysicalPhase, chunk: int, memory_bandwidth: float) -> int:

@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine import network
-from armillary.engine.classes import Workload, quotient_comms
+from armillary.engine.classes import Workload, check_members, quotient_comms
 from armillary.engine.communicators import WORLD, Communicator, Communicators
 from armillary.engine.fold import Order, Ring, fold, world_lines
 from armillary.engine.items import View, channel_at, channels_of, check_own_ends, unreceived, views_of
 from armillary.engine.jobs import Job
 from armillary.engine.physical import fluid_layout_kernel as lk
-from armillary.engine.physical.jobs import PhysicalPhase, chunk_bytes, links_share, phases, ticks
+from armillary.engine.physical.jobs import PhysicalPhase, bits, chunk_bytes, links_share, phases, ticks
 from armillary.engine.physical.least import least_ticks
-from armillary.engine.physical.nodes import ANY, COMM, COMPUTE, CPU, PhysicalNodes, lower_nodes
+from armillary.engine.physical.nodes import ANY, COMM, COMPUTE, CPU, MEMORY, PhysicalNodes, lower_nodes
 from armillary.engine.physical.splits import join_splits
 from armillary.engine.quotient import QuotientComm
 from armillary.engine.tables import Tables
@@ -31,8 +31,6 @@ from armillary.platform.model import Platform
 from armillary.trace import NodeType, Trace
 
 Ints = NDArray[np.int64]
-MOST_BITS = 61
-"""Volumes are scaled so that they stay below 2 to this power."""
 
 
 @dataclass(eq=False)
@@ -122,6 +120,7 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
     check_own_ends(trace, views, view_of)
     channels = channels_of(views, view_of)
     workload = Workload(trace, platform, comms, views, view_of, channels)
+    check_members(workload)
     job_phases = {job: phases(job, comms.get(job.comm), platform) for view in views for job in view.jobs}
     classes = _classify(workload, job_phases, structure) if fold_ranks else np.arange(trace.n_ranks)
     return _Build(workload, job_phases, classes).assemble([*unreceived(channels)])
@@ -135,7 +134,9 @@ def _classify(
     shared = platform.memory.kind in ("pool", "per-node") and any(
         (v.nodes.kind == lk.MEMORY).any() for v in views
     )
-    if shared or platform.physical.jitter:
+    # A message that nobody receives takes part of a port that its receiver does not know of.
+    lost = any(len(sends) > len(receives) for sends, receives in workload.channels.values())
+    if shared or lost or platform.physical.jitter:
         return ranks
     patterns: dict[bytes, int] = {}
     pattern = np.array([patterns.setdefault(view.pattern(), len(patterns)) for view in views])
@@ -190,10 +191,9 @@ class _Build:
         self.view_numbers = workload.view_of[self.representatives].tolist()
         self.comm_at, self.quotients = quotient_comms(workload, classes, self.representatives)
         self.dims = len(self.platform.dimensions)
-        biggest = max((job.size for job in job_phases), default=1)
-        biggest = max([biggest, *(int(view.size.max(initial=1)) for view in workload.views)])
-        volume = biggest * max([2 * self.platform.npus, *(d.size for d in self.platform.dimensions)])
-        self.scale = max(0, min(20, MOST_BITS - volume.bit_length()))
+        largest = [ceil(p.volume * (job.size + 1)) for job, found in job_phases.items() for p in found]
+        largest += [int(view.size[view.peer >= 0].max(initial=0)) for view in workload.views]
+        self.scale = bits(max(largest, default=1))
         self.tables = Tables()
         self.plans: list[Plan] = []
         self.plan_of: dict[tuple[int, Job], Plan] = {}
@@ -492,7 +492,7 @@ def _slots(view: View, nodes: PhysicalNodes) -> Ints:
     # A collective that names no stream is in order with the others of its communicator.
     unnamed = (nodes.slot == COMM) & (name < 0)
     name[unnamed] = -2 - comm[unnamed]
-    name[nodes.slot == ANY] = 0
+    name[(nodes.slot == ANY) | (nodes.slot == MEMORY)] = 0
     keys = np.stack([nodes.slot, name])
     _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
     order = np.argsort(np.where(nodes.slot[first] == ANY, -1, first))

@@ -54,7 +54,7 @@ def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
     ticks = durations(graph, order)
     if platform.system.roofline:
         _roofline(graph, order, platform, ticks, compute & ~cpu)
-    stream = np.where(cpu, graph.ints("tid", -1)[order], graph.ints("stream", -1)[order])
+    stream = np.where(cpu & compute, graph.ints("tid", -1)[order], graph.ints("stream", -1)[order])
     ptr, parent = graph.parents()
     counts = np.diff(ptr)
     place = np.empty(n, np.int64)

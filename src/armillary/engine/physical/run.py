@@ -83,7 +83,7 @@ def _state(program: PhysicalProgram, mode: Mode) -> tuple[Any, dict[str, slice]]
     }  # fmt: skip
     lanes = dict.fromkeys(
         ("LANE_REMAINING", "LANE_RATE", "LANE_SINCE", "LANE_VERSION", "LANE_ENTRY", "LANE_KEY", "LANE_DIRTY", "DIRTY",
-         "LANE_RESET", "LANE_ITEM", "LANE_LINE"), z["lanes"],
+         "LANE_RESET", "LANE_ITEM", "LANE_LINE", "STALE"), z["lanes"],
     )  # fmt: skip
     channels = dict.fromkeys(("SENT", "STARTED", "POSTED", "CAME"), z["channels"])
     empty = {
@@ -91,6 +91,6 @@ def _state(program: PhysicalProgram, mode: Mode) -> tuple[Any, dict[str, slice]]
         "ITEM_LEFT": z["items"], "ITEM_INSTANCE": z["items"], "ORDINALS": z["ordinals"],
         "INSTANCE_ITEM": z["instance_items"], "ARRIVED": z["arrived"], "ROW_START": z["rows"], "ROW_END": z["rows"],
         "PORT_FIRST": z["ports"], "PORT_COUNT": z["ports"], "PORT_DIRTY": z["ports"], "DIRTY_PORTS": z["ports"],
-        "LINE_FREE": z["lines"], "SEND_NODE": z["pairs"], "RECV_NODE": z["pairs"], "SERVER_FREE": z["servers"],
+        "LINE_FREE": z["lines"], "SEND_NODE": z["pairs"], "SEND_KEY": z["pairs"], "RECV_NODE": z["pairs"], "SERVER_FREE": z["servers"],
     }  # fmt: skip
     return flat_state({**lanes, **channels, **empty}, filled, mode, lk)

@@ -162,6 +162,15 @@ def start_head(st, lane, key, volume, tick):
 
 
 @inner
+def mark_stale(st, lane):
+    """Have the rate of a lane computed anew, once, however many of its ports have changed."""
+    if st[st[LANE_DIRTY] + lane] < 2:
+        st[st[LANE_DIRTY] + lane] = 2
+        st[st[STALE] + st[V_STALE]] = lane
+        st[V_STALE] += 1
+
+
+@inner
 def settle_ports(prog, st, mem, heap, tick):
     """Give every lane on a changed port its new rate."""
     for i in range(st[V_PORTS]):
@@ -169,6 +178,11 @@ def settle_ports(prog, st, mem, heap, tick):
         st[st[PORT_DIRTY] + port] = 0
         at = st[st[PORT_FIRST] + port]
         while at > 0:
-            update(prog, st, mem, heap, mem[at + EN_LANE], tick)
+            mark_stale(st, mem[at + EN_LANE])
             at = mem[at + EN_NEXT]
     st[V_PORTS] = 0
+    for i in range(st[V_STALE]):
+        lane = st[st[STALE] + i]
+        st[st[LANE_DIRTY] + lane] = 0
+        update(prog, st, mem, heap, lane, tick)
+    st[V_STALE] = 0

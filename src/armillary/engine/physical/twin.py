@@ -185,14 +185,15 @@ class Machine:
 
     def ends(self, moving: list[Lane]) -> None:
         """Let everything end that ends now."""
-        due = [action for tick, action in self.timers if tick == self.now]
-        self.timers = [(tick, action) for tick, action in self.timers if tick > self.now]
+        due = [lane.head[3] for lane in moving if lane.left <= 0 and lane.head]
         for lane in moving:
-            if lane.left <= 0 and lane.head:
-                due.append(lane.head[3])
-                lane.head = None
-        for action in due:
-            action()
+            lane.head = lane.head if lane.left > 0 else None
+        while due or any(tick == self.now for tick, _ in self.timers):
+            due += [action for tick, action in self.timers if tick == self.now]
+            self.timers = [(tick, action) for tick, action in self.timers if tick > self.now]
+            for action in due:
+                action()
+            due = []
 
     def starts(self) -> None:
         """Issue free nodes, give idle lanes their next volume, and share the ports anew."""
