@@ -79,7 +79,12 @@ def _nodes(b: GraphBuilder, kind: str, o: dict[str, Any], rank: int, n: int, aft
         group = None if o["way"] is None else o["way"][rank]
         if group == 0:
             return []
-        return [b.collective("c", o["type"], o["size"], dims=o["dims"], group=group, after=after)]
+        node = b.collective("c", o["type"], o["size"], dims=o["dims"], group=group, after=after)
+        if o["splits"] and o["type"] == CollectiveType.ALL_TO_ALL:
+            members = n if o["way"] is None else o["way"].count(group)
+            splits = [o["splits"][(rank * o["modulus"] + i) % len(o["splits"])] for i in range(members)]
+            b.nodes[-1].attrs.append(("comm_splits", "int64_list", splits))
+        return [node]
     nodes = []
     if kind == "lost" and rank % o["modulus"] == 0 and rank != n - 1:
         return [b.send(n - 1, o["size"], 99, after=after)]
@@ -114,7 +119,7 @@ def platforms(draw: Any, most: int = 24) -> tuple[Platform, list[list[int] | Non
         dimensions.append(Dimension(f"d{d}", topology, size, out, latency, Port(out, into)))
     algorithm = {}
     for operation in dict.fromkeys(TYPES.values()):
-        names = ["ring", "direct", "halvingDoubling", "direct2"]
+        names = ["ring", "direct", "halvingDoubling"]
         if operation != "all-reduce" or len(sizes) == 1:
             names = list(algorithms_for(operation))
         names += ["natural", "auto"]
@@ -178,6 +183,7 @@ def cases(draw: Any, orderly: bool = True, most: int = 9) -> Case:
                 "dims": draw(st.sampled_from([None, None, [True], [True, False, True], [False] * 3])),
                 "stream": draw(st.sampled_from([None, None, 1, 2])),
                 "comm_priority": draw(st.sampled_from([None, 3, -1])),
+                "splits": draw(st.sampled_from([None, None, [0], [500], [1, 0, 3000], SIZES])),
                 "comm_root": draw(st.sampled_from([None, 0, 1])),
             }  # fmt: skip
             if orderly:

@@ -138,8 +138,14 @@ def _classify(
     lost = any(len(sends) > len(receives) for sends, receives in workload.channels.values())
     if shared or lost or platform.physical.jitter:
         return ranks
-    patterns: dict[bytes, int] = {}
-    pattern = np.array([patterns.setdefault(view.pattern(), len(patterns)) for view in views])
+    patterns: dict[tuple[bytes, bytes], int] = {}
+    costs: dict[tuple[PhysicalPhase, ...], int] = {}
+    pattern = np.array(
+        [
+            patterns.setdefault((view.pattern(), _costs(view, job_phases, costs)), len(patterns))
+            for view in views
+        ]
+    )
     kinds: dict[tuple[float, float], int] = {(1.0, 0.0): 0}
     special = np.zeros(platform.npus, np.int64)
     for rank in {*platform.physical.speed, *platform.physical.delay}:
@@ -157,6 +163,15 @@ def _classify(
                 phase.dim, _lines(platform, comm, phase.dim), order, of_view[view_of]
             )
     return fold(colour, list(rings.values()), views, view_of, workload.channels, platform, path_code)
+
+
+def _costs(
+    view: View, job_phases: dict[Job, list[PhysicalPhase]], known: dict[tuple[PhysicalPhase, ...], int]
+) -> bytes:
+    """Return what the collectives of a view cost, as a key: groups of other ranks may have another shape."""
+    found = [tuple(replace(phase, positions=()) for phase in job_phases[job]) for job in view.jobs]
+    number = np.array([known.setdefault(phases_, len(known)) for phases_ in found], np.int64)
+    return number[view.job[view.job >= 0]].tobytes()
 
 
 def path_code(platform: Platform, source: Ints, destination: Ints) -> Ints:
@@ -203,7 +218,7 @@ class _Build:
         self.line_rows: list[int] = []
         self.lines: list[int] = []
         self.line_ports: list[int] = []
-        self.rings: dict[tuple[int, int], tuple[int, int, int, int]] = {}
+        self.rings: dict[tuple[int, int, tuple[tuple[int, int], ...]], tuple[int, int, int, int]] = {}
         self.comm_lanes: dict[int, int] = {}
         self.comm_plans: dict[int, list[Plan]] = defaultdict(list)
         self.slot_ready: list[int] = []
@@ -239,7 +254,7 @@ class _Build:
         return self.plan_of[key]
 
     def _ring(self, comm: QuotientComm, phase: PhysicalPhase) -> tuple[int, int, int, int]:
-        key = (comm.number, phase.dim)
+        key = (comm.number, phase.dim, phase.ports)
         if key not in self.rings:
             entry, first = len(self.ring_entry) // 2, len(self.line_rows) // lk.LN_COLUMNS
             place: dict[int, tuple[int, int]] = {}

@@ -71,7 +71,7 @@ class Instance:
     job: Job
     phases: list[PhysicalPhase]
     nodes: dict[int, Node] = field(default_factory=dict)
-    lanes: dict[tuple[int, tuple[int, ...]], Lane] = field(default_factory=dict)
+    lanes: dict[tuple[int, tuple[int, ...], tuple[tuple[int, int], ...]], Lane] = field(default_factory=dict)
     came: dict[tuple[int, int, tuple[int, ...]], int] = field(default_factory=dict)
     left: dict[int, int] = field(default_factory=dict)
 
@@ -111,6 +111,7 @@ class Machine:
         self.trace, self.platform, self.physical = trace, platform, platform.physical
         self.comms = Communicators(platform)
         self.ranks = {rank: self.read(rank) for rank in range(trace.n_ranks)}
+        self.split()
         self.job_phases = {
             node.job: phases(node.job, self.comms.get(node.job.comm), platform)
             for nodes in self.ranks.values() for node in nodes if node.job
@@ -162,6 +163,22 @@ class Machine:
             for q in parent[ptr[p] : ptr[p + 1]].tolist():
                 nodes[q].children.append(node)
         return [nodes[p] for p in order]
+
+    def split(self) -> None:
+        """Give the members of an all-to-all with splits one job, with what each of them sends to whom."""
+        met: dict[tuple[int, int], list[Node]] = {}
+        for nodes in self.ranks.values():
+            numbers: dict[int, int] = {}
+            for node in nodes:
+                if node.job:
+                    number = numbers[node.job.comm] = numbers.get(node.job.comm, 0) + 1
+                    met.setdefault((node.job.comm, number), []).append(node)
+        for (comm, _), members in met.items():
+            if "comm_splits" in members[0].attrs:
+                rows = {node.rank: tuple(node.attrs["comm_splits"]) for node in members}
+                matrix = tuple(rows[rank] for rank in self.comms.get(comm).members.tolist())
+                for node in members:
+                    node.job = Job(comm, "all-to-all", max(1, *map(sum, matrix)), None, splits=matrix)
 
     def run(self) -> None:
         """Go from tick to tick until nothing is left."""
@@ -338,17 +355,18 @@ class Machine:
         came = instance.came[(chunk, p, line)] = instance.came.get((chunk, p, line), 0) + 1
         if came < len(line):
             return
-        if (phase.dim, line) not in instance.lanes:
+        where = (phase.dim, line, phase.ports)
+        if where not in instance.lanes:
             uses = {(r, d, way): factor for r in line for d, factor in phase.ports for way in ("out", "into")}
             lane = Lane(uses, key=min(self.order(instance.nodes[r]) for r in line))
-            instance.lanes[(phase.dim, line)] = lane
+            instance.lanes[where] = lane
             self.lanes.append(lane)
         _, big, small = chunk_bytes(instance.job.size, self.physical.chunks)
         size = small + (chunk < big)
         latency = ticks(phase, size, self.platform.system.local_mem_bandwidth)
         through = lambda: self.after(latency, lambda: self.phase_done(instance, line, chunk, p))  # noqa: E731
         volume = ceil(phase.volume * size * self.unit)
-        instance.lanes[(phase.dim, line)].waiting.append((chunk, p, volume, through))
+        instance.lanes[where].waiting.append((chunk, p, volume, through))
 
     def line(self, comm: int, rank: int, dim: int) -> tuple[int, ...]:
         """Return the members of a communicator that differ from `rank` in one dimension only; -1: all."""
