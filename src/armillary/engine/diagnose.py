@@ -97,7 +97,7 @@ def _wait_of(lowered: Simulated, run: Run, cls: int, view: View, node: int) -> s
         return "its own end"
     if kind in (lk.SEND, lk.RECV):
         peer, tag, size = int(view.peer[local]), int(view.tag[local]), int(view.size[local])
-        verb = "send to" if kind == lk.RECV else "receive from"
+        verb = "send" if kind == lk.RECV else "receive from"
         return f"rank {peer} to {verb} it {size} bytes with tag {tag}"
     if kind != lk.COLLECTIVE:
         return "its memory"

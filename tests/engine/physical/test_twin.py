@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import armillary
 from armillary.collective.physical import algorithms_for
 from armillary.engine.diagnose import check_finished
 from armillary.engine.physical.lower import lower
@@ -18,6 +19,7 @@ from armillary.engine.result import timeline_of
 from armillary.errors import StuckError
 from armillary.jit import Mode
 from armillary.platform.model import Dimension, Jitter, Physical, Platform, Port, RemoteMemory, System
+from armillary.report import bound
 from armillary.trace import CollectiveType, Graph, GraphBuilder, NodeType, Trace, encode
 
 TYPES = {
@@ -252,3 +254,10 @@ def test_orderly_programs_never_get_stuck_and_the_kernel_is_the_twin(case: Case)
 @given(cases(orderly=False))
 def test_programs_in_which_collectives_race_agree_too(case: Case) -> None:
     check(case, stuck=True)
+
+
+@settings(deadline=None, max_examples=50)
+@given(cases())
+def test_no_program_beats_its_bound(case: Case) -> None:
+    timeline = armillary.simulate(case.trace(), case.platform)
+    assert bound(timeline).ticks <= timeline.total_ticks

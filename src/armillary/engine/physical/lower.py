@@ -18,7 +18,7 @@ from armillary.engine.fold import Order, Ring, fold, world_lines
 from armillary.engine.items import View, channel_at, channels_of, check_own_ends, unreceived, views_of
 from armillary.engine.jobs import Job
 from armillary.engine.physical import fluid_layout_kernel as lk
-from armillary.engine.physical.jobs import PhysicalPhase, bits, chunk_bytes, links_share, phases, ticks
+from armillary.engine.physical.jobs import MOST_BITS, PhysicalPhase, bits, chunk_bytes, links_share, phases, ticks
 from armillary.engine.physical.least import least_ticks
 from armillary.engine.physical.nodes import ANY, COMM, COMPUTE, CPU, MEMORY, PhysicalNodes, lower_nodes
 from armillary.engine.physical.splits import join_splits
@@ -301,7 +301,7 @@ class _Build:
         lanes += len(tables.channel_at)
         items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
         rates = [
-            [int(port.out * (1 << self.scale)), int(port.into * (1 << self.scale))]
+            [int(min(way * (1 << self.scale), 1 << MOST_BITS)) for way in (port.out, port.into)]
             for port in ports(self.platform)
         ]
         if any(rate < 1 for pair in rates for rate in pair):
@@ -475,6 +475,8 @@ class _Build:
         tables, rows = self.tables, []
         self.lanes = 0
         for comm in self.quotients:
+            for cls in comm.local:
+                tables.comm_ordinals[comm.number].setdefault(cls, -1)
             times = tables.comm_times[comm.number]
             lanes = self.comm_lanes.get(comm.number, 0)
             stride = max((p.chunks * p.lines for p in self.comm_plans[comm.number]), default=0)

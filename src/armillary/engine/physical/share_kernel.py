@@ -123,7 +123,8 @@ def rate_of(prog, st, mem, lane):
         sharers = st[st[PORT_COUNT] + port] if prog[Z_POLICY] == FAIR else first_at(st, mem, port, lane)
         if sharers == 0:
             return 0
-        rate = min(rate, prog[prog[PORTS] + port] // (prog[at + LP_FACTOR] * sharers))
+        # Never 0 for want of digits: that lane would wait for ever.
+        rate = min(rate, max(1, prog[prog[PORTS] + port] // (prog[at + LP_FACTOR] * sharers)))
     return rate
 
 

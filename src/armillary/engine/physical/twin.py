@@ -246,7 +246,7 @@ class Machine:
                 if self.physical.scheduling != "fair":
                     first = min(_key(other) for other in sharers)
                     sharers = [other for other in sharers if _key(other) == first]
-                rate = self.port_rates[port[1]][port[2]] // (factor * len(sharers))
+                rate = max(1, self.port_rates[port[1]][port[2]] // (factor * len(sharers)))
                 rates.append(rate if lane in sharers else 0)
             lane.rate = min(rates)
 
