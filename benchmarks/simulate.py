@@ -84,7 +84,9 @@ def torus_files(folder: Path) -> dict[str, Any]:
     return {"seconds": seconds, "limit": 0.1, "files": 4096}
 
 
-def replicated(sizes: list[int], repeat: int = 5, **options: Any) -> tuple[float, Any]:
+def replicated(
+    sizes: list[int], repeat: int = 5, profile: str = "astra-sim", **options: Any
+) -> tuple[float, Any]:
     import armillary
     from armillary.platform import read_platform
     from armillary.trace import Trace
@@ -92,7 +94,7 @@ def replicated(sizes: list[int], repeat: int = 5, **options: Any) -> tuple[float
     network, system = torus(sizes)
     platform = read_platform(system, network)
     trace = Trace.replicate(all_reduce(), ranks=platform.npus)
-    return best(lambda: armillary.simulate(trace, platform, profile="astra-sim", **options), repeat)
+    return best(lambda: armillary.simulate(trace, platform, profile=profile, **options), repeat)
 
 
 def torus_replicated(_: Path) -> dict[str, Any]:
@@ -112,13 +114,47 @@ def million_npus(_: Path) -> dict[str, Any]:
     return {"seconds": seconds, "limit": 0.5, "limit_mib": 500, "npus": result.n_ranks}
 
 
+def physical_torus_replicated(_: Path) -> dict[str, Any]:
+    seconds, _result = replicated([16, 16, 16], profile="physical")
+    return {"seconds": seconds, "limit": 0.06}
+
+
+def physical_torus_files(folder: Path) -> dict[str, Any]:
+    import armillary
+    from armillary.platform import read_platform
+
+    prepare(folder)
+    network, system = torus([16, 16, 16])
+    platform = read_platform(system, network)
+    seconds, _ = best(lambda: armillary.simulate(armillary.load_trace(folder / "all_reduce"), platform))
+    return {"seconds": seconds, "limit": 0.3, "files": 4096}
+
+
+def physical_torus_unfolded(_: Path) -> dict[str, Any]:
+    seconds, _result = replicated([16, 16, 16], repeat=1, profile="physical", fold=False)
+    return {"seconds": seconds, "limit": 9.0}
+
+
+def physical_million_npus(_: Path) -> dict[str, Any]:
+    seconds, result = replicated([64, 128, 128], profile="physical")
+    return {"seconds": seconds, "limit": 1.5, "limit_mib": 1500, "npus": result.n_ranks}
+
+
 def torus_command(folder: Path) -> dict[str, Any]:
     arguments = [*ARMILLARY, *prepare(folder)]
     seconds, _ = best(lambda: subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL), 3)
     return {"seconds": seconds, "limit": 1.0}
 
 
-def distinct_nodes(_: Path, ranks: int = 64, nodes: int = 100_000) -> dict[str, Any]:
+def distinct_nodes(_: Path) -> dict[str, Any]:
+    return {**distinct(64, 100_000, "astra-sim"), "limit_nodes_per_second": 1_000_000}
+
+
+def physical_distinct_nodes(_: Path) -> dict[str, Any]:
+    return {**distinct(64, 100_000, "physical"), "limit_nodes_per_second": 500_000}
+
+
+def distinct(ranks: int, nodes: int, profile: str) -> dict[str, Any]:
     """Every rank has a graph of its own: a chain of compute, an all-reduce after every tenth node."""
     import dataclasses
 
@@ -129,7 +165,8 @@ def distinct_nodes(_: Path, ranks: int = 64, nodes: int = 100_000) -> dict[str, 
     from armillary.trace import Graph, GraphBuilder, Trace
     from armillary.trace import columns as c
 
-    builder, last = GraphBuilder(), []
+    builder = GraphBuilder()
+    last: list[int] = []
     for number in range(nodes):
         if number % 10 == 9:
             builder.all_reduce("gradients", size=1 << 20, after=last)
@@ -146,9 +183,8 @@ def distinct_nodes(_: Path, ranks: int = 64, nodes: int = 100_000) -> dict[str, 
     network, system = torus([4, 4, 4])
     platform = read_platform(system | {"preferred-dataset-splits": 1}, network)
     trace = Trace.from_ranks(graphs)
-    seconds, _ = best(lambda: armillary.simulate(trace, platform, profile="astra-sim"), repeat=1)
-    rate = ranks * nodes / seconds
-    return {"seconds": seconds, "nodes_per_second": round(rate), "limit_nodes_per_second": 1_000_000}
+    seconds, _ = best(lambda: armillary.simulate(trace, platform, profile=profile), repeat=1)
+    return {"seconds": seconds, "nodes_per_second": round(ranks * nodes / seconds)}
 
 
 def command_time(arguments: list[str], **environment: str) -> tuple[float, float]:
@@ -193,6 +229,11 @@ CASES = {
         torus_unfolded,
         million_npus,
         distinct_nodes,
+        physical_torus_replicated,
+        physical_torus_files,
+        physical_torus_unfolded,
+        physical_million_npus,
+        physical_distinct_nodes,
         first_run_cold,
         first_small_run_cold,
     )

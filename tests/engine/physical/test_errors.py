@@ -81,7 +81,8 @@ BAD: dict[str, tuple[Callable[[GraphBuilder, int], Any], Platform, str]] = {
         all_reduce, machine(physical=Physical(algorithm={"all-reduce": ("pairwise",)})), "pairwise has no all-reduce"
     ),
     "splits of another length": (
-        collective(("comm_type", "int64", 6), BYTES, ("comm_splits", "int64_list", [1, 2])), machine(), "expected 4 numbers"
+        collective(("comm_type", "int64", 6), BYTES, ("comm_splits", "int64_list", [1, 2])), machine(),
+        "expected 4 numbers"
     ),
 }  # fmt: skip
 
@@ -100,7 +101,7 @@ def test_collectives_that_do_not_match(fold: bool) -> None:
     def build(b: GraphBuilder, rank: int) -> None:
         b.all_reduce("x", 1000 + (rank == 2))
 
-    with pytest.raises(StuckError, match="mismatched collectives: rank 0 .*1000 bytes.*rank 2 .*1001 bytes"):
+    with pytest.raises(StuckError, match=r"mismatched collectives: rank 0 .*1000 bytes.*rank 2 .*1001 bytes"):
         armillary.simulate(trace(build), machine(), fold=fold)
 
 
@@ -112,7 +113,7 @@ def test_a_member_that_never_comes(fold: bool) -> None:
 
 @pytest.mark.parametrize("fold", [True, False])
 def test_a_message_that_never_comes(fold: bool) -> None:
-    with pytest.raises(StuckError, match="rank 1 to send (to )?it 5 bytes with tag 3"):
+    with pytest.raises(StuckError, match=r"rank 1 to send (to )?it 5 bytes with tag 3"):
         armillary.simulate(trace(lambda b, r: b.recv(1, 5, 3) if r == 0 else None), machine(), fold=fold)
 
 
@@ -158,7 +159,9 @@ def test_a_machine_without_links_between_members_of_no_dimension() -> None:
 
 def test_ranks_without_nodes_and_late_ranks() -> None:
     platform = machine(physical=Physical(delay={1: 50.5}, speed={2: 0.5}))
-    timeline = armillary.simulate(trace(lambda b, r: b.compute("w", duration_micros=1) if r else None), platform)
+    timeline = armillary.simulate(
+        trace(lambda b, r: b.compute("w", duration_micros=1) if r else None), platform
+    )
     assert timeline.finish_ticks.tolist() == [0, 1051, 2000, 1000]
 
 

@@ -94,7 +94,10 @@ def _nodes(b: GraphBuilder, kind: str, o: dict[str, Any], rank: int, n: int, aft
         to = o["to"][rank]
         source = o["to"].index(rank)
         if to != rank:
-            nodes = [b.recv(source, o["size"], o["tag"], after=after), b.send(to, o["size"], o["tag"], after=after)]
+            nodes = [
+                b.recv(source, o["size"], o["tag"], after=after),
+                b.send(to, o["size"], o["tag"], after=after),
+            ]
     elif kind == "pipeline":
         stride = o["stride"]
         if rank >= stride:
@@ -140,7 +143,11 @@ def platforms(draw: Any, most: int = 24) -> tuple[Platform, list[list[int] | Non
     )
     memory = draw(
         st.sampled_from(
-            [RemoteMemory("per-npu", 100, 5), RemoteMemory("pool", 100, 0), RemoteMemory("per-node", 3, 50, 2)]
+            [
+                RemoteMemory("per-npu", 100, 5),
+                RemoteMemory("pool", 100, 0),
+                RemoteMemory("per-node", 3, 50, 2),
+            ]
         )
     )
     groups, ways = _groups(draw, n)
@@ -169,11 +176,13 @@ def _groups(draw: Any, n: int) -> tuple[dict[int, tuple[int, ...]], list[list[in
 def cases(draw: Any, orderly: bool = True, most: int = 9) -> Case:
     """Up to `most` steps; `orderly`: collectives that could meet at a slot or in a group wait for each other."""
     platform, ways = draw(platforms())
-    n, steps, last = platform.npus, [], {}
+    n, steps = platform.npus, []
+    last: dict[tuple[str, int], int] = {}
     for number in range(draw(st.integers(1, most))):
         kind = draw(
             st.sampled_from(
-                ["collective"] * 4 + ["compute", "compute", "permute", "pipeline", "cpu", "memory", "lost", "skip"]
+                ["collective"] * 4
+                + ["compute", "compute", "permute", "pipeline", "cpu", "memory", "lost", "skip"]
             )
         )
         deps = draw(st.sets(st.integers(0, number - 1), max_size=2)) if number else set()
@@ -189,7 +198,9 @@ def cases(draw: Any, orderly: bool = True, most: int = 9) -> Case:
                 "comm_root": draw(st.sampled_from([None, 0, 1])),
             }  # fmt: skip
             if orderly:
-                meets = {("way", 0 if ways[way] is None else way)} | {("stream", o["stream"])} - {("stream", None)}
+                meets = {("way", 0 if ways[way] is None else way)} | {("stream", o["stream"])} - {
+                    ("stream", None)
+                }
                 deps |= {last[what] for what in meets if what in last}
                 last |= dict.fromkeys(meets, number)
         elif kind in ("compute", "cpu"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from armillary.engine.physical.lower import PhysicalProgram
+    from armillary.engine.physical.program import PhysicalProgram
     from armillary.engine.run import Run
     from armillary.platform.model import Platform
     from armillary.trace import Trace

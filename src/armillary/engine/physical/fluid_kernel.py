@@ -228,7 +228,7 @@ def enter(prog, st, heap, item, chunk, p, tick):
             other = st[st[INSTANCE_ITEM] + members + prog[prog[LINES] + prog[line + LN_LOCAL] + i]]
             urgent = min(urgent, prog[prog[ITEMS] + other * I_COLUMNS + I_PRIORITY])
         st[st[LANE_KEY] + lane] = order_of(prog, urgent, tick)
-    insert(prog, st, lane, first, chunk * phases + p)
+    insert(prog, st, lane, first, chunk * phases + p, phases)
     touch_lane(st, lane)
 
 
@@ -239,15 +239,26 @@ def order_of(prog, priority, tick):
 
 
 @inner
-def insert(prog, st, lane, item, key):
-    """Insert a waiting volume into a lane's list, lowest key (chunk) first."""
+def place_of(key, phases):
+    """Return the place of a volume in the list of its lane: earlier phases first, then lower chunks."""
+    return (key % phases) * (1 << 32) + key // phases
+
+
+@inner
+def insert(prog, st, lane, item, key, phases):
+    """Insert a waiting volume into a lane's list.
+
+    What other dimensions wait for comes first: with the lowest chunk first, a faster dimension could bring
+    chunks back so early that they hold up those that have not left yet.
+    """
     rows = st[ROW_NEXT] + prog[prog[ITEMS] + item * I_COLUMNS + I_ROW]
     at = st[st[LANE_QUEUE] + lane]
-    if at < 0 or key < at:
+    place = place_of(key, phases)
+    if at < 0 or place < place_of(at, phases):
         st[rows + key] = at
         st[st[LANE_QUEUE] + lane] = key
         return
-    while st[rows + at] >= 0 and st[rows + at] < key:
+    while st[rows + at] >= 0 and place_of(st[rows + at], phases) < place:
         at = st[rows + at]
     st[rows + key] = st[rows + at]
     st[rows + at] = key

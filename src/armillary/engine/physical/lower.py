@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import ceil
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,80 +12,31 @@ from numpy.typing import NDArray
 
 from armillary.engine import network
 from armillary.engine.classes import Workload, check_members, quotient_comms
-from armillary.engine.communicators import WORLD, Communicator, Communicators
-from armillary.engine.fold import Order, Ring, fold, world_lines
+from armillary.engine.communicators import WORLD, Communicators
 from armillary.engine.items import View, channel_at, channels_of, check_own_ends, unreceived, views_of
 from armillary.engine.jobs import Job
 from armillary.engine.physical import fluid_layout_kernel as lk
-from armillary.engine.physical.jobs import MOST_BITS, PhysicalPhase, bits, chunk_bytes, links_share, phases, ticks
-from armillary.engine.physical.least import least_ticks
-from armillary.engine.physical.nodes import ANY, COMM, COMPUTE, CPU, MEMORY, PhysicalNodes, lower_nodes
+from armillary.engine.physical.classes import classify, lines_of, path_code
+from armillary.engine.physical.jobs import (
+    MOST_BITS,
+    PhysicalPhase,
+    bits,
+    chunk_bytes,
+    links_share,
+    phases,
+    ticks,
+)
+from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, lower_nodes, slots_of
+from armillary.engine.physical.program import PhysicalProgram, Plan
 from armillary.engine.physical.splits import join_splits
 from armillary.engine.quotient import QuotientComm
 from armillary.engine.tables import Tables
-from armillary.engine.timeline import OPERATIONS
 from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
 from armillary.platform.model import Platform
 from armillary.trace import NodeType, Trace
 
 Ints = NDArray[np.int64]
-
-
-@dataclass(eq=False)
-class Plan:
-    """A job lowered for one quotient communicator."""
-
-    number: int
-    job: Job
-    phases: list[PhysicalPhase]
-    chunks: int
-    big: int
-    """Chunks that have one byte more than the others."""
-    chunk: int
-    lines: int = 0
-
-    def rows(self) -> list[tuple[int, int, int, int]]:
-        """Return (dimension, operation, bytes sent per NPU, bytes through its port) of the phases of a chunk."""
-        return [
-            (
-                phase.dim,
-                OPERATIONS.index(phase.operation),
-                int(phase.sent * self.chunk),
-                int(phase.sent * self.chunk),
-            )
-            for phase in self.phases
-        ]
-
-
-@dataclass
-class PhysicalProgram:
-    """A lowered program, with what is needed to run it and to read its result."""
-
-    tables: dict[str, Ints]
-    scalars: dict[int, int]
-    sizes: dict[str, int]
-    slot_ready: Ints
-    """Offset of the ready heap of every slot."""
-    classes: Ints
-    representatives: Ints
-    views: list[View]
-    plans: list[Plan]
-    items: Ints
-    is_collective: NDArray[np.bool_]
-    item_position: Ints
-    comm_ordinals: dict[int, dict[int, int]]
-    groups: dict[str, int]
-    warnings: list[str] = field(default_factory=list)
-
-    @property
-    def layout(self) -> ModuleType:
-        """The module that names the tables and their columns."""
-        return lk
-
-    def extra_columns(self) -> dict[str, Any]:
-        """Return the columns of a timeline that only this profile knows."""
-        return {"node_least": least_ticks(self.tables, self.views)}
 
 
 def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> PhysicalProgram:
@@ -122,78 +72,8 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
     workload = Workload(trace, platform, comms, views, view_of, channels)
     check_members(workload)
     job_phases = {job: phases(job, comms.get(job.comm), platform) for view in views for job in view.jobs}
-    classes = _classify(workload, job_phases, structure) if fold_ranks else np.arange(trace.n_ranks)
+    classes = classify(workload, job_phases, structure) if fold_ranks else np.arange(trace.n_ranks)
     return _Build(workload, job_phases, classes).assemble([*unreceived(channels)])
-
-
-def _classify(
-    workload: Workload, job_phases: dict[Job, list[PhysicalPhase]], structure: NDArray[np.int32]
-) -> Ints:
-    platform, views, view_of = workload.platform, workload.views, workload.view_of
-    ranks = np.arange(platform.npus)
-    shared = platform.memory.kind in ("pool", "per-node") and any(
-        (v.nodes.kind == lk.MEMORY).any() for v in views
-    )
-    # A message that nobody receives takes part of a port that its receiver does not know of.
-    lost = any(len(sends) > len(receives) for sends, receives in workload.channels.values())
-    if shared or lost or platform.physical.jitter:
-        return ranks
-    patterns: dict[tuple[bytes, bytes], int] = {}
-    costs: dict[tuple[PhysicalPhase, ...], int] = {}
-    pattern = np.array(
-        [
-            patterns.setdefault((view.pattern(), _costs(view, job_phases, costs)), len(patterns))
-            for view in views
-        ]
-    )
-    kinds: dict[tuple[float, float], int] = {(1.0, 0.0): 0}
-    special = np.zeros(platform.npus, np.int64)
-    for rank in {*platform.physical.speed, *platform.physical.delay}:
-        own = (platform.physical.speed.get(rank, 1.0), platform.physical.delay.get(rank, 0.0))
-        special[rank] = kinds.setdefault(own, len(kinds))
-    colour = (structure.astype(np.int64) * len(patterns) + pattern[view_of]) * len(kinds) + special
-    slots_of_view = [view.slots() for view in views]
-    rings = {}
-    for job, found in job_phases.items():
-        for phase in found:
-            comm = workload.comms.get(job.comm)
-            of_view = np.array([slots.get(job.comm, -1) for slots in slots_of_view])
-            order = frozenset({Order("set", (), True)})
-            rings[(job.comm, phase.dim)] = Ring(
-                phase.dim, _lines(platform, comm, phase.dim), order, of_view[view_of]
-            )
-    return fold(colour, list(rings.values()), views, view_of, workload.channels, platform, path_code)
-
-
-def _costs(
-    view: View, job_phases: dict[Job, list[PhysicalPhase]], known: dict[tuple[PhysicalPhase, ...], int]
-) -> bytes:
-    """Return what the collectives of a view cost, as a key: groups of other ranks may have another shape."""
-    found = [tuple(replace(phase, positions=()) for phase in job_phases[job]) for job in view.jobs]
-    number = np.array([known.setdefault(phases_, len(known)) for phases_ in found], np.int64)
-    return number[view.job[view.job >= 0]].tobytes()
-
-
-def path_code(platform: Platform, source: Ints, destination: Ints) -> Ints:
-    """Return one number per pair of ranks that says how many links of each dimension lie between them."""
-    code = np.zeros(np.broadcast(source, destination).shape, np.int64)
-    for dimension, hop in zip(
-        platform.dimensions, network.path(platform.dimensions, source, destination), strict=True
-    ):
-        code = code * (dimension.size + 2) + hop
-    return code
-
-
-def _lines(platform: Platform, comm: Communicator, dim: int) -> Ints:
-    """Return the lines of a communicator along one dimension, (lines, n); dim -1: all its members."""
-    if dim < 0:
-        return comm.members[None, :]
-    if comm.world:
-        return world_lines(platform, dim)
-    stride, size = network.strides(platform.dimensions)[dim], platform.dimensions[dim].size
-    place = comm.members // stride % size
-    order = np.lexsort((place, comm.members - place * stride))
-    return comm.members[order].reshape(-1, len(np.unique(place)))
 
 
 class _Build:
@@ -258,7 +138,7 @@ class _Build:
         if key not in self.rings:
             entry, first = len(self.ring_entry) // 2, len(self.line_rows) // lk.LN_COLUMNS
             place: dict[int, tuple[int, int]] = {}
-            lines = _lines(self.platform, comm.real, phase.dim)
+            lines = lines_of(self.platform, comm.real, phase.dim)
             # A class may be known here by another rank than its representative: take its first in this group.
             _, first_at = np.unique(self.classes[lines], return_index=True)
             for at in np.sort(first_at).tolist():
@@ -384,7 +264,7 @@ class _Build:
             timed = np.isin(nodes.slot, (COMPUTE, CPU))
             ticks_ = np.where(timed, np.ceil(nodes.ticks * stretch), nodes.ticks).astype(np.int64)
             ticks_ = nodes.ticks if speed == 1.0 and not physical.jitter else ticks_
-            self.adapted[key] = replace(view, nodes=replace(nodes, slot=_slots(view, nodes), ticks=ticks_))
+            self.adapted[key] = replace(view, nodes=replace(nodes, slot=slots_of(view, nodes), ticks=ticks_))
         return self.adapted[key]
 
     def _collectives(self, cls: int, view: View, items: Ints, which: Ints) -> None:
@@ -494,29 +374,6 @@ class _Build:
             tables.instance_items += times * len(comm.local)
             self.lanes += times * lanes
         return rows
-
-
-def _slots(view: View, nodes: PhysicalNodes) -> Ints:
-    """Number what nodes occupy: 0 nothing; then streams, threads, communicators, memory, in order of first use."""
-    count = len(nodes.kind)
-    assert nodes.stream is not None
-    name = nodes.stream.copy()
-    comm = np.full(count, -1, np.int64)
-    which = np.flatnonzero(view.job >= 0)
-    if which.size:
-        comm_of_job = np.array([job.comm for job in view.jobs], np.int64)
-        comm[view.nodes.items[which]] = comm_of_job[view.job[which]]
-    # A collective that names no stream is in order with the others of its communicator.
-    unnamed = (nodes.slot == COMM) & (name < 0)
-    name[unnamed] = -2 - comm[unnamed]
-    name[(nodes.slot == ANY) | (nodes.slot == MEMORY)] = 0
-    keys = np.stack([nodes.slot, name])
-    _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    order = np.argsort(np.where(nodes.slot[first] == ANY, -1, first))
-    number = np.empty(len(first), np.int64)
-    number[order] = np.arange(len(first)) + (0 if (nodes.slot == ANY).any() else 1)
-    result: Ints = number[inverse.ravel()]
-    return result
 
 
 def _join(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:

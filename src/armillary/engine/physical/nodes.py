@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.engine.items import View
 from armillary.engine.nodes import LIMIT, OPERATION, Nodes, diagnose, durations, refuse
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.errors import InputError
@@ -89,3 +90,26 @@ def _roofline(graph: Graph, order: Ints, platform: Platform, ticks: Ints, comput
     bad[np.flatnonzero(named)] = runtime >= LIMIT
     refuse(graph, order, bad, "takes longer than can be counted", f"less than {LIMIT:.2g} ns")
     ticks[named] = runtime.astype(np.int64)
+
+
+def slots_of(view: View, nodes: PhysicalNodes) -> Ints:
+    """Number what nodes occupy: 0 nothing; then streams, threads, communicators, memory, in order of first use."""
+    count = len(nodes.kind)
+    assert nodes.stream is not None
+    name = nodes.stream.copy()
+    comm = np.full(count, -1, np.int64)
+    which = np.flatnonzero(view.job >= 0)
+    if which.size:
+        comm_of_job = np.array([job.comm for job in view.jobs], np.int64)
+        comm[view.nodes.items[which]] = comm_of_job[view.job[which]]
+    # A collective that names no stream is in order with the others of its communicator.
+    unnamed = (nodes.slot == COMM) & (name < 0)
+    name[unnamed] = -2 - comm[unnamed]
+    name[(nodes.slot == ANY) | (nodes.slot == MEMORY)] = 0
+    keys = np.stack([nodes.slot, name])
+    _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    order = np.argsort(np.where(nodes.slot[first] == ANY, -1, first))
+    number = np.empty(len(first), np.int64)
+    number[order] = np.arange(len(first)) + (0 if (nodes.slot == ANY).any() else 1)
+    result: Ints = number[inverse.ravel()]
+    return result

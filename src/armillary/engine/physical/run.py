@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from armillary.engine.flat import flat_program, flat_state, room
 from armillary.engine.layout_kernel import HEAP_COLUMNS
 from armillary.engine.physical import fluid_layout_kernel as lk
-from armillary.engine.physical.lower import PhysicalProgram
+from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.run import BUDGET, Run, grow
 from armillary.jit import Mode, load
 
@@ -91,6 +91,7 @@ def _state(program: PhysicalProgram, mode: Mode) -> tuple[Any, dict[str, slice]]
         "ITEM_LEFT": z["items"], "ITEM_INSTANCE": z["items"], "ORDINALS": z["ordinals"],
         "INSTANCE_ITEM": z["instance_items"], "ARRIVED": z["arrived"], "ROW_START": z["rows"], "ROW_END": z["rows"],
         "PORT_FIRST": z["ports"], "PORT_COUNT": z["ports"], "PORT_DIRTY": z["ports"], "DIRTY_PORTS": z["ports"],
-        "LINE_FREE": z["lines"], "SEND_NODE": z["pairs"], "SEND_KEY": z["pairs"], "RECV_NODE": z["pairs"], "SERVER_FREE": z["servers"],
+        "LINE_FREE": z["lines"], "SEND_NODE": z["pairs"], "SEND_KEY": z["pairs"], "RECV_NODE": z["pairs"],
+        "SERVER_FREE": z["servers"],
     }  # fmt: skip
     return flat_state({**lanes, **channels, **empty}, filled, mode, lk)

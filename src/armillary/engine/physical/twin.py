@@ -19,39 +19,21 @@ import numpy as np
 from armillary.engine import network
 from armillary.engine.communicators import Communicators
 from armillary.engine.jobs import Job
-from armillary.engine.nodes import OPERATION
 from armillary.engine.physical.jobs import PhysicalPhase, bits, chunk_bytes, links_share, phases, ticks
+from armillary.engine.physical.twin_nodes import MEMORY, Node, read, split
 from armillary.errors import StuckError
 from armillary.platform.bandwidth import ports
 from armillary.platform.model import Platform
-from armillary.trace import CollectiveType, NodeType, Trace
+from armillary.trace import NodeType, Trace
 
 Port = tuple[int, int, str]
 """Rank, dimension, "out" or "into"."""
-MEMORY = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
 TAGS = 5 * 10**8
 
 
 @dataclass(eq=False)
-class Node:
-    """One node of one rank."""
-
-    rank: int
-    id: int
-    kind: NodeType
-    attrs: dict[str, Any]
-    ticks: int
-    waits: int
-    slot: tuple[str, int] | None
-    children: list[Node] = field(default_factory=list)
-    job: Job | None = None
-    start: int = -1
-    end: int = -1
-
-
-@dataclass(eq=False)
 class Lane:
-    """What shares ports; `waiting` holds (chunk, phase, volume, what happens when it is through)."""
+    """What shares ports; `waiting` holds (phase, chunk, volume, what happens when it is through)."""
 
     uses: dict[Port, int]
     """Port -> how much of it one byte takes."""
@@ -108,10 +90,10 @@ class Machine:
     """All ranks and all that is in flight."""
 
     def __init__(self, trace: Trace, platform: Platform) -> None:
-        self.trace, self.platform, self.physical = trace, platform, platform.physical
+        self.platform, self.physical = platform, platform.physical
         self.comms = Communicators(platform)
-        self.ranks = {rank: self.read(rank) for rank in range(trace.n_ranks)}
-        self.split()
+        self.ranks = {rank: read(rank, trace, platform, self.comms) for rank in range(trace.n_ranks)}
+        split(self.ranks, self.comms)
         self.job_phases = {
             node.job: phases(node.job, self.comms.get(node.job.comm), platform)
             for nodes in self.ranks.values() for node in nodes if node.job
@@ -134,51 +116,6 @@ class Machine:
         self.joined: dict[tuple[int, int], int] = {}
         self.channels: dict[tuple[int, int, int, int], Channel] = {}
         self.server_free: dict[int, int] = {}
-
-    def read(self, rank: int) -> list[Node]:
-        """Return the nodes of a rank by id, with what they occupy and how long they compute."""
-        graph = self.trace.graph(rank)
-        order = sorted(range(graph.n_nodes), key=lambda p: int(graph.ids[p]))
-        ptr, parent = graph.parents()
-        nodes: dict[int, Node] = {}
-        stretch = np.full(len(order), 1.0 / self.physical.speed.get(rank, 1.0))
-        if self.physical.jitter:
-            random = np.random.default_rng([self.physical.jitter.seed, rank])
-            stretch *= np.maximum(1 + self.physical.jitter.sigma * random.standard_normal(len(order)), 0)
-        for place, p in enumerate(order):
-            kind = NodeType(int(graph.types[p]))
-            attrs = {name: value for name, _, value in graph.attrs(p)}
-            took = max(int(graph.duration_micros[p]) * 1000, 1)
-            if kind == NodeType.COMP_NODE:
-                took = ceil(took * stretch[place])
-            node = Node(rank, int(graph.ids[p]), kind, attrs, took, int(ptr[p + 1] - ptr[p]), None)
-            if kind == NodeType.COMM_COLL_NODE:
-                dims, operation = attrs.get("involved_dim"), OPERATION[CollectiveType(attrs["comm_type"])]
-                group = self.comms.resolve(graph, p, attrs.get("pg_name", ""))
-                involved = None if dims is None else tuple(dims)
-                node.job = Job(group, operation, attrs["comm_size"], involved, "", attrs.get("comm_root", 0))
-            node.slot = _slot(node)
-            nodes[p] = node
-        for p, node in nodes.items():
-            for q in parent[ptr[p] : ptr[p + 1]].tolist():
-                nodes[q].children.append(node)
-        return [nodes[p] for p in order]
-
-    def split(self) -> None:
-        """Give the members of an all-to-all with splits one job, with what each of them sends to whom."""
-        met: dict[tuple[int, int], list[Node]] = {}
-        for nodes in self.ranks.values():
-            numbers: dict[int, int] = {}
-            for node in nodes:
-                if node.job:
-                    number = numbers[node.job.comm] = numbers.get(node.job.comm, 0) + 1
-                    met.setdefault((node.job.comm, number), []).append(node)
-        for (comm, _), members in met.items():
-            if "comm_splits" in members[0].attrs:
-                rows = {node.rank: tuple(node.attrs["comm_splits"]) for node in members}
-                matrix = tuple(rows[rank] for rank in self.comms.get(comm).members.tolist())
-                for node in members:
-                    node.job = Job(comm, "all-to-all", max(1, *map(sum, matrix)), None, splits=matrix)
 
     def run(self) -> None:
         """Go from tick to tick until nothing is left."""
@@ -366,7 +303,7 @@ class Machine:
         latency = ticks(phase, size, self.platform.system.local_mem_bandwidth)
         through = lambda: self.after(latency, lambda: self.phase_done(instance, line, chunk, p))  # noqa: E731
         volume = ceil(phase.volume * size * self.unit)
-        instance.lanes[where].waiting.append((chunk, p, volume, through))
+        instance.lanes[where].waiting.append((p, chunk, volume, through))
 
     def line(self, comm: int, rank: int, dim: int) -> tuple[int, ...]:
         """Return the members of a communicator that differ from `rank` in one dimension only; -1: all."""
@@ -386,19 +323,6 @@ class Machine:
             instance.left[rank] -= 1
             if instance.left[rank] == 0:
                 self.complete(instance.nodes[rank])
-
-
-def _slot(node: Node) -> tuple[str, int] | None:
-    """Return what a node occupies: its stream, its thread, its communicator, or the memory of its rank."""
-    stream = max(node.attrs.get("stream", -1), -1)
-    if node.kind == NodeType.COMP_NODE:
-        cpu = node.attrs.get("is_cpu_op", False)
-        return ("thread", max(node.attrs.get("tid", -1), -1)) if cpu else ("compute", stream)
-    if node.kind in MEMORY:
-        return ("memory", 0)
-    if node.job:
-        return ("stream", stream) if stream >= 0 else ("communicator", node.job.comm)
-    return None
 
 
 def _key(lane: Lane) -> tuple[int, int]:

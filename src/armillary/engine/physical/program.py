@@ -1,0 +1,75 @@
+"""A lowered program of profile `physical`, with what is needed to run it and to read its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine.items import View
+from armillary.engine.jobs import Job
+from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical.jobs import PhysicalPhase
+from armillary.engine.physical.least import least_ticks
+from armillary.engine.timeline import OPERATIONS
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class Plan:
+    """A job lowered for one quotient communicator."""
+
+    number: int
+    job: Job
+    phases: list[PhysicalPhase]
+    chunks: int
+    big: int
+    """Chunks that have one byte more than the others."""
+    chunk: int
+    lines: int = 0
+
+    def rows(self) -> list[tuple[int, int, int, int]]:
+        """Return (dimension, operation, bytes sent per NPU, bytes through its port) of the phases of a chunk."""
+        return [
+            (
+                phase.dim,
+                OPERATIONS.index(phase.operation),
+                int(phase.sent * self.chunk),
+                int(phase.sent * self.chunk),
+            )
+            for phase in self.phases
+        ]
+
+
+@dataclass
+class PhysicalProgram:
+    """A lowered program, with what is needed to run it and to read its result."""
+
+    tables: dict[str, Ints]
+    scalars: dict[int, int]
+    sizes: dict[str, int]
+    slot_ready: Ints
+    """Offset of the ready heap of every slot."""
+    classes: Ints
+    representatives: Ints
+    views: list[View]
+    plans: list[Plan]
+    items: Ints
+    is_collective: NDArray[np.bool_]
+    item_position: Ints
+    comm_ordinals: dict[int, dict[int, int]]
+    groups: dict[str, int]
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def layout(self) -> ModuleType:
+        """The module that names the tables and their columns."""
+        return lk
+
+    def extra_columns(self) -> dict[str, Any]:
+        """Return the columns of a timeline that only this profile knows."""
+        return {"node_least": least_ticks(self.tables, self.views)}

@@ -1,0 +1,94 @@
+"""Read the ranks of a trace as plain objects, for the twin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from armillary.engine.communicators import Communicators
+from armillary.engine.jobs import Job
+from armillary.engine.nodes import OPERATION
+from armillary.platform.model import Platform
+from armillary.trace import CollectiveType, NodeType, Trace
+
+MEMORY = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
+
+
+@dataclass(eq=False)
+class Node:
+    """One node of one rank."""
+
+    rank: int
+    id: int
+    kind: NodeType
+    attrs: dict[str, Any]
+    ticks: int
+    waits: int
+    slot: tuple[str, int] | None
+    children: list[Node] = field(default_factory=list)
+    job: Job | None = None
+    start: int = -1
+    end: int = -1
+
+
+def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> list[Node]:
+    """Return the nodes of a rank by id, with what they occupy and how long they compute."""
+    graph = trace.graph(rank)
+    order = sorted(range(graph.n_nodes), key=lambda p: int(graph.ids[p]))
+    ptr, parent = graph.parents()
+    nodes: dict[int, Node] = {}
+    stretch = np.full(len(order), 1.0 / platform.physical.speed.get(rank, 1.0))
+    if platform.physical.jitter:
+        random = np.random.default_rng([platform.physical.jitter.seed, rank])
+        stretch *= np.maximum(1 + platform.physical.jitter.sigma * random.standard_normal(len(order)), 0)
+    for place, p in enumerate(order):
+        kind = NodeType(int(graph.types[p]))
+        attrs = {name: value for name, _, value in graph.attrs(p)}
+        took = max(int(graph.duration_micros[p]) * 1000, 1)
+        if kind == NodeType.COMP_NODE:
+            took = ceil(took * stretch[place])
+        node = Node(rank, int(graph.ids[p]), kind, attrs, took, int(ptr[p + 1] - ptr[p]), None)
+        if kind == NodeType.COMM_COLL_NODE:
+            dims, operation = attrs.get("involved_dim"), OPERATION[CollectiveType(attrs["comm_type"])]
+            group = comms.resolve(graph, p, attrs.get("pg_name", ""))
+            involved = None if dims is None else tuple(dims)
+            node.job = Job(group, operation, attrs["comm_size"], involved, "", attrs.get("comm_root", 0))
+        node.slot = _slot(node)
+        nodes[p] = node
+    for p, node in nodes.items():
+        for q in parent[ptr[p] : ptr[p + 1]].tolist():
+            nodes[q].children.append(node)
+    return [nodes[p] for p in order]
+
+
+def split(ranks: dict[int, list[Node]], comms: Communicators) -> None:
+    """Give the members of an all-to-all with splits one job, with what each of them sends to whom."""
+    met: dict[tuple[int, int], list[Node]] = {}
+    for nodes in ranks.values():
+        numbers: dict[int, int] = {}
+        for node in nodes:
+            if node.job:
+                number = numbers[node.job.comm] = numbers.get(node.job.comm, 0) + 1
+                met.setdefault((node.job.comm, number), []).append(node)
+    for (comm, _), members in met.items():
+        if "comm_splits" in members[0].attrs:
+            rows = {node.rank: tuple(node.attrs["comm_splits"]) for node in members}
+            matrix = tuple(rows[rank] for rank in comms.get(comm).members.tolist())
+            for node in members:
+                node.job = Job(comm, "all-to-all", max(1, *map(sum, matrix)), None, splits=matrix)
+
+
+def _slot(node: Node) -> tuple[str, int] | None:
+    """Return what a node occupies: its stream, its thread, its communicator, or the memory of its rank."""
+    stream = max(node.attrs.get("stream", -1), -1)
+    if node.kind == NodeType.COMP_NODE:
+        cpu = node.attrs.get("is_cpu_op", False)
+        return ("thread", max(node.attrs.get("tid", -1), -1)) if cpu else ("compute", stream)
+    if node.kind in MEMORY:
+        return ("memory", 0)
+    if node.job:
+        return ("stream", stream) if stream >= 0 else ("communicator", node.job.comm)
+    return None
