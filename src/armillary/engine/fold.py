@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine import network
-from armillary.engine.items import Channels, View, channel_at
+from armillary.engine.items import Channel, Channels, View, channel_at
 from armillary.engine.jobs import JobPhase
 from armillary.platform.model import Dimension, Platform
 
@@ -235,10 +235,14 @@ class _Pairs:
         path = path_code(platform, ranks[:, None], peers)
         marks = np.empty((len(ranks), len(items)), np.int64)
         for a, rank in enumerate(ranks.tolist()):
+            here: dict[Channel, int] = {}
             for b, item in enumerate(items):
-                sends, receives = channels[channel_at(view, item, rank)]
-                key = ("pair", tuple(sends), tuple(receives), int(path[a, b]))
-                marks[a, b] = known.setdefault(key, len(known))
+                channel = channel_at(view, item, rank)
+                if channel not in here:
+                    sends, receives = channels[channel]
+                    key = ("pair", tuple(sends), tuple(receives), int(path[a, b]))
+                    here[channel] = known.setdefault(key, len(known))
+                marks[a, b] = here[channel]
         return cls(ranks, peers, marks)
 
     def sign(self, columns: dict[object, Colours], colour: Colours, known: dict[object, int]) -> None:

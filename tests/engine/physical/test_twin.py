@@ -267,6 +267,15 @@ def test_programs_in_which_collectives_race_agree_too(case: Case) -> None:
     check(case, stuck=True)
 
 
+def test_groups_of_other_sizes_are_not_alike() -> None:
+    """One class of ranks, one number of collectives, but a group of twelve and a group of two."""
+    dimensions = tuple(Dimension(f"d{i}", "Ring", n, 10.0, 0.0) for i, n in enumerate((2, 3, 3)))
+    groups = {1: (*range(11), 12), 2: (11, 13)}
+    way = [*[1] * 11, 2, 1, 2, 0, 0, 0, 0]
+    o = {"way": way, "type": CollectiveType.ALL_GATHER, "size": 1, "dims": None, "splits": None}
+    check(Case(Platform(dimensions, groups=groups), (("collective", (), o),), (0,)))
+
+
 @settings(deadline=None, max_examples=50)
 @given(cases())
 def test_no_program_beats_its_bound(case: Case) -> None:

@@ -13,10 +13,18 @@ from numpy.typing import NDArray
 from armillary.engine import network
 from armillary.engine.classes import Workload, check_members, quotient_comms
 from armillary.engine.communicators import WORLD, Communicators
-from armillary.engine.items import View, channel_at, channels_of, check_own_ends, unreceived, views_of
+from armillary.engine.items import (
+    Channel,
+    View,
+    channel_at,
+    channels_of,
+    check_own_ends,
+    unreceived,
+    views_of,
+)
 from armillary.engine.jobs import Job
 from armillary.engine.physical import fluid_layout_kernel as lk
-from armillary.engine.physical.classes import classify, lines_of, path_code
+from armillary.engine.physical.classes import classify, lines_of
 from armillary.engine.physical.jobs import (
     MOST_BITS,
     PhysicalPhase,
@@ -102,6 +110,8 @@ class _Build:
         self.comm_lanes: dict[int, int] = {}
         self.comm_plans: dict[int, list[Plan]] = defaultdict(list)
         self.slot_ready: list[int] = []
+        self.channels: dict[Channel, tuple[int, int, int]] = {}
+        self.routes: dict[tuple[int, int], tuple[int, ...]] = {}
         self.adapted: dict[tuple[int, float, int], View] = {}
 
     def port(self, cls: int, dim: int, into: bool) -> int:
@@ -237,8 +247,9 @@ class _Build:
         which = np.flatnonzero(view.job >= 0)
         if which.size:
             self._collectives(cls, view, items, which)
-        for i in view.pairs():
-            self._pair(rank, view, items, i)
+        pairs = view.pairs()
+        if pairs:
+            self._pairs(rank, view, items, pairs)
         which = np.flatnonzero(nodes.kind[nodes.items] == lk.MEMORY)
         if which.size:
             self._memory(rank, view, items, which)
@@ -281,14 +292,8 @@ class _Build:
                 tables.ordinal(cls, comm.number),
             )  # fmt: skip
         rows = of_job[view.job[which]]
-        for column, source in (
-            (lk.I_PLAN, 0),
-            (lk.I_COMM, 1),
-            (lk.I_LOCAL, 2),
-            (lk.I_CHUNKS, 3),
-            (lk.I_ORDINAL, 5),
-        ):
-            items[which, column] = rows[:, source]
+        columns = [lk.I_PLAN, lk.I_COMM, lk.I_LOCAL, lk.I_CHUNKS, lk.I_ORDINAL]
+        items[which[:, None], columns] = rows[:, [0, 1, 2, 3, 5]]
         after = np.cumsum(rows[:, 3] * rows[:, 4])
         items[which, lk.I_ROW] = tables.rows + after - rows[:, 3] * rows[:, 4]
         tables.rows += int(after[-1])
@@ -306,36 +311,43 @@ class _Build:
         priority = nodes.graph.ints("comm_priority", 0)[nodes.order[nodes.items]]
         return -np.clip(priority, -1000, 1000)
 
-    def _pair(self, rank: int, view: View, items: Ints, i: int) -> None:
-        channel = channel_at(view, i, rank)
+    def _pairs(self, rank: int, view: View, items: Ints, which: list[int]) -> None:
+        """Fill the rows of the sends and receives of a rank."""
+        rows = []
+        for i in which:
+            channel = channel_at(view, i, rank)
+            if channel not in self.channels:
+                self.channels[channel] = self._channel(channel)
+            rows.append(self.channels[channel])
+        items[which, lk.I_CHANNEL : lk.I_VOLUME + 1] = rows
+        items[which, lk.I_PRIORITY] = self._priority(view)[which]
+
+    def _channel(self, channel: Channel) -> tuple[int, int, int]:
+        """Return (quotient channel, latency, volume) of a channel."""
         tag, source, destination, size = channel
         sends, receives = self.workload.channels[channel]
         a, b = int(self.classes[source]), int(self.classes[destination])
-        shape = int(path_code(self.platform, np.array(source), np.array(destination)))
-        key = (tag, a, b, size, tuple(sends), tuple(receives), shape)
+        if (source, destination) not in self.routes:
+            path = network.path(self.platform.dimensions, np.array(source), np.array(destination))
+            self.routes[(source, destination)] = tuple(int(hop) for hop in path)
+        hops = self.routes[(source, destination)]
+        key = (tag, a, b, size, tuple(sends), tuple(receives), hops)
         if key not in self.tables.channel_at:
             self.tables.channel_at[key] = len(self.tables.channel_at)
             line = len(self.line_rows) // lk.LN_COLUMNS
             used = []
-            for d, hop in enumerate(
-                network.path(self.platform.dimensions, np.array(source), np.array(destination))
-            ):
+            for d, (dimension, hop) in enumerate(zip(self.platform.dimensions, hops, strict=True)):
                 if hop:
-                    share = links_share(
-                        self.platform.dimensions[d].topology, self.platform.dimensions[d].size
-                    )
+                    share = links_share(dimension.topology, dimension.size)
                     used += [(self.port(a, d, False), share), (self.port(b, d, True), share)]
             self.line_rows += [0, 0, len(self.line_ports) // lk.LP_COLUMNS, len(used)]
             for port in used:
                 self.line_ports += port
             self.tables.channels += [self.tables.pairs, a, b, len(self.tables.channel_at) - 1, line]
             self.tables.pairs += max(len(sends), len(receives))
-        hops = network.path(self.platform.dimensions, np.array(source), np.array(destination))
-        latency = sum(int(h) * d.latency for h, d in zip(hops, self.platform.dimensions, strict=True))
-        items[i, lk.I_CHANNEL] = self.tables.channel_at[key]
-        items[i, lk.I_LATENCY] = ceil(latency + self.platform.physical.endpoint_delay)
-        items[i, lk.I_VOLUME] = self.units(size)
-        items[i, lk.I_PRIORITY] = self._priority(view)[i]
+        latency = sum(hop * d.latency for hop, d in zip(hops, self.platform.dimensions, strict=True))
+        delay = ceil(latency + self.platform.physical.endpoint_delay)
+        return self.tables.channel_at[key], delay, self.units(size)
 
     def _memory(self, rank: int, view: View, items: Ints, which: Ints) -> None:
         memory = self.platform.memory
