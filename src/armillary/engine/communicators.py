@@ -91,7 +91,9 @@ class Communicators:
                     f"{graph.node(position)}: group {number} has rank {rank}; expected ranks from 0 to {self.npus - 1}"
                 )
         if len(set(ranks)) < len(ranks):
-            raise InputError(f"{graph.node(position)}: group {number} is {list(ranks)[:8]}; expected each rank once")
+            raise InputError(
+                f"{graph.node(position)}: group {number} is {list(ranks)[:8]}; expected each rank once"
+            )
         if self.groups.setdefault(number, ranks) != ranks:
             raise InputError(
                 f"{graph.node(position)}: group {number} is {list(ranks)[:8]}, but another definition says "

@@ -25,6 +25,8 @@ class JobPlan:
     chunks: int
     chunk: int
     lines: int
+    ticks: float = 0.0
+    """Ticks of one chunk when nothing else goes on."""
 
 
 @dataclass
