@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import armillary
-import pytest
 from armillary.errors import InputError, StuckError
 from armillary.trace import Graph, Node, NodeType, Trace, graph_of
 

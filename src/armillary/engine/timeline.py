@@ -138,5 +138,5 @@ class Timeline:
                 )
                 columns = {f.name: data[f.name] for f in fields(cls) if f.name not in ("graphs", "info")}
                 return cls(graphs=graphs, info=head["info"], **columns)
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: cannot be read as a saved timeline ({error})") from error
