@@ -10,7 +10,7 @@ import re
 import reprlib
 from fractions import Fraction
 
-from armillary.errors import nearest
+from armillary.hints import nearest
 
 _NUMBER = r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,2})?"
 _QUANTITY = re.compile(rf"\s*({_NUMBER})\s*(\S.{{0,30}}?)?\s*")

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 
 import armillary
-import pytest
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 KINDS = {
@@ -73,9 +73,7 @@ def test_one_mebibyte_over_eight(
         assert timeline.finish_ticks.tolist() == [expected] * 8, kind
 
 
-@pytest.mark.parametrize(
-    ("kind", "ticks"), zip(KINDS, (162883, 118272, 343343, 176596), strict=True)
-)
+@pytest.mark.parametrize(("kind", "ticks"), list(zip(KINDS, (162883, 118272, 343343, 176596), strict=True)))
 def test_shared_bus(kind: str, ticks: int) -> None:
     timeline = run(
         kind, 1 << 20, ["Ring"], [8], [50.0], ["ring"],

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import armillary
 import pytest
+
+import armillary
 
 pytestmark = pytest.mark.shared
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pytest
 from armillary.engine.diagnose import check_finished
 from armillary.engine.program import lower
 from armillary.engine.result import timeline_of
@@ -148,7 +148,9 @@ def cases(draw: Any, zero: bool = False) -> Case:
         "topology": [draw(st.sampled_from(["Ring", "FullyConnected", "Switch"])) for _ in range(d)],
         "npus_count": sizes,
         "bandwidth": [draw(st.sampled_from(fast)) for _ in range(d)],
-        "latency": [draw(st.sampled_from([0.0, 0.0, 0.5] if zero else [500.0, 500.0, 1.0, 0.6])) for _ in range(d)],
+        "latency": [
+            draw(st.sampled_from([0.0, 0.0, 0.5] if zero else [500.0, 500.0, 1.0, 0.6])) for _ in range(d)
+        ],
     }
     one = draw(st.integers(0, 5)) == 0
     ones = ["oneRing", "oneDirect", "oneDirect1"] + (["oneHalvingDoubling"] if powers else [])
@@ -236,7 +238,13 @@ def outcome(case: Case, fold: bool, messages: bool, mode: Mode) -> dict[int, Any
     for rank, cls in enumerate(timeline.rank_class.tolist()):
         start, end = timeline.spans(cls)
         rows = timeline.phases(cls)
-        columns = (timeline.phase_node, timeline.phase_chunk, timeline.phase_index, timeline.phase_start, timeline.phase_end)
+        columns = (
+            timeline.phase_node,
+            timeline.phase_chunk,
+            timeline.phase_index,
+            timeline.phase_start,
+            timeline.phase_end,
+        )
         result[rank] = (
             int(timeline.finish_ticks[rank]), start.tolist(), end.tolist(),
             sorted(zip(*(column[rows].tolist() for column in columns), strict=True)),

@@ -33,7 +33,9 @@ def phases(draw: Any) -> tuple[Schedule, PhaseCosts]:
     topology = draw(st.sampled_from(["Ring", "FullyConnected", "Switch"]))
     stride = draw(st.sampled_from([1, 2]))
     dimensions = (
-        Dimension("outer", topology, n, draw(st.sampled_from([1.5, 50.0])), draw(st.sampled_from([0.0, 0.7, 500.0]))),
+        Dimension(
+            "outer", topology, n, draw(st.sampled_from([1.5, 50.0])), draw(st.sampled_from([0.0, 0.7, 500.0]))
+        ),
     )
     if stride == 2:
         dimensions = (Dimension("inner", "Ring", 2, 10.0, 3.0), *dimensions)

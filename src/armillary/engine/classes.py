@@ -19,6 +19,8 @@ from armillary.platform.model import Platform
 from armillary.trace import Trace
 
 Ints = NDArray[np.int64]
+MOST_CHUNKS = 1 << 22
+"""More streams of one collective than this are a mistake, and do not fit into memory."""
 JobPhases = dict[Job, tuple[list[JobPhase], int, int]]
 """Phases of one chunk, number of chunks, bytes per chunk."""
 
@@ -50,6 +52,11 @@ def find_phases(workload: Workload) -> tuple[JobPhases, list[str]]:
             if job not in found:
                 count, chunk = chunks(job, workload.platform)
                 where = _where(view, j)
+                if count > MOST_CHUNKS:
+                    raise InputError(
+                        f"{where} is split into {count} chunks; expected at most {MOST_CHUNKS}, that is, a smaller "
+                        "preferred-dataset-splits"
+                    )
                 found[job] = (phases(job, comm, workload.platform, chunk, where), count, chunk)
                 warnings += _oddities(job, found[job][0], where)
     return found, warnings

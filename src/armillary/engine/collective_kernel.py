@@ -264,8 +264,12 @@ def start_phase(prog, st, mem, heap, r, stream, tick):
         mem[machine + M_RANK] = r
         st[V_HEAP] = begin(prog, st, mem, machine, tick, st[st[ROW_SEQ] + here], heap, 0, st[V_HEAP])
         return
+    # Members may be at odds about the direction: that of the first one counts. Kept above the count.
+    if st[st[ARRIVED_AT] + count] == 0:
+        st[st[ARRIVED_AT] + count] = pc << 24
     st[st[ARRIVED_AT] + count] += 1
-    if st[st[ARRIVED_AT] + count] == prog[prog[LINE_ROWS] + line * LN_COLUMNS + LN_MACHINES]:
+    pc = st[st[ARRIVED_AT] + count] >> 24
+    if st[st[ARRIVED_AT] + count] - (pc << 24) == prog[prog[LINE_ROWS] + line * LN_COLUMNS + LN_MACHINES]:
         evaluate(prog, st, mem, heap, item, chunk, p, line, pc)
 
 

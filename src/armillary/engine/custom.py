@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from armillary.engine import layout_kernel as lk
 from armillary.engine.communicators import Communicators
 from armillary.engine.items import TAGS, View
-from armillary.engine.nodes import LIMIT, Nodes
+from armillary.engine.network import LIMIT
+from armillary.engine.nodes import Nodes
 from armillary.errors import InputError
 from armillary.trace import Graph, NodeType, read_graph
 

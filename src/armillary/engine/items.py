@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from armillary.engine import layout_kernel as lk
 from armillary.engine.communicators import WORLD, Communicators
 from armillary.engine.jobs import Job
-from armillary.engine.nodes import LIMIT, OPERATION, Nodes
+from armillary.engine.network import LIMIT
+from armillary.engine.nodes import OPERATION, Nodes
 from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, Trace

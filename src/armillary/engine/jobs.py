@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from armillary.collective import Schedule, schedule_for
 from armillary.collective.plan import next_size, plan
 from armillary.engine.communicators import Communicator
+from armillary.engine.network import LIMIT
 from armillary.errors import InputError
 from armillary.platform.model import Algorithm, Platform
 
@@ -116,6 +117,8 @@ def _world(
             )
         )
         size = next_size(phase.operation, size, phase.size, phase.algorithm)
+        if size >= LIMIT:
+            raise InputError(f"{where} gathers {size} bytes; expected less than {LIMIT}")
     return result
 
 

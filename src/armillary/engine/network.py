@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.errors import InputError
 from armillary.platform.model import Dimension
 
 Ranks = NDArray[np.int64]
+LIMIT = 1 << 60
+"""Ticks and bytes from here on are refused: sums must stay within int64."""
 
 
 def strides(dimensions: tuple[Dimension, ...]) -> list[int]:
@@ -68,5 +73,16 @@ def delay(dimensions: tuple[Dimension, ...], dimension: Ranks, hop: Ranks, size:
     """Return ``trunc(hops * latency + bytes / bandwidth)`` in ns, one truncation per message."""
     latency = np.array([d.latency for d in dimensions])[dimension]
     bandwidth = np.array([d.bandwidth for d in dimensions])[dimension]
-    result: Ranks = (hop * latency + size / bandwidth).astype(np.int64)
-    return result
+    with np.errstate(over="ignore"):
+        return whole_ticks(hop * latency + size / bandwidth, "a message")
+
+
+def whole_ticks(ns: NDArray[np.floating[Any]], what: str) -> Ranks:
+    """Cut times to whole ticks.
+
+    Raises:
+        InputError: one of them is too long to be counted.
+    """
+    if ns.size and not ns.max() < LIMIT:
+        raise InputError(f"{what} takes {ns.max():.3g} ns on this machine; expected less than {LIMIT:.3g} ns")
+    return ns.astype(np.int64)

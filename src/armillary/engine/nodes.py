@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
+from armillary.engine.network import LIMIT
 from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType
 
 Ints = NDArray[np.int64]
-LIMIT = 1 << 60
-"""Ticks and bytes from here on are refused: sums must stay within int64."""
 
 OPERATION = {kind: kind.name.lower().replace("_", "-") for kind in CollectiveType}
 """Name of every Chakra collective."""

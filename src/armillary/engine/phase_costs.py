@@ -39,7 +39,8 @@ class Timing:
         """Return ns to reduce `size` bytes: one write and two reads of local memory, each truncated."""
         if self.local_mem_bandwidth <= 0:
             return np.zeros_like(size)
-        return 3 * (size / self.local_mem_bandwidth * 1e9).astype(np.int64)
+        with np.errstate(over="ignore"):
+            return 3 * network.whole_ticks(size / self.local_mem_bandwidth * 1e9, "a reduction")
 
 
 @dataclass
@@ -61,6 +62,9 @@ class PhaseCosts:
     bursts: int = 1
     """Most events that one member of a phase can have pending."""
     known: dict[Any, int] = field(default_factory=dict)
+    longest: dict[int, float] = field(default_factory=dict)
+    """About the ticks of each phase when all members start at once; more on a shared bus."""
+    on_bus: float = 0.0
 
     def relocated(self, base: int) -> Ints:
         """Return the table as it reads when it starts at address `base`."""
@@ -130,6 +134,7 @@ class PhaseCosts:
         self.instant |= endpoint == 0 and any((row == 0).any() for row in rows)
         block.attach(lk.PC_EQUAL, equal)
         at = self.length
+        self.longest[at] = float(equal[:, 0].max()) if apart else self.on_bus
         self.blocks.append(block.table(at))
         self.addresses += [at + place for place in block.addresses]
         self.length += len(self.blocks[-1])
@@ -183,10 +188,16 @@ class PhaseCosts:
 
     def _bus(self, charge: Ints, size: Ints, role: Role) -> None:
         """Fill what bundles of `size` bytes take on the shared bus (spec: 1(i))."""
-        bus = self.timing.bus
-        charge[:, lk.CH_BUS] = (np.maximum(size - 1, 0) * (bus.G if bus else 0)).astype(np.int64)
-        charge[:, lk.CH_INNER] = (np.maximum(size - 1, 0) * INNER_GAP).astype(np.int64)
+        bus = self.timing.bus or SharedBus(0, 0, 0, 0.0)
+        ticks = network.whole_ticks
+        charge[:, lk.CH_BUS] = ticks(np.maximum(size - 1, 0) * bus.G, "a bundle on the shared bus")
+        charge[:, lk.CH_INNER] = ticks(np.maximum(size - 1, 0) * INNER_GAP, "a bundle on the shared bus")
+        work = (size // 100).astype(np.float64) * float(self.timing.local_reduction_delay)
+        ticks(work, "a reduction on the shared bus")
         charge[:, lk.CH_PROCESS] = size // 100 * self.timing.local_reduction_delay + 50
+        # A bundle crosses either pair of ends at most four times, and waits for others that do.
+        once = charge[:, [lk.CH_BUS, lk.CH_INNER, lk.CH_PROCESS]].sum(dtype=np.float64)
+        self.on_bus = max(self.on_bus, 4 * once + 16.0 * len(charge) * (bus.L + bus.o + bus.g))
         charge[:, lk.CH_LOADS], charge[:, lk.CH_REDUCES] = role.charge_loads, role.charge_reduce
 
     def _delays(

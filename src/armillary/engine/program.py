@@ -32,6 +32,8 @@ from armillary.platform.model import Platform
 from armillary.trace import NodeType, Trace
 
 Ints = NDArray[np.int64]
+LONGEST = 1 << 62
+"""Work of this many ticks or more is refused."""
 FAMILY = {"all": lk.ALL, "first": lk.FIRST, "last": lk.LAST}
 TREE_KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
@@ -167,6 +169,7 @@ class _Build:
             add(s, phase.size, members, phase.endpoint, uniform=phase.uniform, on_bus=comm.real.world)
             for s in phase.schedules
         ]
+        plan.ticks += max(self.costs.longest[c] for c in cost)
         same = [q for q, o in enumerate(plan.phases) if (o.level, o.family) == (phase.level, phase.family)]
         trees = [q for q, o in enumerate(plan.phases) if o.tree and o.level == phase.level]
         tree = TREE_KINDS.index(operation) * self.levels + phase.level if phase.tree else -1
@@ -202,6 +205,7 @@ class _Build:
         if bus:
             scalars |= {lk.Z_BUS_L: bus.L, lk.Z_BUS_O: bus.o, lk.Z_BUS_G: bus.g}
         items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
+        self._check_length(items)
         program = {
             "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
             "PLANS": self.plan_rows, "PHASES": self.phase_rows, "COMMS": comm_rows,
@@ -223,6 +227,22 @@ class _Build:
             _join([_positions(view) for view in self.class_views], np.int64),
             tables.comm_ordinals, {str(n): len(c.members) for n, c in self.comms.found.items()}, self.warnings,
         )  # fmt: skip
+
+    def _check_length(self, items: Ints) -> None:
+        """Refuse work whose sum does not fit the ticks: kernels do not notice that they wrap."""
+        kind = _join([view.nodes.kind[view.nodes.items] for view in self.class_views], np.int64)
+        timed = [view.nodes.ticks[view.nodes.kind == lk.FIXED] for view in self.class_views]
+        total = float(sum(ticks.sum(dtype=np.float64) for ticks in timed))
+        collective = items[kind == lk.COLLECTIVE]
+        if len(collective):
+            ticks = np.array([plan.ticks for plan in self.plans], np.float64)
+            total += float((ticks[collective[:, lk.I_PLAN]] * collective[:, lk.I_CHUNKS]).sum())
+        # Memory nodes have their ticks in the column in which messages have their delay.
+        total += float(items[kind != lk.COLLECTIVE, lk.I_DELAY].sum(dtype=np.float64))
+        if total >= LONGEST:
+            raise InputError(
+                f"the nodes of all ranks take {total:.3g} ns; expected less than {LONGEST:.3g} ns: ticks are int64"
+            )
 
     def _servers(self) -> int:
         memory = self.platform.memory
@@ -318,6 +338,7 @@ class _Build:
             )
         rank = int(self.representatives[cls])
         server = {"per-npu": -1, "pool": 0}.get(memory.kind, rank // max(memory.npus_per_node, 1))
+        network.whole_ticks(np.array([float(memory.latency)]), "remote memory")
         size = view.size[which]
         transfer = (size / memory.bandwidth).astype(np.int64) if memory.bandwidth else np.zeros_like(size)
         items[which, lk.I_SERVER] = server

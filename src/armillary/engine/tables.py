@@ -26,6 +26,8 @@ class JobPlan:
     chunks: int
     chunk: int
     lines: int
+    ticks: float = 0.0
+    """Ticks of one chunk when nothing else goes on."""
 
     def rows(self) -> list[tuple[int, int, int, int]]:
         """Return (dimension, operation, bytes sent per NPU, bytes through its port) of the phases of a chunk."""

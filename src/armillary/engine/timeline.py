@@ -174,7 +174,7 @@ class Timeline:
                 )
                 columns = _columns(cls, data, "")
                 return cls(graphs=graphs, info=head["info"], **columns)
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: cannot be read as a saved timeline ({error})") from error
 
 
