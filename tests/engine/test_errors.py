@@ -137,12 +137,12 @@ IN_A_GROUP = {"groups": {"1": [0, 1], "2": [1, 0]}}
 STUCK: dict[str, tuple[dict[int, Sequence[Node]], dict[str, Any], tuple[str, ...]]] = {
     "a receive without its send": (
         {1: [recv(0), compute(1, [0])]}, {},
-        ("1 of 4 ranks", "rank 0 to send to it 100 bytes with tag 0", "blocked  node 0 'comm'"),
+        ("1 of 4 ranks", "rank 0 to send it 100 bytes with tag 0", "blocked  node 0 'comm'"),
     ),
     "a send without its receive": (
         {0: [send(1)]}, {"cli": ["--rendezvous-protocol=true"]}, ("rank 1 to receive from it 100 bytes with tag 0",),
     ),
-    "another size": ({0: [send(1, 10)], 1: [recv(0, 11)]}, {}, ("rank 0 to send to it 11 bytes",)),
+    "another size": ({0: [send(1, 10)], 1: [recv(0, 11)]}, {}, ("rank 0 to send it 11 bytes",)),
     "another tag": ({0: [send(1, tag=1)], 1: [recv(0, tag=2)]}, {}, ("100 bytes with tag 2",)),
     "a member that never comes": (
         {0: [collective()], 1: [collective()], 2: [collective()], 3: [compute()]}, {},
@@ -168,7 +168,7 @@ STUCK: dict[str, tuple[dict[int, Sequence[Node]], dict[str, Any], tuple[str, ...
     "both wait for the other": (
         {0: [recv(1), node(NodeType.COMM_SEND_NODE, 1, [0], comm_size=("int64", 100), comm_dst=("int32", 1))],
          1: [recv(0), node(NodeType.COMM_SEND_NODE, 1, [0], comm_size=("int64", 100), comm_dst=("int32", 0))]},
-        {}, ("rank 1 to send to it", "rank 0 to send to it"),
+        {}, ("rank 1 to send it", "rank 0 to send it"),
     ),
 }  # fmt: skip
 

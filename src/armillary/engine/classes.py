@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 from armillary.engine import layout_kernel as lk
 from armillary.engine.communicators import Communicators
 from armillary.engine.fold import Order, Ring, fold, order_of, world_lines
-from armillary.engine.items import Channels, View
+from armillary.engine.items import Channels, View, check_own_ends, views_of
 from armillary.engine.jobs import Job, JobPhase, chunks, phases
+from armillary.engine.nodes import Nodes
 from armillary.engine.quotient import QuotientComm
 from armillary.errors import InputError
 from armillary.platform.model import Platform
-from armillary.trace import Trace
+from armillary.trace import Graph, NodeType, Trace
 
 Ints = NDArray[np.int64]
 MOST_CHUNKS = 1 << 22
@@ -35,6 +37,31 @@ class Workload:
     views: list[View]
     view_of: NDArray[np.int32]
     channels: Channels
+
+
+def read_workload(
+    trace: Trace, platform: Platform, lower_nodes: Callable[[Graph, Platform], Nodes]
+) -> tuple[list[View], NDArray[np.int32], Communicators, NDArray[np.int32]]:
+    """Read a trace for a platform: distinct views, the view of every rank, communicators, structures.
+
+    Raises:
+        InputError: the trace does not fit the machine, or has a node that cannot be simulated.
+    """
+    if trace.n_ranks != platform.npus:
+        raise InputError(
+            f"the trace has {trace.n_ranks} ranks, but the network has {platform.npus} NPUs; "
+            "expected one rank per NPU"
+        )
+    structure, examples = trace.structures()
+    nodes = {s: lower_nodes(trace.graphs[g], platform) for s, g in enumerate(examples)}
+    comms = Communicators(platform)
+    for s, found in nodes.items():
+        if (found.graph.types == NodeType.METADATA_NODE).any():
+            for g in np.unique(trace.rank_graph[structure == s]).tolist():
+                comms.read_metadata(trace.graphs[g])
+    views, view_of = views_of(trace, platform, nodes, structure, comms)
+    check_own_ends(trace, views, view_of)
+    return views, view_of, comms, structure
 
 
 def find_phases(workload: Workload) -> tuple[JobPhases, list[str]]:

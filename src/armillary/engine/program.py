@@ -11,16 +11,14 @@ from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
 from armillary.engine import network
-from armillary.engine.classes import JobPhases, Workload, classify, find_phases, quotient_comms
-from armillary.engine.communicators import WORLD, Communicators
+from armillary.engine.classes import JobPhases, Workload, classify, find_phases, quotient_comms, read_workload
+from armillary.engine.communicators import WORLD
 from armillary.engine.custom import expand, uses_custom
 from armillary.engine.items import (
     View,
     channel_at,
     channels_of,
-    check_own_ends,
     unreceived,
-    views_of,
 )
 from armillary.engine.jobs import Job, JobPhase
 from armillary.engine.nodes import lower_nodes
@@ -29,7 +27,7 @@ from armillary.engine.quotient import QuotientComm, Rings
 from armillary.engine.tables import JobPlan, Tables
 from armillary.errors import InputError
 from armillary.platform.model import Platform
-from armillary.trace import NodeType, Trace
+from armillary.trace import Trace
 
 Ints = NDArray[np.int64]
 LONGEST = 1 << 62
@@ -86,20 +84,7 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True, messages
     Raises:
         InputError: the trace does not fit the machine, or something in it cannot be simulated.
     """
-    if trace.n_ranks != platform.npus:
-        raise InputError(
-            f"the trace has {trace.n_ranks} ranks, but the network has {platform.npus} NPUs; "
-            "expected one rank per NPU"
-        )
-    structure, examples = trace.structures()
-    lowered = {s: lower_nodes(trace.graphs[g], platform) for s, g in enumerate(examples)}
-    comms = Communicators(platform)
-    for s, nodes in lowered.items():
-        if (nodes.graph.types == NodeType.METADATA_NODE).any():
-            for g in np.unique(trace.rank_graph[structure == s]).tolist():
-                comms.read_metadata(trace.graphs[g])
-    views, view_of = views_of(trace, platform, lowered, structure, comms)
-    check_own_ends(trace, views, view_of)
+    views, view_of, comms, structure = read_workload(trace, platform, lower_nodes)
     if uses_custom(views):
         # Every member has a trace of its own: no two ranks are known to behave alike.
         views = [expand(views[v], rank, comms) for rank, v in enumerate(view_of.tolist())]

@@ -11,16 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine import network
-from armillary.engine.classes import Workload, check_members, quotient_comms
-from armillary.engine.communicators import WORLD, Communicators
+from armillary.engine.classes import Workload, check_members, quotient_comms, read_workload
+from armillary.engine.communicators import WORLD
 from armillary.engine.items import (
     Channel,
     View,
     channel_at,
     channels_of,
-    check_own_ends,
     unreceived,
-    views_of,
 )
 from armillary.engine.jobs import Job
 from armillary.engine.physical import fluid_layout_kernel as lk
@@ -42,7 +40,7 @@ from armillary.engine.tables import Tables
 from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
 from armillary.platform.model import Platform
-from armillary.trace import NodeType, Trace
+from armillary.trace import Trace
 
 Ints = NDArray[np.int64]
 
@@ -58,24 +56,12 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
     Raises:
         InputError: the trace does not fit the machine, or something in it cannot be simulated.
     """
-    if trace.n_ranks != platform.npus:
-        raise InputError(
-            f"the trace has {trace.n_ranks} ranks, but the network has {platform.npus} NPUs; expected one rank per NPU"
-        )
     if platform.system.custom or platform.system.custom_by_node:
         raise InputError(
             "custom collectives are modelled by profile astra-sim only; remove them or use that profile"
         )
-    structure, examples = trace.structures()
-    nodes = {s: lower_nodes(trace.graphs[g], platform) for s, g in enumerate(examples)}
-    comms = Communicators(platform)
-    for s, found in nodes.items():
-        if (found.graph.types == NodeType.METADATA_NODE).any():
-            for g in np.unique(trace.rank_graph[structure == s]).tolist():
-                comms.read_metadata(trace.graphs[g])
-    views, view_of = views_of(trace, platform, dict(nodes), structure, comms)
+    views, view_of, comms, structure = read_workload(trace, platform, lower_nodes)
     views, view_of = join_splits(trace, views, view_of, comms)
-    check_own_ends(trace, views, view_of)
     channels = channels_of(views, view_of)
     workload = Workload(trace, platform, comms, views, view_of, channels)
     check_members(workload)

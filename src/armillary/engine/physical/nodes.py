@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.items import View
-from armillary.engine.nodes import LIMIT, OPERATION, Nodes, diagnose, durations, refuse
+from armillary.engine.network import LIMIT
+from armillary.engine.nodes import OPERATION, Nodes, diagnose, durations, refuse
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.errors import InputError
 from armillary.platform.model import Platform
