@@ -16,6 +16,7 @@ from armillary.engine import network
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
 from armillary.engine.physical.splits import loads
+from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
 from armillary.platform.model import Platform
 
@@ -128,8 +129,12 @@ def _phase(job: Job, platform: Platform, span: Span, operation: str, scale: Frac
     elif name == "auto":
         chunk = float(job.size * scale / max(platform.physical.chunks, 1))
         name = choose(dimension.topology, operation, n, chunk, dimension.latency, rate)
+    try:
+        rounds = rounds_for(name, operation, n).count
+    except InputError as error:
+        where = f"{platform.source or 'platform'}: collectives: {job.operation}: {dimension.name}"
+        raise InputError(f"{where}: the {operation} of this dimension cannot be {name}: {error}") from error
     cost = _load(name, operation, n, dimension.topology, dimension.size, span.positions)
-    rounds = rounds_for(name, operation, n).count
     latency = cost.hops * dimension.latency + rounds * platform.physical.endpoint_delay
     return PhysicalPhase(
         span.dim, operation, name, span.positions, latency, cost.volume * scale, cost.reduced * scale,
