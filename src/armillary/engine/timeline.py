@@ -93,6 +93,7 @@ class Timeline:
     """Network dimension of the phase, -1 for a ring over a sub-group or over all NPUs."""
     phase_operation: NDArray[np.int8]
     phase_start: NDArray[np.int64]
+    """When the phase was entered (astra-sim), or when its first byte moved (physical)."""
     phase_end: NDArray[np.int64]
     phase_bytes: NDArray[np.int64]
     """Bytes each NPU sends in the phase."""

@@ -208,7 +208,6 @@ def enter(prog, st, heap, item, chunk, p, tick):
     comm = prog[COMMS] + prog[at + I_COMM] * CO_COLUMNS
     phases = prog[plan + PL_PHASES]
     row = prog[PHASES] + (prog[plan + PL_FIRST] + p) * PH_COLUMNS
-    st[st[ROW_START] + prog[at + I_ROW] + chunk * phases + p] = tick
     number = prog[prog[RING_ENTRY] + 2 * (prog[row + PH_RING] + prog[at + I_LOCAL])]
     line = prog[LINE_ROWS] + number * LN_COLUMNS
     ordinal = st[st[ITEM_INSTANCE] + item]
@@ -297,9 +296,11 @@ def phase_done(prog, st, heap, lane, key, tick):
     phases = prog[prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS + PL_PHASES]
     ordinal = st[st[ITEM_INSTANCE] + st[st[LANE_ITEM] + lane]]
     members = prog[comm + CO_ITEMS] + ordinal * prog[comm + CO_REPS]
+    begun = st[st[ROW_START] + prog[at + I_ROW] + key]
     for i in range(prog[line + LN_MACHINES]):
         item = st[st[INSTANCE_ITEM] + members + prog[prog[LINES] + prog[line + LN_LOCAL] + i]]
         row = prog[ITEMS] + item * I_COLUMNS
+        st[st[ROW_START] + prog[row + I_ROW] + key] = begun
         st[st[ROW_END] + prog[row + I_ROW] + key] = tick
         if key % phases + 1 < phases:
             enter(prog, st, heap, item, key // phases, key % phases + 1, tick)
@@ -338,6 +339,7 @@ def next_head(prog, st, lane, tick):
     key = st[st[LANE_QUEUE] + lane]
     if key >= 0:
         st[st[LANE_QUEUE] + lane] = st[st[ROW_NEXT] + prog[at + I_ROW] + key]
+        st[st[ROW_START] + prog[at + I_ROW] + key] = tick  # of the whole line, see `phase_done`
         start_head(st, lane, key, prog[cost_at(prog, item, key) + 1], tick)
 
 
