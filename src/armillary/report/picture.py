@@ -171,6 +171,9 @@ def _activity(timeline: Timeline, cls: int) -> list[tuple[str, str, tuple[NDArra
             begins, ends = timeline.phase_start[phases], timeline.phase_end[phases]
             edges, rate = _rate(begins, ends, timeline.phase_bytes[phases], finish)
             rate = rate / float(nanoseconds(timeline, 1))
+            if timeline.info.get("profile") == "physical" and row.capacity:
+                # Bytes are spread over a phase and its latency, in which the next one moves already.
+                rate = np.minimum(rate, row.capacity)
             rows.append((_dimension_name(row, rate), _NETWORK, (edges, _share(row, rate))))
     return rows
 
