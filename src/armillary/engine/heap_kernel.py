@@ -1,4 +1,4 @@
-"""A binary heap of events in flat arrays, ordered by four integers.
+"""Binary heaps in flat arrays: of events, ordered by four integers, and of plain integers.
 
 Row of an event: tick, tick at which it was registered, tick at which its cause was sent, sequence
 number, then code and two operands. The first four are the order (docs/architecture.md, "Ties").
@@ -75,3 +75,37 @@ def pop(heap, base, size):
     for j in range(HEAP_COLUMNS):
         heap[to + j] = heap[last + j]
     return size
+
+
+@inner
+def put(st, base, size, value):
+    """Add a value to a heap of `size` integers, lowest first."""
+    i = size
+    while i > 0:
+        parent = (i - 1) >> 1
+        if st[base + parent] <= value:
+            break
+        st[base + i] = st[base + parent]
+        i = parent
+    st[base + i] = value
+
+
+@inner
+def take(st, base, size):
+    """Remove and return the lowest of a heap of `size` integers."""
+    size -= 1
+    first = st[base]
+    last = st[base + size]
+    i = 0
+    while True:
+        child = 2 * i + 1
+        if child >= size:
+            break
+        if child + 1 < size and st[base + child + 1] < st[base + child]:
+            child += 1
+        if st[base + child] >= last:
+            break
+        st[base + i] = st[base + child]
+        i = child
+    st[base + i] = last
+    return first

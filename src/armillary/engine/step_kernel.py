@@ -10,7 +10,8 @@ from __future__ import annotations
 from armillary.engine.layout_kernel import *
 from armillary.jit import inner, njit, use
 
-pop = use("armillary.engine.heap_kernel").pop
+heaps = use("armillary.engine.heap_kernel")
+pop, put, take = heaps.pop, heaps.put, heaps.take
 phase = use("armillary.engine.phase_kernel")
 bus = use("armillary.engine.bus_kernel")
 collective = use("armillary.engine.collective_kernel")
@@ -31,37 +32,9 @@ start_waiting, issue_collective = collective.start_waiting, collective.issue_col
 def add_ready(prog, st, r, node):
     """Put a free node on the ready heap of its slot (lowest node first)."""
     slot = prog[node_row(prog, r, node) + N_SLOT]
-    base = prog[prog[RANKS] + r * R_COLUMNS + R_READY + slot]
-    i = st[st[READY_SIZE] + r * 4 + slot]
-    st[st[READY_SIZE] + r * 4 + slot] = i + 1
-    while i > 0:
-        parent = (i - 1) >> 1
-        if st[st[READY] + base + parent] <= node:
-            break
-        st[st[READY] + base + i] = st[st[READY] + base + parent]
-        i = parent
-    st[st[READY] + base + i] = node
-
-
-@inner
-def take_ready(prog, st, r, slot):
-    """Remove the lowest ready node of a slot."""
-    base = prog[prog[RANKS] + r * R_COLUMNS + R_READY + slot]
-    size = st[st[READY_SIZE] + r * 4 + slot] - 1
-    st[st[READY_SIZE] + r * 4 + slot] = size
-    last = st[st[READY] + base + size]
-    i = 0
-    while True:
-        child = 2 * i + 1
-        if child >= size:
-            break
-        if child + 1 < size and st[st[READY] + base + child + 1] < st[st[READY] + base + child]:
-            child += 1
-        if st[st[READY] + base + child] >= last:
-            break
-        st[st[READY] + base + i] = st[st[READY] + base + child]
-        i = child
-    st[st[READY] + base + i] = last
+    size = st[READY_SIZE] + r * 4 + slot
+    put(st, st[READY] + prog[prog[RANKS] + r * R_COLUMNS + R_READY + slot], st[size], node)
+    st[size] += 1
 
 
 @inner
@@ -82,7 +55,9 @@ def issue_free(prog, st, mem, heap, r, tick):
                         chosen = slot
             if best < 0:
                 break
-            take_ready(prog, st, r, chosen)
+            size = st[READY_SIZE] + r * 4 + chosen
+            take(st, st[READY] + prog[prog[RANKS] + r * R_COLUMNS + R_READY + chosen], st[size])
+            st[size] -= 1
             issue(prog, st, mem, heap, r, best, chosen, tick)
         for i in range(st[V_DEFERRED]):
             add_ready(prog, st, r, st[st[DEFERRED] + i])

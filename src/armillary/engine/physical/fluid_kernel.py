@@ -10,7 +10,8 @@ from __future__ import annotations
 from armillary.engine.physical.fluid_layout_kernel import *
 from armillary.jit import inner, njit, use
 
-pop = use("armillary.engine.heap_kernel").pop
+heaps = use("armillary.engine.heap_kernel")
+pop, put, take = heaps.pop, heaps.put, heaps.take
 share = use("armillary.engine.physical.share_kernel")
 schedule, touch_lane, touch_ports = share.schedule, share.touch_lane, share.touch_ports
 join, leave = share.join, share.leave
@@ -27,40 +28,6 @@ def node_row(prog, r, node):
 def item_row(prog, r, row):
     """Return the address of the item of a node row of rank `r`."""
     return prog[ITEMS] + (prog[prog[RANKS] + r * R_COLUMNS + R_ITEMS] + prog[row + N_ITEM]) * I_COLUMNS
-
-
-@inner
-def put(st, base, size, value):
-    """Add a value to a heap of `size` integers, lowest first."""
-    i = size
-    while i > 0:
-        parent = (i - 1) >> 1
-        if st[base + parent] <= value:
-            break
-        st[base + i] = st[base + parent]
-        i = parent
-    st[base + i] = value
-
-
-@inner
-def take(st, base, size):
-    """Remove and return the lowest of a heap of `size` integers."""
-    size -= 1
-    first = st[base]
-    last = st[base + size]
-    i = 0
-    while True:
-        child = 2 * i + 1
-        if child >= size:
-            break
-        if child + 1 < size and st[base + child + 1] < st[base + child]:
-            child += 1
-        if st[base + child] >= last:
-            break
-        st[base + i] = st[base + child]
-        i = child
-    st[base + i] = last
-    return first
 
 
 @inner
