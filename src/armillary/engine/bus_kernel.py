@@ -149,7 +149,8 @@ def leave(prog, st, mem, end, request, tick, heap, base, size):
     if mem[request + Q_BACK] == 1:
         mem[request + Q_BACK] = 0
         if outer:
-            return through_inner(prog, st, mem, end, 3, 1, THEN_SEND, request, tick, heap, base, size)
+            # Over the inner pair from the NPU's side and back, as what is to be processed does.
+            return through_inner(prog, st, mem, end, 2, 1, THEN_SEND, request, tick, heap, base, size)
         append(st, mem, st[BUS] + end * E_COLUMNS, E_SENDS, request)
         return size
     if outer:
