@@ -39,10 +39,6 @@ class Nodes:
     """Those nodes, as indices in issue order."""
     warnings: list[str] = field(default_factory=list)
 
-    def sorted(self, column: NDArray[np.generic]) -> Ints:
-        """Return a column of the graph in issue order, as int64."""
-        return np.asarray(column)[self.order].astype(np.int64)
-
 
 def lower_nodes(graph: Graph, platform: Platform) -> Nodes:
     """Return the node rows of `graph`.
