@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from armillary.errors import InputError, nearest, one_of
 
 if TYPE_CHECKING:
-    from armillary.engine.result import Simulated
+    from armillary.engine.lowered import Simulated
     from armillary.engine.timeline import Timeline
     from armillary.platform.model import Platform
     from armillary.trace import Trace

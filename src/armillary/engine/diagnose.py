@@ -6,7 +6,7 @@ import numpy as np
 
 from armillary.engine import layout_kernel as lk
 from armillary.engine.items import View
-from armillary.engine.result import Simulated
+from armillary.engine.lowered import Simulated
 from armillary.engine.run import Run
 from armillary.engine.stuck import format_stuck
 from armillary.errors import StuckError

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from armillary.engine.items import (
     unreceived,
 )
 from armillary.engine.jobs import Job, JobPhase
+from armillary.engine.lowered import Simulated, as_table, join
 from armillary.engine.nodes import lower_nodes
 from armillary.engine.phase_costs import CONTROL_BYTES, PhaseCosts, Timing
 from armillary.engine.quotient import QuotientComm, Rings
@@ -36,40 +36,17 @@ FAMILY = {"all": lk.ALL, "first": lk.FIRST, "last": lk.LAST}
 TREE_KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
-@dataclass
-class Lowered:
-    """A program with what is needed to run it and to read its result."""
+@dataclass(kw_only=True)
+class Lowered(Simulated):
+    """A lowered program of profile `astra-sim`; its tables are those but the phase costs."""
 
-    tables: dict[str, Ints]
-    """Tables of the program but the phase costs."""
-    costs: PhaseCosts
-    scalars: dict[int, int]
-    sizes: dict[str, int]
-    """Lengths of the tables of the state."""
-    classes: Ints
-    representatives: Ints
-    views: list[View]
-    """View of each class."""
     plans: list[JobPlan]
-    items: Ints
-    """Table ITEMS as a matrix."""
-    is_collective: NDArray[np.bool_]
-    item_position: Ints
-    """Position in its graph of the node of each item."""
-    comm_ordinals: dict[int, dict[int, int]]
-    """Per quotient communicator: class -> its counter of collectives in ORDINALS, -1: it runs none."""
-    groups: dict[str, int]
-    """Size of every communicator that is used, by group number."""
-    warnings: list[str] = field(default_factory=list)
+    costs: PhaseCosts
 
     @property
     def layout(self) -> ModuleType:
         """The module that names the tables and their columns."""
         return lk
-
-    def extra_columns(self) -> dict[str, Any]:
-        """Return the columns of a timeline that only this profile knows."""
-        return {}
 
 
 def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True, messages: bool = False) -> Lowered:
@@ -206,16 +183,23 @@ class _Build:
             "deferred": max((len(v.nodes.kind) for v in self.class_views), default=0),
         }  # fmt: skip
         return Lowered(
-            {name: _flat(table) for name, table in program.items()}, self.costs, scalars, sizes, self.classes,
-            self.representatives, self.class_views, self.plans, items,
-            _join([view.job >= 0 for view in self.class_views], bool),
-            _join([_positions(view) for view in self.class_views], np.int64),
-            tables.comm_ordinals, {str(n): len(c.members) for n, c in self.comms.found.items()}, self.warnings,
-        )  # fmt: skip
+            tables={name: as_table(table) for name, table in program.items()},
+            costs=self.costs,
+            scalars=scalars,
+            sizes=sizes,
+            classes=self.classes,
+            representatives=self.representatives,
+            views=self.class_views,
+            plans=self.plans,
+            items=items,
+            comm_ordinals=tables.comm_ordinals,
+            groups={str(n): len(c.members) for n, c in self.comms.found.items()},
+            warnings=self.warnings,
+        )
 
     def _check_length(self, items: Ints) -> None:
         """Refuse work whose sum does not fit the ticks: kernels do not notice that they wrap."""
-        kind = _join([view.nodes.kind[view.nodes.items] for view in self.class_views], np.int64)
+        kind = join([view.nodes.kind[view.nodes.items] for view in self.class_views], np.int64)
         timed = [view.nodes.ticks[view.nodes.kind == lk.FIXED] for view in self.class_views]
         total = float(sum(ticks.sum(dtype=np.float64) for ticks in timed))
         collective = items[kind == lk.COLLECTIVE]
@@ -341,20 +325,3 @@ class _Build:
             tables.arrived += times * stride
             tables.instance_items += times * len(comm.local)
         return rows
-
-
-def _positions(view: View) -> Ints:
-    """Positions in the graph of the nodes of the items, -1 for inner nodes."""
-    order, items = view.nodes.order, view.nodes.items
-    outer = items < len(order)
-    return np.where(outer, order[np.where(outer, items, 0)], -1) if len(items) else items
-
-
-def _join(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    return np.concatenate(parts) if parts else np.zeros(0, dtype)
-
-
-def _flat(value: Any) -> Ints:
-    if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
-        value = np.concatenate(value)
-    return np.ascontiguousarray(np.asarray(value, np.int64).ravel())

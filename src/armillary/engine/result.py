@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
 from armillary.engine.items import View
+from armillary.engine.lowered import Simulated
 from armillary.engine.run import Run
 from armillary.engine.timeline import KINDS, GraphTable, Timeline
 from armillary.platform.model import Platform
@@ -24,32 +25,6 @@ _KIND_OF = {
     lk.MEMORY: "memory",
     lk.SKIP: "none",
 }
-
-
-class Simulated(Protocol):
-    """What a timeline needs of a lowered program, of either profile."""
-
-    tables: dict[str, Ints]
-    classes: Ints
-    representatives: Ints
-    views: list[View]
-    items: Ints
-    is_collective: NDArray[np.bool_]
-    item_position: Ints
-    comm_ordinals: dict[int, dict[int, int]]
-    groups: dict[str, int]
-    warnings: list[str]
-
-    @property
-    def plans(self) -> Sequence[Any]:
-        """Plans of the collectives, by number; each has `phases` and `rows`."""
-
-    @property
-    def layout(self) -> Any:
-        """The module that names the tables and their columns."""
-
-    def extra_columns(self) -> dict[str, Any]:
-        """Return the columns of a timeline that only this profile knows."""
 
 
 class LazyTables(Sequence[GraphTable]):

@@ -21,6 +21,7 @@ from armillary.engine.items import (
     unreceived,
 )
 from armillary.engine.jobs import Job
+from armillary.engine.lowered import as_table
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.classes import classify, lines_of
 from armillary.engine.physical.jobs import (
@@ -209,12 +210,19 @@ class _Build:
         comms_used = self.workload.comms.found.items()
         found = dict.fromkeys(w for view in self.workload.views for w in view.nodes.warnings)
         return PhysicalProgram(
-            {name: _flat(table) for name, table in flat.items()}, scalars, sizes,
-            np.array(self.slot_ready, np.int64), self.classes, self.representatives, views, self.plans, items,
-            _join([view.job >= 0 for view in views], bool),
-            _join([view.nodes.order[view.nodes.items] for view in views], np.int64),
-            tables.comm_ordinals, {str(n): len(c.members) for n, c in comms_used}, [*found, *warnings],
-        )  # fmt: skip
+            tables={name: as_table(table) for name, table in flat.items()},
+            scalars=scalars,
+            sizes=sizes,
+            slot_ready=np.array(self.slot_ready, np.int64),
+            classes=self.classes,
+            representatives=self.representatives,
+            views=views,
+            plans=self.plans,
+            items=items,
+            comm_ordinals=tables.comm_ordinals,
+            groups={str(n): len(c.members) for n, c in comms_used},
+            warnings=[*found, *warnings],
+        )
 
     def _class(self, cls: int) -> View:
         """Add one class; returns its view, whose nodes have the slots and durations of its ranks."""
@@ -372,13 +380,3 @@ class _Build:
             tables.instance_items += times * len(comm.local)
             self.lanes += times * lanes
         return rows
-
-
-def _join(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    return np.concatenate(parts) if parts else np.zeros(0, dtype)
-
-
-def _flat(value: Any) -> Ints:
-    if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
-        value = np.concatenate(value)
-    return np.ascontiguousarray(np.asarray(value, np.int64).ravel())

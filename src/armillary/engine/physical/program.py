@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.items import View
 from armillary.engine.jobs import Job
+from armillary.engine.lowered import Simulated
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.engine.physical.least import least_ticks
@@ -45,25 +45,13 @@ class Plan:
         ]
 
 
-@dataclass
-class PhysicalProgram:
-    """A lowered program, with what is needed to run it and to read its result."""
+@dataclass(kw_only=True)
+class PhysicalProgram(Simulated):
+    """A lowered program of profile `physical`."""
 
-    tables: dict[str, Ints]
-    scalars: dict[int, int]
-    sizes: dict[str, int]
+    plans: list[Plan]
     slot_ready: Ints
     """Offset of the ready heap of every slot."""
-    classes: Ints
-    representatives: Ints
-    views: list[View]
-    plans: list[Plan]
-    items: Ints
-    is_collective: NDArray[np.bool_]
-    item_position: Ints
-    comm_ordinals: dict[int, dict[int, int]]
-    groups: dict[str, int]
-    warnings: list[str] = field(default_factory=list)
 
     @property
     def layout(self) -> ModuleType:

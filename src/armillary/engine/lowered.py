@@ -1,0 +1,78 @@
+"""What the lowered programs of both profiles hold: what it takes to read their results."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine.items import View
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(kw_only=True)
+class Simulated(ABC):
+    """A program that can be run and whose result a timeline can show."""
+
+    tables: dict[str, Ints]
+    """Tables of the program."""
+    scalars: dict[int, int]
+    sizes: dict[str, int]
+    """Lengths of the tables of the state."""
+    classes: Ints
+    representatives: Ints
+    views: list[View]
+    """View of each class."""
+    plans: Sequence[Any]
+    """Plans of the collectives, by number; each has `phases` and `rows`."""
+    items: Ints
+    """Table ITEMS as a matrix."""
+    comm_ordinals: dict[int, dict[int, int]]
+    """Per quotient communicator: class -> its counter of collectives in ORDINALS, -1: it runs none."""
+    groups: dict[str, int]
+    """Size of every communicator that is used, by group number."""
+    warnings: list[str] = field(default_factory=list)
+
+    @cached_property
+    def is_collective(self) -> NDArray[np.bool_]:
+        """Whether each item is a collective."""
+        return join([view.job >= 0 for view in self.views], np.bool_)
+
+    @cached_property
+    def item_position(self) -> Ints:
+        """Position in its graph of the node of each item, -1 for inner nodes of custom collectives."""
+        return join([_positions(view) for view in self.views], np.int64)
+
+    @property
+    @abstractmethod
+    def layout(self) -> ModuleType:
+        """The module that names the tables and their columns."""
+
+    def extra_columns(self) -> dict[str, Any]:
+        """Return the columns of a timeline that only this profile knows."""
+        return {}
+
+
+def _positions(view: View) -> Ints:
+    order, items = view.nodes.order, view.nodes.items
+    outer = items < len(order)
+    return np.where(outer, order[np.where(outer, items, 0)], -1) if len(items) else items
+
+
+def join(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    """Return the parts one after the other; of none, an empty array of `dtype`."""
+    return np.concatenate(parts) if parts else np.zeros(0, dtype)
+
+
+def as_table(value: Any) -> Ints:
+    """Return a list of numbers or of arrays, or a matrix, as a flat contiguous int64 table."""
+    if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
+        value = np.concatenate(value)
+    return np.ascontiguousarray(np.asarray(value, np.int64).ravel())
