@@ -8,14 +8,14 @@ usage, 3 the simulation cannot finish, 130 interrupted, 141 the reader of our ou
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from typing import Any, NoReturn
 
 import click
 
-from armillary.errors import ArmillaryError, nearest
+from armillary.cli.lazy import LazyGroup
+from armillary.errors import ArmillaryError
 
 COMMANDS = {
     "run": "Simulate a study file, or ASTRA-sim's own input files.",
@@ -23,39 +23,18 @@ COMMANDS = {
     "explain": "Give the reasons for the time of a saved result.",
     "demo": "Simulate a 512-NPU machine, with a picture and a timeline.",
     "astra-sim": "Take ASTRA-sim's flags and print its result lines.",
-    "trace": "Look into Chakra execution traces: info, dump, check.",
+    "trace": "Chakra execution traces: convert, check, look into them.",
+    "replay": "Execute a Chakra trace on this hardware, measured against simulated.",
+    "collect": "Run a PyTorch script and collect its traces.",
+    "chakra": "Take the flags of Chakra's own tools.",
     "platform": "Show a machine description as it is understood.",
     "collective": "Show the steps of a collective algorithm.",
 }
 """Command name -> one-line help; the module is the name with underscores."""
 
 
-class CommandLine(click.Group):
-    """The root command: finds sub-commands by name and turns errors into messages."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the command names in the order of the help page."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the module of `cmd_name` and return its command; None for an unknown name."""
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = importlib.import_module(f"{__name__}.{cmd_name.replace('-', '_')}").command
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that `args` begin with; the error for an unknown one names the nearest."""
-        if args[0] not in COMMANDS:
-            ctx.fail(f"no command '{args[0]}'{nearest(args[0], COMMANDS)}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands from the table, importing none."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+class CommandLine(LazyGroup):
+    """The root command: turns errors into messages and exit codes."""
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the command line and exit with its status."""
@@ -110,7 +89,12 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
         ctx.exit()
 
 
-@click.group(cls=CommandLine, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=CommandLine,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    modules=__name__,
+    table=COMMANDS,
+)
 @click.option(
     "--version",
     is_flag=True,

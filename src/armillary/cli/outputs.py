@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from armillary.errors import InputError
+from armillary.files import check_folder
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -48,10 +49,7 @@ class Outputs:
         for option, path in vars(self).items():
             if path is None:
                 continue
-            if not path.parent.is_dir():
-                raise InputError(f"--{option} {path}: there is no folder '{path.parent}'")
-            if path.is_dir():
-                raise InputError(f"--{option} {path}: is a folder, expected a file name")
+            check_folder(f"--{option}", path)
             if (other := seen.setdefault(path.resolve(), option)) != option:
                 raise InputError(f"--{option} {path}: --{other} writes the same file")
         if self.picture:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from armillary.engine.timeline import Timeline
+from armillary.files import replacing
 from armillary.report.communication import CollectiveRow, DimensionRow, collectives, dimensions
 from armillary.report.critical import contributors, critical_path, shares
-from armillary.report.files import replacing
 from armillary.report.flop_rate import flops
 from armillary.report.late import Late
 from armillary.report.lower_bound import bound

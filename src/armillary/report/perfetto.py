@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from armillary.engine.timeline import KINDS, OPERATIONS, Timeline
 from armillary.errors import InputError
-from armillary.report.files import replacing
+from armillary.files import replacing
 from armillary.report.intervals import depth, lanes
 from armillary.report.ranks import class_name, class_sizes
 

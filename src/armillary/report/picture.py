@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from armillary.engine.timeline import KINDS, Timeline
 from armillary.errors import InputError, one_of
+from armillary.files import replacing
 from armillary.report.communication import DimensionRow, dimensions
-from armillary.report.files import replacing
 from armillary.report.intervals import union
 from armillary.report.late import Late
 from armillary.report.ranks import class_name, class_sizes, nanoseconds

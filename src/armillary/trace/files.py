@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from armillary.errors import InputError
+from armillary.files import replacing
 from armillary.trace.decode import Data, decode, decode_many
 from armillary.trace.encode import encode
 from armillary.trace.graph import Graph
@@ -211,14 +212,8 @@ def write_graph(path: StrPath, graph: Graph, compress: Literal["gzip", "zstd"] |
         data = gzip.compress(data, compresslevel=6, mtime=0)
     elif compress == "zstd":
         data = _zstandard(path).ZstdCompressor().compress(data)
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.part")
-    try:
+    with replacing(target) as temporary:
         temporary.write_bytes(data)
-        temporary.replace(target)
-    except OSError as error:
-        raise InputError(f"{target}: {error.strerror}, expected a path that can be written") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write_trace(prefix: StrPath, trace: Trace, compress: Literal["gzip", "zstd"] | None = None) -> None:

@@ -1,0 +1,36 @@
+"""`armillary trace`: one module for each command about execution traces, loaded when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.lazy import LazyGroup
+
+SUBCOMMANDS = {
+    "info": "Count what is in trace files (.et, plain, gzip or zstd, or .json).",
+    "dump": "Print nodes as JSON, one a line, after a line for each file.",
+    "check": "Look for what would stop or falsify a simulation; exit code 2 if there is an error.",
+    "stats": "Sizes, times and operators of trace files, in a table.",
+    "diff": "Say how two traces differ.",
+    "slice": "Cut a part out of a trace.",
+    "json": "Write a trace as valid JSON.",
+    "graph": "Draw the dependencies: DOT, GraphML or HTML.",
+    "timeline": "Write a timeline for ui.perfetto.dev.",
+    "link": "Join a PyTorch host trace and a device trace.",
+    "convert": "Turn another format into Chakra traces PREFIX.<rank>.et.",
+}
+"""Command name -> one-line help; the module is the name with underscores."""
+
+files_argument: Callable[[Any], Any] = click.argument(
+    "files", type=click.Path(), nargs=-1, required=True, metavar="FILE..."
+)
+as_json_option: Callable[[Any], Any] = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group(cls=LazyGroup, help=COMMANDS["trace"], modules=__name__, table=SUBCOMMANDS)
+def command() -> None:
+    """Group the commands about traces."""

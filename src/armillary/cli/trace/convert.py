@@ -1,0 +1,92 @@
+"""`armillary trace convert`: other formats to Chakra."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from armillary.cli.outputs import working
+from armillary.cli.trace import SUBCOMMANDS
+
+
+class _Convert(click.Command):
+    """A command whose options depend on ``--from``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        name = _value_of("--from", args)
+        if name is not None:
+            self.params = [param for param in self.params if not getattr(param, "of_front_end", False)]
+            self.params += _options(name)
+        return super().parse_args(ctx, args)
+
+
+def _value_of(option: str, args: list[str]) -> str | None:
+    for at, word in enumerate(args):
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+        if word == option and at + 1 < len(args):
+            return args[at + 1]
+    return None
+
+
+def _options(name: str) -> list[click.Option]:
+    import inspect
+
+    from armillary.convert import front_end
+
+    found = []
+    for option in front_end(name).options:
+        flag = f"--{option.name.replace('_', '-')}"
+        required = option.default is inspect.Parameter.empty
+        kind: Any = click.Path(path_type=Path) if option.kind is Path else option.kind
+        shape = {"is_flag": True} if option.kind is bool else {"type": kind}
+        made = click.Option(
+            [flag, option.name],
+            default=None if required else option.default,
+            required=required,
+            help=option.help,
+            show_default=not required and option.default not in (None, False),
+            **shape,
+        )
+        made.of_front_end = True  # type: ignore[attr-defined]
+        found.append(made)
+    return found
+
+
+@click.command(
+    cls=_Convert,
+    help=f"{SUBCOMMANDS['convert']}\n\nEach format has options of its own: `--from NAME --help` lists them.",
+)
+@click.option("--from", "source", required=True, metavar="NAME", help="The format; without one, the list.")
+@click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="INPUT...")
+@click.option("-o", "--output", required=True, metavar="PREFIX", help="Write PREFIX.<rank>.et.")
+@click.option(
+    "--json", "report_path", type=click.Path(path_type=Path), metavar="REPORT", help="Write a report."
+)
+def command(
+    source: str, inputs: tuple[Path, ...], output: str, report_path: Path | None, **options: Any
+) -> None:
+    """Convert and write."""
+    from armillary.convert import front_end, report
+    from armillary.files import check_folder, write_text
+    from armillary.trace import write_trace
+
+    check_folder("--output", Path(output))
+    if report_path:
+        check_folder("--json", report_path)
+    with working("converting"):
+        converted = front_end(source).convert(inputs, **options)
+        write_trace(output, converted.trace)
+    facts = report(converted)
+    for warning in converted.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if converted.groups:
+        groups = Path(f"{output}.groups.json")
+        write_text(groups, json.dumps(facts["groups"]))
+        click.echo(f"wrote {groups}", err=True)
+    if report_path:
+        write_text(report_path, json.dumps(facts, indent=1))
+    click.echo(f"wrote {output}.<rank>.et: {facts['ranks']} ranks, {facts['nodes']} nodes", err=True)

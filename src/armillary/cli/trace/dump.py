@@ -1,0 +1,24 @@
+"""`armillary trace dump`: nodes as JSON, one a line."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from armillary.cli.trace import SUBCOMMANDS, files_argument
+
+
+@click.command(help=SUBCOMMANDS["dump"])
+@files_argument
+def command(files: tuple[str, ...]) -> None:
+    """Print nodes as JSON, one a line, after a line for each file."""
+    from armillary.trace import node_at, read_graph
+    from armillary.trace.json_layout import node_to_dict, plain
+
+    for file in files:
+        graph = read_graph(file)
+        metadata = [[name, kind, plain(value)] for name, kind, value in graph.metadata]
+        click.echo(json.dumps({"file": file, "version": graph.version, "metadata": metadata}))
+        for position in range(graph.n_nodes):
+            click.echo(json.dumps(node_to_dict(node_at(graph, position)), ensure_ascii=False))

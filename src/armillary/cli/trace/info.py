@@ -1,0 +1,60 @@
+"""`armillary trace info`: count what is in trace files."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from armillary.cli.outputs import show_table
+from armillary.cli.trace import SUBCOMMANDS, as_json_option, files_argument
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@click.command(help=SUBCOMMANDS["info"])
+@files_argument
+@as_json_option
+def command(files: tuple[str, ...], as_json: bool) -> None:
+    """Count what is in trace files (.et, plain, gzip or zstd, or .json)."""
+    from armillary.trace import info as describe
+    from armillary.trace import read_graph
+
+    found = [describe(read_graph(file)) for file in files]
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+        return
+    alike: dict[str, list[dict[str, Any]]] = {}
+    for facts in found:
+        alike.setdefault(json.dumps(facts | {"source": ""}), []).append(facts)
+    for group in alike.values():
+        show_table(_table(group[0], len(group) - 1))
+
+
+def _table(facts: dict[str, Any], others: int) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    from armillary.units import format_bytes, format_time
+
+    deps = facts["dependencies"]
+    title = f"{facts['source']}" + (f" and {others} alike" if others else "")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column(f"Chakra {facts['version']}")
+    table.add_column("nodes", justify="right")
+    table.add_column("sum", justify="right")
+    table.add_row("all", str(facts["nodes"]), format_time(facts["duration_micros"] * 1000))
+    for name, count in facts["types"].items():
+        size = facts["messages"].get(name)
+        table.add_row(f"  {name}", str(count), format_bytes(size) if size else "")
+    for name, total in facts["collectives"].items():
+        table.add_row(f"  {name}", str(total["nodes"]), format_bytes(total["bytes"]))
+    table.add_row("data dependencies", "", str(deps["data"]))
+    table.add_row("control dependencies", "", str(deps["ctrl"]))
+    if deps["dangling"]:
+        table.add_row("dependencies on absent nodes", "", str(deps["dangling"]))
+    if facts["unknown_fields"]:
+        table.add_row("unknown fields, skipped", "", str(facts["unknown_fields"]))
+    return table

@@ -1,0 +1,60 @@
+"""What a front end returns, and the report about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from armillary.trace import CollectiveType, Graph, NodeType, Trace
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A converted workload."""
+
+    trace: Trace
+    groups: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Ranks of every communicator group by its number, which is what ``pg_name`` of a node holds."""
+    warnings: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What this front end adds to the report, as plain JSON values."""
+
+
+def report(converted: Converted) -> dict[str, Any]:
+    """Return what was converted as plain JSON values, counts summed over the ranks.
+
+    Keys: ranks, nodes, comm (by type: count and bytes), groups (ranks by number), warnings, and what the
+    front end adds, such as linked, link_rate and gap_fraction.
+    """
+    trace = converted.trace
+    times = np.bincount(trace.rank_graph, minlength=len(trace.graphs)).tolist()
+    comm: dict[str, dict[str, int]] = {}
+    for graph, ranks in zip(trace.graphs, times, strict=True):
+        for name, total in communication(graph).items():
+            entry = comm.setdefault(name, {"count": 0, "bytes": 0})
+            for key, value in total.items():
+                entry[key] += value * ranks
+    return {
+        "ranks": trace.n_ranks,
+        "nodes": sum(graph.n_nodes * ranks for graph, ranks in zip(trace.graphs, times, strict=True)),
+        "comm": comm,
+        "groups": {str(number): list(ranks) for number, ranks in converted.groups.items()},
+        **converted.facts,
+        "warnings": list(converted.warnings),
+    }
+
+
+def communication(graph: Graph) -> dict[str, dict[str, int]]:
+    """Return count and bytes of the communication nodes of `graph`, by ``ALL_REDUCE``, …, ``SEND``, ``RECV``."""
+    size, operation = graph.ints("comm_size"), graph.ints("comm_type", -1)
+    which = {"SEND": graph.types == NodeType.COMM_SEND_NODE, "RECV": graph.types == NodeType.COMM_RECV_NODE}
+    collective = graph.types == NodeType.COMM_COLL_NODE
+    which |= {kind.name: collective & (operation == kind) for kind in CollectiveType}
+    return {
+        name: {"count": int(mine.sum()), "bytes": int(size[mine].sum())}
+        for name, mine in which.items()
+        if mine.any()
+    }
