@@ -1,0 +1,1 @@
+"""PyTorch: host and device traces, joined and turned into Chakra."""

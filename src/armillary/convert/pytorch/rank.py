@@ -1,0 +1,112 @@
+"""One rank's joined trace as steps: which waits for which, and which communicates."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from armillary.convert.pytorch.communication import BACKENDS, Communication, communications
+from armillary.convert.pytorch.device import CpuOp, DeviceOp, RuntimeCall
+from armillary.convert.pytorch.link import Linked
+from armillary.convert.pytorch.segments import Item
+from armillary.convert.pytorch.steps import Step, Thread, connect, fork_and_join
+from armillary.convert.pytorch.streams import add_kernels, blocks
+from armillary.convert.pytorch.workers import add_workers, cut_at_issue, match_events
+
+_ASYNCHRONOUS = tuple(f"{backend}:" for backend in BACKENDS if backend not in ("nccl", "rccl"))
+"""Annotations of backends that work on threads of their own: the time of the communication, not of the thread."""
+
+
+@dataclass
+class Rank:
+    """The steps of one rank in issue order, and what communicates."""
+
+    steps: list[Step]
+    communications: list[Communication]
+    timed: bool
+    start: int
+    end: int
+    """First start and last end of CPU operators, ns."""
+
+
+def build(linked: Linked) -> Rank:
+    """Return the steps of one rank."""
+    comms = communications(linked.host)
+    timed = any(at >= 0 for at in linked.op_of)
+    ops, events = _recorded(linked) if timed else (_untimed(linked), [])
+    first = min((item.start for run in ops.values() for item in run), default=0)
+    last = max((item.end for run in ops.values() for item in run), default=0)
+    calls = {call.correlation: call for call in linked.device.calls if timed and first <= call.start <= last}
+    kernels = [kernel for kernel in linked.device.kernels if kernel.correlation in calls]
+    threads = _threads(ops, calls, kernels)
+    issued = match_events(comms, linked, events)
+    bursts = fork_and_join(threads)
+    cut_at_issue(threads, issued)
+    for thread in threads.values():
+        thread.build()
+    connect(bursts)
+    heads = {step.host: step for thread in threads.values() for step in thread.steps if step.kind == "cpu"}
+    steps = [step for thread in threads.values() for step in thread.steps]
+    steps += add_kernels(threads, calls, kernels, linked.device.waits, comms, linked.host)
+    done = {id(step.source) for step in steps if isinstance(step.source, Communication)}
+    rest = [(comm, event) for comm, event in issued if id(comm) not in done]
+    steps += add_workers(threads, heads, rest)
+    for step in steps:
+        step.settle()
+    steps.sort(key=lambda step: (step.key, step.kind in ("queued", "kernel", "comm"), step.kind != "queued"))
+    return Rank(steps, comms, timed, first, last)
+
+
+def _recorded(linked: Linked) -> tuple[dict[int, list[Item]], list[CpuOp]]:
+    """Return the items of each thread within the time that the host trace covers, and the backends' annotations."""
+    ops = linked.device.ops
+    host_of = {op: at for at, op in enumerate(linked.op_of) if op >= 0}
+    first, last = min(ops[op].start for op in host_of), max(ops[op].end for op in host_of)
+    threads: dict[int, list[Item]] = defaultdict(list)
+    events: list[CpuOp] = []
+    for at, op in enumerate(ops):
+        if not first <= op.start <= last:
+            continue
+        if op.is_annotation and op.name.startswith(_ASYNCHRONOUS):
+            events.append(op)
+        else:
+            threads[op.tid].append(Item(op.name, op.start, op.end, host_of.get(at, -1)))
+    return threads, events
+
+
+def _untimed(linked: Linked) -> dict[int, list[Item]]:
+    """Return items in the order of the host nodes: a node lasts until the last node inside it has begun."""
+    nodes = linked.host.nodes
+    index = {node.id: at for at, node in enumerate(nodes)}
+    end = list(range(1, len(nodes) + 1))
+    for at in range(len(nodes) - 1, -1, -1):
+        above = index.get(nodes[at].parent, -1)
+        if 0 <= above < at:
+            end[above] = max(end[above], end[at])
+    threads: dict[int, list[Item]] = defaultdict(list)
+    for at, node in enumerate(nodes):
+        if not node.is_structure:
+            threads[node.tid].append(Item(node.name, at, end[at], at))
+    return threads
+
+
+def _threads(
+    ops: dict[int, list[Item]], calls: dict[int, RuntimeCall], kernels: Sequence[DeviceOp]
+) -> dict[int, Thread]:
+    launched = {kernel.correlation: kernel for kernel in kernels}
+    items = {tid: list(run) for tid, run in ops.items()}
+    launches: dict[int, list[int]] = defaultdict(list)
+    for call in calls.values():
+        kernel = launched.get(call.correlation)
+        if blocks(call, kernel) and call.tid in items:
+            items[call.tid].append(Item(call.name, call.start, call.end, call=call.correlation, is_call=True))
+        elif kernel:
+            launches[call.tid].append(call.end)
+    threads = {}
+    for tid, run in items.items():
+        # Stable: of two that start and end together, the first recorded is the outer one.
+        run.sort(key=lambda item: (item.start, -item.end, item.is_call))
+        threads[tid] = Thread(tid, run)
+        threads[tid].cut_at_launches(launches[tid])
+    return threads
