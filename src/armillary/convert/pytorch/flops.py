@@ -1,0 +1,104 @@
+"""FLOPs and bytes of PyTorch's operators, from the shapes that an execution trace records.
+
+Matrix products, convolutions and fused attention agree with `torch.utils.flop_counter`; the other families state
+their convention in `operators`. Bytes are those of the tensors read and written once each: what a cache saves,
+or a kernel reads again, is not known here.
+
+Operators call operators: ``aten::linear`` is ``aten::addmm`` and views. The work of a call includes that of
+the calls below it, so a sum needs `exclusive`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from armillary.convert.pytorch.arguments import Arguments
+from armillary.convert.pytorch.op_schema import Schema, parse_schema
+from armillary.convert.pytorch.operators import Operator, Rule, Work, memory, rule_of
+
+__all__ = ["Arguments", "Work", "exclusive", "family", "work"]
+
+NOTHING = Work(0, 0)
+_LARGEST = 2**63
+
+
+def work(name: str, op_schema: str, inputs: Arguments, outputs: Arguments) -> Work | None:
+    """Return what the call of an operator costs, all that it calls included.
+
+    Args:
+        name: such as ``aten::mm``.
+        op_schema: the recorded schema; without one (empty), arguments are taken by position.
+        inputs: its arguments, as recorded.
+        outputs: its results, as recorded.
+
+    Returns:
+        None where the operator is not known, or its recorded arguments make no sense.
+    """
+    try:
+        known = _known(name, op_schema)
+        if known is None:
+            return None
+        schema, rule = known
+        if rule is memory.free:
+            return NOTHING
+        operator = Operator(name, schema, inputs, outputs)
+        result = rule(operator)
+        if not isinstance(result, Work):
+            result = Work(result, operator.bytes)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        return None  # every way in which JSON of the wrong form can fail a rule
+    return result if 0 <= result.flops < _LARGEST and 0 <= result.bytes < _LARGEST else None
+
+
+@lru_cache(maxsize=1 << 14)
+def _known(name: str, op_schema: str) -> tuple[Schema | None, Rule] | None:
+    schema = parse_schema(op_schema)
+    found = rule_of(name)
+    if found:
+        return schema, found[1]
+    return (schema, memory.free) if schema and schema.view else None
+
+
+def family(name: str) -> str | None:
+    """Return the family of an operator: ``matmul``, ``convolution``, ``attention``, …; None if it is not known."""
+    found = rule_of(name)
+    return found[0] if found else None
+
+
+def exclusive(works: Sequence[Work | None], parents: Sequence[int]) -> list[Work]:
+    """Return what each call costs without the calls below it, so that the sum over all calls is right.
+
+    A call that is known, with none below that are, keeps its work: a kernel. One whose parts are known keeps what
+    they leave, never less than nothing: ``aten::linear`` nothing, an ``embedding_dense_backward`` that calls
+    ``zero_`` all but the zeros.
+
+    Args:
+        works: of every call, by `work`.
+        parents: index of the call around each, or a negative number; in any order.
+    """
+    calls = len(works)
+    waiting = [0] * calls
+    for parent in parents:
+        if parent >= 0:
+            waiting[parent] += 1
+    flops_below, bytes_below = [0] * calls, [0] * calls
+    shares = [NOTHING] * calls
+    ready = [call for call in range(calls) if not waiting[call]]
+    while ready:
+        call = ready.pop()
+        own = works[call]
+        flops, size = flops_below[call], bytes_below[call]
+        if own is not None:
+            share = Work(max(own.flops - flops, 0), max(own.bytes - size, 0))
+            shares[call] = share
+            flops += share.flops
+            size += share.bytes
+        parent = parents[call]
+        if parent >= 0:
+            flops_below[parent] += flops
+            bytes_below[parent] += size
+            waiting[parent] -= 1
+            if not waiting[parent]:
+                ready.append(parent)
+    return shares
