@@ -32,7 +32,7 @@ def nodes_of_rank(
     group_of: Callable[[Communication], Group],
     work: Sequence[tuple[int, int]],
 ) -> tuple[list[Node], int]:
-    """Return the nodes of a rank, with ids in issue order, and the number of dependencies against it, which are dropped.
+    """Return the nodes of a rank, ids in issue order, and how many dependencies against it were dropped.
 
     Args:
         rank: its steps.

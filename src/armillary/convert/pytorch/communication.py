@@ -1,8 +1,8 @@
 """Which host nodes communicate, and what: by the meaning of the operator, not by the name of a kernel.
 
-One communication is often recorded by several nodes inside each other: a functional collective, the c10d operator it calls,
-``record_param_comms``, and an annotation of the backend (``nccl:…``, ``gloo:…``). It becomes one `Communication`, that of the
-c10d operator where there is one; the others add what it does not say, such as the process group.
+One communication is often recorded by several nodes inside each other: a functional collective, the c10d operator
+it calls, ``record_param_comms``, and an annotation of the backend (``nccl:…``, ``gloo:…``). It becomes one
+`Communication`, that of the c10d operator where there is one; the others add what it does not say, such as the group.
 """
 
 from __future__ import annotations
@@ -222,8 +222,8 @@ def _splits(node: HostNode, operand: Any) -> tuple[int, ...]:
 
 
 _DTYPES = {
-    "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2, "bfloat16": 2, "byte": 1, "char": 1, "bool": 1,
-    "int": 4, "int32": 4, "long": 8, "int64": 8, "short": 2, "int8": 1, "uint8": 1, "float8e4m3fn": 1, "float8e5m2": 1,
+    "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2, "bfloat16": 2, "byte": 1,
+    "char": 1, "bool": 1, "int": 4, "int32": 4, "long": 8, "int64": 8, "short": 2, "int8": 1, "uint8": 1, "float8e4m3fn": 1, "float8e5m2": 1,
 }  # fmt: skip
 
 

@@ -135,7 +135,7 @@ def read_device(path: str | Path) -> DeviceTrace:
     # Parents before children where both start at once; the external id counts up in the order of starts.
     trace.ops.sort(key=lambda op: (op.start, -op.end, op.external))
     for events in (trace.calls, trace.kernels, trace.waits):
-        events.sort(key=lambda event: (event.start, event.end))  # type: ignore[attr-defined]
+        events.sort(key=lambda event: (event.start, event.end))
     return trace
 
 

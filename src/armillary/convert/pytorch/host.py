@@ -59,7 +59,7 @@ class HostTrace:
 
     @property
     def process_groups(self) -> list[dict[str, Any]]:
-        """What ``## process_group:init ##`` says: objects with pg_name, ranks ([] for all), pg_desc, …"""
+        """What ``## process_group:init ##`` says: objects with pg_name, ranks ([] for all), pg_desc and more."""
         for node in self.nodes:
             if node.name == "## process_group:init ##" and node.inputs:
                 return _groups(node.inputs[0])
@@ -80,7 +80,7 @@ def read_host(path: str | Path) -> HostTrace:
 def host_of(header: dict[str, Any], raw: list[dict[str, Any]], source: str) -> HostTrace:
     """Return the host trace of a decoded document; see `read_host`."""
     schema = str(header.get("schema", "none"))
-    if schema.split("-")[0] not in SCHEMAS:
+    if schema.split("-", maxsplit=1)[0] not in SCHEMAS:
         raise InputError(
             f"{source}: schema is '{schema}', expected one of {', '.join(SCHEMAS)} (with or without -chakra.…)"
         )
@@ -118,7 +118,12 @@ def _node(record: dict[str, Any]) -> HostNode:
         _number(attrs.get("tid", 0), "tid"),
         _number(attrs.get("fw_tid", 0), "fw_tid"),
         str(attrs.get("op_schema", "")),
-        *io,
+        io[0],
+        io[1],
+        io[2],
+        io[3],
+        io[4],
+        io[5],
         {} if attrs is record else {key: value for key, value in attrs.items() if key not in _OWN},
     )
 

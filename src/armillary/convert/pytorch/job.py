@@ -16,6 +16,7 @@ from armillary.convert.pytorch.process_groups import ProcessGroups, world_size
 from armillary.convert.pytorch.rank import Rank, build
 from armillary.trace import Graph, GraphBuilder, Trace, graph_of
 
+_MOST_RANKS = 1 << 20
 _ONE_CLOCK = 60_000_000_000
 """Ranks that start further apart than this (ns) have clocks of their own."""
 
@@ -81,15 +82,19 @@ class _Members:
 
 def _number(traces: Sequence[Linked]) -> dict[int, Linked]:
     """Return the traces by rank, in order: by what the device trace says, the file's name, or the order given."""
-    said = [linked.device.distributed.get("rank") for linked in traces]
-    if any(type(rank) is not int or rank < 0 for rank in said) or len(set(said)) < len(said):
+    said = [_rank(linked.device.distributed.get("rank")) for linked in traces]
+    if -1 in said or len(set(said)) < len(said):
         found = [re.findall(r"\d+", Path(linked.host.source).name.split(".json")[0]) for linked in traces]
-        said = [int(numbers[-1]) if numbers else -1 for numbers in found]
+        said = [_rank(int(numbers[-1])) if numbers else -1 for numbers in found]
     if len(traces) == 1:
-        said = [rank if type(rank) is int and 0 <= rank < 1_000_000 else 0 for rank in said]
-    elif any(rank < 0 for rank in said) or len(set(said)) < len(said) or max(said) > 1_000_000:
+        said = [max(said[0], 0)]
+    elif -1 in said or len(set(said)) < len(said):
         said = list(range(len(traces)))
     return dict(sorted(zip(said, traces, strict=True)))
+
+
+def _rank(value: object) -> int:
+    return value if isinstance(value, int) and 0 <= value < _MOST_RANKS else -1
 
 
 def _work(linked: Linked) -> list[tuple[int, int]]:

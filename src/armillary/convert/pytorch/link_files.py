@@ -1,7 +1,7 @@
 """The file that holds a host trace and a device trace joined: what ``armillary trace link`` writes.
 
-It is the host trace as it was, with two more members: ``device``, the events of Kineto as rows, and ``op_of``, for every node
-(in the order of ids) the row of its event, or -1.
+It is the host trace as it was, with two more members: ``device``, the events of Kineto as rows, and ``op_of``, for
+every node (in the order of ids) the row of its event, or -1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from armillary.convert.pytorch.records import Records
 from armillary.errors import InputError
 from armillary.files import replacing
 
-_ROWS = {"ops": CpuOp, "calls": RuntimeCall, "kernels": DeviceOp, "waits": StreamWait}
+_ROWS: dict[str, Any] = {"ops": CpuOp, "calls": RuntimeCall, "kernels": DeviceOp, "waits": StreamWait}
 
 
 def link_files(host: Path, device: Path, output: Path) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _row(kind: Any, row: Any) -> Any:
     made = kind(*row)
     for key in kind.__slots__:
         value = getattr(made, key)
-        wanted = {"name": str, "kind": str, "args": dict, "is_annotation": bool}.get(key, int)
+        wanted: type = {"name": str, "kind": str, "args": dict, "is_annotation": bool}.get(key, int)
         if not isinstance(value, wanted) or (wanted is int and not abs(value) < 2**62):
             raise TypeError(f"{key} is {value!r}, expected {wanted.__name__}")
     return made

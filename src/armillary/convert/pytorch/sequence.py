@@ -14,7 +14,8 @@ def align(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[i
     """Return the pairs of positions at which the sequences are equal, ascending in both; a longest such list.
 
     Where `second` is much longer (a device trace of many steps), only its stretch that looks most like
-    `first` is aligned. Sequences that differ by more than 600 edits give the pairs before the first and after the last edit only.
+    `first` is aligned. Sequences that differ by more than 600 edits
+    give the pairs before the first and after the last edit only.
     The algorithm is that of Myers (Algorithmica 1986, greedy, section 3): O((N + M) D) for D edits.
     """
     start, after = _window(first, second)

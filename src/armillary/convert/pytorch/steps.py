@@ -1,7 +1,7 @@
 """What happened on one rank as steps that wait for each other: CPU threads, device streams, communication.
 
 A step's time is what is left of it after all that it waits for has ended. Replayed with these dependencies, the
-steps of CPU threads end when they were measured to; a step of a stream can start earlier than it did, by what launching costs.
+steps of CPU threads end when they were measured to; a kernel can start earlier than it did, by what launching costs.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Thread:
 
 
 def fork_and_join(threads: dict[int, Thread]) -> list[tuple[Thread, int, int, Thread, bool]]:
-    """Find out which thread started each burst of each thread, and whether it waited for its end; cuts and skips are set.
+    """Find out which thread started each burst of each thread, and whether it waited for its end; sets cuts and skips.
 
     Returns:
         (thread, start, end of the burst, thread that started it, whether that one was blocked until the end).

@@ -1,4 +1,4 @@
-"""Device streams: kernels in order, after what launched them, after events of other streams; and CPU calls that wait."""
+"""Device streams: kernels in order, after their launch and after events of other streams; CPU calls that wait."""
 
 from __future__ import annotations
 

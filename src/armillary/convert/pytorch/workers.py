@@ -84,7 +84,7 @@ def add_workers(threads: dict[int, Thread], heads: dict[int, Step], issued: Issu
 def _wake(threads: Iterable[Thread], comm: Step, start: int) -> None:
     for thread in threads:
         step = thread.covering(comm.end)
-        if step is None or step.item is None and step.kind != "gap":
+        if step is None or (step.item is None and step.kind != "gap"):
             continue
         item = step.item
         computes = item is not None and not item.has_children and not _waits(item.name)
