@@ -102,9 +102,11 @@ def read(path: Path, unit_ns: int = 1, kind: str | None = None) -> Workload:
     if count and len(lines) > count:
         warnings.append(f"the file says {count} layers: lines after them ignored ({len(lines) - count})")
     layers = tuple(_layer(words, found == "HYBRID_CUSTOMIZED", unit_ns) for words in lines[:count])
-    if not found:
-        found = _headless(kind) if kind else _guess(layers)
-        warnings.append(f"the file names no parallelism kind, {found} {'given' if kind else 'assumed'}")
+    if not found and kind:
+        found = _headless(kind)
+    elif not found:
+        found = _guess(layers)
+        warnings.append(f"the file names no parallelism kind, {found} assumed")
     numbers = {key: values[0].number or 0 for key, values in options.items() if key not in LISTS}
     if found in DLRM and not 0 <= numbers.get("DLRM_LAST_BOTTOM_LAYER", -1) < len(layers):
         first[0].reject("the kind", f"its last bottom layer after it, from 0 to {len(layers) - 1}")
