@@ -18,8 +18,8 @@ _PATH = click.Path()
 
 
 @click.command(
-    help=f"{COMMANDS['run']}\n\nEither STUDY, or --workload with --system and --network. --pytorch takes the place of the "
-    "workload; without a machine everything takes its recorded time."
+    help=f"{COMMANDS['run']}\n\nEither STUDY, or --workload with --system and --network. --pytorch replaces the "
+    "workload of either; without a machine everything takes its recorded time."
 )
 @click.argument("study", type=_PATH, required=False)
 @click.option("--workload", type=_PATH, metavar="PREFIX", help="Trace files PREFIX.<rank>.et")
@@ -68,11 +68,15 @@ def command(
         if study:
             from armillary.platform.native import load_platform, load_study
 
-            plan = None if trace else load_study(study)
+            if trace:
+                machine_of_study, named = load_platform(study), "physical"
+            else:
+                plan = load_study(study)
+                trace, machine_of_study, named = study_trace(plan), plan.platform, plan.profile
             result = armillary.simulate(
-                trace or study_trace(plan),
-                plan.platform if plan else load_platform(study),
-                profile=profile or (plan.profile if plan else "physical"),
+                trace,
+                machine_of_study,
+                profile=profile or named,
                 fold=not no_fold,
                 network_model=network_model,
             )

@@ -223,7 +223,8 @@ def _splits(node: HostNode, operand: Any) -> tuple[int, ...]:
 
 _DTYPES = {
     "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2, "bfloat16": 2, "byte": 1,
-    "char": 1, "bool": 1, "int": 4, "int32": 4, "long": 8, "int64": 8, "short": 2, "int8": 1, "uint8": 1, "float8e4m3fn": 1, "float8e5m2": 1,
+    "char": 1, "bool": 1, "int": 4, "int32": 4, "long": 8, "int64": 8, "short": 2, "int8": 1, "uint8": 1,
+    "float8e4m3fn": 1, "float8e5m2": 1,
 }  # fmt: skip
 
 

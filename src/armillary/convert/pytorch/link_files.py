@@ -99,7 +99,7 @@ def _row(kind: Any, row: Any) -> Any:
     for key in kind.__slots__:
         value = getattr(made, key)
         wanted: type = {"name": str, "kind": str, "args": dict, "is_annotation": bool}.get(key, int)
-        if not isinstance(value, wanted) or (wanted is int and not abs(value) < 2**62):
+        if not isinstance(value, wanted) or (isinstance(value, int) and not -(2**62) < value < 2**62):
             raise TypeError(f"{key} is {value!r}, expected {wanted.__name__}")
     return made
 

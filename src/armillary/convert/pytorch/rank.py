@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armillary.convert.pytorch.communication import BACKENDS, Communication, communications
+from armillary.convert.pytorch.data_waits import add_data_waits
 from armillary.convert.pytorch.device import CpuOp, DeviceOp, RuntimeCall
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.segments import Item
@@ -52,6 +53,7 @@ def build(linked: Linked) -> Rank:
     done = {id(step.source) for step in steps if isinstance(step.source, Communication)}
     rest = [(comm, event) for comm, event in issued if id(comm) not in done]
     steps += add_workers(threads, heads, rest)
+    add_data_waits(steps, linked, comms)
     for step in steps:
         step.settle()
     steps.sort(key=lambda step: (step.key, step.kind in ("queued", "kernel", "comm"), step.kind != "queued"))

@@ -115,16 +115,22 @@ def _communicate(step: Step, comm_of: dict[int, Communication], host: HostTrace,
 
 
 def _synchronise(threads: dict[int, Thread], streams: Streams) -> None:
+    """Let blocking calls wait for the last kernel of every stream they can have waited for."""
     ends = {lane: [step.end for step in run] for lane, run in streams.steps.items()}
     for thread in threads.values():
         for step in thread.steps:
             if step.kind != "call" or step.item is None:
                 continue
-            everything = "DeviceSynchronize" in step.name
-            for lane in streams.steps:
-                last = streams.before(lane, step.item.start)
-                if last and last.end > step.end:  # it waited for something before the last one
+            called = step.item.start
+            last = [found for lane in streams.steps if (found := streams.before(lane, called))]
+            waited = [found for found in last if called < found.end <= step.end]
+            for lane, found in zip(streams.steps, last, strict=False):
+                if found.end > step.end:  # it waited for something before the last one
                     at = bisect_right(ends[lane], step.end) - 1
-                    last = streams.steps[lane][at] if at >= 0 else None
-                if last and (everything or last.end > step.item.start):
-                    step.waits.append(last)
+                    if at >= 0 and ends[lane][at] > called:
+                        waited.append(streams.steps[lane][at])
+            if "DeviceSynchronize" in step.name:
+                waited += last
+            if not waited and last:  # it returned at once; what was launched last is what it was for
+                waited = [max(last, key=lambda found: found.key)]
+            step.waits += waited
