@@ -122,9 +122,10 @@ def _synchronise(threads: dict[int, Thread], streams: Streams) -> None:
             if step.kind != "call" or step.item is None:
                 continue
             called = step.item.start
-            last = [found for lane in streams.steps if (found := streams.before(lane, called))]
+            before = {lane: found for lane in streams.steps if (found := streams.before(lane, called))}
+            last = list(before.values())
             waited = [found for found in last if called < found.end <= step.end]
-            for lane, found in zip(streams.steps, last, strict=False):
+            for lane, found in before.items():
                 if found.end > step.end:  # it waited for something before the last one
                     at = bisect_right(ends[lane], step.end) - 1
                     if at >= 0 and ends[lane][at] > called:
