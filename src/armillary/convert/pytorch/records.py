@@ -19,7 +19,7 @@ def read_text(path: str | Path) -> str:
     """Return the text of a file, plain or gzip.
 
     Raises:
-        InputError: it cannot be read, is damaged, or is not UTF-8.
+        InputError: it cannot be read, or is damaged.
     """
     try:
         data = Path(path).read_bytes()
@@ -35,7 +35,10 @@ def read_text(path: str | Path) -> str:
 
 
 class Records:
-    """The members of one JSON object, of which the list `key` is handed on record by record."""
+    """The members of one JSON object, of which the list `key` is handed on record by record.
+
+    A comma after the last member or record is allowed, as Chrome's trace format has it.
+    """
 
     def __init__(self, path: str | Path, key: str) -> None:
         self.path = path
@@ -54,6 +57,7 @@ class Records:
         found = False
         if self._next() == "[":  # old device traces are the bare list
             self._list(each)
+            self._end()
             return header
         self._expect("{", "a JSON object")
         while self._next() != "}":
@@ -68,6 +72,8 @@ class Records:
                 header[name] = self._value()
             if self._next() != "}":
                 self._expect(",", "',' or '}'")
+        self.at += 1
+        self._end()
         if not found:
             raise InputError(
                 f"{self.path}: has no list '{self.key}', found keys {', '.join(header) or 'none'}"
@@ -84,6 +90,11 @@ class Records:
             if self._next() != "]":
                 self._expect(",", "',' or ']'")
         self.at += 1
+
+    def _end(self) -> None:
+        found = self._next()
+        if found:
+            raise self._error(f"expected the end of the file, found {found!r}")
 
     def _next(self) -> str:
         match = _BLANK.match(self.text, self.at)

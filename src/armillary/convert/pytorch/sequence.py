@@ -14,12 +14,25 @@ def align(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[i
     """Return the pairs of positions at which the sequences are equal, ascending in both; a longest such list.
 
     Where `second` is much longer (a device trace of many steps), only its stretch that looks most like
-    `first` is aligned. Sequences that differ by more than 600 edits
-    give the pairs before the first and after the last edit only.
+    `first` is aligned. Sequences that differ by more than 600 edits give the pairs before the first and after the
+    last edit only. Of equally long lists it is one whose pairs lie close together.
     The algorithm is that of Myers (Algorithmica 1986, greedy, section 3): O((N + M) D) for D edits.
     """
     start, after = _window(first, second)
-    return [(at, to + start) for at, to in _edit_path(first, second[start:after])]
+    second = second[start:after]
+    return [(at, to + start) for at, to in _together(_edit_path(first, second), first, second)]
+
+
+def _together(
+    pairs: list[tuple[int, int]], first: Sequence[Hashable], second: Sequence[Hashable]
+) -> list[tuple[int, int]]:
+    """Move pairs as far as they go towards the middle one, so that ends do not stray into other steps."""
+    middle = len(pairs) // 2
+    for i in (*range(middle - 1, -1, -1), *range(middle + 1, len(pairs))):
+        (at, to), toward = pairs[i], 1 if i < middle else -1
+        between = range(pairs[i + toward][1] - toward, to, -toward)
+        pairs[i] = at, next((other for other in between if second[other] == first[at]), to)
+    return pairs
 
 
 def _window(first: Sequence[Hashable], second: Sequence[Hashable]) -> tuple[int, int]:
@@ -38,7 +51,7 @@ def _window(first: Sequence[Hashable], second: Sequence[Hashable]) -> tuple[int,
     if not votes:
         return 0, n
     best = max(votes.items(), key=lambda item: (item[1], -item[0]))[0]
-    slack = n // 20
+    slack = min(n // 20, _MOST_EDITS // 4)
     return max(0, best - slack), min(m, best + n + slack)
 
 
