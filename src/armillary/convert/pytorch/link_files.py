@@ -20,13 +20,14 @@ from armillary.convert.pytorch.device import (
 )
 from armillary.convert.pytorch.host import HostTrace, host_of, read_host
 from armillary.convert.pytorch.link import Linked, link
-from armillary.convert.pytorch.records import Records
+from armillary.convert.pytorch.records import Records, uncollected
 from armillary.errors import InputError
 from armillary.files import replacing
 
 _ROWS: dict[str, Any] = {"ops": CpuOp, "calls": RuntimeCall, "kernels": DeviceOp, "waits": StreamWait}
 
 
+@uncollected()
 def link_files(host: Path, device: Path, output: Path) -> dict[str, Any]:
     """Join two files, write the joined one, and return the report; see `link.link`."""
     linked = link(read_host(host), read_device(device))
@@ -61,6 +62,7 @@ def write_linked(path: Path, linked: Linked) -> None:
         json.dump(document, stream, separators=(",", ":"))
 
 
+@uncollected()
 def read_linked(path: Path) -> Linked:
     """Read a joined trace, or a host trace alone, which is a joined one without events.
 

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 
 _GRAM = 12
 _SAMPLES = 64
+_MOST_VOTES = 1_000_000
 _MOST_EDITS = 600
 
 
@@ -18,9 +19,14 @@ def align(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[i
     last edit only. Of equally long lists it is one whose pairs lie close together.
     The algorithm is that of Myers (Algorithmica 1986, greedy, section 3): O((N + M) D) for D edits.
     """
-    start, after = _window(first, second)
-    second = second[start:after]
-    return [(at, to + start) for at, to in _together(_edit_path(first, second), first, second)]
+    found: list[tuple[int, int]] = []
+    for start, after in _windows(first, second):
+        part = second[start:after]
+        pairs = [(at, to + start) for at, to in _together(_edit_path(first, part), first, part)]
+        found = max(found, pairs, key=len)
+        if len(found) == len(first) or len(found) < len(first) // 2:  # nothing to gain, or nothing alike
+            break
+    return found
 
 
 def _together(
@@ -35,24 +41,28 @@ def _together(
     return pairs
 
 
-def _window(first: Sequence[Hashable], second: Sequence[Hashable]) -> tuple[int, int]:
-    """Return where in `second` the most samples of `first` lie on one diagonal."""
+def _windows(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[int, int]]:
+    """Return where in `second` the most samples of `first` lie on one diagonal, just that and with some more."""
     n, m = len(first), len(second)
     if m <= n + n // 4 + _GRAM or n < _GRAM:
-        return 0, m
+        return [(0, m)]
     places: dict[tuple[Hashable, ...], list[int]] = defaultdict(list)
     for at in range(m - _GRAM + 1):
-        found = places[tuple(second[at : at + _GRAM])]
-        if len(found) < _SAMPLES:  # what repeats more often than this tells nothing
-            found.append(at)
+        places[tuple(second[at : at + _GRAM])].append(at)
+    samples = [
+        [place - at for place in places.get(tuple(first[at : at + _GRAM]), ())]
+        for at in range(0, n - _GRAM + 1, max(1, n // _SAMPLES))
+    ]
     votes: Counter[int] = Counter()
-    for at in range(0, n - _GRAM + 1, max(1, n // _SAMPLES)):
-        votes.update(place - at for place in places.get(tuple(first[at : at + _GRAM]), ()))
+    for diagonals in sorted(samples, key=len):  # the rarer, the more it tells
+        if votes and votes.total() + len(diagonals) > _MOST_VOTES:
+            break
+        votes.update(diagonals)
     if not votes:
-        return 0, n
+        return [(0, n)]
     best = max(votes.items(), key=lambda item: (item[1], -item[0]))[0]
     slack = min(n // 20, _MOST_EDITS // 4)
-    return max(0, best - slack), min(m, best + n + slack)
+    return [(max(0, best - more), min(m, best + n + more)) for more in (0, slack)]
 
 
 def _edit_path(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[int, int]]:
