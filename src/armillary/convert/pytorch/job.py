@@ -74,10 +74,10 @@ class _Members:
         for comm in comms:
             ranks = tuple(place[rank] for rank in known.of(comm) if rank in place)
             number = groups.number(ranks) if len(ranks) > 0 else 0
-            self.found[comm.node] = Group(number, ranks)
+            self.found[id(comm)] = Group(number, ranks)
 
     def __call__(self, comm: Communication) -> Group:
-        return self.found[comm.node]
+        return self.found[id(comm)]
 
 
 def _number(traces: Sequence[Linked]) -> dict[int, Linked]:

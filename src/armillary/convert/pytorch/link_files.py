@@ -18,9 +18,10 @@ from armillary.convert.pytorch.device import (
     StreamWait,
     read_device,
 )
+from armillary.convert.pytorch.device_only import without_host
 from armillary.convert.pytorch.host import HostTrace, host_of, read_host
 from armillary.convert.pytorch.link import Linked, link
-from armillary.convert.pytorch.records import Records
+from armillary.convert.pytorch.records import Records, read_text
 from armillary.errors import InputError
 from armillary.files import replacing
 
@@ -62,13 +63,16 @@ def write_linked(path: Path, linked: Linked) -> None:
 
 
 def read_linked(path: Path) -> Linked:
-    """Read a joined trace, or a host trace alone, which is a joined one without events.
+    """Read a joined trace; or a host trace or a device trace alone, as a joined one that lacks the other.
 
     Raises:
-        InputError: neither of them.
+        InputError: none of them.
     """
+    text = read_text(path)
+    if '"traceEvents"' in text or text.lstrip()[:1] == "[":
+        return without_host(read_device(path, text))
     raw: list[dict[str, Any]] = []
-    header = Records(path, "nodes").read(raw.append)
+    header = Records(path, "nodes", text).read(raw.append)
     source = str(path)
     if "device" not in header:
         host = host_of(header, raw, source)

@@ -37,10 +37,10 @@ def read_text(path: str | Path) -> str:
 class Records:
     """The members of one JSON object, of which the list `key` is handed on record by record."""
 
-    def __init__(self, path: str | Path, key: str) -> None:
+    def __init__(self, path: str | Path, key: str, text: str | None = None) -> None:
         self.path = path
         self.key = key
-        self.text = read_text(path)
+        self.text = read_text(path) if text is None else text
         self.at = 0
         self._decode = json.JSONDecoder().raw_decode
 
