@@ -41,10 +41,11 @@ class Split:
             elif index in absorbed:
                 continue
             elif task.source is None or task.source == task.target:
-                self._compute(index)
+                rank = self.rank[task.target]
+                self.nodes[index] = {rank: self._timed(rank, task, self._after(task.parents, rank))}
             else:
                 source, target = self.rank[task.source], self.rank[task.target]
-                after = self._after(index, source)
+                after = self._after(task.parents, source)
                 self.nodes[index] = self._message(source, target, max(task.size, 1), task.name, after)
                 self.empty += not task.size
 
@@ -63,9 +64,9 @@ class Split:
             graphs.append(shared[key])
         return Trace.from_ranks(graphs)
 
-    def _after(self, index: int, rank: int) -> list[int]:
-        """Return the nodes of `rank` that say that the parents of a task are done."""
-        return list(dict.fromkeys(self._seen(parent, rank) for parent in self.tasks[index].parents))
+    def _after(self, tasks: Sequence[int], rank: int) -> list[int]:
+        """Return the nodes of `rank` that say that `tasks` are done."""
+        return list(dict.fromkeys(self._seen(task, rank) for task in tasks))
 
     def _seen(self, index: int, rank: int) -> int:
         nodes = self.nodes[index]
@@ -85,10 +86,6 @@ class Split:
             source: self.builders[source].send(target, size, tag, name=name, after=after),
             target: self.builders[target].recv(source, size, tag, name=name),
         }
-
-    def _compute(self, index: int) -> None:
-        task, rank = self.tasks[index], self.rank[self.tasks[index].target]
-        self.nodes[index] = {rank: self._timed(rank, task, self._after(index, rank))}
 
     def _timed(self, rank: int, task: Task, after: Sequence[int]) -> int:
         builder = self.builders[rank]
@@ -112,8 +109,8 @@ class Split:
         number = self.groups.number(ranks)
         nodes = {}
         for rank in ranks:
-            after = list(dict.fromkeys(self._seen(parent, rank) for parent in waits[rank]))
             last = (self._last[rank],) if rank in self._last else ()
+            after = self._after(waits[rank], rank)
             nodes[rank] = self._last[rank] = self.builders[rank].all_reduce(
                 task.name, max(size, 1), group=number or None, after=after, ctrl_after=last
             )
