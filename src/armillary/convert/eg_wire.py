@@ -65,14 +65,10 @@ def _node(data: bytes, at: int, end: int, source: str, where: str) -> Fields:
         if number < 0:
             raise _other_schema(data, source, at, where, _PROBLEMS[number])
         name = FIELDS[number] if number < len(FIELDS) else ""
-        if (
-            not name
-            or (wire != 0 and (wire != 2 or name not in (*_LISTS, "name")))
-            or (name == "name" and wire != 2)
-        ):
-            raise _other_schema(
-                data, source, at, where, f"field {number} of wire type {wire} is not in the schema"
-            )
+        wires = (2,) if name == "name" else (0, 2) if name in _LISTS else (0,) if name else ()
+        if wire not in wires:
+            problem = f"field {number} of wire type {wire} is not in the schema"
+            raise _other_schema(data, source, at, where, problem)
         if name == "name":
             try:
                 node[name] = data[value:after].decode()
