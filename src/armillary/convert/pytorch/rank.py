@@ -57,7 +57,8 @@ def build(linked: Linked) -> Rank:
     add_data_waits(steps, linked, comms)
     for step in steps:
         step.settle()
-    steps.sort(key=lambda step: (step.key, step.kind in ("queued", "kernel", "comm"), step.kind != "queued"))
+    # On a tie, what runs beside the CPU comes after it, and what delays it before it.
+    steps.sort(key=lambda step: (step.key, step.source is not None, step.kind not in ("queued", "gap")))
     first, last = _span(ops) if any(ops.values()) else _extent(steps)
     return Rank(steps, comms, timed, first, last)
 
@@ -118,7 +119,7 @@ def _threads(
         elif blocks(call, kernel) and call.tid in items:
             items[call.tid].append(Item(call.name, call.start, call.end, call=call.correlation, is_call=True))
         elif kernel:
-            launches[call.tid].append(call.end)
+            launches[call.tid].append(min(call.end, kernel.start))
     threads = {}
     for tid, run in items.items():
         # Stable: of two that start and end together, the first recorded is the outer one.

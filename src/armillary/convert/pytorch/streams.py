@@ -13,6 +13,9 @@ from armillary.convert.pytorch.steps import Step, Thread
 
 Lane = tuple[int, int]
 
+STALLED = 100_000
+"""A kernel that starts so late (ns) after all that it is known to wait for waited for something else."""
+
 
 def blocks(call: RuntimeCall, kernel: DeviceOp | None) -> bool:
     """Whether a runtime call returned only when something on the device had ended."""
@@ -83,6 +86,7 @@ def add_kernels(
         step.waits = [w for w in step.waits if w.end <= kernel.start]
         streams.add(lane, step)
         made.append(step)
+    made += _explain(made)
     _synchronise(threads, streams)
     return made
 
@@ -106,9 +110,10 @@ def _launch(step: Step, threads: dict[int, Thread], call: RuntimeCall | None, ke
         step.waits += [max(before, key=lambda found: found.end)] if before else []
         return
     if thread := threads.get(call.tid):
-        launch = thread.launching(call.end)
+        launched = min(call.end, kernel.start)  # a call can return late
+        launch = thread.launching(launched)
         if launch and launch.end > kernel.start:
-            launch = thread.before(call.end)
+            launch = thread.before(launched)
         if launch:
             step.waits.append(launch)
         if segment := thread.segment_at(call.start):
@@ -135,6 +140,33 @@ def _communicate(
     if comm is not None and comm.kind not in (SEND, RECV):
         comms.append(comm)
         step.kind, step.source = "comm", comm
+
+
+def _explain(kernels: Sequence[Step]) -> list[Step]:
+    """Find out why kernels started late: after a kernel of another stream, or else for no recorded reason.
+
+    A stream that stood still until another stream's kernel ended had been told to wait for that (most traces do not
+    say for what ``cudaStreamWaitEvent`` waits). What stays unexplained becomes steps of kind gap, which are returned.
+    """
+    by_end = sorted(kernels, key=lambda step: step.end)
+    ends = [step.end for step in by_end]
+    gaps = []
+    for step in kernels:
+        ready = max((wait.end for wait in step.waits), default=step.begin)
+        if step.begin - ready < STALLED:
+            continue
+        at = bisect_right(ends, step.begin) - 1
+        while at >= 0 and ends[at] > max(ready, step.begin - STALLED):
+            if by_end[at].lane != step.lane and by_end[at].key < step.key:
+                step.waits.append(by_end[at])
+                break
+            at -= 1
+        else:
+            gap = Step("gap", "gap", step.begin, step.key, step.lane, begin=ready, waits=list(step.waits))
+            gap.source = step.source
+            step.waits.append(gap)
+            gaps.append(gap)
+    return gaps
 
 
 def _synchronise(threads: dict[int, Thread], streams: Streams) -> None:
