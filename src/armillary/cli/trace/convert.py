@@ -79,7 +79,7 @@ def command(
     from armillary.files import check_folder, write_text
     from armillary.trace import write_trace
 
-    check_folder("--output", Path(output))
+    check_folder("--output", f"{output}.0.et")
     if report_path:
         check_folder("--json", report_path)
     with working("converting"):

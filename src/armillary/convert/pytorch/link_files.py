@@ -19,6 +19,7 @@ from armillary.convert.pytorch.device import (
     read_device,
 )
 from armillary.convert.pytorch.device_only import without_host
+from armillary.convert.pytorch.et_plus import is_et_plus, read_et_plus
 from armillary.convert.pytorch.host import HostTrace, host_of, read_host
 from armillary.convert.pytorch.link import Linked, link
 from armillary.convert.pytorch.records import Records, read_text
@@ -63,7 +64,7 @@ def write_linked(path: Path, linked: Linked) -> None:
 
 
 def read_linked(path: Path) -> Linked:
-    """Read a joined trace; or a host trace or a device trace alone, as a joined one that lacks the other.
+    """Read a joined trace, also that of ``chakra_trace_link``; or a host or device trace alone, without the other.
 
     Raises:
         InputError: none of them.
@@ -74,6 +75,8 @@ def read_linked(path: Path) -> Linked:
     raw: list[dict[str, Any]] = []
     header = Records(path, "nodes", text).read(raw.append)
     source = str(path)
+    if is_et_plus(raw):
+        return read_et_plus(header, raw, source)
     if "device" not in header:
         host = host_of(header, raw, source)
         return Linked(host, DeviceTrace(source), [-1] * len(host.nodes), {}, ["no device trace: no times"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,8 +58,7 @@ def build(linked: Linked) -> Rank:
     add_data_waits(steps, linked, comms)
     for step in steps:
         step.settle()
-    # On a tie, what runs beside the CPU comes after it, and what delays it before it.
-    steps.sort(key=lambda step: (step.key, step.source is not None, step.kind not in ("queued", "gap")))
+    steps = issue_order(steps)
     first, last = _span(ops) if any(ops.values()) else _extent(steps)
     return Rank(steps, comms, timed, first, last)
 
@@ -127,3 +127,33 @@ def _threads(
         threads[tid] = Thread(tid, run)
         threads[tid].cut_at_launches(launches[tid])
     return threads
+
+
+def issue_order(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps by key, but none before what it waits for: old traces know whole microseconds only.
+
+    Where clocks are so coarse that steps wait for each other, the one of the least key goes first.
+    """
+    place = {id(step): at for at, step in enumerate(steps)}
+    children: list[list[int]] = [[] for _ in steps]
+    waiting = [0] * len(steps)
+    for at, step in enumerate(steps):
+        for wait in step.waits:
+            children[place[id(wait)]].append(at)
+            waiting[at] += 1
+    ready = [(step.key, at) for at, step in enumerate(steps) if not waiting[at]]
+    heapq.heapify(ready)
+    left = iter(sorted((step.key, at) for at, step in enumerate(steps)))
+    done = [False] * len(steps)
+    result: list[Step] = []
+    while len(result) < len(steps):
+        _, at = heapq.heappop(ready) if ready else next(left)
+        if done[at]:
+            continue
+        done[at] = True
+        result.append(steps[at])
+        for child in children[at]:
+            waiting[child] -= 1
+            if not waiting[child]:
+                heapq.heappush(ready, (steps[child].key, child))
+    return result
