@@ -8,6 +8,7 @@ it calls, ``record_param_comms``, and an annotation of the backend (``nccl:…``
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,6 +96,18 @@ def communications(host: HostTrace) -> list[Communication]:
             if made:
                 result.append(made)
     return sorted(result, key=lambda made: made.node)
+
+
+def of_kernel(extra: Mapping[str, Any], name: str) -> Communication | None:
+    """Return what a kernel of a communication library does, by what Kineto says of it or, without bytes, its name."""
+    match = re.search(r"(?:kernel|device?)_?([A-Za-z]+)", name, re.IGNORECASE)
+    kind = kind_of(str(extra.get("collective_name") or (match[1] if match else "")))
+    if kind is None:
+        return None
+    node = HostNode(0, name, 0, 0, 0, 0, "", [], [], [], [], [], [], extra)
+    made = Communication(-1, kind, _said_size(node))
+    _add_group(made, node)
+    return made
 
 
 def _level(node: HostNode) -> tuple[int, str] | None:
@@ -248,6 +261,8 @@ def _add_group(made: Communication, node: HostNode) -> None:
         made.group_size = count
         if type(start) is int and type(stride) is int and stride > 0:
             made.ranks = tuple(range(start, start + stride * count, stride))
+    if "ranks" in extra:
+        made.ranks = tuple(extra["ranks"])
     if node.name == "record_param_comms" and made.group is None:
         pair = next(
             (v for v in node.inputs if isinstance(v, list) and len(v) == 2 and isinstance(v[0], str)), None

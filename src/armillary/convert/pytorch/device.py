@@ -113,8 +113,8 @@ class DeviceTrace:
 
 
 @uncollected()
-def read_device(path: str | Path) -> DeviceTrace:
-    """Read a Kineto trace, plain or gzip.
+def read_device(path: str | Path, text: str | None = None) -> DeviceTrace:
+    """Read a Kineto trace, plain or gzip, or the `text` of one that was read before.
 
     Raises:
         InputError: not JSON, no list ``traceEvents``, or an event without its time.
@@ -133,7 +133,7 @@ def read_device(path: str | Path) -> DeviceTrace:
             name = str(event.get("name"))[:60]
             raise InputError(f"{path}: event {trace.events} of traceEvents ('{name}') {what}") from error
 
-    header = Records(path, "traceEvents").read(each)
+    header = Records(path, "traceEvents", text).read(each)
     found = header.get("distributedInfo")
     trace.distributed = found if isinstance(found, dict) else {}
     # Parents before children where both start at once; the external id counts up in the order of starts.

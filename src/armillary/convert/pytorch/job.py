@@ -74,22 +74,22 @@ class _Members:
         for comm in comms:
             ranks = tuple(place[rank] for rank in known.of(comm) if rank in place)
             number = groups.number(ranks) if len(ranks) > 0 else 0
-            self.found[comm.node] = Group(number, ranks)
+            self.found[id(comm)] = Group(number, ranks)
 
     def __call__(self, comm: Communication) -> Group:
-        return self.found[comm.node]
+        return self.found[id(comm)]
 
 
 def _number(traces: Sequence[Linked]) -> dict[int, Linked]:
-    """Return the traces by rank, in order: by what the device trace says, the file's name, or the order given."""
+    """Return the traces by rank, in order: by what the device trace says, or in the order of the numbers in their files' names."""
     said = [_rank(linked.device.distributed.get("rank")) for linked in traces]
-    if -1 in said or len(set(said)) < len(said):
-        found = [re.findall(r"\d+", Path(linked.host.source).name.split(".json")[0]) for linked in traces]
-        said = [_rank(int(numbers[-1])) if numbers else -1 for numbers in found]
     if len(traces) == 1:
         said = [max(said[0], 0)]
     elif -1 in said or len(set(said)) < len(said):
-        said = list(range(len(traces)))
+        found = [re.search(r"(?:^|[a-z_.-])(\d+)\.json", Path(linked.host.source).name) for linked in traces]
+        named = [_rank(int(match[1])) if match else -1 for match in found]
+        order = sorted(range(len(traces)), key=lambda at: (named[at] < 0, named[at], at))
+        said = [order.index(at) for at in range(len(traces))]
     return dict(sorted(zip(said, traces, strict=True)))
 
 

@@ -18,9 +18,11 @@ from armillary.convert.pytorch.device import (
     StreamWait,
     read_device,
 )
+from armillary.convert.pytorch.device_only import without_host
+from armillary.convert.pytorch.et_plus import is_et_plus, read_et_plus
 from armillary.convert.pytorch.host import HostTrace, host_of, read_host
 from armillary.convert.pytorch.link import Linked, link
-from armillary.convert.pytorch.records import Records, uncollected
+from armillary.convert.pytorch.records import Records, read_text, uncollected
 from armillary.errors import InputError
 from armillary.files import replacing
 
@@ -64,14 +66,19 @@ def write_linked(path: Path, linked: Linked) -> None:
 
 @uncollected()
 def read_linked(path: Path) -> Linked:
-    """Read a joined trace, or a host trace alone, which is a joined one without events.
+    """Read a joined trace, also that of ``chakra_trace_link``; or a host or device trace alone, without the other.
 
     Raises:
-        InputError: neither of them.
+        InputError: none of them.
     """
+    text = read_text(path)
+    if '"traceEvents"' in text or text.lstrip()[:1] == "[":
+        return without_host(read_device(path, text))
     raw: list[dict[str, Any]] = []
-    header = Records(path, "nodes").read(raw.append)
+    header = Records(path, "nodes", text).read(raw.append)
     source = str(path)
+    if is_et_plus(raw):
+        return read_et_plus(header, raw, source)
     if "device" not in header:
         host = host_of(header, raw, source)
         return Linked(host, DeviceTrace(source), [-1] * len(host.nodes), {}, ["no device trace: no times"])

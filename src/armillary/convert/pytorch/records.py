@@ -55,10 +55,10 @@ class Records:
     A comma after the last member or record is allowed, as Chrome's trace format has it.
     """
 
-    def __init__(self, path: str | Path, key: str) -> None:
+    def __init__(self, path: str | Path, key: str, text: str | None = None) -> None:
         self.path = path
         self.key = key
-        self.text = read_text(path)
+        self.text = read_text(path) if text is None else text
         self.at = 0
         self._decode = json.JSONDecoder().raw_decode
 

@@ -6,12 +6,15 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 
-from armillary.convert.pytorch.communication import Communication
+from armillary.convert.pytorch.communication import RECV, SEND, Communication, of_kernel
 from armillary.convert.pytorch.device import DeviceOp, RuntimeCall, StreamWait
-from armillary.convert.pytorch.host import HostTrace
+from armillary.convert.pytorch.device_only import said
 from armillary.convert.pytorch.steps import Step, Thread
 
 Lane = tuple[int, int]
+
+STALLED = 100_000
+"""A kernel that starts so late (ns) after all that it is known to wait for waited for something else."""
 
 
 def blocks(call: RuntimeCall, kernel: DeviceOp | None) -> bool:
@@ -49,43 +52,41 @@ def add_kernels(
     calls: dict[int, RuntimeCall],
     kernels: Sequence[DeviceOp],
     waits: Sequence[StreamWait],
-    comms: Sequence[Communication],
-    host: HostTrace,
+    comms: list[Communication],
 ) -> list[Step]:
-    """Return a step for each kernel, and let blocking calls wait for those they waited for."""
+    """Return a step for each kernel, and let blocking calls wait for those they waited for.
+
+    Communication that only kernels tell of is added to `comms`.
+    """
     streams = Streams()
     comm_of = {comm.node: comm for comm in comms}
     waiting = _stream_waits(waits, calls)
     taken: set[int] = set()
     made = []
-    for kernel in sorted(kernels, key=lambda kernel: (calls[kernel.correlation].end, kernel.start)):
-        call = calls[kernel.correlation]
+    issued = [(calls.get(kernel.correlation), kernel) for kernel in kernels]
+    for call, kernel in sorted(
+        issued, key=lambda pair: (pair[0].end if pair[0] else pair[1].start, pair[1].start)
+    ):
         lane = (kernel.device, kernel.stream)
-        step = Step(kernel.name, "kernel", kernel.end, call.end, kernel.stream, source=kernel)
+        launched = call.end if call else kernel.start
+        step = Step(kernel.name, "kernel", kernel.end, launched, kernel.stream, source=kernel)
         step.begin = kernel.start
-        if thread := threads.get(call.tid):
-            launch = thread.launching(call.end)
-            if launch and launch.end > kernel.start:
-                launch = thread.before(call.end)
-            if launch:
-                step.waits.append(launch)
-            if segment := thread.segment_at(call.start):
-                step.item = segment.owner
-        if previous := streams.before(lane, call.end + 1):
+        _launch(step, threads, call, kernel)
+        if previous := streams.before(lane, launched + 1):
             step.waits.append(previous)
-        communicates = is_communication(kernel.name)
-        if communicates:
-            _communicate(step, comm_of, host, taken)
+        if is_communication(kernel.name):
+            _communicate(step, kernel, comm_of, comms, taken)
             others = [other for other in streams.steps if other[0] == lane[0] and other != lane]
             step.waits += [
-                s for other in others if (s := streams.before(other, call.end)) and s.kind == "kernel"
+                s for other in others if (s := streams.before(other, launched)) and s.kind == "kernel"
             ]
         for on, recorded in waiting.get(lane[1], ()):
-            if recorded[1] <= call.start and (found := streams.before((lane[0], on), recorded[0])):
+            if recorded[1] <= launched and (found := streams.before((lane[0], on), recorded[0])):
                 step.waits.append(found)
         step.waits = [w for w in step.waits if w.end <= kernel.start]
         streams.add(lane, step)
         made.append(step)
+    made += _explain(made)
     _synchronise(threads, streams)
     return made
 
@@ -102,8 +103,31 @@ def _stream_waits(
     return found
 
 
-def _communicate(step: Step, comm_of: dict[int, Communication], host: HostTrace, taken: set[int]) -> None:
-    """Make the kernel the communication that its launcher, or an operator around it, is."""
+def _launch(step: Step, threads: dict[int, Thread], call: RuntimeCall | None, kernel: DeviceOp) -> None:
+    """Let a kernel wait for the CPU step that launched it; without a record of that, for the last one before it."""
+    if call is None:
+        before = [found for thread in threads.values() if (found := thread.before(kernel.start))]
+        step.waits += [max(before, key=lambda found: found.end)] if before else []
+        return
+    if thread := threads.get(call.tid):
+        launched = min(call.end, kernel.start)  # a call can return late
+        launch = thread.launching(launched)
+        if launch and launch.end > kernel.start:
+            launch = thread.before(launched)
+        if launch:
+            step.waits.append(launch)
+        if segment := thread.segment_at(call.start):
+            step.item = segment.owner
+
+
+def _communicate(
+    step: Step,
+    kernel: DeviceOp,
+    comm_of: dict[int, Communication],
+    comms: list[Communication],
+    taken: set[int],
+) -> None:
+    """Make the kernel the communication that its launcher, or an operator around it, is; or the one it says it is."""
     item = step.item
     while item is not None:
         comm = comm_of.get(item.host)
@@ -112,6 +136,37 @@ def _communicate(step: Step, comm_of: dict[int, Communication], host: HostTrace,
             step.kind, step.source, step.host = "comm", comm, comm.node
             return
         item = item.above
+    comm = of_kernel(said(kernel.args), kernel.name)
+    if comm is not None and comm.kind not in (SEND, RECV):
+        comms.append(comm)
+        step.kind, step.source = "comm", comm
+
+
+def _explain(kernels: Sequence[Step]) -> list[Step]:
+    """Find out why kernels started late: after a kernel of another stream, or else for no recorded reason.
+
+    A stream that stood still until another stream's kernel ended had been told to wait for that (most traces do not
+    say for what ``cudaStreamWaitEvent`` waits). What stays unexplained becomes steps of kind gap, which are returned.
+    """
+    by_end = sorted(kernels, key=lambda step: step.end)
+    ends = [step.end for step in by_end]
+    gaps = []
+    for step in kernels:
+        ready = max((wait.end for wait in step.waits), default=step.begin)
+        if step.begin - ready < STALLED:
+            continue
+        at = bisect_right(ends, step.begin) - 1
+        while at >= 0 and ends[at] > max(ready, step.begin - STALLED):
+            if by_end[at].lane != step.lane and by_end[at].key < step.key:
+                step.waits.append(by_end[at])
+                break
+            at -= 1
+        else:
+            gap = Step("gap", "gap", step.begin, step.key, step.lane, begin=ready, waits=list(step.waits))
+            gap.source = step.source
+            step.waits.append(gap)
+            gaps.append(gap)
+    return gaps
 
 
 def _synchronise(threads: dict[int, Thread], streams: Streams) -> None:
