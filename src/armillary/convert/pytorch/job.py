@@ -10,13 +10,12 @@ from typing import Any
 from armillary.convert.converted import Converted, communication
 from armillary.convert.groups import Groups
 from armillary.convert.pytorch.chakra import Group, nodes_of_rank
-from armillary.convert.pytorch.communication import Communication
+from armillary.convert.pytorch.communication import MOST_RANKS, Communication
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.process_groups import ProcessGroups, world_size
 from armillary.convert.pytorch.rank import Rank, build
 from armillary.trace import Graph, GraphBuilder, Trace, graph_of
 
-_MOST_RANKS = 1 << 20
 _ONE_CLOCK = 60_000_000_000
 """Ranks that start further apart than this (ns) have clocks of their own."""
 
@@ -72,16 +71,16 @@ class _Members:
     ) -> None:
         self.found: dict[int, Group] = {}
         for comm in comms:
-            ranks = tuple(place[rank] for rank in known.of(comm) if rank in place)
-            number = groups.number(ranks) if len(ranks) > 0 else 0
-            self.found[id(comm)] = Group(number, ranks)
+            members = tuple(place.get(rank, -1) for rank in known.of(comm))
+            ranks = tuple(rank for rank in members if rank >= 0)
+            self.found[id(comm)] = Group(groups.number(ranks) if ranks else 0, ranks, members)
 
     def __call__(self, comm: Communication) -> Group:
         return self.found[id(comm)]
 
 
 def _number(traces: Sequence[Linked]) -> dict[int, Linked]:
-    """Return the traces by rank, in order: by what the device trace says, or in the order of the numbers in their files' names."""
+    """Return the traces by rank: what the device traces say, or in the order of the numbers in the files' names."""
     said = [_rank(linked.device.distributed.get("rank")) for linked in traces]
     if len(traces) == 1:
         said = [max(said[0], 0)]
@@ -94,7 +93,7 @@ def _number(traces: Sequence[Linked]) -> dict[int, Linked]:
 
 
 def _rank(value: object) -> int:
-    return value if isinstance(value, int) and 0 <= value < _MOST_RANKS else -1
+    return value if isinstance(value, int) and 0 <= value < MOST_RANKS else -1
 
 
 def _work(linked: Linked) -> list[tuple[int, int]]:
