@@ -81,7 +81,7 @@ class _Members:
 
 
 def _number(traces: Sequence[Linked]) -> dict[int, Linked]:
-    """Return the traces by rank, in order: by what the device trace says, or in the order of the numbers in their files' names."""
+    """Return the traces by rank, in order: as the device trace says, or ordered by the numbers in their names."""
     said = [_rank(linked.device.distributed.get("rank")) for linked in traces]
     if len(traces) == 1:
         said = [max(said[0], 0)]
