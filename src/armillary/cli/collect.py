@@ -15,7 +15,9 @@ from armillary.cli.outputs import show_table
     "A step ends when its optimizer has stepped. Options stand before SCRIPT, its arguments after it.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@click.option("--nproc", type=click.IntRange(1), default=1, show_default=True, help="Processes, one per rank.")
+@click.option(
+    "--nproc", type=click.IntRange(1), default=1, show_default=True, help="Processes, one per rank."
+)
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("traces"), show_default=True, metavar="DIR",
     help="Where the traces go.",

@@ -21,8 +21,8 @@ from armillary.convert.torch_import import import_torch
 from armillary.errors import InputError
 from armillary.files import replacing
 
-active: Collector | None = None
-"""The one of this process that is collecting."""
+_active: list[Collector] = []
+"""The one of this process that is collecting, if there is one."""
 
 
 def collect(
@@ -78,22 +78,23 @@ class Collector:
         self._suffix = ".json.gz" if compress else ".json"
         self._groups: list[dict[str, Any]] = []
         self._backend = ""
+        self._noted = 0
 
     def __enter__(self) -> Collector:
-        global active
         self._torch = import_torch("armillary.collect")
-        if active is not None:
-            if not active.yields:
-                raise InputError(f"collect: {active.folder} is being collected; expected one at a time")
-            self.folder = active.folder
-            active.discard()
+        self._world = _number("RANK", 0), _number("WORLD_SIZE", 1)
+        for other in _active[:]:
+            if not other.yields:
+                raise InputError(f"collect: {other.folder} is being collected; expected one at a time")
+            self.folder = other.folder
+            other.discard()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._parts = [self.folder / f".{name}.{os.getpid()}.part.json" for name in ("host", "device")]
             self._parts[0].touch()
         except OSError as error:
             raise InputError(f"{self.folder}: {error.strerror}, expected a folder to write to") from error
-        active = self
+        _active.append(self)
         self._start()
         return self
 
@@ -142,15 +143,14 @@ class Collector:
         self._close()
 
     def _close(self) -> None:
-        global active
-        active, self.done = None, True
+        _active.remove(self)
+        self.done = True
         self._observer.unregister_callback()
         for part in self._parts:
             part.unlink(missing_ok=True)
 
     def _start(self) -> None:
         profiler = self._torch.profiler
-        self._world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
         self._observer = profiler.ExecutionTraceObserver()
         self._observer.register_callback(str(self._parts[0]))
         kinds = [profiler.ProfilerActivity.CPU]
@@ -173,7 +173,6 @@ class Collector:
                 execution_trace_observer=self._observer,
                 **extra,
             )
-        self._noted = 0
         self._go(self._profile.start)
 
     def _go(self, on: Callable[[], None]) -> None:
@@ -193,6 +192,8 @@ class Collector:
             for part, name in zip(self._parts, names, strict=True):
                 with replacing(self.folder / name) as temporary:
                     _move(part, temporary, compress=name.endswith(".gz"))
+                other = name.removesuffix(".gz") if name.endswith(".gz") else f"{name}.gz"
+                (self.folder / other).unlink(missing_ok=True)
             write_collected(self.folder, self._about(rank, world_size, *names))
         finally:
             self._close()
@@ -212,6 +213,13 @@ class Collector:
             rank, world_size, host, device, self._backend, gpu, self._torch.__version__, self.warmup,
             self.steps, groups,
         )  # fmt: skip
+
+
+def _number(variable: str, default: int) -> int:
+    text = os.environ.get(variable, str(default))
+    if not text.isdecimal():
+        raise InputError(f"collect: the environment's {variable} is {text!r}, expected a number")
+    return int(text)
 
 
 def _move(source: Path, target: Path, *, compress: bool) -> None:

@@ -42,9 +42,7 @@ class RankProcesses:
         for rank in range(self.ranks):
             environment = {**os.environ, **self.environment, **_environment(rank, self.ranks, port)}
             # A session of its own, so that whatever the rank starts can be ended with it.
-            self.processes.append(
-                subprocess.Popen(self.arguments, env=environment, start_new_session=True)
-            )
+            self.processes.append(subprocess.Popen(self.arguments, env=environment, start_new_session=True))
         return self
 
     def __exit__(
