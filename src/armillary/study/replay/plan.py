@@ -269,7 +269,8 @@ def _match(trace: Trace, ranks: Sequence[RankPlan]) -> list[Instance]:
             rank, at = instance.nodes[0]
             raise InputError(
                 f"{trace.graph(rank).node(at)} of rank {rank} is {_say(instance.operation)}, which "
-                f"{_ranks(sorted(missing), 'never joins', 'never join')}; expected the same operations on all of its ranks"
+                f"{_ranks(sorted(missing), 'never joins', 'never join')}; expected the same operations on all "
+                "of its ranks"
             )
     return list(found.values())
 
