@@ -181,8 +181,8 @@ def _run(trace: Trace, plan: Plan, folder: Path) -> None:
     words = ["-W", "ignore", "-m", "armillary.study.replay.worker", str(folder)]
     with RankProcesses(words, n) as processes:
         while processes.running():
-            if failures := processes.failures():
-                raise ArmillaryError(f"replay: {next(iter(failures.values()))}")
+            if processes.failures():
+                break
             if left("stuck") or left("failed"):
                 (folder / "stop").touch()
                 end = time.monotonic() + LAST_WORDS_SECONDS
@@ -190,9 +190,12 @@ def _run(trace: Trace, plan: Plan, folder: Path) -> None:
                     processes.wait()
                 break
             processes.wait()
+        failures = processes.failures()
     if stuck := left("stuck"):
         said = {int(file.stem.partition("_")[2]): json.loads(file.read_text()) for file in stuck}
         raise StuckError("the replay cannot go on\n" + _table(trace, plan, said))
+    for how in failures.values():
+        raise ArmillaryError(f"replay: {how}")
     for file in left("failed"):
         raise ArmillaryError(f"replay: rank {file.stem.partition('_')[2]}: {file.read_text()}")
 
@@ -212,7 +215,10 @@ def _table(trace: Trace, plan: Plan, said: dict[int, dict[str, Any]]) -> str:
             what = (
                 f"{'rank' if len(absent) == 1 else 'ranks'} {', '.join(absent[:8])}" if absent else "network"
             )
-            rows.append((rank, int(graph.ids[at]), graph.name(at), f"{operation.kind} issued", what))
+            where = (
+                f" in group {operation.key[1]}" if operation.key[0] == "group" and operation.key[1] else ""
+            )
+            rows.append((rank, int(graph.ids[at]), graph.name(at), f"{operation.kind}{where}", what))
         for at in words["held"]:
             what = f"the {mine.turn[at] - issued[rank][mine.operations[at].key]} before it in its group"
             rows.append((rank, int(graph.ids[at]), graph.name(at), "ready", what))
