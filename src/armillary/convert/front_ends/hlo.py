@@ -77,8 +77,12 @@ def _devices(module: Module, ranks: int | None) -> Devices:
     replicas, partitions = counts
     if ranks is not None:
         if ranks < 1 or ranks % partitions:
-            raise InputError(f"--ranks is {ranks}, expected a multiple of the module's {partitions} partitions")
+            raise InputError(
+                f"--ranks is {ranks}, expected a multiple of the module's {partitions} partitions"
+            )
         replicas = ranks // partitions
     if replicas * partitions > _MOST_RANKS:
-        source.fail(0, f"{replicas} replicas of {partitions} partitions, expected at most {_MOST_RANKS} devices")
+        source.fail(
+            0, f"{replicas} replicas of {partitions} partitions, expected at most {_MOST_RANKS} devices"
+        )
     return Devices(source, replicas, partitions)

@@ -10,30 +10,39 @@ from armillary.convert.hlo.module import Computation, Instruction, Module
 from armillary.convert.hlo.shapes import Shape
 from armillary.convert.hlo.window import convolution_flops, windows
 
-FREE = frozenset(
-    """parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id opt-barrier
-    optimization-barrier add-dependency domain reshape get-dimension-size set-dimension-size dynamic-reshape
-    infeed outfeed""".split()
-)
+FREE = frozenset({
+    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id",
+    "replica-id", "opt-barrier", "optimization-barrier", "add-dependency", "domain", "reshape",
+    "get-dimension-size", "set-dimension-size", "dynamic-reshape", "infeed", "outfeed",
+})  # fmt: skip
 """What takes no time of its own: a value by another name, or what the host does."""
 
-ELEMENT_WISE = frozenset(
-    """abs acos acosh add and asin asinh atan2 atanh cbrt ceil clamp compare complex convert cos cosh count-leading-zeros
-    divide erf exponential exponential-minus-one floor imag is-finite log log-plus-one logistic map maximum minimum
-    multiply negate not or popcnt power real reduce-precision remainder rng rng-bit-generator
-    rng-get-and-update-state round-nearest-afz round-nearest-even rsqrt select shift-left shift-right-arithmetic
-    shift-right-logical sign sin sinh sqrt stochastic-convert subtract tan tanh xor""".split()
-)
+ELEMENT_WISE = frozenset({
+    "abs", "acos", "acosh", "add", "and", "asin", "asinh", "atan2", "atanh", "cbrt", "ceil", "clamp",
+    "compare", "complex", "convert", "cos", "cosh", "count-leading-zeros", "divide", "erf", "exponential",
+    "exponential-minus-one", "floor", "imag", "is-finite", "log", "log-plus-one", "logistic", "map",
+    "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "power", "real", "reduce-precision",
+    "remainder", "rng", "rng-bit-generator", "rng-get-and-update-state", "round-nearest-afz",
+    "round-nearest-even", "rsqrt", "select", "shift-left", "shift-right-arithmetic", "shift-right-logical",
+    "sign", "sin", "sinh", "sqrt", "stochastic-convert", "subtract", "tan", "tanh", "xor",
+})  # fmt: skip
 
-MOVING = frozenset(
-    """all-gather all-reduce all-to-all bitcast-convert broadcast collective-broadcast collective-permute concatenate
-    copy dynamic-slice dynamic-update-slice gather iota pad ragged-all-to-all recv reduce-scatter reverse send slice
-    transpose""".split()
-)
+MOVING = frozenset({
+    "all-gather", "all-reduce", "all-to-all", "bitcast-convert", "broadcast", "collective-broadcast",
+    "collective-permute", "concatenate", "copy", "dynamic-slice", "dynamic-update-slice", "gather", "iota",
+    "pad", "ragged-all-to-all", "recv", "reduce-scatter", "reverse", "send", "slice", "transpose",
+})  # fmt: skip
 """What moves bytes and computes nothing."""
 
 _NUMBERS = re.compile(r"\d{1,18}")
-_MARKERS = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint", "xla.sdy.", "annotate_device")
+_MARKERS = (
+    "Sharding",
+    "SPMDFullToShardShape",
+    "SPMDShardToFullShape",
+    "LayoutConstraint",
+    "xla.sdy.",
+    "annotate_device",
+)
 
 
 def is_marker(instruction: Instruction) -> bool:

@@ -7,6 +7,7 @@ and ``use_global_device_ids`` (https://openxla.org/xla/operation_semantics and X
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from math import prod
 from typing import Any, NoReturn
 
@@ -45,13 +46,16 @@ class Devices:
         """
         mode = self._mode(collective)
         ids = self._ids(collective, collective.attributes.get("replica_groups", "{}"))
-        space = {"replica": self.replicas, "both": self.replicas, "partition": self.partitions}.get(
-            mode, self.ranks.size
-        )
+        space, what = {
+            "replica": (self.replicas, "replicas"),
+            "both": (self.replicas, "replicas"),
+            "partition": (self.partitions, "partitions"),
+            "device": (self.ranks.size, "devices"),
+        }[mode]
         if not any(ids):
             ids = [tuple(range(space))]
         flat = [one for group in ids for one in group]
-        self._check(collective, flat, space, "replica_groups", "partitions" if mode == "partition" else "replicas")
+        self._check(collective, flat, space, "replica_groups", what)
         if len(flat) < space and not collective.opcode.startswith("collective-broadcast"):
             missing = min(set(range(space)) - set(flat))
             self._refuse(collective, f"replica_groups has no {missing}, expected each of 0 to {space - 1}")
@@ -74,7 +78,9 @@ class Devices:
         for end in (0, 1):
             ids = [pair[end] for pair in found]
             self._check(permute, ids, space, "source_target_pairs", "devices")
-        return [(a, b) for pair in found for a, b in zip(*self._each([pair[:1], pair[1:]], mode), strict=True)]
+        return [
+            (a, b) for pair in found for a, b in zip(*self._each([pair[:1], pair[1:]], mode), strict=True)
+        ]
 
     def _each(self, ids: list[Group], mode: str) -> list[list[int]]:
         return [[rank for group in self._ranks([one], mode) for rank in group] for one in ids]
@@ -104,11 +110,12 @@ class Devices:
             table = self._iota(collective, text, *iota.groups())
             return [tuple(row) for row in table.reshape(-1, table.shape[-1]).tolist()]
         mesh = _MESH.fullmatch(text)
-        if mesh:
-            return self._mesh(collective, text, mesh)
-        self._refuse(
-            collective, f"replica_groups={text[:60]}, expected {{{{0,1}},…}}, [2,4]<=[8] or mesh['x'=2,…] {{'x'}}"
-        )
+        if not mesh:
+            self._refuse(
+                collective,
+                f"replica_groups={text[:60]}, expected {{{{0,1}},…}}, [2,4]<=[8] or mesh['x'=2,…] {{'x'}}",
+            )
+        return self._mesh(collective, text, mesh)
 
     def _iota(
         self, collective: Instruction, text: str, shape: str, source: str | None, order: str | None
@@ -143,16 +150,18 @@ class Devices:
         place: dict[tuple[str, int], int] = {}
         for name, size in sizes.items():
             bounds = sorted(splits[name])
-            if 0 in bounds or bounds[-1] != size or any(b % a for a, b in zip(bounds, bounds[1:], strict=False)):
+            if 0 in bounds or bounds[-1] != size or any(b % a for a, b in pairwise(bounds)):
                 self._refuse(collective, f"{text[:60]}: axis '{name}' cannot be split like this")
-            for first, after in zip(bounds, bounds[1:], strict=False):
+            for first, after in pairwise(bounds):
                 place[name, first] = len(shape)
                 shape.append(after // first)
         inner: list[int] = []
         for axis in wanted:
             if axis:
                 low, high = (int(axis[3]), int(axis[3]) * int(axis[4])) if axis[3] else (1, sizes[axis[1]])
-                inner += [at for (name, first), at in place.items() if name == axis[1] and low <= first < high]
+                inner += [
+                    at for (name, first), at in place.items() if name == axis[1] and low <= first < high
+                ]
         outer = [at for at in range(len(shape)) if at not in inner]
         if len(set(inner)) < len(inner) or len(shape) > 32:
             self._refuse(collective, f"{text[:60]}: an axis stands twice")
@@ -173,7 +182,9 @@ class Devices:
         else:
             ids = np.arange(min(count, self.ranks.size))
         if len(ids) != count or not count:
-            self._refuse(collective, f"{text[:60]}: a mesh of {count} devices, expected one of {self.ranks.size}")
+            self._refuse(
+                collective, f"{text[:60]}: a mesh of {count} devices, expected one of {self.ranks.size}"
+            )
         return ids
 
     def _check(self, collective: Instruction, ids: list[int], space: int, name: str, what: str) -> None:

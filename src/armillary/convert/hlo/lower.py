@@ -85,7 +85,7 @@ class Lowering:
         if self._size[entry.name] > _MOST:
             self.source.fail(
                 entry.at,
-                f"unrolled, this is {self._size[entry.name]:.3g} instructions, expected at most {_MOST:.3g}; unroll less",
+                f"unrolled, this is more than {_MOST:.3g} instructions; --unroll takes a smaller number",
             )
         self._computation(entry, [() for _ in entry.parameters], _Context())
         for what, example in self.costs.unknown.items():
@@ -116,14 +116,19 @@ class Lowering:
         if sorted(computation.parameters) != list(range(len(arguments))):
             self.source.fail(
                 computation.at,
-                f"'{computation.name}' has parameters {sorted(computation.parameters)[:8]}, but {len(arguments)} values",
+                f"'{computation.name}' has parameters {sorted(computation.parameters)[:8]}, not {len(arguments)}",
             )
         values: dict[Instruction, Value] = {
             one: self._as(one.shape, arguments[number]) for number, one in computation.parameters.items()
         }
         for one in computation.instructions:
-            if one.opcode != "parameter":
-                values[one] = self._instruction(one, [values[operand] for operand in one.operands], context)
+            if one.opcode == "parameter":
+                continue
+            inside = context
+            if one.predecessors:
+                earlier = self._ids([context.gate, *(values[other] for other in one.predecessors)])
+                inside = replace(context, gate=earlier)
+            values[one] = self._instruction(one, [values[operand] for operand in one.operands], inside)
         return values[computation.result]
 
     def _instruction(self, one: Instruction, given: list[Value], context: _Context) -> Value:
@@ -164,12 +169,16 @@ class Lowering:
     def _element(self, one: Instruction, given: list[Value]) -> Value:
         index = one.attributes.get("index", "")
         if not given or not _INDEX.fullmatch(index):
-            self.source.fail(one.at, f"index={index or '(none)'} of {len(given)} operands, expected one and a number")
+            self.source.fail(
+                one.at, f"index={index or '(none)'} of {len(given)} operands, expected one and a number"
+            )
         whole = given[0]
         if isinstance(whole, tuple):
             return whole
         if int(index) >= len(whole):
-            self.source.fail(one.at, f"index={index} of a tuple of {len(whole)}, expected at most {len(whole) - 1}")
+            self.source.fail(
+                one.at, f"index={index} of a tuple of {len(whole)}, expected at most {len(whole) - 1}"
+            )
         return whole[int(index)]
 
     def _loop(self, loop: Instruction, given: list[Value], context: _Context) -> Value:
@@ -181,7 +190,10 @@ class Lowering:
         copies = self._copies(loop)
         inside = replace(context, depth=context.depth + 1)
         if copies != trips:
-            self._warn(loop, f"'{loop.name}' runs {trips} times: its body stands here once, with {trips} times the costs")
+            self._warn(
+                loop,
+                f"'{loop.name}' runs {trips} times: its body stands here once, with {trips} times the costs",
+            )
             inside = replace(inside, scale=context.scale * trips)
         state = given
         for _ in range(copies):
@@ -194,12 +206,16 @@ class Lowering:
     def _branch(self, one: Instruction, given: list[Value], context: _Context) -> Value:
         branches = [computation for _, computation in self.module.callees(one)]
         if not branches or len(given) != len(branches) + 1:
-            self.source.fail(one.at, f"{len(branches)} branches and {len(given)} operands, expected one more than branches")
+            self.source.fail(
+                one.at, f"{len(branches)} branches and {len(given)} operands, expected one more than branches"
+            )
         chosen = self.trips.scalar(one.operands[0])
         if chosen is None:
             work = [(self.costs.computation(branch), self._size[branch.name]) for branch in branches]
             chosen = work.index(max(work))
-            self._warn(one, f"which branch '{one.name}' takes is not known, that with most operations is assumed")
+            self._warn(
+                one, f"which branch '{one.name}' takes is not known, that with most operations is assumed"
+            )
         elif "true_computation" in one.attributes:
             chosen = 1 - chosen
         if not 0 <= chosen < len(branches):
@@ -236,7 +252,9 @@ class Lowering:
     def _message(self, one: Instruction, opcode: str, after: tuple[int, ...], context: _Context) -> Value:
         pairs = _PAIRS.search(one.attributes.get("frontend_attributes", ""))
         if pairs is None:
-            self._warn(one, f"'{opcode}' without pairs of devices takes no time here, as if to or from the host")
+            self._warn(
+                one, f"'{opcode}' without pairs of devices takes no time here, as if to or from the host"
+            )
             return after
         shape = one.shape if opcode == "recv" or not one.operands else one.operands[0].shape
         size = shape.leaves[0].bytes if shape.leaves else 0
@@ -277,7 +295,7 @@ class Lowering:
             if max(step.ops, step.bytes, step.alone) * scale > _LARGEST:
                 self.source.fail(
                     one.at,
-                    f"'{one.name}' is {step.ops * scale:.3g} operations on {step.bytes * scale:.3g} bytes, more than 2^63",
+                    f"'{one.name}' is more than 2^63 operations or bytes; are its shape and its loops right?",
                 )
             after = step.after
             ctrl = tuple(dict.fromkeys(i for i in wait if i not in after)) if wait else ()

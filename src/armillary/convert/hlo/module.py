@@ -29,6 +29,8 @@ class Instruction:
     argument: str
     """The text in the parentheses: a parameter's number, a constant's value."""
     attributes: Mapping[str, str]
+    predecessors: tuple[Instruction, ...]
+    """What it follows without reading it."""
     at: int
     """Where it stands in the source."""
 
@@ -86,9 +88,10 @@ class Module:
         Raises:
             InputError: there is none.
         """
-        for attribute in attributes:
-            for name in instruction.called(attribute):
-                return self.computations[name]
-        self.source.fail(
-            instruction.at, f"'{instruction.opcode}' names no computation, expected {' or '.join(attributes)}="
-        )
+        names = [name for attribute in attributes for name in instruction.called(attribute)]
+        if not names:
+            self.source.fail(
+                instruction.at,
+                f"'{instruction.opcode}' names no computation, expected {' or '.join(attributes)}=",
+            )
+        return self.computations[names[0]]

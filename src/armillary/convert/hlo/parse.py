@@ -15,7 +15,9 @@ from armillary.convert.hlo.source import HOW, Source
 from armillary.errors import nearest
 
 _MODULE = re.compile(r"^[ \t]*HloModule[ \t]+%?([^\s,]+)", re.M)
-_TABLE = re.compile(r"(?:FileNames|FunctionNames|FileLocations|StackFrames)[ \t]*\n(?:[ \t]*\d+ [^\n]*(?:\n|\Z))*")
+_TABLE = re.compile(
+    r"(?:FileNames|FunctionNames|FileLocations|StackFrames)[ \t]*\n(?:[ \t]*\d+ [^\n]*(?:\n|\Z))*"
+)
 _BLANK = re.compile(r"(?:\s+|//[^\n]*)*+")
 _HEAD = re.compile(r"(ENTRY\s+)?%?([\w.\-]+)[ \t]*(?=[({])")
 _ARROW = re.compile(r"\s*->\s*")
@@ -23,6 +25,7 @@ _OPEN = re.compile(r"\s*\{[ \t]*(?=\n)")
 _NAME = re.compile(r"(ROOT[ \t]+)?%?([\w.\-]+)[ \t]*=[ \t]*")
 _OPCODE = re.compile(r"[ \t]*([a-z][\w\-]*)\(")
 _PLAIN = re.compile(r"([^(){}\[\]\"\n]*)\)")
+_LISTED = re.compile(r"[\w.\-]+")
 _ATTRIBUTE = re.compile(
     r"""\s*,\s*([A-Za-z_][\w\-]*)=(
         "(?:[^"\\\n]|\\.)*+"
@@ -123,7 +126,9 @@ class _Parser:
         start = self.at
         name = _NAME.match(self.text, start)
         if name is None:
-            self.fail(f"an instruction such as '%x = f32[8] add(%a, %b)', or '}}' to end '{computation.name}'")
+            self.fail(
+                f"an instruction such as '%x = f32[8] add(%a, %b)', or '}}' to end '{computation.name}'"
+            )
         shape, self.at = self.shapes.read(name.end())
         opcode = _OPCODE.match(self.text, self.at)
         if opcode is None:
@@ -135,11 +140,12 @@ class _Parser:
         operands: tuple[Instruction, ...] = ()
         if opcode[1] not in ("parameter", "constant"):
             operands = tuple(self.operand(word, first, known) for word in _operand_names(argument))
-        if self.at < len(self.text) and self.text[self.at] == "\n":
-            attributes = {}
-        else:
-            attributes = self.attributes()
-        found = Instruction(name[2], opcode[1], shape, operands, argument.strip(), attributes, start)
+        attributes = {} if self.text.startswith("\n", self.at) else self.attributes()
+        earlier = _LISTED.findall(attributes.get("control-predecessors", ""))
+        predecessors = tuple(self.operand(word, first, known) for word in earlier)
+        found = Instruction(
+            name[2], opcode[1], shape, operands, argument.strip(), attributes, predecessors, start
+        )
         if known.setdefault(found.name, found) is not found:
             self.source.fail(start, f"instruction '{found.name}' stands in '{computation.name}' again")
         computation.instructions.append(found)
@@ -202,7 +208,7 @@ class _Parser:
                     return match.end()
             elif len(mark) == 1 or mark[-1] != '"':
                 self.source.fail(match.start(), "text in quotes does not end on its line")
-        self.source.fail(at, f"'{self.text[at]}' is not closed")
+        return self.source.fail(at, f"'{self.text[at]}' is not closed")
 
     def fail(self, expected: str) -> NoReturn:
         self.source.fail(self.at, f"found {self.source.excerpt(self.at)}, expected {expected}")

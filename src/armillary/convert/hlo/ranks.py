@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 
 from armillary.convert.groups import Groups
 from armillary.convert.hlo.steps import COMPUTE, RECV, SEND, Part, Program
+from armillary.errors import InputError
 from armillary.trace import Graph, GraphBuilder, Trace
 
 Ints = NDArray[np.int64]
 
 _NONE = -1
+_MOST_ROLES = 1 << 26
+_MOST_VALUES = 1 << 30
 
 
 def trace_of(program: Program, groups: Groups) -> Trace:
@@ -27,6 +30,10 @@ def trace_of(program: Program, groups: Groups) -> Trace:
     Raises:
         InputError: a value does not fit its field.
     """
+    if len(program.parts) * len(groups.world) > _MOST_ROLES:
+        raise InputError(
+            f"{len(program.parts)} sets of groups over {len(groups.world)} ranks do not fit into memory"
+        )
     roles = _Roles(program.parts, groups)
     graphs: list[Graph] = []
     rank_graph = np.zeros(len(groups.world), np.int32)
@@ -35,6 +42,11 @@ def trace_of(program: Program, groups: Groups) -> Trace:
         ranks = np.flatnonzero(structure == number)
         model = _Model(program, roles, groups, example)
         alike, first = _distinct(roles.values(ranks, named=bool(model.messages)))
+        if len(model.columns.attr_value) * (len(graphs) + len(first)) > _MOST_VALUES:
+            raise InputError(
+                f"{len(graphs) + len(first)} ranks of different groups or peers, each with {len(program.steps)} nodes, "
+                "do not fit into memory; expected fewer ranks"
+            )
         rank_graph[ranks] = alike + len(graphs)
         graphs.extend(model.graph_of(rank) for rank in ranks[first].tolist())
     return Trace(tuple(graphs), rank_graph)
@@ -140,7 +152,9 @@ class _Model:
             if values:
                 value[columns.attr_name == columns.name_code[name]] = values
 
-        group, target, source = (role[:, rank].tolist() for role in (self.roles.group, self.roles.target, self.roles.source))
+        group, target, source = (
+            role[:, rank].tolist() for role in (self.roles.group, self.roles.target, self.roles.source)
+        )
         put("pg_name", [self.string[group[part]] for part in self.grouped])
         put("comm_src", [rank if sent else source[part] for part, sent in self.messages])
         put("comm_dst", [target[part] if sent else rank for part, sent in self.messages])

@@ -12,6 +12,7 @@ from armillary.convert.hlo.source import Source
 _BITS = {
     "pred": 8, "token": 0, "opaque": 0, "bf16": 16, "tf32": 32, "c64": 64, "c128": 128,
 }  # fmt: skip
+_SIZES = frozenset((0, 1, 2, 4, 6, 8, 16, 32, 64, 128))
 _NUMBER = re.compile(r"[suf](\d+)(?:e\d+m\d+\w*)?")
 
 ARRAY = re.compile(r"([a-z]\w*)\[([^\]\n]*)\](?:\{[^{}\n]*\})?")
@@ -91,15 +92,19 @@ class Shapes:
             if text.startswith(",", at):
                 at = _blank(text, at + 1)
             elif not text.startswith(")", at):
-                self.source.fail(at, f"found {self.source.excerpt(at)}, expected ',' or ')' in a tuple's shape")
+                self.source.fail(
+                    at, f"found {self.source.excerpt(at)}, expected ',' or ')' in a tuple's shape"
+                )
         return Shape(parts=tuple(parts)), at + 1
 
     def _array(self, match: re.Match[str]) -> Shape:
         name, dims = match[1], match[2].strip()
         number = _NUMBER.fullmatch(name)
         bits = _BITS.get(name, int(number[1]) if number else -1)
-        if not 0 <= bits <= 128:
-            self.source.fail(match.start(), f"element type '{name}' is unknown, expected one such as f32 or s8")
+        if bits not in _SIZES:
+            self.source.fail(
+                match.start(), f"element type '{name}' is unknown, expected one such as f32 or s8"
+            )
         sizes = []
         for part in dims.split(",") if dims else ():
             size = _DIMENSION.fullmatch(part)

@@ -60,6 +60,8 @@ def read(path: Path) -> Source:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is not text; expected {HOW}") from error
     start = text[:4096]
-    if "HloModule" not in start and re.search(r"^\s*(module\b|#loc|func\.func|\"?(stablehlo|mhlo)\.)", start, re.M):
+    if "HloModule" not in start and re.search(
+        r"^\s*(module\b|#loc|func\.func|\"?(stablehlo|mhlo)\.)", start, re.M
+    ):
         raise InputError(f"{path}: this is StableHLO, which is not compiled yet; expected {HOW}")
     return Source(text, str(path))

@@ -71,7 +71,9 @@ def windows(module: Module, instruction: Instruction) -> list[Window]:
     for name, values in parts.items():
         wanted = _PAD if name == "pad" else _SIZE
         if len(values) != n or not all(wanted.fullmatch(value) for value in values):
-            module.source.fail(instruction.at, f"window has {name}={fields[name]}, expected {n or 'some'} numbers")
+            module.source.fail(
+                instruction.at, f"window has {name}={fields[name]}, expected {n or 'some'} numbers"
+            )
 
     def column(name: str) -> list[int]:
         return [max(int(value), 1) for value in parts.get(name, ["1"] * n)]
@@ -94,7 +96,8 @@ def convolution_flops(module: Module, instruction: Instruction) -> int:
         module.source.fail(instruction.at, "a convolution without dim_labels=…_…->… or without two operands")
     arrays = instruction.operands[0].shape, instruction.operands[1].shape, instruction.shape.leaves[0]
     lhs, kernel, out = (
-        dict(zip(label, array.dims, strict=False)) for label, array in zip(labels.groups(), arrays, strict=True)
+        dict(zip(label, array.dims, strict=False))
+        for label, array in zip(labels.groups(), arrays, strict=True)
     )
     spatial = [str(i) for i in range(len(window))]
     if not all({*spatial, *names} <= of.keys() for of, names in ((lhs, "b"), (kernel, "io"), (out, "bf"))):
@@ -102,4 +105,4 @@ def convolution_flops(module: Module, instruction: Instruction) -> int:
     flops = 2 * out["b"] * out["f"] * kernel["i"]
     for name, one in zip(spatial, window, strict=True):
         flops *= one.pairs(out[name], lhs[name])
-    return flops
+    return int(flops)
