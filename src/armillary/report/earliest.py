@@ -14,12 +14,14 @@ _COMPILED_FROM = 50_000
 def forward_edges(n: int, src: I64, dst: I64) -> NDArray[np.bool_]:
     """Say which edges (src, dst) to keep so that no cycle is left: all of them where there is none.
 
-    Of the edges among nodes on or behind a cycle, those go that do not lead to a later node. O(n + edges).
+    Of the edges among nodes on cycles, or between cycles, those go that do not lead to a later node.
     """
     forward = src != dst
-    order, waiting = _topological(n, src[forward], dst[forward])
-    if len(order) < n:
-        forward &= (waiting[src] == 0) | (waiting[dst] == 0) | (src < dst)
+    _, above = _topological(n, src[forward], dst[forward])
+    if above.any():
+        caught = forward & (above[src] > 0)
+        _, below = _topological(n, dst[caught], src[caught])
+        forward &= (above[src] == 0) | (below[dst] == 0) | (src < dst)
     return forward
 
 

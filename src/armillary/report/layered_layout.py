@@ -200,7 +200,9 @@ def _columns(block: I64, row: I64, rows: I64, x: F64, wide: F64) -> tuple[I64, F
     np.minimum.at(low, block, x - wide / 2)
     np.maximum.at(high, block, x + wide / 2)
     pitch = BOX[1] + GAP[1]
-    across = np.maximum(high - low, BOX[0]) + 2 * GAP[0]
+    # Columns differ: between the widest row and the mean one.
+    mean = np.bincount(block, weights=wide, minlength=len(rows)) / np.maximum(rows, 1)
+    across = np.sqrt(np.maximum(high - low, BOX[0]) * np.maximum(mean, BOX[0])) + 2 * GAP[0]
     columns = np.maximum(np.rint(np.sqrt(_ASPECT * rows * pitch / across)).astype(np.int64), 1)
     deep = -(-rows // columns)
     column = row // deep[block]
