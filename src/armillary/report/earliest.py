@@ -22,7 +22,8 @@ def forward_edges(n: int, src: I64, dst: I64) -> NDArray[np.bool_]:
         caught = forward & (above[src] > 0)
         _, below = _topological(n, dst[caught], src[caught])
         forward &= (above[src] == 0) | (below[dst] == 0) | (src < dst)
-    return forward
+    found: NDArray[np.bool_] = forward
+    return found
 
 
 def earliest(n: int, src: I64, dst: I64, length: I64) -> I64:

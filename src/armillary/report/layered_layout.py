@@ -111,7 +111,9 @@ def _segments(n: int, src: I64, dst: I64, passing: I64, short: NDArray[np.bool_]
 def _places(order: I64, block: I64, layer: I64) -> F64:
     """Return for every box how far it stands from the middle of its layer, in boxes."""
     key = np.stack([block[order], layer[order]])
-    new = np.concatenate([[True], (key[:, 1:] != key[:, :-1]).any(axis=0)]) if len(order) else np.zeros(0, bool)
+    new = (
+        np.concatenate([[True], (key[:, 1:] != key[:, :-1]).any(axis=0)]) if len(order) else np.zeros(0, bool)
+    )
     begin = np.flatnonzero(new)
     size = np.diff(np.append(begin, len(order)))
     place = np.empty(len(order))
@@ -169,7 +171,9 @@ def _positions(order: I64, block: I64, row: I64, wide: F64, upper: I64, lower: I
     n = len(order)
     if not n:
         return np.zeros(0)
-    new = np.concatenate([[True], (block[order][1:] != block[order][:-1]) | (row[order][1:] != row[order][:-1])])
+    new = np.concatenate(
+        [[True], (block[order][1:] != block[order][:-1]) | (row[order][1:] != row[order][:-1])]
+    )
     begin = np.flatnonzero(new)
     size = np.diff(np.append(begin, n))
     line = np.repeat(np.arange(len(begin)), size)
@@ -219,7 +223,8 @@ def _spread(block: I64, column: I64, x: F64, wide: F64) -> tuple[F64, F64, F64]:
     np.maximum.at(high, at, x + wide / 2)
     across = high - low + 3 * GAP[0]
     owner = keys // (int(column.max(initial=0)) + 1)
-    width = np.bincount(owner, weights=across, minlength=n_blocks)
+    width = np.bincount(owner, weights=across, minlength=n_blocks).astype(np.float64)
     begin = np.cumsum(across) - across
     begin -= (np.cumsum(width) - width)[owner]
-    return x - low[at] + begin[at] + 1.5 * GAP[0], begin[at], width
+    placed: F64 = x - low[at] + begin[at] + 1.5 * GAP[0]
+    return placed, begin[at], width

@@ -107,7 +107,9 @@ def _tracks(
             args |= {"collective": label} if label else {}
             args |= {"bytes": size} if size else {}
             args |= {"flops": int(table.flops[node])} if table.flops[node] else {}
-            texts.append(chrome_trace.rest(str(table.name[node]) or label or title, KINDS[table.kind[node]], args))
+            texts.append(
+                chrome_trace.rest(str(table.name[node]) or label or title, KINDS[table.kind[node]], args)
+            )
         if texts:
             yield title, start[nodes], end[nodes], texts
     for title, rows in _dimension_rows(timeline, cls):
@@ -120,7 +122,12 @@ def _tracks(
             timeline.phase_bytes[rows].tolist(),
             strict=True,
         ):
-            args = {"node": chrome_trace.identifier(int(table.node_id[node])), "chunk": chunk, "phase": phase, "bytes": sent}
+            args = {
+                "node": chrome_trace.identifier(int(table.node_id[node])),
+                "chunk": chunk,
+                "phase": phase,
+                "bytes": sent,
+            }
             texts.append(chrome_trace.rest(f"{OPERATIONS[operation]} chunk {chunk}", "phase", args))
         yield title, timeline.phase_start[rows], timeline.phase_end[rows], texts
 
@@ -153,4 +160,3 @@ def _in_ns(timeline: Timeline, ticks: NDArray[np.int64]) -> list[int]:
         values: list[int] = ticks.tolist()
         return values
     return [round(tick * tick_ns) for tick in ticks.tolist()]
-

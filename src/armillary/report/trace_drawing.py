@@ -85,7 +85,8 @@ class Drawing:
         """The commonest kind in every box, an index into `trace_times.KINDS`, int8 (boxes,)."""
         table = np.zeros((self.n_boxes, int(kinds(self.graph).max(initial=0)) + 1), dtype=np.int64)
         np.add.at(table, (self.box, kinds(self.graph)), 1)
-        return table.argmax(axis=1).astype(np.int8)
+        found: NDArray[np.int8] = table.argmax(axis=1).astype(np.int8)
+        return found
 
     @cached_property
     def lane(self) -> I64:
@@ -130,7 +131,9 @@ def drawing(graph: Graph, collapse: str = "none", max_nodes: int = MAX_NODES) ->
         raise InputError(f"collapse {collapse!r}: expected {one_of(COLLAPSES)}{nearest(collapse, COLLAPSES)}")
     ids, times = np.unique(graph.ids, return_counts=True)
     if len(ids) < graph.n_nodes:
-        raise InputError(f"{graph.source}: {times.max()} nodes have the id {ids[times.argmax()]}, expected one")
+        raise InputError(
+            f"{graph.source}: {times.max()} nodes have the id {ids[times.argmax()]}, expected one"
+        )
     edges = edges_of(graph)
     if collapse != "auto":
         return _collapsed(graph, collapse, max_nodes, edges)
@@ -154,7 +157,7 @@ def short_name(name: str) -> str:
     bare = name
     for part, shorter in _SHORT.items():
         bare = bare.replace(part, shorter, 1)
-    if bare.endswith((")", ">")) and bare != name or "::" in bare:
+    if (bare.endswith((")", ">")) and bare != name) or "::" in bare:
         bare = re.split(r"[<(]", bare, maxsplit=1)[0].strip()
     return bare or name or "(no name)"
 

@@ -21,7 +21,7 @@ from armillary.units import format_bytes, format_time
 TABLES = (".dot", ".gv", ".graphml")
 PICTURES = (".html", ".svg", ".pdf", ".png")
 _DEPENDENCY = {DATA: "data", CTRL: "control", DATA | CTRL: "data+control"}
-_NOT_XML = {code: "�" for code in (*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF)}
+_NOT_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF), "�")
 _BATCH = 10_000
 
 
@@ -162,7 +162,8 @@ def _graphml_values(made: Drawing) -> Iterator[list[tuple[str, Any]]]:
 def _graphml_kind(kind: str) -> str:
     if kind in ("bool", "double", "float"):
         return {"bool": "boolean"}.get(kind, "double")
-    return "long" if "int" in kind or "fixed" in kind and not kind.endswith("_list") else "string"
+    whole = ("int" in kind or "fixed" in kind) and not kind.endswith("_list")
+    return "long" if whole else "string"
 
 
 class _Keys:
@@ -185,5 +186,3 @@ class _Keys:
     def data(self, name: str, value: Any) -> str:
         text = str(value).lower() if self.kinds[name] == "boolean" else str(value)
         return f'<data key="{self.ids[name]}">{escape(text.translate(_NOT_XML))}</data>'
-
-

@@ -30,7 +30,9 @@ def graph_page(drawn: Drawing) -> str:
     parts = {
         "TITLE": html.escape(drawn.graph.source),
         "STYLE": (viewer / "trace_graph.css").read_text(encoding="utf-8"),
-        "DATA": json.dumps(page_data(drawn), ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"),
+        "DATA": json.dumps(page_data(drawn), ensure_ascii=False, separators=(",", ":")).replace(
+            "<", "\\u003c"
+        ),
         "SCRIPT": (viewer / "trace_graph.js").read_text(encoding="utf-8"),
     }
     page = (viewer / "trace_graph.html").read_text(encoding="utf-8")
@@ -126,7 +128,8 @@ def _columns(placed: Layout, src: Any, dst: Any, dependency: Any) -> dict[str, A
         "x": np.rint(placed.x).astype(np.int64).tolist(),
         "y": np.rint(placed.y).astype(np.int64).tolist(),
         "left": np.rint(placed.left).astype(np.int64).tolist(),
-        "size": np.rint(np.stack([placed.width, placed.height], axis=1)).astype(np.int64).tolist() or [[0, 0]],
+        "size": np.rint(np.stack([placed.width, placed.height], axis=1)).astype(np.int64).tolist()
+        or [[0, 0]],
         "src": src.tolist(),
         "dst": dst.tolist(),
         "flag": (dependency + 4 * placed.back).tolist(),

@@ -49,14 +49,16 @@ def plot_graph(drawn: Drawing, path: Path) -> None:
     for ctrl, style in ((False, "solid"), (True, "dashed")):
         chosen = np.flatnonzero((drawn.dependency == CTRL) == ctrl).tolist()
         lines = [_line(drawn, placed, edge) for edge in chosen]
-        axes.add_collection(LineCollection(lines, colors="#5b6b8088", linewidths=0.7 * scale, linestyles=style))
+        axes.add_collection(
+            LineCollection(lines, colors="#5b6b8088", linewidths=0.7 * scale, linestyles=style)
+        )
     rows = zip(placed.x.tolist(), placed.y.tolist(), drawn.labels, drawn.kind.tolist(), drawn.count.tolist(),
                drawn.duration.tolist(), drawn.size.tolist(), strict=True)  # fmt: skip
     for x, y, label, kind, count, ns, size in rows:
         corner = (x - BOX[0] / 2, y - BOX[1] / 2)
         axes.add_patch(Rectangle(corner, *BOX, facecolor="white", edgecolor=COLOURS[kind], linewidth=scale))
         axes.add_patch(Rectangle(corner, 5, BOX[1], facecolor=COLOURS[kind], linewidth=0))
-        notes = [f"×{count:,}"] if count > 1 else []
+        notes = [f"{count:,} nodes"] if count > 1 else []
         notes += [format_time(ns)] if ns else []
         notes += [format_bytes(size)] if size else []
         text = label if len(label) <= _CHARACTERS else f"{label[: _CHARACTERS - 1]}…"
@@ -64,7 +66,9 @@ def plot_graph(drawn: Drawing, path: Path) -> None:
             x - BOX[0] / 2 + 10, y, "\n".join([text, " · ".join(notes)] if notes else [text]),
             va="center", fontsize=9 * scale, parse_math=False, linespacing=1.1,
         )  # fmt: skip
-    axes.text(8, -10, f"{drawn.graph.source}: {about(drawn)}", fontsize=10 * scale, va="center", parse_math=False)
+    axes.text(
+        8, -10, f"{drawn.graph.source}: {about(drawn)}", fontsize=10 * scale, va="center", parse_math=False
+    )
     dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
     dpi = min(2 * _PER_INCH, _PIXELS / max(figure.get_size_inches()))
     with replacing(path) as temporary:
@@ -79,5 +83,7 @@ def _line(drawn: Drawing, placed: Layout, edge: int) -> list[tuple[float, float]
     between = placed.bends[:, placed.bend_ptr[edge] : placed.bend_ptr[edge + 1]].T
     if placed.left[src] != placed.left[dst]:
         gap = placed.left[dst] + 6 + edge % 8 * 3
-        between = np.array([(begin[0], begin[1] + 8), (gap, begin[1] + 8), (gap, end[1] - 8), (end[0], end[1] - 8)])
+        between = np.array(
+            [(begin[0], begin[1] + 8), (gap, begin[1] + 8), (gap, end[1] - 8), (end[0], end[1] - 8)]
+        )
     return [(float(x), float(y)) for x, y in (begin, *between, end)]

@@ -32,9 +32,13 @@ class Placed:
 
 def place(graph: Graph) -> Placed:
     """Return the times of the nodes: recorded, or by dependency alone where the trace records no starts."""
-    length, begun = durations(graph), starts(graph)
-    if begun is not None:
-        return Placed(begun, begun + length, True)
+    begun = starts(graph)
+    return as_soon_as_possible(graph) if begun is None else Placed(begun, begun + durations(graph), True)
+
+
+def as_soon_as_possible(graph: Graph) -> Placed:
+    """Return times at which all nodes start when the last of their dependencies ends."""
+    length = durations(graph)
     n, (ptr, parents) = graph.n_nodes, graph.parents()
     parent, child = parents.astype(np.int64), np.repeat(np.arange(n), np.diff(ptr))
     kept = forward_edges(n, parent, child)
@@ -47,8 +51,8 @@ def write_trace_timeline(
 ) -> list[tuple[str, Placed]]:
     """Write one process per rank and one thread per CPU thread, stream, communicator or kind of node.
 
-    Ranks that share a graph share a process. Where the starts are recorded, zero is the earliest of all ranks. Slices that overlap
-    without being one inside the other go to more threads. Times are µs, exact to the ns.
+    Ranks that share a graph share a process. Where starts are recorded, zero is the earliest of all ranks.
+    Slices that overlap without being one inside the other go to more threads. Times are µs, exact to the ns.
 
     Args:
         ranks: what to write: a trace, or (rank, graph) pairs.
@@ -114,15 +118,17 @@ def nested_lanes(begins: list[int], ends: list[int]) -> list[int]:
     open_ends: list[list[int]] = []
     found = []
     for begin, end in zip(begins, ends, strict=True):
-        for lane, stack in enumerate(open_ends):
+        lane = 0
+        while lane < len(open_ends):
+            stack = open_ends[lane]
             while stack and stack[-1] <= begin:
                 stack.pop()
             if not stack or end <= stack[-1]:
                 break
+            lane += 1
         else:
-            lane, stack = len(open_ends), []
-            open_ends.append(stack)
-        stack.append(end)
+            open_ends.append([])
+        open_ends[lane].append(end)
         found.append(lane)
     return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -60,17 +62,16 @@ def lanes(graph: Graph) -> tuple[I64, list[str]]:
     groups, group_names = graph.strings("pg_name")
     number = np.full(graph.n_nodes, -1, dtype=np.int64)
     source = np.zeros(graph.n_nodes, dtype=np.int64)
-    for way, (chosen, values) in enumerate(
-        (
-            (collective & (groups >= 0), groups),
-            (cpu & graph.has("tid"), graph.ints("tid")),
-            ((compute | collective) & graph.has("stream"), graph.ints("stream")),
-        )
-    ):
+    ways: tuple[tuple[NDArray[np.bool_], NDArray[Any]], ...] = (
+        (collective & (groups >= 0), groups),
+        (cpu & graph.has("tid"), graph.ints("tid")),
+        ((compute | collective) & graph.has("stream"), graph.ints("stream")),
+    )
+    for way, (chosen, values) in enumerate(ways):
         number[chosen], source[chosen] = values[chosen], way
     place = np.where(cpu, -1, kind)
     keys, lane = np.unique(np.stack([place, source, number]), axis=1, return_inverse=True)
-    names = [_lane_name(*key, group_names) for key in keys.T.tolist()]
+    names = [_lane_name(a, b, c, group_names) for a, b, c in keys.T.tolist()]
     return lane.reshape(-1), names
 
 

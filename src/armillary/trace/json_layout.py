@@ -14,10 +14,12 @@ import base64
 import binascii
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from armillary.errors import InputError, nearest, one_of
+from armillary.files import replacing
 from armillary.trace.graph import Graph
 from armillary.trace.node import Attribute, Node, graph_of, node_at
 from armillary.trace.schema import VERSION, NodeType, type_name
@@ -49,6 +51,16 @@ def json_pieces(graph: Graph) -> Iterator[str]:
         lines = [json.dumps(node_to_dict(node_at(graph, i)), ensure_ascii=False) for i in positions]
         yield (",\n" if first else "") + ",\n".join(lines)
     yield "\n]}\n"
+
+
+def write_json(path: str | os.PathLike[str], graph: Graph) -> None:
+    """Write the text of `graph_to_json` to a file, without ever holding all of it.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
+        stream.writelines(json_pieces(graph))
 
 
 def graph_from_json(text: str | bytes, source: str = "<json>") -> Graph:

@@ -15,7 +15,9 @@ from armillary.cli.trace import SUBCOMMANDS
     "computed), .html for a page to look into, .svg, .pdf or .png for a picture."
 )
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="OUT", help="The file.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="OUT", help="The file."
+)
 @click.option(
     "--collapse",
     metavar="HOW",
@@ -28,11 +30,16 @@ from armillary.cli.trace import SUBCOMMANDS
 )  # fmt: skip
 def command(file: Path, output: Path, collapse: str | None, max_nodes: int) -> None:
     """Draw and write."""
+    draw(file, output, "--output", collapse, max_nodes)
+
+
+def draw(file: Path, output: Path, option: str, collapse: str | None = None, max_nodes: int = 2000) -> None:
+    """Draw a trace file to `output`, the value of `option`."""
     from armillary.files import check_folder
     from armillary.report.trace_graph import check_suffix, write_trace_graph
     from armillary.trace import read_graph
 
-    check_folder("--output", output)
+    check_folder(option, output)
     check_suffix(output)
     with working("drawing"):
         graph = read_graph(file)

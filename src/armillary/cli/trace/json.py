@@ -26,9 +26,9 @@ _SUFFIXES: dict[str, Literal["gzip", "zstd"] | None] = {
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="The file.")
 def command(file: Path, output: Path | None) -> None:
     """Convert between the two forms."""
-    from armillary.files import check_folder, replacing
+    from armillary.files import check_folder
     from armillary.trace import read_graph, write_graph
-    from armillary.trace.json_layout import json_pieces
+    from armillary.trace.json_layout import json_pieces, write_json
 
     if output is None:
         for piece in json_pieces(read_graph(file)):
@@ -39,8 +39,7 @@ def command(file: Path, output: Path | None) -> None:
     with working("converting"):
         graph = read_graph(file)
         if output.suffix == ".json":
-            with replacing(output) as temporary, temporary.open("w", encoding="utf-8") as stream:
-                stream.writelines(json_pieces(graph))
+            write_json(output, graph)
         else:
             write_graph(output, graph, compress)
     click.echo(f"wrote {output}: {graph.n_nodes:,} nodes", err=True)

@@ -23,7 +23,12 @@ _RANK = re.compile(r"\.(\d+)\.(et|et\.gz|et\.zst|json)$")
 )
 @click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="INPUT...")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="OUT", help="A .json or .json.gz file."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="OUT",
+    help="A .json or .json.gz file.",
 )
 def command(inputs: tuple[Path, ...], output: Path) -> None:
     """Write the timeline."""
@@ -61,6 +66,8 @@ def _ranks(inputs: tuple[Path, ...]) -> list[tuple[int, Graph]]:
             read = [(rank, trace.graph(rank)) for rank in range(trace.n_ranks)]
         for rank, graph in read:
             if rank in found:
-                raise InputError(f"{graph.source}: rank {rank} is {found[rank].source} already, expected another rank")
+                raise InputError(
+                    f"{graph.source}: rank {rank} is {found[rank].source} already, expected another rank"
+                )
             found[rank] = graph
     return sorted(found.items())
