@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
+
 from armillary.errors import InputError
 from armillary.report import chrome_trace
-from armillary.report.trace_timeline import nested_lanes
+from armillary.report.intervals import lanes
 
 _MEGAHERTZ = {
     unit: Fraction(scale) / 10**6
@@ -153,7 +155,7 @@ def _events(runs: list[_Run], megahertz: Fraction) -> Iterator[str]:
             last = npu
         members.sort(key=lambda run: (run.begin, -run.end))
         spans = [(round(run.begin * 1000 / megahertz), round(run.end * 1000 / megahertz)) for run in members]
-        level = nested_lanes([begin for begin, _ in spans], [end for _, end in spans])
+        level = lanes(*np.array(spans, dtype=np.int64).T).tolist()
         for extra in range(max(level) + 1):
             tid += 1
             name = titles[track] if not extra else f"{titles[track]} ({extra + 1})"

@@ -69,16 +69,16 @@ class Drawing:
     @cached_property
     def duration(self) -> I64:
         """Sum of the recorded durations in ns, int64 (boxes,)."""
-        total = np.zeros(self.n_boxes, dtype=np.int64)
-        np.add.at(total, self.box, durations(self.graph))
-        return total
+        return self._total(durations(self.graph))
 
     @cached_property
     def size(self) -> I64:
         """Sum of the bytes communicated, int64 (boxes,)."""
-        total = np.zeros(self.n_boxes, dtype=np.int64)
-        np.add.at(total, self.box, np.maximum(self.graph.ints("comm_size"), 0))
-        return total
+        return self._total(self.graph.ints("comm_size"))
+
+    def _total(self, values: I64) -> I64:
+        sums = np.bincount(self.box, weights=np.maximum(values, 0), minlength=self.n_boxes)
+        return np.minimum(sums, 2.0**62).astype(np.int64)
 
     @cached_property
     def kind(self) -> NDArray[np.int8]:

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.errors import InputError
 from armillary.report import chrome_trace
 from armillary.report.earliest import earliest, forward_edges
+from armillary.report.intervals import lanes as disjoint
 from armillary.report.trace_times import KINDS, durations, kinds, lanes, starts
 from armillary.trace import CollectiveType, Graph, Trace
 
@@ -37,8 +39,14 @@ def place(graph: Graph) -> Placed:
 
 
 def as_soon_as_possible(graph: Graph) -> Placed:
-    """Return times at which all nodes start when the last of their dependencies ends."""
+    """Return times at which all nodes start when the last of their dependencies ends.
+
+    Raises:
+        InputError: a duration is out of range, or their sum is.
+    """
     length = durations(graph)
+    if (total := float(length.sum(dtype=np.float64))) > 2.0**62:
+        raise InputError(f"{graph.source}: durations add up to {total:.3g} ns, expected at most {2**62}")
     n, (ptr, parents) = graph.n_nodes, graph.parents()
     parent, child = parents.astype(np.int64), np.repeat(np.arange(n), np.diff(ptr))
     kept = forward_edges(n, parent, child)
@@ -52,7 +60,8 @@ def write_trace_timeline(
     """Write one process per rank and one thread per CPU thread, stream, communicator or kind of node.
 
     Ranks that share a graph share a process. Where starts are recorded, zero is the earliest of all ranks.
-    Slices that overlap without being one inside the other go to more threads. Times are µs, exact to the ns.
+    Slices that overlap go to more threads, but for recorded calls on a CPU thread, one inside the other.
+    Times are µs, exact to the ns.
 
     Args:
         ranks: what to write: a trace, or (rank, graph) pairs.
@@ -97,7 +106,10 @@ def _events(shown: list[tuple[str, int, Graph, Placed]], origin: int) -> Iterato
             mine = np.flatnonzero(lane == number)
             mine = mine[np.lexsort((-times.end[mine], times.start[mine]))]
             begins, ends = (times.start[mine] - zero).tolist(), (times.end[mine] - zero).tolist()
-            level = nested_lanes(begins, ends)
+            nests = times.recorded and title.startswith("CPU")
+            level = (
+                nested_lanes(begins, ends) if nests else disjoint(times.start[mine], times.end[mine]).tolist()
+            )
             for extra in range(max(level, default=-1) + 1):
                 tid += 1  # unique in the file: some readers ignore the process of a thread
                 label = title if not extra else f"{title} ({extra + 1})"

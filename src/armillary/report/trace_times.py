@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.errors import InputError
 from armillary.trace import Graph, NodeType
 
 I64 = NDArray[np.int64]
-_LONGEST_MICROS = np.uint64((2**63 - 1) // 1000)
+LONGEST_NS = 2**58
+"""Nine years: what is longer is damaged."""
 
 KINDS = ("compute", "cpu", "collective", "message", "memory", "metadata", "other")
 """What nodes are to someone who looks at them."""
@@ -36,19 +38,32 @@ def kinds(graph: Graph) -> NDArray[np.int8]:
 
 
 def durations(graph: Graph) -> I64:
-    """Return the recorded duration of every node in ns, int64 (n_nodes,)."""
-    return _ns(graph, "duration_ns", graph.duration_micros)
+    """Return the recorded duration of every node in ns, int64 (n_nodes,).
+
+    Raises:
+        InputError: one is negative or above `LONGEST_NS`.
+    """
+    return _ns(graph, "duration_ns", "duration_micros", graph.duration_micros)
 
 
 def starts(graph: Graph) -> I64 | None:
-    """Return the recorded start of every node in ns, int64 (n_nodes,); None where the trace has none."""
-    found = _ns(graph, "start_ns", graph.start_micros)
+    """Return the recorded start of every node in ns, int64 (n_nodes,); None where the trace has none.
+
+    Raises:
+        InputError: see `durations`.
+    """
+    found = _ns(graph, "start_ns", "start_micros", graph.start_micros)
     return found if found.any() else None
 
 
-def _ns(graph: Graph, attribute: str, micros: NDArray[np.uint64]) -> I64:
-    rounded = np.minimum(micros, _LONGEST_MICROS).astype(np.int64) * 1000
-    return np.maximum(np.where(graph.has(attribute), graph.ints(attribute), rounded), 0)
+def _ns(graph: Graph, attribute: str, field: str, micros: NDArray[np.uint64]) -> I64:
+    has, exact = graph.has(attribute), graph.ints(attribute)
+    wrong = np.where(has, (exact < 0) | (exact > LONGEST_NS), micros > LONGEST_NS // 1000)
+    if wrong.any():
+        at = int(np.flatnonzero(wrong)[0])
+        name, value = (attribute, exact[at]) if has[at] else (field, micros[at])
+        raise InputError(f"{graph.node(at)}: {name} is {value}, expected a time from 0 to {LONGEST_NS} ns")
+    return np.where(has, exact, micros.astype(np.int64) * 1000)
 
 
 def lanes(graph: Graph) -> tuple[I64, list[str]]:
