@@ -14,15 +14,19 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from armillary.errors import InputError, nearest, one_of
+from armillary.files import replacing
 from armillary.trace.graph import Graph
 from armillary.trace.node import Attribute, Node, graph_of, node_at
 from armillary.trace.schema import VERSION, NodeType, type_name
 
 FORMAT = "armillary-trace-1"
+
+_PIECE = 4096
 
 _FILE_KEYS = ("format", "version", "metadata", "nodes")
 _NODE_KEYS = (
@@ -35,10 +39,28 @@ _DEFAULTS = Node()
 
 def graph_to_json(graph: Graph) -> str:
     """Return the graph as JSON text, one line per node."""
+    return "".join(json_pieces(graph))
+
+
+def json_pieces(graph: Graph) -> Iterator[str]:
+    """Yield the text of `graph_to_json` piece by piece, for graphs that are big."""
     head = {"format": FORMAT, "version": graph.version, "metadata": _attrs(graph.metadata_with_docs())}
-    lines = [json.dumps(node_to_dict(node_at(graph, i)), ensure_ascii=False) for i in range(graph.n_nodes)]
-    body = ",\n".join(lines)
-    return f'{json.dumps(head, ensure_ascii=False)[:-1]}, "nodes": [\n{body}\n]}}\n'
+    yield f'{json.dumps(head, ensure_ascii=False)[:-1]}, "nodes": [\n'
+    for first in range(0, graph.n_nodes, _PIECE):
+        positions = range(first, min(first + _PIECE, graph.n_nodes))
+        lines = [json.dumps(node_to_dict(node_at(graph, i)), ensure_ascii=False) for i in positions]
+        yield (",\n" if first else "") + ",\n".join(lines)
+    yield "\n]}\n"
+
+
+def write_json(path: str | os.PathLike[str], graph: Graph) -> None:
+    """Write the text of `graph_to_json` to a file, without ever holding all of it.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
+        stream.writelines(json_pieces(graph))
 
 
 def graph_from_json(text: str | bytes, source: str = "<json>") -> Graph:
