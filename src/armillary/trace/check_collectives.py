@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -20,11 +21,15 @@ from armillary.trace.communication import (
     group_name,
     name_of,
 )
+from armillary.trace.graph import Graph
+from armillary.trace.order import earliest
 from armillary.trace.process_groups import WORLD, Groups
 from armillary.trace.reach import ancestors
 from armillary.trace.trace import Trace
 
 _SHOWN = 3
+_TRIED = 16
+"""Collectives up to which their order is looked into pair by pair."""
 _COLUMNS = {OPERATION: "type", SIZE: "size", DIMS: "dimensions", ROOT: "root"}
 
 
@@ -151,7 +156,7 @@ def _difference(
         text += f"; they run {counts[0]} and {counts[1]}"
         return "error", "lack collectives on a member", text
     if np.array_equal(_sorted(one.job), _sorted(two.job)):
-        if _forced(one, two.job[k], k) and _forced(two, one.job[k], k):
+        if sure_order(one) and sure_order(two):
             return "error", "run their collectives in another order on another member", text
         return "warning", "may run their collectives in another order on another member", text
     column = next(c for c in _COLUMNS if one.job[k, c] != two.job[k, c])
@@ -162,15 +167,24 @@ def _sorted(job: I64) -> I64:
     return job[np.lexsort(job.T)]
 
 
-def _forced(use: Use, later: I64, k: int) -> bool:
-    """Say whether collective k surely goes before the next one that is `later`."""
-    same = np.flatnonzero(np.all(use.job[k:] == later, axis=1))
+def sure_order(use: Use) -> bool:
+    """Say whether the order of these collectives is sure, whatever everything takes."""
     graph = use.by.graph
-    before, after = use.by.collectives.position[use.at[[k, k + int(same[0])]]].tolist()
+    position = use.by.collectives.position[use.at]
+    weight = np.zeros(graph.n_nodes, dtype=np.int64)
+    weight[position] = 1
+    if earliest(graph, weight)[2] == len(position):  # one path leads through them all
+        return True
+    return len(position) <= _TRIED and all(
+        _sure(graph, before, after) for before, after in pairwise(position.tolist())
+    )
+
+
+def _sure(graph: Graph, before: int, after: int) -> bool:
+    """Say whether a node surely goes before another: that waits for it, or is ready no earlier and later in order."""
     mark = np.zeros(graph.n_nodes, dtype=np.bool_)
     mark[after] = True
     waited = ancestors(graph, mark)
     ptr, parent = graph.parents()
-    # What is ready no later goes first if its number is lower.
     ready = bool(np.all(waited[parent[ptr[before] : ptr[before + 1]]]))
     return bool(waited[before]) or (ready and bool(graph.ids[before] < graph.ids[after]))

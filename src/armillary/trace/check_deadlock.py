@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.trace.check import Diagnostic
-from armillary.trace.check_collectives import Use
+from armillary.trace.check_collectives import Use, sure_order
 from armillary.trace.communication import I64, Communication, group_name, name_of
 from armillary.trace.order import csr, cycle_in, owners
 
 _SHOWN = 6
+_TRIES = 8
+"""Circles that are looked at before the search for a sure one ends."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ def check_deadlock(
 ) -> list[Diagnostic]:
     """Return a finding if ranks wait for each other in a circle.
 
-    It is an error where dependencies alone close the circle, and a warning where it takes the order of issue
-    too. Only groups whose members agree are looked at, and messages of graphs that one rank runs.
+    It is an error where dependencies alone close the circle, and a warning where it takes an order of issue that
+    they do not force. Only groups whose members agree are looked at, and messages of graphs that one rank runs.
     """
     if len(communication) < 2:
         return []
@@ -54,15 +56,25 @@ def check_deadlock(
     if not _cycle(web, _in_a_row(web, messages=True)):
         return []
     depends = _dependencies(web)
-    cycle = _cycle(web, depends)
-    if cycle:
-        text = f"deadlock: ranks wait for each other in a circle: {_text(web, cycle)}"
-        return [Diagnostic("error", None, text)]
-    cycle = _cycle(web, depends, _in_a_row(web, messages=False))
-    if cycle:
-        text = "possible deadlock where a rank runs one collective at a time, as in profile astra-sim: "
-        return [Diagnostic("warning", None, text + _text(web, cycle))]
-    return []
+    unsure = ""
+    for _ in range(_TRIES):
+        cycle = _cycle(web, depends)
+        if not cycle:
+            break
+        groups = {web.group[vertex - web.base[-1]] for vertex in cycle if vertex >= web.base[-1]}
+        loose = {number for number in groups if not all(map(sure_order, uses[number].values()))}
+        if not loose:
+            text = f"deadlock: ranks wait for each other in a circle: {_text(web, cycle)}"
+            return [Diagnostic("error", None, text)]
+        unsure = unsure or f"possible deadlock, depending on the order of issue: {_text(web, cycle)}"
+        agreed = [number for number in agreed if number not in loose]
+        web = _weave(communication, uses, agreed)
+    if not unsure:
+        cycle = _cycle(web, depends, _in_a_row(web, messages=False))
+        if cycle:
+            unsure = "possible deadlock where a rank runs one collective at a time, as in profile astra-sim: "
+            unsure += _text(web, cycle)
+    return [Diagnostic("warning", None, unsure)] if unsure else []
 
 
 def _weave(communication: list[Communication], uses: dict[int, dict[int, Use]], agreed: list[int]) -> _Web:

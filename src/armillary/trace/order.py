@@ -1,14 +1,16 @@
-"""Orders of nodes: topological, the order of issue, and the cycles that leave none."""
+"""Orders of nodes: topological, by earliest start, and the cycles that leave none."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary import jit
+from armillary.errors import InputError
 from armillary.trace.graph import Graph
+from armillary.trace.totals import duration_ns
 
 I64 = NDArray[np.int64]
 T = TypeVar("T", bound=np.generic)
@@ -35,29 +37,42 @@ def owners(ptr: I64) -> I64:
 
 def topological(ptr: I64, parent: NDArray[np.integer]) -> I64:
     """Return the nodes, each after its parents (CSR); those on or behind a cycle are left out."""
-    return _run("topological", ptr, parent)
-
-
-def lowest_first(ptr: I64, parent: NDArray[np.integer]) -> I64:
-    """Return the nodes, the lowest number first among those whose parents are out; see `topological`."""
-    return _run("lowest_first", ptr, parent)
-
-
-def _run(name: str, ptr: I64, parent: NDArray[np.integer]) -> I64:
     n = len(ptr) - 1
     child = owners(ptr)
     if bool(np.all(parent < child)):
         return np.arange(n)
-    arrays = [*csr(parent, child, n), np.diff(ptr), np.zeros(n, dtype=np.int64)]
-    mode: jit.Mode = "compiled" if n >= COMPILED_FROM else "interpreted"
-    if name == "lowest_first":
-        arrays.append(np.zeros(n, dtype=np.int64))
-    if mode == "interpreted":  # lists are quicker than arrays there
-        lists = [array.tolist() for array in arrays]
-        placed = getattr(jit.load(KERNEL, mode), name)(*lists)
-        return np.array(lists[3][:placed], dtype=np.int64)
-    placed = getattr(jit.load(KERNEL, mode), name)(*arrays)
-    return np.array(arrays[3][:placed], dtype=np.int64)
+    placed, *_, order = _run(
+        "topological", [*csr(parent, child, n), np.diff(ptr), np.zeros(n, dtype=np.int64)]
+    )
+    return np.asarray(order[:placed])
+
+
+def earliest(graph: Graph, time: I64) -> tuple[I64, I64, int]:
+    """Return how early nodes can start, their levels (1 for those that wait for none), and the last end.
+
+    Args:
+        graph: the graph.
+        time: what every node takes.
+
+    Raises:
+        InputError: the graph has a cycle.
+    """
+    ptr, parent = graph.parents()
+    order = topological(ptr, parent)
+    if len(order) < graph.n_nodes:
+        raise InputError(f"{graph.source}: dependency cycle, expected none")
+    zeros = np.zeros(graph.n_nodes, dtype=np.int64)
+    end, *_, start, level = _run("longest", [ptr, parent, order, time, zeros, zeros.copy()])
+    return start, level, end
+
+
+def _run(name: str, arrays: list[Any]) -> list[Any]:
+    """Run a kernel; return what it returns, and then its arguments as they are then."""
+    if len(arrays[-1]) >= COMPILED_FROM:
+        return [getattr(jit.load(KERNEL, "compiled"), name)(*arrays), *arrays]
+    lists = [array.tolist() for array in arrays]  # quicker than arrays there
+    found = getattr(jit.load(KERNEL, "interpreted"), name)(*lists)
+    return [found, *(np.array(values, dtype=np.int64) for values in lists)]
 
 
 def cycle_in(ptr: I64, parent: NDArray[np.integer]) -> list[int]:
@@ -83,15 +98,16 @@ def find_cycle(graph: Graph) -> list[int]:
 
 
 def issue_order(graph: Graph) -> I64:
-    """Return the positions of the nodes in the order in which they would go if none took time.
+    """Return the positions of the nodes in the order in which a simulator would issue them, about.
 
-    Among those whose dependencies are met, the lowest id goes first; nodes of a cycle are left out.
+    Those that can start earlier go first, and those of one time in the order of their ids. Nothing waits for
+    a resource or another rank here, and what has no duration takes 1 ns.
+
+    Raises:
+        InputError: the graph has a cycle, or a duration that cannot be.
     """
-    ptr, parent = graph.parents()
+    start, _, _ = earliest(graph, np.maximum(duration_ns(graph), 1))
     ids = graph.ids
-    if bool(np.all(ids[1:] > ids[:-1])):
-        return lowest_first(ptr, parent)
-    by_id = np.argsort(ids, kind="stable")
-    place = np.empty(len(ids), dtype=np.int64)
-    place[by_id] = np.arange(len(ids))
-    return by_id[lowest_first(*csr(place[owners(ptr)], place[parent], len(ids)))]
+    if bool(np.all(start[1:] >= start[:-1])) and bool(np.all(ids[1:] > ids[:-1])):
+        return np.arange(graph.n_nodes)
+    return np.lexsort((ids, start))

@@ -1,4 +1,4 @@
-"""Topological orders of a graph."""
+"""Topological order of a graph, and the longest ways through it."""
 
 from __future__ import annotations
 
@@ -32,42 +32,21 @@ def topological(child_ptr: Any, child: Any, waiting: Any, order: Any) -> int:
 
 
 @njit
-def lowest_first(child_ptr: Any, child: Any, waiting: Any, order: Any, heap: Any) -> int:
-    """Like `topological`, but of the nodes whose parents are placed the lowest comes first.
+def longest(ptr: Any, parent: Any, order: Any, time: Any, start: Any, level: Any) -> int:
+    """Fill the earliest start and the level of every node: the longest ways to it, in time and in nodes.
 
-    `heap` is room for all nodes: a binary heap of those that are ready.
+    `order` has every node after its parents; `start` and `level` come as 0. Returns the end of the last node.
     """
-    ready = 0
-    for node in range(len(waiting)):
-        if waiting[node] == 0:
-            heap[ready] = node
-            ready += 1
-    placed = 0
-    while ready > 0:
-        node = heap[0]
-        order[placed] = node
-        placed += 1
-        ready -= 1
-        last = heap[ready]
-        at = 0
-        down = 1
-        while down < ready:
-            if down + 1 < ready and heap[down + 1] < heap[down]:
-                down += 1
-            if heap[down] >= last:
-                break
-            heap[at] = heap[down]
-            at = down
-            down = 2 * at + 1
-        heap[at] = last
-        for edge in range(child_ptr[node], child_ptr[node + 1]):
-            after = child[edge]
-            waiting[after] -= 1
-            if waiting[after] == 0:
-                at = ready
-                ready += 1
-                while at > 0 and heap[(at - 1) >> 1] > after:
-                    heap[at] = heap[(at - 1) >> 1]
-                    at = (at - 1) >> 1
-                heap[at] = after
-    return placed
+    end = 0
+    for at in range(len(order)):
+        node = order[at]
+        begin = 0
+        deep = 0
+        for edge in range(ptr[node], ptr[node + 1]):
+            before = parent[edge]
+            begin = max(begin, start[before] + time[before])
+            deep = max(deep, level[before])
+        start[node] = begin
+        level[node] = deep + 1
+        end = max(end, begin + time[node])
+    return end

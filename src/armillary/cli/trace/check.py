@@ -100,9 +100,7 @@ def _verdict(errors: int, warnings: int, compared: bool) -> str:
     if errors:
         return f"cannot be simulated: {', '.join(counts)}"
     what = "can be simulated" + (f", with {counts[0]}" if counts else "")
-    return (
-        what if compared else f"{what}, as far as single files show"
-    )
+    return what if compared else f"{what}, as far as single files show"
 
 
 def _counted(found: list[Input]) -> str:
