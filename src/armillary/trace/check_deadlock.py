@@ -9,6 +9,7 @@ import numpy as np
 
 from armillary.trace.check import Diagnostic
 from armillary.trace.check_collectives import Use, sure_order
+from armillary.trace.check_rehearsal import rehearse
 from armillary.trace.communication import I64, Communication, group_name, name_of
 from armillary.trace.order import csr, cycle_in, owners
 
@@ -46,35 +47,33 @@ def check_deadlock(
 ) -> list[Diagnostic]:
     """Return a finding if ranks wait for each other in a circle.
 
-    It is an error where dependencies alone close the circle, and a warning where it takes an order of issue that
-    they do not force. Only groups whose members agree are looked at, and messages of graphs that one rank runs.
+    It is an error where dependencies alone close the circle, and a warning where `rehearse` comes to a stop.
+    Only groups whose members agree are looked at, and messages of graphs that one rank runs.
     """
     if len(communication) < 2:
         return []
     web = _weave(communication, uses, agreed)
     # What is acyclic with all communication of a rank in a row is so with its dependencies alone.
-    if not _cycle(web, _in_a_row(web, messages=True)):
+    if not _cycle(web, _in_a_row(web)):
         return []
     depends = _dependencies(web)
-    unsure = ""
+    known = agreed
     for _ in range(_TRIES):
         cycle = _cycle(web, depends)
-        if not cycle:
-            break
         groups = {web.group[vertex - web.base[-1]] for vertex in cycle if vertex >= web.base[-1]}
         loose = {number for number in groups if not all(map(sure_order, uses[number].values()))}
-        if not loose:
+        if cycle and not loose:
             text = f"deadlock: ranks wait for each other in a circle: {_text(web, cycle)}"
             return [Diagnostic("error", None, text)]
-        unsure = unsure or f"possible deadlock, depending on the order of issue: {_text(web, cycle)}"
-        agreed = [number for number in agreed if number not in loose]
-        web = _weave(communication, uses, agreed)
-    if not unsure:
-        cycle = _cycle(web, depends, _in_a_row(web, messages=False))
-        if cycle:
-            unsure = "possible deadlock where a rank runs one collective at a time, as in profile astra-sim: "
-            unsure += _text(web, cycle)
-    return [Diagnostic("warning", None, unsure)] if unsure else []
+        if not cycle:
+            break
+        known = [number for number in known if number not in loose]
+        web = _weave(communication, uses, known)
+    text = rehearse(communication, uses, agreed)
+    if not text:
+        return []
+    where = "possible deadlock where a rank runs one collective at a time, as in profile astra-sim"
+    return [Diagnostic("warning", None, f"{where}: {text}")]
 
 
 def _weave(communication: list[Communication], uses: dict[int, dict[int, Use]], agreed: list[int]) -> _Web:
@@ -113,14 +112,10 @@ def _pairs(communication: list[Communication], base: list[int]) -> tuple[I64, I6
     return rows[6, met], rows[6, met + 1]
 
 
-def _in_a_row(web: _Web, *, messages: bool) -> tuple[I64, I64]:
-    """Return (parents, children): every collective, and message, after the one before it."""
-    parents, children = [], []
-    for base, found in zip(web.base, web.communication, strict=False):
-        nodes = (found.order if messages else found.collectives.position) + base
-        parents.append(nodes[:-1])
-        children.append(nodes[1:])
-    return np.concatenate(parents), np.concatenate(children)
+def _in_a_row(web: _Web) -> tuple[I64, I64]:
+    """Return (parents, children): every collective and message after the one before it."""
+    rows = [found.order + base for base, found in zip(web.base, web.communication, strict=False)]
+    return np.concatenate([row[:-1] for row in rows]), np.concatenate([row[1:] for row in rows])
 
 
 def _dependencies(web: _Web) -> tuple[I64, I64]:
