@@ -11,9 +11,9 @@ import click
 
 from armillary.cli.outputs import working
 from armillary.cli.trace import SUBCOMMANDS, as_json_option
+from armillary.cli.trace.group_file import groups_option, read_group_file
 
 if TYPE_CHECKING:
-    from armillary.trace import Trace
     from armillary.trace.inputs import Input
 
 _HELP = f"""{SUBCOMMANDS["check"]}
@@ -25,12 +25,7 @@ other too: sends with receives, and the collectives of every group.
 
 @click.command(help=_HELP)
 @click.argument("inputs", type=click.Path(), nargs=-1, required=True, metavar="INPUT...")
-@click.option(
-    "--groups",
-    type=click.Path(path_type=Path),
-    metavar="JSON",
-    help="Communicator groups that the trace does not define, as ASTRA-sim lists them.",
-)
+@groups_option
 @as_json_option
 @click.pass_context
 def command(ctx: click.Context, inputs: tuple[str, ...], groups: Path | None, as_json: bool) -> None:
@@ -79,20 +74,8 @@ def _findings(found: Input, groups: Path | None) -> Iterator[dict[str, Any]]:
         for finding in check(graph):
             yield {"file": graph.source, "ranks": ranks, **vars(finding)}
     if found.whole:
-        for finding in check_ranks(trace, _read_groups(groups, trace)):
+        for finding in check_ranks(trace, read_group_file(groups, trace.n_ranks)):
             yield {"file": found.name, "ranks": 1, **vars(finding)}
-
-
-def _read_groups(path: Path | None, trace: Trace) -> dict[int, tuple[int, ...]]:
-    if path is None:
-        return {}
-    from armillary.platform.document import read_document
-    from armillary.platform.groups import read_groups
-
-    document = read_document(path, "communicator groups", "json")
-    if document.duplicates:
-        raise document.error((document.duplicates[0],), "group given twice")
-    return read_groups(document, (), document.data, trace.n_ranks)
 
 
 def _verdict(errors: int, warnings: int, compared: bool) -> str:
