@@ -34,6 +34,8 @@ from fuzz_readers import Reader, readers
 from armillary.errors import ArmillaryError
 
 CASE_SECONDS = 5
+MESSAGE = 1500
+"""Characters that a message may have."""
 STUCK_SECONDS = 60
 MEMORY_BYTES = 6 << 30
 SHOWN_FAILURES = 20
@@ -62,7 +64,11 @@ def attempt(reader: Reader, seed: int, folder: Path) -> str:
         reader.read(path)
     except ArmillaryError as error:
         text = str(error)
-        return "refused" if text and "\n" not in text else f"a message of {text.count(chr(10)) + 1} lines"
+        return (
+            "refused"
+            if text and "\n" not in text and len(text) < MESSAGE
+            else f"a message of {text.count(chr(10)) + 1} lines, {len(text)} characters"
+        )
     except TooSlowError:
         return f"more than {CASE_SECONDS} s" + where(sys.exc_info()[2])
     except Exception as error:  # the point of it all
