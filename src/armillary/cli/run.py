@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -16,9 +17,13 @@ if TYPE_CHECKING:
 _PATH = click.Path()
 
 
-@click.command(help=f"{COMMANDS['run']}\n\nEither STUDY, or --workload with --system and --network.")
+@click.command(
+    help=f"{COMMANDS['run']}\n\nEither STUDY, or --workload with --system and --network. --pytorch replaces the "
+    "workload of either; without a machine everything takes its recorded time."
+)
 @click.argument("study", type=_PATH, required=False)
 @click.option("--workload", type=_PATH, metavar="PREFIX", help="Trace files PREFIX.<rank>.et")
+@click.option("--pytorch", type=_PATH, metavar="DIR", help="Traces host_<rank>.json and device_<rank>.json.")
 @click.option("--system", type=_PATH, metavar="JSON", help="ASTRA-sim system file.")
 @click.option("--network", type=_PATH, metavar="YAML", help="ASTRA-sim network file.")
 @click.option("--memory", type=_PATH, metavar="JSON", help="ASTRA-sim remote-memory file.")
@@ -30,6 +35,7 @@ _PATH = click.Path()
 def command(
     study: str | None,
     workload: str | None,
+    pytorch: str | None,
     system: str | None,
     network: str | None,
     memory: str | None,
@@ -40,16 +46,16 @@ def command(
     outputs: Outputs,
 ) -> None:
     """Simulate and report."""
-    needed = {"workload": workload, "system": system, "network": network}
-    given = [
-        f"--{name}"
-        for name, path in (needed | {"memory": memory, "comm-groups": comm_groups}).items()
-        if path
-    ]
+    machine = {"system": system, "network": network}
+    files = machine | {"memory": memory, "comm-groups": comm_groups}
+    given = [f"--{name}" for name, path in (files | {"workload": workload}).items() if path]
     if study and given:
         raise click.UsageError(f"STUDY and {given[0]} exclude each other")
+    if pytorch and workload:
+        raise click.UsageError("--pytorch and --workload exclude each other")
+    needed = machine if pytorch else machine | {"workload": workload}
     missing = [f"--{name}" for name, path in needed.items() if not path]
-    if not study and missing:
+    if not study and missing and not (pytorch and not given):
         raise click.UsageError(
             f"Missing {', '.join(missing)}"
             if given
@@ -58,25 +64,51 @@ def command(
     import armillary
 
     with working("simulating"):
+        trace = pytorch_trace(pytorch) if pytorch else None
         if study:
-            from armillary.platform.native import load_study
+            from armillary.platform.native import load_platform, load_study
 
-            plan = load_study(study)
+            if trace:
+                machine_of_study, named = load_platform(study), "physical"
+            else:
+                plan = load_study(study)
+                trace, machine_of_study, named = study_trace(plan), plan.platform, plan.profile
             result = armillary.simulate(
-                study_trace(plan),
-                plan.platform,
-                profile=profile or plan.profile,
+                trace,
+                machine_of_study,
+                profile=profile or named,
                 fold=not no_fold,
                 network_model=network_model,
             )
+        elif trace and not given:
+            from armillary.platform.recorded import recorded_machine
+
+            result = armillary.simulate(
+                trace, recorded_machine(trace.n_ranks), profile=profile or "physical", fold=not no_fold
+            )
         else:
-            assert workload and system and network
-            files = (workload, system, network, memory, comm_groups)
             chosen = profile or "astra-sim"
             result = armillary.astra_sim.simulate(
-                *files, network_model=network_model, profile=chosen, fold=not no_fold
+                trace or str(workload),
+                str(system),
+                str(network),
+                memory,
+                comm_groups,
+                network_model=network_model,
+                profile=chosen,
+                fold=not no_fold,
             )
     outputs.present(result)
+
+
+def pytorch_trace(folder: str) -> Trace:
+    """Return the traces of a folder, or of one joined file, converted; prints what was assumed."""
+    from armillary.convert import front_end
+
+    converted = front_end("pytorch").convert([Path(folder)])
+    for warning in converted.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    return converted.trace
 
 
 def study_trace(study: Study) -> Trace:

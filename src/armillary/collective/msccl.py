@@ -64,16 +64,17 @@ def to_rounds(algo: Algo) -> Rounds:
     return Rounds(algo.name, algo.operation, algo.n, 0, tuple(parts))
 
 
-def to_graphs(algo: Algo, size: int, memory_bandwidth: float = 50.0) -> list[Graph]:
+def to_graphs(algo: Algo, size: int, memory_bandwidth: float = 50.0, element_bytes: int = 4) -> list[Graph]:
     """Return the execution trace of every rank, as ``<collective>-implementation-custom`` wants them.
 
     Args:
         algo: The algorithm.
         size: D in bytes.
         memory_bandwidth: Bytes per ns; an addition or copy passes through memory three times.
+        element_bytes: Bytes per element; an addition is one operation on each.
 
     Returns:
-        One graph per rank: sends, receives and compute nodes with whole microseconds.
+        One graph per rank: sends, receives and compute nodes with whole microseconds (exact: ``duration_ns``).
 
     Raises:
         InputError: a chunk would have no bytes, or the bandwidth is not positive.
@@ -98,8 +99,15 @@ def to_graphs(algo: Algo, size: int, memory_bandwidth: float = 50.0) -> list[Gra
             name = f"COMM_RECV_NODE_{place}"
             builder.recv(action.peer, amount, action.channel, name=name, after=after[index])
         elif action.kind != "wait":
-            micros = 3 * int(amount / memory_bandwidth) // 1000
-            builder.compute(f"COMP_NODE_{place}", duration_micros=micros, after=after[index])
+            ns = 3 * int(amount / memory_bandwidth)
+            builder.compute(
+                f"COMP_NODE_{place}",
+                duration_micros=ns // 1000,
+                flops=amount // element_bytes if action.kind == "reduce" else 0,
+                bytes=3 * amount,
+                after=after[index],
+            )
+            builder.nodes[-1].attrs.append(("duration_ns", "int64", ns))
     return [builder.graph(f"{algo.file}: gpu {rank}") for rank, builder in enumerate(builders)]
 
 

@@ -50,6 +50,8 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
     if npus > _MAX_NPUS:
         raise document.error((*path, "network"), f"has {npus} NPUs in all, expected at most {_MAX_NPUS}")
     npu, collectives, remote = model.npu, model.collectives, model.remote_memory
+    if model.compute.roofline and model.compute.replay:
+        raise document.error((*path, "compute", "replay"), "expected only one of roofline and replay")
     if model.compute.roofline and not (npu.peak and npu.memory):
         raise document.error(
             (*path, "compute", "roofline"), "expected npu.peak and npu.memory.bandwidth with it"
@@ -70,6 +72,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             local_mem_bandwidth=npu.memory.bandwidth * 1e9 if npu.memory else 0.0,
             peak_performance=npu.peak or 0.0,
             roofline=model.compute.roofline,
+            replay_only=model.compute.replay,
             algorithms={
                 # zip ends with the names: a single one… name covers all dimensions
                 kind: tuple(

@@ -238,9 +238,12 @@ class RemoteMemory(Part):
 
 
 class Compute(Part):
-    """How compute nodes are timed: by their recorded durations, or by the roofline model."""
+    """How nodes are timed: compute by the recorded durations or the roofline model, or everything as recorded."""
 
     roofline: bool = False
+    replay: bool = Field(
+        default=False, description="Communication and memory, too, take their recorded durations."
+    )
 
 
 class Jitter(Part):

@@ -170,7 +170,8 @@ def _fail(
     if error == k.OLD_SCHEMA or (frame == 0 and _looks_old(bytes(data[start : start + min(size, 256)]))):
         raise InputError(
             f"{source}: the first message is a node, not a GlobalMetadata: a Chakra file from before schema "
-            "0.0.4 (October 2023); expected schema 0.0.4 or 1.0.0, write it anew with a newer tool"
+            "0.0.4 (October 2023); expected schema 0.0.4 or 1.0.0: one of schema 0.0.1 (.eg) can be converted with "
+            "`armillary trace convert --from eg`, others must be written anew"
         )
     at = int(state[k.ERROR_AT]) - start
     where = "the GlobalMetadata" if frame == 0 else f"node message {frame - 1}"

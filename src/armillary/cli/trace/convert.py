@@ -43,13 +43,18 @@ def _options(name: str) -> list[click.Option]:
         required = option.default is inspect.Parameter.empty
         kind: Any = click.Path(path_type=Path) if option.kind is Path else option.kind
         shape = {"is_flag": True} if option.kind is bool else {"type": kind}
+        # An explicit default of None would satisfy `required`.
+        given: Any = (
+            {}
+            if required
+            else {"default": option.default, "show_default": option.default not in (None, False)}
+        )
         made = click.Option(
             [flag, option.name],
-            default=None if required else option.default,
             required=required,
             help=option.help,
-            show_default=not required and option.default not in (None, False),
             **shape,
+            **given,
         )
         made.of_front_end = True  # type: ignore[attr-defined]
         found.append(made)
@@ -74,7 +79,7 @@ def command(
     from armillary.files import check_folder, write_text
     from armillary.trace import write_trace
 
-    check_folder("--output", Path(output))
+    check_folder("--output", f"{output}.0.et")
     if report_path:
         check_folder("--json", report_path)
     with working("converting"):

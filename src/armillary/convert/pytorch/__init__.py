@@ -1,1 +1,1 @@
-"""PyTorch's execution traces."""
+"""PyTorch: host and device traces, joined and turned into Chakra."""

@@ -49,12 +49,12 @@ def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
     refuse(graph, order, bad, "has no known comm_type", "a collective of the Chakra schema")
     kind = np.full(n, lk.FIXED, np.int64)
     for which, value in ((collective, lk.COLLECTIVE), (send, lk.SEND), (recv, lk.RECV), (memory, lk.MEMORY)):
-        kind[which] = value
+        kind[which] = lk.FIXED if platform.system.replay_only else value
     kind[(types == NodeType.INVALID_NODE) | (types == NodeType.METADATA_NODE)] = lk.SKIP
     slot = np.full(n, ANY, np.int64)
     slot[collective], slot[memory], slot[compute], slot[cpu & compute] = COMM, MEMORY, COMPUTE, CPU
-    ticks = durations(graph, order)
-    if platform.system.roofline:
+    ticks = exact_durations(graph, order)
+    if platform.system.roofline and not platform.system.replay_only:
         _roofline(graph, order, platform, ticks, compute & ~cpu)
     stream = np.where(cpu & compute, graph.ints("tid", -1)[order], graph.ints("stream", -1)[order])
     ptr, parent = graph.parents()
@@ -71,6 +71,15 @@ def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
         children[by_parent].astype(np.int64),
         item, np.flatnonzero(needs_row), diagnose(graph), stream.astype(np.int64),
     )  # fmt: skip
+
+
+def exact_durations(graph: Graph, order: Ints) -> Ints:
+    """Recorded durations in ns: attribute ``duration_ns`` where a node has it, else `durations`."""
+    ticks, exact = durations(graph, order), graph.ints("duration_ns", -1)[order]
+    given = graph.has("duration_ns")[order]
+    bad = given & ((exact < 0) | (exact >= LIMIT))
+    refuse(graph, order, bad, "has a duration_ns out of range", f"0 to {LIMIT - 1}")
+    return np.where(given, np.maximum(exact, 1), ticks)
 
 
 def _roofline(graph: Graph, order: Ints, platform: Platform, ticks: Ints, compute: NDArray[np.bool_]) -> None:

@@ -47,7 +47,7 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
     for place, p in enumerate(order):
         kind = NodeType(int(graph.types[p]))
         attrs = {name: value for name, _, value in graph.attrs(p)}
-        took = max(int(graph.duration_micros[p]) * 1000, 1)
+        took = max(attrs.get("duration_ns", int(graph.duration_micros[p]) * 1000), 1)
         if kind == NodeType.COMP_NODE:
             took = ceil(took * stretch[place])
         node = Node(rank, int(graph.ids[p]), kind, attrs, took, int(ptr[p + 1] - ptr[p]), None)

@@ -1,0 +1,62 @@
+"""MSCCL XML: a collective algorithm as the sends, receives and additions of every GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from armillary.convert.converted import Converted
+from armillary.errors import InputError
+
+MOST_CHECKED = 2_000_000
+"""Chunks that are moved on numbers to see whether the algorithm does what it says; a few seconds."""
+
+
+def convert(
+    inputs: Sequence[Path], *, size: str, memory_bandwidth: str = "50 GB/s", element_bytes: int = 4
+) -> Converted:
+    """Return one graph per GPU, the one that a custom collective of `size` bytes runs.
+
+    Args:
+        inputs: one file.
+        size: Bytes of the collective, as in comm_size: what one rank contributes to an all-gather, all that it
+            has for the others; "1 MiB".
+        memory_bandwidth: What an addition or copy, which passes through memory three times, runs at.
+        element_bytes: Bytes of one element, to count the additions.
+
+    Raises:
+        InputError: the file cannot be read or is no such algorithm; names the line.
+    """
+    from armillary.collective.msccl import read_msccl, to_graphs
+    from armillary.collective.msccl_check import CHECKED, check_result
+    from armillary.trace import Trace
+    from armillary.units import parse_bandwidth, parse_bytes
+
+    if len(inputs) != 1:
+        raise InputError(f"{len(inputs)} MSCCL files, expected one: it holds the programs of all GPUs")
+    path = inputs[0]
+    option = "--size"
+    try:
+        count = parse_bytes(size)
+        option = "--memory-bandwidth"
+        bandwidth = parse_bandwidth(memory_bandwidth)
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from error
+    if element_bytes < 1:
+        raise InputError(f"--element-bytes: got {element_bytes}, expected at least 1")
+    algo = read_msccl(path)
+    graphs = to_graphs(algo, count, bandwidth, element_bytes)
+    warnings = []
+    over, under = algo.parts
+    if count * over % under:
+        warnings.append(
+            f"{path}: {count} bytes do not divide into {under} chunks: {count * over % under} bytes are not moved"
+        )
+    moved = algo.n * algo.chunks + sum(action.count for action in algo.actions)
+    if algo.operation in CHECKED and moved <= MOST_CHECKED:
+        try:
+            check_result(algo)
+        except InputError as error:
+            warnings.append(str(error))
+    facts = {"algorithm": algo.name, "operation": algo.operation, "chunk_bytes": count * over // under}
+    return Converted(Trace.from_ranks(graphs), warnings=tuple(warnings), facts=facts)

@@ -1,0 +1,71 @@
+"""ASTRA-sim 1.0 text workloads, with SimAI's and LIBRA's variants of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from armillary.convert.converted import Converted
+from armillary.convert.text.layout import lay_out
+from armillary.convert.text.loops import record_pass
+from armillary.convert.text.ranks import trace_of
+from armillary.convert.text.reader import read
+from armillary.convert.text.recorder import Recorder
+from armillary.errors import InputError, nearest, one_of
+
+UNITS = {"ns": 1, "us": 1000}
+
+
+def convert(
+    inputs: Sequence[Path],
+    *,
+    npus: int | None = None,
+    passes: int = 1,
+    model_parallel: int | None = None,
+    dims: str | None = None,
+    time_unit: str = "ns",
+    kind: str | None = None,
+) -> Converted:
+    """Convert a text workload.
+
+    Args:
+        inputs: one file.
+        npus: Number of NPUs; without it, that of --dims or of the header (all_gpus).
+        passes: Number of training steps.
+        model_parallel: NPUs of a model-parallel group; without it, that of the header, else the first of --dims.
+        dims: Sizes of the network dimensions, innermost first, such as 2,8,4. Collectives then name the dimensions
+            they span (involved_dim) instead of their ranks (pg_name), and all ranks share one graph.
+        time_unit: Unit of the times in the file, ns or us.
+        kind: Parallelism kind of a file that names none, such as DATA.
+
+    Raises:
+        InputError: the file or an option is wrong.
+    """
+    if len(inputs) != 1:
+        raise InputError(f"{len(inputs)} files given, expected one text workload")
+    if time_unit not in UNITS:
+        raise InputError(f"--time-unit is '{time_unit}', expected {one_of(UNITS)}{nearest(time_unit, UNITS)}")
+    for option, value in (("--npus", npus), ("--passes", passes), ("--model-parallel", model_parallel)):
+        if value is not None and value < 1:
+            raise InputError(f"{option} is {value}, expected at least 1")
+    workload = read(Path(inputs[0]), UNITS[time_unit], kind)
+    layout, notes = lay_out(workload, npus, model_parallel, _dims(dims))
+    run = Recorder(workload, layout)
+    for _ in range(passes):
+        record_pass(run)
+    if not run.builder.nodes:
+        raise InputError(
+            f"{workload.path}: nothing to run, expected times or collectives that {workload.kind} issues"
+        )
+    trace, groups = trace_of(run.builder.nodes, run.scopes, layout, str(workload.path))
+    facts = {"kind": workload.kind, "layers": len(workload.layers), "passes": passes}
+    return Converted(trace, groups, (*workload.warnings, *notes, *run.left_out()), facts)
+
+
+def _dims(text: str | None) -> list[int]:
+    if text is None:
+        return []
+    sizes = text.split(",")
+    if not all(size.isascii() and size.isdigit() and 0 < int(size) < 10**6 for size in sizes):
+        raise InputError(f"--dims is '{text}', expected sizes from 1, innermost first, such as 2,8,4")
+    return [int(size) for size in sizes]

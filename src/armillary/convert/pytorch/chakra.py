@@ -1,0 +1,163 @@
+"""A rank's steps as the nodes of a Chakra graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from armillary.convert.pytorch.communication import RECV, SEND, Communication
+from armillary.convert.pytorch.device import DeviceOp
+from armillary.convert.pytorch.host import HostNode
+from armillary.convert.pytorch.link import Linked
+from armillary.convert.pytorch.rank import Rank
+from armillary.convert.pytorch.steps import Step
+from armillary.trace import CollectiveType, Node, NodeType
+from armillary.trace.node import Attribute
+
+
+@dataclass(frozen=True)
+class Group:
+    """A communicator as a node names it: its number, and its members in this trace."""
+
+    number: int
+    ranks: tuple[int, ...]
+
+
+def nodes_of_rank(
+    rank: Rank,
+    linked: Linked,
+    number: int,
+    first_id: int,
+    origin: int,
+    group_of: Callable[[Communication], Group],
+    work: Sequence[tuple[int, int]],
+) -> tuple[list[Node], int]:
+    """Return the nodes of a rank, ids in issue order, and how many dependencies against it were dropped.
+
+    Args:
+        rank: its steps.
+        linked: what they were made from.
+        number: the rank.
+        first_id: id of the first node.
+        origin: time that start times count from, ns.
+        group_of: tells the communicator.
+        work: FLOPs and bytes of every host node without those inside it.
+    """
+    host = linked.host.nodes
+    index = {node.id: at for at, node in enumerate(host)}
+    ids: dict[int, int] = {}
+    head: dict[int, int] = {}
+    shares = _shares(rank.steps, work)
+    nodes: list[Node] = []
+    dropped = 0
+    for ident, step in enumerate(rank.steps, first_id):
+        waits = [found for wait in step.waits if (found := ids.get(id(wait))) is not None]
+        dropped += len(step.waits) - len(waits)
+        ids[id(step)] = ident
+        source = host[step.host] if step.host >= 0 else None
+        above = head.get(index.get(source.parent, -1)) if source and step.kind == "cpu" else None
+        if step.kind == "cpu":
+            head[step.host] = ident
+        length = max(step.end - step.begin, 0) if rank.timed else 0
+        node = Node(
+            ident,
+            step.name,
+            NodeType.COMP_NODE,
+            () if above is None else (above,),
+            tuple(sorted(set(waits))),
+            max(step.begin - origin, 0) // 1000 if rank.timed else 0,
+            (length + 500) // 1000,
+        )
+        if isinstance(step.source, Communication):
+            _communicate(node, step.source, group_of(step.source), number)
+        else:
+            node.attrs.append(("is_cpu_op", "bool", step.kind != "kernel"))
+        if rank.timed:
+            node.attrs.append(("duration_ns", "int64", length))
+            node.attrs.append(("start_ns", "int64", step.begin - origin))
+        node.attrs += _place(step)
+        if source and step.kind == "cpu":
+            _describe(node, source)
+        flops, moved = shares.get(id(step), (0, 0))
+        if flops or moved:
+            node.attrs += [("num_ops", "int64", flops), ("tensor_size", "uint64", moved)]
+        nodes.append(node)
+    return nodes, dropped
+
+
+def _place(step: Step) -> list[Attribute]:
+    if step.kind == "kernel" or (step.kind == "comm" and step.lane >= 0):
+        device = step.source.device if isinstance(step.source, DeviceOp) else 0
+        attrs: list[Attribute] = [("stream", "int64", step.lane)]
+        return [*attrs, ("device", "int64", device)] if device else attrs
+    if step.kind == "comm":
+        return []
+    where: list[Attribute] = [("tid", "int64", step.lane)]
+    return where if step.kind in ("cpu", "call") else [*where, (step.kind, "bool", True)]
+
+
+def _describe(node: Node, source: HostNode) -> None:
+    node.attrs.append(("rf_id", "int64", source.rf_id))
+    if source.op_schema:
+        node.attrs.append(("op_schema", "string", source.op_schema))
+    if source.inputs:
+        node.inputs = (str(source.inputs), str(source.input_shapes), str(source.input_types))
+    if source.outputs:
+        node.outputs = (str(source.outputs), str(source.output_shapes), str(source.output_types))
+
+
+def _communicate(node: Node, comm: Communication, group: Group, rank: int) -> None:
+    attrs = node.attrs
+    attrs.append(("is_cpu_op", "bool", False))
+    peer = group.ranks[comm.peer] if comm.peer is not None and 0 <= comm.peer < len(group.ranks) else None
+    if comm.kind in (SEND, RECV):
+        node.type = NodeType.COMM_SEND_NODE if comm.kind == SEND else NodeType.COMM_RECV_NODE
+        ends = (rank, peer) if comm.kind == SEND else (peer, rank)
+        attrs.append(("comm_size", "int64", comm.size))
+        attrs.extend(
+            (key, "int32", end)
+            for key, end in zip(("comm_src", "comm_dst"), ends, strict=True)
+            if end is not None
+        )
+        attrs.append(("comm_tag", "int32", comm.tag % 2**31))
+        return
+    node.type = NodeType.COMM_COLL_NODE
+    kind = CollectiveType[comm.kind]
+    size = max(comm.size, comm.part * len(group.ranks))
+    attrs += [("comm_type", "int64", int(kind)), ("comm_size", "int64", size)]
+    if group.number:
+        attrs.append(("pg_name", "string", str(group.number)))
+    if comm.peer and kind in (
+        CollectiveType.BROADCAST,
+        CollectiveType.REDUCE,
+        CollectiveType.GATHER,
+        CollectiveType.SCATTER,
+    ):
+        attrs.append(("comm_root", "int64", comm.peer))
+    if len(comm.splits) == len(group.ranks) > 1 and sum(comm.splits) == size:
+        attrs.append(("comm_splits", "int64_list", list(comm.splits)))
+
+
+def _shares(steps: Sequence[Step], work: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    """Share the work of each operator among its kernels by their time; without kernels it is the operator's."""
+    kernels: dict[int, list[Step]] = {}
+    for step in steps:
+        if step.kind == "kernel" and step.item is not None and step.item.host >= 0:
+            kernels.setdefault(step.item.host, []).append(step)
+    shares: dict[int, tuple[int, int]] = {}
+    for step in steps:
+        if step.kind != "cpu" or step.host < 0 or step.host >= len(work) or not any(work[step.host]):
+            continue
+        total = work[step.host]
+        mine = kernels.get(step.host)
+        if not mine:
+            shares[id(step)] = total
+            continue
+        whole = sum(kernel.end - kernel.begin for kernel in mine) or 1
+        left = list(total)
+        for kernel in mine[1:]:
+            part = [amount * (kernel.end - kernel.begin) // whole for amount in total]
+            shares[id(kernel)] = (part[0], part[1])
+            left = [amount - less for amount, less in zip(left, part, strict=True)]
+        shares[id(mine[0])] = (left[0], left[1])
+    return shares

@@ -1,0 +1,275 @@
+"""Which host nodes communicate, and what: by the meaning of the operator, not by the name of a kernel.
+
+One communication is often recorded by several nodes inside each other: a functional collective, the c10d operator
+it calls, ``record_param_comms``, and an annotation of the backend (``nccl:…``, ``gloo:…``). It becomes one
+`Communication`, that of the c10d operator where there is one; the others add what it does not say, such as the group.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from armillary.convert.pytorch.host import HostNode, HostTrace
+from armillary.convert.pytorch.tensors import elements, size, tensors
+from armillary.trace import CollectiveType
+
+SEND, RECV = "SEND", "RECV"
+C = CollectiveType
+BACKENDS = ("nccl", "gloo", "mpi", "ucc", "xccl", "hccl", "ccl", "rccl", "cncl", "mccl", "fake")
+
+KINDS: dict[str, str] = {
+    "allreduce": "ALL_REDUCE", "reduce": "REDUCE", "allgather": "ALL_GATHER", "gather": "GATHER", "scatter": "SCATTER",
+    "broadcast": "BROADCAST", "alltoall": "ALL_TO_ALL", "reducescatter": "REDUCE_SCATTER", "barrier": "BARRIER",
+    "send": SEND, "recv": RECV, "isend": SEND, "irecv": RECV,
+}  # fmt: skip
+"""Kind by the bare name of an operation: lower case, without underscores and what says how it is called."""
+
+_HOW = re.compile(
+    r"intotensor|tensor|coalesced|base|single|monitored|async|inplace|anysource|list|out$|v$|object|^all(?=barrier)"
+)
+
+
+@dataclass
+class Communication:
+    """One collective or message of one rank."""
+
+    node: int
+    """Index of the host node."""
+    kind: str
+    """Name of a `CollectiveType`, or SEND, RECV."""
+    size: int
+    """Bytes, as Chakra's ``comm_size``."""
+    part: int = 0
+    """Bytes of one member of a gather or scatter, where only the root knows all."""
+    group: str | None = None
+    """Name of the process group; None where no node says it."""
+    group_size: int | None = None
+    ranks: tuple[int, ...] | None = None
+    """Global ranks of the group, where a node says them."""
+    peer: int | None = None
+    """Rank within the group of the other end of a message, or of the root."""
+    tag: int = 0
+    splits: tuple[int, ...] = ()
+    """Bytes to each member of an all-to-all, where the operator says them."""
+    path: tuple[str, ...] = ()
+    """Names of the nodes around it, innermost first."""
+    storages: frozenset[int] = field(default_factory=frozenset)
+
+
+def kind_of(name: str) -> str | None:
+    """Return the kind of the operation that `name` means, None for none: ``_allgather_base_`` is ALL_GATHER."""
+    bare = name.lower().replace("_", "").replace("-", "")
+    if bare in KINDS:
+        return KINDS[bare]
+    return KINDS.get(_HOW.sub("", bare))
+
+
+def communications(host: HostTrace) -> list[Communication]:
+    """Return the communications of a rank in the order in which they were issued."""
+    index = {node.id: at for at, node in enumerate(host.nodes)}
+    level: dict[int, tuple[int, str]] = {}
+    for at, node in enumerate(host.nodes):
+        found = _level(node)
+        if found:
+            level[at] = found
+    if any(best for best, _ in level.values()):  # then a backend's annotation only tells the time
+        level = {at: found for at, found in level.items() if found[0]}
+    root: dict[int, int] = {}
+    trees: dict[int, list[int]] = {}
+    for at in level:
+        root[at] = top = _outermost(at, host, index, level, root)
+        trees.setdefault(top, []).append(at)
+    result = []
+    for members in trees.values():
+        best = max(level[at][0] for at in members)
+        chosen = [at for at in members if level[at][0] == best]
+        # The c10d operators of a coalesced functional collective are several; one inside another is one.
+        chosen = [at for at in chosen if not _inside(at, host, index, set(chosen) - {at})]
+        for at in chosen:
+            own = (
+                members if len(chosen) == 1 else [at, *(m for m in members if _inside(m, host, index, {at}))]
+            )
+            made = _communication(at, level[at][1], [host.nodes[m] for m in own], host, index)
+            if made:
+                result.append(made)
+    return sorted(result, key=lambda made: made.node)
+
+
+def of_kernel(extra: Mapping[str, Any], name: str) -> Communication | None:
+    """Return what a kernel of a communication library does, by what Kineto says of it or, without bytes, its name."""
+    match = re.search(r"(?:kernel|device?)_?([A-Za-z]+)", name, re.IGNORECASE)
+    kind = kind_of(str(extra.get("collective_name") or (match[1] if match else "")))
+    if kind is None:
+        return None
+    node = HostNode(0, name, 0, 0, 0, 0, "", [], [], [], [], [], [], extra)
+    made = Communication(-1, kind, _said_size(node))
+    _add_group(made, node)
+    return made
+
+
+def _level(node: HostNode) -> tuple[int, str] | None:
+    """Return how much a node is to be believed, and the kind."""
+    space, _, name = node.name.rpartition("::")
+    if space == "c10d":
+        kind = kind_of(name)
+        return (3, kind) if kind else None
+    if space.endswith(("c10d_functional", "c10d_functional_autograd")):
+        kind = None if name.startswith("_wrap") else kind_of(name)
+        return (2, kind) if kind else None
+    if node.name == "record_param_comms":
+        kind = kind_of(_collective_name(node))
+        return (1, kind) if kind else None
+    backend, colon, name = node.name.partition(":")
+    if colon and backend in BACKENDS:
+        kind = kind_of(name.split(" ", maxsplit=1)[0])
+        return (0, kind) if kind else None
+    return None
+
+
+def _collective_name(node: HostNode) -> str:
+    named = node.extra.get("collective_name")
+    if isinstance(named, str) and named:
+        return named
+    return next((value for value in node.inputs if isinstance(value, str)), "")
+
+
+def _outermost(
+    at: int, host: HostTrace, index: dict[int, int], level: dict[int, tuple[int, str]], root: dict[int, int]
+) -> int:
+    top = at
+    for above in _ancestors(at, host, index):
+        if above in root:
+            return root[above]
+        if above in level:
+            top = above
+    return top
+
+
+def _ancestors(at: int, host: HostTrace, index: dict[int, int]) -> list[int]:
+    found: list[int] = []
+    here = at
+    while len(found) < 1000:
+        above = index.get(host.nodes[here].parent)
+        if above is None or above >= here:
+            break
+        found.append(above)
+        here = above
+    return found
+
+
+def _inside(at: int, host: HostTrace, index: dict[int, int], others: set[int]) -> bool:
+    return bool(others) and any(above in others for above in _ancestors(at, host, index))
+
+
+def _communication(
+    at: int, kind: str, nodes: list[HostNode], host: HostTrace, index: dict[int, int]
+) -> Communication | None:
+    node = host.nodes[at]
+    made = Communication(at, kind, 0)
+    for member in nodes:
+        _add_group(made, member)
+    made.path = tuple(host.nodes[above].name for above in _ancestors(at, host, index))
+    made.storages = frozenset(
+        record[1] for value in (*node.inputs, *node.outputs) for record in tensors(value)
+    )
+    operand = _operand(node, kind)
+    made.size = size(operand)
+    if not made.size:
+        made.size = next((found for member in nodes if (found := _said_size(member))), 0)
+    if kind in ("GATHER", "SCATTER"):
+        one, many = (1, 0) if kind == "GATHER" else (0, 1)
+        made.size, made.part = size(_at(node, many)), size(_at(node, one))
+    if kind == "BARRIER":
+        made.size = 0
+    if kind == "ALL_GATHER":
+        _set_size(made, elements(_at(node, 0)), elements(operand))
+    if kind == "REDUCE_SCATTER":
+        _set_size(made, elements(operand), elements(_at(node, 0)))
+    numbers = [value for value in node.inputs if type(value) is int]
+    if kind in (SEND, RECV):
+        made.peer = numbers[0] if numbers and "any_source" not in node.name else None
+        made.tag = numbers[1] if len(numbers) > 1 else 0
+    elif kind in ("BROADCAST", "REDUCE", "GATHER", "SCATTER") and numbers:
+        made.peer = numbers[0]
+    if kind == "ALL_TO_ALL":
+        made.splits = _splits(node, operand)
+    return made
+
+
+def _operand(node: HostNode, kind: str) -> Any:
+    """Return the argument whose bytes are Chakra's ``comm_size``."""
+    if "c10d_functional" in node.name or node.name == "record_param_comms" or "::" not in node.name:
+        return _at(node, 0)
+    outputs_first = kind in ("ALL_GATHER", "REDUCE_SCATTER", "ALL_TO_ALL", "GATHER")
+    return _at(node, 1 if outputs_first else 0)
+
+
+def _at(node: HostNode, position: int) -> Any:
+    return node.inputs[position] if position < len(node.inputs) else None
+
+
+def _set_size(made: Communication, whole: int, part: int) -> None:
+    if made.group_size is None and part and whole % part == 0 and whole >= part:
+        made.group_size = whole // part
+
+
+def _splits(node: HostNode, operand: Any) -> tuple[int, ...]:
+    lists = [
+        value
+        for value in node.inputs
+        if isinstance(value, list)
+        and value
+        and all(type(part) is int for part in value)
+        and not any(True for _ in tensors(value))
+    ]
+    total = elements(operand)
+    splits = lists[-1] if lists else []
+    rows = sum(splits)
+    if not rows or total % rows:
+        return ()
+    scale = size(operand) // rows
+    return tuple(part * scale for part in splits)
+
+
+_DTYPES = {
+    "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2, "bfloat16": 2, "byte": 1,
+    "char": 1, "bool": 1, "int": 4, "int32": 4, "long": 8, "int64": 8, "short": 2, "int8": 1, "uint8": 1,
+    "float8e4m3fn": 1, "float8e5m2": 1,
+}  # fmt: skip
+
+
+def element_bytes(dtype: object) -> int:
+    """Return the bytes of one element of a dtype as PyTorch's profilers name it; 0 if unknown."""
+    return _DTYPES.get(str(dtype).lower().replace("c10::", "").replace("_", ""), 0)
+
+
+def _said_size(node: HostNode) -> int:
+    count = node.extra.get("in_msg_nelems")
+    return count * element_bytes(node.extra.get("dtype")) if type(count) is int else 0
+
+
+def _add_group(made: Communication, node: HostNode) -> None:
+    extra = node.extra
+    name = extra.get("pg_name")
+    if isinstance(name, str) and name:
+        made.group = name
+    start, stride, count = (extra.get(key) for key in ("global_rank_start", "global_rank_stride", "pg_size"))
+    if type(count) is int and count > 0:
+        made.group_size = count
+        if type(start) is int and type(stride) is int and stride > 0:
+            made.ranks = tuple(range(start, start + stride * count, stride))
+    if "ranks" in extra:
+        made.ranks = tuple(extra["ranks"])
+    if node.name == "record_param_comms" and made.group is None:
+        pair = next(
+            (v for v in node.inputs if isinstance(v, list) and len(v) == 2 and isinstance(v[0], str)), None
+        )
+        if pair:
+            made.group = str(pair[0])
+    if "c10d_functional" in node.name and made.group is None:
+        words = [value for value in node.inputs if isinstance(value, str) and not value.startswith("<")]
+        if words:
+            made.group = words[-1]

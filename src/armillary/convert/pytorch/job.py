@@ -1,0 +1,147 @@
+"""All ranks of a job, from joined traces to one Chakra trace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from armillary.convert.converted import Converted, communication
+from armillary.convert.groups import Groups
+from armillary.convert.pytorch.chakra import Group, nodes_of_rank
+from armillary.convert.pytorch.communication import Communication
+from armillary.convert.pytorch.link import Linked
+from armillary.convert.pytorch.process_groups import ProcessGroups, world_size
+from armillary.convert.pytorch.rank import Rank, build
+from armillary.trace import Graph, GraphBuilder, Trace, graph_of
+
+_MOST_RANKS = 1 << 20
+_ONE_CLOCK = 60_000_000_000
+"""Ranks that start further apart than this (ns) have clocks of their own."""
+
+
+def convert_job(traces: Sequence[Linked]) -> Converted:
+    """Return the Chakra trace of a job; ranks that are not given are left out of its groups."""
+    numbered = _number(traces)
+    ranks = list(numbered)
+    world = world_size(traces, max(ranks) + 1)
+    place = {rank: at for at, rank in enumerate(ranks)}
+    warnings: list[str] = []
+    if world > len(ranks):
+        shown = ", ".join(map(str, ranks[:8])) + ("…" if len(ranks) > 8 else "")
+        warnings.append(
+            f"{len(ranks)} of {world} ranks are given (rank {shown}); groups hold only these, numbered from 0"
+        )
+    built = [build(linked) for linked in numbered.values()]
+    starts = [rank.start for rank in built]
+    together = max(starts) - min(starts) < _ONE_CLOCK
+    groups = Groups(len(ranks))
+    members = []
+    for rank, linked, steps in zip(ranks, numbered.values(), built, strict=True):
+        known = ProcessGroups(linked, rank, world)
+        known.learn(steps.communications)
+        members.append(_Members(known, place, groups, steps.communications))
+        for name, count in known.guessed.items():
+            warnings.append(
+                f"rank {rank}: {count} collectives do not say their process group; the likeliest of that size, "
+                f"'{name}' ({known.about.get(name) or 'no description'}), is assumed"
+            )
+    graphs: list[Graph] = []
+    facts: list[dict[str, Any]] = []
+    for at, (linked, steps) in enumerate(zip(numbered.values(), built, strict=True)):
+        builder = GraphBuilder(rank=at)
+        groups.metadata(builder)
+        origin = min(starts) if together else steps.start
+        nodes, dropped = nodes_of_rank(
+            steps, linked, at, len(builder.nodes), origin, members[at], _work(linked)
+        )
+        graphs.append(graph_of([*builder.nodes, *nodes], f"rank {at}", metadata=_metadata(linked)))
+        facts.append(_facts(linked, steps, graphs[-1], ranks[at], dropped))
+        warnings += [f"rank {ranks[at]}: {reason}" for reason in linked.reasons]
+    return Converted(
+        Trace.from_ranks(graphs), dict(groups.ranks), tuple(dict.fromkeys(warnings)), _summary(facts)
+    )
+
+
+class _Members:
+    """Tells the communicator of each communication of one rank; asked for all of them before any node is made."""
+
+    def __init__(
+        self, known: ProcessGroups, place: dict[int, int], groups: Groups, comms: Sequence[Communication]
+    ) -> None:
+        self.found: dict[int, Group] = {}
+        for comm in comms:
+            ranks = tuple(place[rank] for rank in known.of(comm) if rank in place)
+            number = groups.number(ranks) if len(ranks) > 0 else 0
+            self.found[id(comm)] = Group(number, ranks)
+
+    def __call__(self, comm: Communication) -> Group:
+        return self.found[id(comm)]
+
+
+def _number(traces: Sequence[Linked]) -> dict[int, Linked]:
+    """Return the traces by rank, in order: by what the device trace says, or in the order of the numbers in their files' names."""
+    said = [_rank(linked.device.distributed.get("rank")) for linked in traces]
+    if len(traces) == 1:
+        said = [max(said[0], 0)]
+    elif -1 in said or len(set(said)) < len(said):
+        found = [re.search(r"(?:^|[a-z_.-])(\d+)\.json", Path(linked.host.source).name) for linked in traces]
+        named = [_rank(int(match[1])) if match else -1 for match in found]
+        order = sorted(range(len(traces)), key=lambda at: (named[at] < 0, named[at], at))
+        said = [order.index(at) for at in range(len(traces))]
+    return dict(sorted(zip(said, traces, strict=True)))
+
+
+def _rank(value: object) -> int:
+    return value if isinstance(value, int) and 0 <= value < _MOST_RANKS else -1
+
+
+def _work(linked: Linked) -> list[tuple[int, int]]:
+    from armillary.convert.pytorch.flops import Arguments, exclusive, work
+
+    nodes = linked.host.nodes
+    index = {node.id: at for at, node in enumerate(nodes)}
+    works = [
+        work(
+            node.name,
+            node.op_schema,
+            Arguments(node.inputs, node.input_shapes, node.input_types),
+            Arguments(node.outputs, node.output_shapes, node.output_types),
+        )
+        for node in nodes
+    ]
+    parents = [above if (above := index.get(node.parent, -1)) < at else -1 for at, node in enumerate(nodes)]
+    return [(own.flops, own.bytes) for own in exclusive(works, parents)]
+
+
+def _metadata(linked: Linked) -> list[tuple[str, str, Any]]:
+    return [("schema", "string", linked.host.schema), ("source", "string", Path(linked.host.source).name)]
+
+
+def _facts(linked: Linked, rank: Rank, graph: Graph, number: int, dropped: int) -> dict[str, Any]:
+    span = max(rank.end - rank.start, 1)
+    spent = {kind: sum(s.end - s.begin for s in rank.steps if s.kind == kind) for kind in ("gap", "queued")}
+    return {
+        "rank": number,
+        "nodes": graph.n_nodes,
+        "linkable": linked.linkable,
+        "linked": linked.linked,
+        "link_rate": round(linked.rate, 6),
+        "comm": communication(graph),
+        "span_ns": span if rank.timed else None,
+        "gap_fraction": round(spent["gap"] / span, 6) if rank.timed else None,
+        "queued_fraction": round(spent["queued"] / span, 6) if rank.timed else None,
+        "dropped_dependencies": dropped,
+    }
+
+
+def _summary(facts: list[dict[str, Any]]) -> dict[str, Any]:
+    linkable, linked = sum(one["linkable"] for one in facts), sum(one["linked"] for one in facts)
+    gaps = [one["gap_fraction"] for one in facts if one["gap_fraction"] is not None]
+    return {
+        "linked": linked,
+        "link_rate": round(linked / max(linkable, 1), 6),
+        "gap_fraction": max(gaps, default=None),
+        "per_rank": facts,
+    }

@@ -1,0 +1,227 @@
+"""Join a host trace and a device trace: which CPU event of Kineto is which node of the execution trace.
+
+Strategies, in this order, each for what the ones before left over:
+
+=============  ======================================================================================
+rf_id          the id of the RecordFunction, which both have since 2023
+sequence       the names of the operators of a thread, in the order in which they started
+external_id    Kineto's External id, which was the RecordFunction's in old versions
+occurrence     the k-th node of a name is the k-th event of that name, where both have as many
+=============  ======================================================================================
+
+A strategy whose pairs mostly differ in name joined two different runs and is not used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from armillary.convert.pytorch.device import DeviceTrace
+from armillary.convert.pytorch.host import HostTrace
+from armillary.convert.pytorch.sequence import align
+from armillary.errors import InputError
+
+LEAST_RATE = 0.5
+"""Below this share of linked nodes the traces are of different runs."""
+_AGREE = 0.9
+
+Pairs = dict[int, int]
+
+
+@dataclass
+class Linked:
+    """A host trace and a device trace of the same steps."""
+
+    host: HostTrace
+    device: DeviceTrace
+    op_of: list[int]
+    """For every host node the index of its event in ``device.ops``, or -1."""
+    strategies: dict[str, int]
+    """How many nodes each strategy linked."""
+    reasons: list[str]
+    """Why a strategy was not used, or did not link all."""
+
+    @property
+    def linkable(self) -> int:
+        """Number of host nodes that ran something."""
+        return sum(not node.is_structure for node in self.host.nodes)
+
+    @property
+    def linked(self) -> int:
+        """Number of them that have an event."""
+        return sum(self.strategies.values())
+
+    @property
+    def rate(self) -> float:
+        """Share of linkable nodes that have an event."""
+        return self.linked / max(self.linkable, 1)
+
+    def report(self) -> dict[str, Any]:
+        """Return the figures as plain JSON values."""
+        called = {call.correlation for call in self.device.calls}
+        return {
+            "nodes": len(self.host.nodes),
+            "linkable": self.linkable,
+            "linked": self.linked,
+            "link_rate": round(self.rate, 6),
+            "strategies": self.strategies,
+            "device_ops": len(self.device.kernels),
+            "device_ops_linked": sum(kernel.correlation in called for kernel in self.device.kernels),
+            "schema": self.host.schema,
+            "warnings": self.reasons,
+        }
+
+
+def link(host: HostTrace, device: DeviceTrace, least_rate: float = LEAST_RATE) -> Linked:
+    """Join the two traces of one rank.
+
+    Raises:
+        InputError: less than `least_rate` of the nodes can be linked: the traces are of different runs.
+    """
+    todo = {at for at, node in enumerate(host.nodes) if not node.is_structure}
+    free = set(range(len(device.ops)))
+    result = Linked(host, device, [-1] * len(host.nodes), {}, [])
+    for name, strategy in (
+        ("rf_id", _by_rf_id),
+        ("sequence", _by_sequence),
+        ("external_id", _by_external_id),
+        ("occurrence", _by_occurrence),
+    ):
+        if not todo or not free:
+            break
+        pairs = strategy(host, device, todo, free, result.reasons)
+        if pairs:
+            result.strategies[name] = len(pairs)
+            todo -= pairs.keys()
+            free -= set(pairs.values())
+            for at, op in pairs.items():
+                result.op_of[at] = op
+    if todo:
+        names = Counter(host.nodes[at].name for at in todo).most_common(3)
+        shown = ", ".join(f"{count} '{name}'" for name, count in names)
+        result.reasons.append(f"{len(todo)} of {result.linkable} host nodes have no event: {shown}")
+    if result.linkable and result.rate < least_rate:
+        raise InputError(
+            f"{host.source} and {device.source} are not of the same steps: {result.linked} of {result.linkable} "
+            f"host nodes ({100 * result.rate:.1f} %) have an event among {len(device.ops)}, expected at least "
+            f"{100 * least_rate:.0f} %; {'; '.join(result.reasons)}"
+        )
+    return result
+
+
+def same_name(first: str, second: str) -> bool:
+    """Whether two names mean the same; the number of a ProfilerStep may differ."""
+    return first == second or (first.startswith("ProfilerStep") and second.startswith("ProfilerStep"))
+
+
+def _by_rf_id(
+    host: HostTrace, device: DeviceTrace, todo: set[int], free: set[int], reasons: list[str]
+) -> Pairs:
+    return _by_key(
+        "rf_id",
+        host,
+        device,
+        ((host.nodes[at].rf_id, at) for at in todo),
+        ((device.ops[op].rf_id, op) for op in free),
+        reasons,
+    )
+
+
+def _by_external_id(
+    host: HostTrace, device: DeviceTrace, todo: set[int], free: set[int], reasons: list[str]
+) -> Pairs:
+    keys = ((host.nodes[at].rf_id, at) for at in todo)
+    return _by_key("External id", host, device, keys, ((device.ops[op].external, op) for op in free), reasons)
+
+
+def _by_key(
+    what: str,
+    host: HostTrace,
+    device: DeviceTrace,
+    host_keys: Iterable[tuple[int, int]],
+    device_keys: Iterable[tuple[int, int]],
+    reasons: list[str],
+) -> Pairs:
+    table, keys = _unique(device_keys), _unique(host_keys)
+    both = {at: table[key] for key, at in keys.items() if key in table}
+    pairs = {at: op for at, op in both.items() if same_name(host.nodes[at].name, device.ops[op].name)}
+    if not table:
+        reasons.append(f"no {what} in the device trace")
+    elif len(pairs) < _AGREE * len(both):
+        reasons.append(f"{what} not used: {len(both) - len(pairs)} of {len(both)} pairs differ in name")
+        return {}
+    return pairs
+
+
+def _unique(keys: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Return value by key, for the keys above 0 that occur once."""
+    found: dict[int, int] = {}
+    twice: set[int] = set()
+    for key, value in keys:
+        if key > 0 and found.setdefault(key, value) != value:
+            twice.add(key)
+    return {key: value for key, value in found.items() if key not in twice}
+
+
+def _by_sequence(
+    host: HostTrace, device: DeviceTrace, todo: set[int], free: set[int], reasons: list[str]
+) -> Pairs:
+    ours: dict[int, list[int]] = defaultdict(list)
+    theirs: dict[int, list[int]] = defaultdict(list)
+    for at in sorted(todo):
+        ours[host.nodes[at].tid].append(at)
+    for op in sorted(free):
+        theirs[device.ops[op].tid].append(op)
+    ours_names = {tid: [_plain(host.nodes[at].name) for at in run] for tid, run in ours.items()}
+    theirs_names = {tid: [_plain(device.ops[op].name) for op in run] for tid, run in theirs.items()}
+    counts = {tid: Counter(names) for tid, names in theirs_names.items()}
+    common = sorted(
+        (
+            (sum((Counter(names) & counts[thread]).values()), -thread, tid)
+            for tid, names in ours_names.items()
+            for thread in theirs
+        ),
+        reverse=True,
+    )
+    pairs: Pairs = {}
+    used_host: set[int] = set()
+    used_device: set[int] = set()
+    for shared, thread, tid in common:
+        if not shared or tid in used_host or -thread in used_device:
+            continue
+        used_host.add(tid)
+        used_device.add(-thread)
+        found = align(ours_names[tid], theirs_names[-thread])
+        if len(found) < LEAST_RATE * len(ours[tid]):
+            reasons.append(
+                f"thread {tid}: {len(found)} of {len(ours[tid])} names are in the order of the "
+                f"{len(theirs[-thread])} events of thread {-thread}"
+            )
+            continue
+        pairs |= {ours[tid][at]: theirs[-thread][to] for at, to in found}
+    return pairs
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"^ProfilerStep.*", "ProfilerStep", name)
+
+
+def _by_occurrence(
+    host: HostTrace, device: DeviceTrace, todo: set[int], free: set[int], reasons: list[str]
+) -> Pairs:
+    ours: dict[str, list[int]] = defaultdict(list)
+    theirs: dict[str, list[int]] = defaultdict(list)
+    for at in sorted(todo):
+        ours[host.nodes[at].name].append(at)
+    for op in sorted(free):
+        theirs[device.ops[op].name].append(op)
+    return {
+        at: op
+        for name, nodes in ours.items()
+        if len(nodes) == len(theirs.get(name, ()))
+        for at, op in zip(nodes, theirs[name], strict=True)
+    }

@@ -1,0 +1,120 @@
+"""The file that holds a host trace and a device trace joined: what ``armillary trace link`` writes.
+
+It is the host trace as it was, with two more members: ``device``, the events of Kineto as rows, and ``op_of``, for
+every node (in the order of ids) the row of its event, or -1.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from armillary.convert.pytorch.device import (
+    CpuOp,
+    DeviceOp,
+    DeviceTrace,
+    RuntimeCall,
+    StreamWait,
+    read_device,
+)
+from armillary.convert.pytorch.device_only import without_host
+from armillary.convert.pytorch.et_plus import is_et_plus, read_et_plus
+from armillary.convert.pytorch.host import HostTrace, host_of, read_host
+from armillary.convert.pytorch.link import Linked, link
+from armillary.convert.pytorch.records import Records, read_text
+from armillary.errors import InputError
+from armillary.files import replacing
+
+_ROWS: dict[str, Any] = {"ops": CpuOp, "calls": RuntimeCall, "kernels": DeviceOp, "waits": StreamWait}
+
+
+def link_files(host: Path, device: Path, output: Path) -> dict[str, Any]:
+    """Join two files, write the joined one, and return the report; see `link.link`."""
+    linked = link(read_host(host), read_device(device))
+    write_linked(output, linked)
+    return linked.report()
+
+
+def write_linked(path: Path, linked: Linked) -> None:
+    """Write a joined trace."""
+    device = linked.device
+    rows = {
+        # What the operators' arguments say stands in the host's node already.
+        name: [
+            [{} if name == "ops" and key == "args" else getattr(row, key) for key in kind.__slots__]
+            for row in getattr(device, name)
+        ]
+        for name, kind in _ROWS.items()
+    }
+    document = {
+        **linked.host.header,
+        "device": {
+            "source": device.source,
+            "distributed": device.distributed,
+            "events": device.events,
+            **rows,
+        },
+        "op_of": linked.op_of,
+        "strategies": linked.strategies,
+        "nodes": linked.host.raw,
+    }
+    with replacing(path) as temporary, temporary.open("w") as stream:
+        json.dump(document, stream, separators=(",", ":"))
+
+
+def read_linked(path: Path) -> Linked:
+    """Read a joined trace, also that of ``chakra_trace_link``; or a host or device trace alone, without the other.
+
+    Raises:
+        InputError: none of them.
+    """
+    text = read_text(path)
+    if '"traceEvents"' in text or text.lstrip()[:1] == "[":
+        return without_host(read_device(path, text))
+    raw: list[dict[str, Any]] = []
+    header = Records(path, "nodes", text).read(raw.append)
+    source = str(path)
+    if is_et_plus(raw):
+        return read_et_plus(header, raw, source)
+    if "device" not in header:
+        host = host_of(header, raw, source)
+        return Linked(host, DeviceTrace(source), [-1] * len(host.nodes), {}, ["no device trace: no times"])
+    device, op_of = _device(header.pop("device"), source), header.pop("op_of", None)
+    strategies = header.pop("strategies", {})
+    host = host_of(header, raw, source)
+    _check(op_of, strategies, host, device)
+    return Linked(host, device, op_of, strategies, [])
+
+
+def _device(table: Any, source: str) -> DeviceTrace:
+    try:
+        trace = DeviceTrace(table["source"], distributed=table["distributed"], events=table["events"])
+        for name, kind in _ROWS.items():
+            setattr(trace, name, [_row(kind, row) for row in table[name]])
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"{source}: the member 'device' cannot be read ({error}); expected what `armillary trace link` writes"
+        ) from error
+    if not isinstance(trace.distributed, dict):
+        raise InputError(f"{source}: device.distributed is {trace.distributed!r}, expected an object")
+    return trace
+
+
+def _row(kind: Any, row: Any) -> Any:
+    made = kind(*row)
+    for key in kind.__slots__:
+        value = getattr(made, key)
+        wanted: type = {"name": str, "kind": str, "args": dict, "is_annotation": bool}.get(key, int)
+        if not isinstance(value, wanted) or (isinstance(value, int) and not -(2**62) < value < 2**62):
+            raise TypeError(f"{key} is {value!r}, expected {wanted.__name__}")
+    return made
+
+
+def _check(op_of: Any, strategies: Any, host: HostTrace, device: DeviceTrace) -> None:
+    good = isinstance(op_of, list) and len(op_of) == len(host.nodes) and isinstance(strategies, dict)
+    if not good or not all(type(at) is int and -1 <= at < len(device.ops) for at in op_of):
+        raise InputError(
+            f"{host.source}: the member 'op_of' does not fit {len(host.nodes)} nodes and {len(device.ops)} events; "
+            "expected what `armillary trace link` writes"
+        )

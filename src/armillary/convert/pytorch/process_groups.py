@@ -1,0 +1,87 @@
+"""The process groups of all ranks: each rank tells its own, together they are those of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from armillary.convert.pytorch.communication import Communication
+from armillary.convert.pytorch.link import Linked
+
+
+def world_size(traces: Iterable[Linked], least: int) -> int:
+    """Return how many ranks the job had, at least `least`."""
+    found = least
+    for linked in traces:
+        said = linked.device.distributed.get("world_size")
+        found = max(found, said if type(said) is int else 0)
+        for group in _told(linked):
+            found = max(found, *(rank + 1 for rank in group["ranks"]), group.get("group_size") or 0, 0)
+    return found
+
+
+def _told(linked: Linked) -> list[dict[str, Any]]:
+    """Return the groups a rank tells: those of the host trace, then those of the device trace."""
+    config = linked.device.distributed.get("pg_config")
+    groups = [*linked.host.process_groups, *(config if isinstance(config, list) else ())]
+    return [
+        group
+        for group in groups
+        if isinstance(group, dict)
+        and isinstance(group.get("ranks"), list)
+        and all(type(rank) is int and rank >= 0 for rank in group["ranks"])
+    ]
+
+
+class ProcessGroups:
+    """The groups of one rank by name."""
+
+    def __init__(self, linked: Linked, rank: int, world: int) -> None:
+        self.rank = rank
+        self.world = tuple(range(world))
+        self.ranks: dict[str, tuple[int, ...]] = {}
+        self.about: dict[str, str] = {}
+        for group in _told(linked):
+            name = str(group.get("pg_name", ""))
+            self.ranks[name] = tuple(group["ranks"]) or self.world
+            self.about[name] = str(group.get("pg_desc", "")).lower()
+        self.named: set[str] = set()
+        self.guessed: dict[str, int] = {}
+
+    def learn(self, communications: Iterable[Communication]) -> None:
+        """Take note of the groups that communications name, so that the others are more likely to be unnamed."""
+        for one in communications:
+            if one.group is not None:
+                self.named.add(one.group)
+                if one.ranks and one.group not in self.ranks:
+                    self.ranks[one.group] = one.ranks
+
+    def of(self, one: Communication) -> tuple[int, ...]:
+        """Return the ranks that take part; where no node says it, the likeliest group of that size."""
+        if one.group in self.ranks:
+            return self.ranks[one.group]
+        if one.ranks:
+            return one.ranks
+        candidates = {
+            name: ranks
+            for name, ranks in self.ranks.items()
+            if self.rank in ranks and one.group_size in (None, len(ranks))
+        }
+        if not candidates:
+            return self.world
+        sharded = any(name.startswith("FSDP::") for name in one.path)
+        best = max(candidates, key=lambda name: self._likelihood(name, one, sharded))
+        if len({candidates[name] for name in candidates}) > 1:
+            self.guessed[best] = self.guessed.get(best, 0) + 1
+        return candidates[best]
+
+    def _likelihood(self, name: str, one: Communication, sharded: bool) -> tuple[bool, bool, bool, int]:
+        words = ("dp", "fsdp", "shard", "data") if sharded else ("default",)
+        said = any(word in self.about.get(name, "") for word in words)
+        known_size = one.group_size is not None
+        return (
+            said,
+            name not in self.named,
+            known_size or self.ranks[name] == self.world,
+            -len(self.ranks[name]),
+        )

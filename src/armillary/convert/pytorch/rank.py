@@ -1,0 +1,159 @@
+"""One rank's joined trace as steps: which waits for which, and which communicates."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from armillary.convert.pytorch.communication import BACKENDS, Communication, communications
+from armillary.convert.pytorch.data_waits import add_data_waits
+from armillary.convert.pytorch.device import CpuOp, DeviceOp, RuntimeCall
+from armillary.convert.pytorch.link import Linked
+from armillary.convert.pytorch.segments import Item
+from armillary.convert.pytorch.steps import Step, Thread, connect, fork_and_join
+from armillary.convert.pytorch.streams import add_kernels, blocks
+from armillary.convert.pytorch.workers import add_workers, cut_at_issue, match_events
+
+_ASYNCHRONOUS = tuple(f"{backend}:" for backend in BACKENDS if backend not in ("nccl", "rccl"))
+"""Annotations of backends that work on threads of their own: the time of the communication, not of the thread."""
+
+
+@dataclass
+class Rank:
+    """The steps of one rank in issue order, and what communicates."""
+
+    steps: list[Step]
+    communications: list[Communication]
+    timed: bool
+    start: int
+    end: int
+    """First start and last end of CPU operators, ns."""
+
+
+def build(linked: Linked) -> Rank:
+    """Return the steps of one rank."""
+    comms = communications(linked.host)
+    timed = bool(linked.device.ops or linked.device.kernels)
+    ops, events = _recorded(linked) if timed else (_untimed(linked), [])
+    kernels, calls = linked.device.kernels, {call.correlation: call for call in linked.device.calls}
+    if linked.host.nodes and timed:
+        first, last = _span(ops)
+        calls = {at: call for at, call in calls.items() if first <= call.start <= last}
+        kernels = [kernel for kernel in kernels if kernel.correlation in calls]
+    threads = _threads(ops, calls, kernels)
+    issued = match_events(comms, linked, events)
+    bursts = fork_and_join(threads)
+    cut_at_issue(threads, issued)
+    for thread in threads.values():
+        thread.build()
+    connect(bursts)
+    heads = {step.host: step for thread in threads.values() for step in thread.steps if step.kind == "cpu"}
+    steps = [step for thread in threads.values() for step in thread.steps]
+    steps += add_kernels(threads, calls, kernels, linked.device.waits, comms)
+    done = {id(step.source) for step in steps if isinstance(step.source, Communication)}
+    rest = [(comm, event) for comm, event in issued if id(comm) not in done]
+    steps += add_workers(threads, heads, rest)
+    add_data_waits(steps, linked, comms)
+    for step in steps:
+        step.settle()
+    steps = issue_order(steps)
+    first, last = _span(ops) if any(ops.values()) else _extent(steps)
+    return Rank(steps, comms, timed, first, last)
+
+
+def _span(ops: dict[int, list[Item]]) -> tuple[int, int]:
+    items = [item for run in ops.values() for item in run]
+    return min((item.start for item in items), default=0), max((item.end for item in items), default=0)
+
+
+def _extent(steps: Sequence[Step]) -> tuple[int, int]:
+    return min((step.begin for step in steps), default=0), max((step.end for step in steps), default=0)
+
+
+def _recorded(linked: Linked) -> tuple[dict[int, list[Item]], list[CpuOp]]:
+    """Return the items of each thread within the time that the host trace covers, and the backends' annotations."""
+    ops = linked.device.ops
+    host_of = {op: at for at, op in enumerate(linked.op_of) if op >= 0}
+    first = min((ops[op].start for op in host_of), default=0)
+    last = max((ops[op].end for op in host_of), default=0)
+    threads: dict[int, list[Item]] = defaultdict(list)
+    events: list[CpuOp] = []
+    for at, op in enumerate(ops):
+        if not first <= op.start <= last:
+            continue
+        if op.is_annotation and op.name.startswith(_ASYNCHRONOUS):
+            events.append(op)
+        else:
+            threads[op.tid].append(Item(op.name, op.start, op.end, host_of.get(at, -1)))
+    return threads, events
+
+
+def _untimed(linked: Linked) -> dict[int, list[Item]]:
+    """Return items in the order of the host nodes: a node lasts until the last node inside it has begun."""
+    nodes = linked.host.nodes
+    index = {node.id: at for at, node in enumerate(nodes)}
+    end = list(range(1, len(nodes) + 1))
+    for at in range(len(nodes) - 1, -1, -1):
+        above = index.get(nodes[at].parent, -1)
+        if 0 <= above < at:
+            end[above] = max(end[above], end[at])
+    threads: dict[int, list[Item]] = defaultdict(list)
+    for at, node in enumerate(nodes):
+        if not node.is_structure:
+            threads[node.tid].append(Item(node.name, at, end[at], at))
+    return threads
+
+
+def _threads(
+    ops: dict[int, list[Item]], calls: dict[int, RuntimeCall], kernels: Sequence[DeviceOp]
+) -> dict[int, Thread]:
+    launched = {kernel.correlation: kernel for kernel in kernels}
+    items = {tid: list(run) for tid, run in ops.items()}
+    launches: dict[int, list[int]] = defaultdict(list)
+    for call in calls.values():
+        kernel = launched.get(call.correlation)
+        if call.tid not in ops and (kernel or not ops):  # nothing else is known of this thread
+            items.setdefault(call.tid, []).append(Item(call.name, call.start, call.end))
+        elif blocks(call, kernel) and call.tid in items:
+            items[call.tid].append(Item(call.name, call.start, call.end, call=call.correlation, is_call=True))
+        elif kernel:
+            launches[call.tid].append(min(call.end, kernel.start))
+    threads = {}
+    for tid, run in items.items():
+        # Stable: of two that start and end together, the first recorded is the outer one.
+        run.sort(key=lambda item: (item.start, -item.end, item.is_call))
+        threads[tid] = Thread(tid, run)
+        threads[tid].cut_at_launches(launches[tid])
+    return threads
+
+
+def issue_order(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps by key, but none before what it waits for: old traces know whole microseconds only.
+
+    Where clocks are so coarse that steps wait for each other, the one of the least key goes first.
+    """
+    place = {id(step): at for at, step in enumerate(steps)}
+    children: list[list[int]] = [[] for _ in steps]
+    waiting = [0] * len(steps)
+    for at, step in enumerate(steps):
+        for wait in step.waits:
+            children[place[id(wait)]].append(at)
+            waiting[at] += 1
+    ready = [(step.key, at) for at, step in enumerate(steps) if not waiting[at]]
+    heapq.heapify(ready)
+    left = iter(sorted((step.key, at) for at, step in enumerate(steps)))
+    done = [False] * len(steps)
+    result: list[Step] = []
+    while len(result) < len(steps):
+        _, at = heapq.heappop(ready) if ready else next(left)
+        if done[at]:
+            continue
+        done[at] = True
+        result.append(steps[at])
+        for child in children[at]:
+            waiting[child] -= 1
+            if not waiting[child]:
+                heapq.heappush(ready, (steps[child].key, child))
+    return result

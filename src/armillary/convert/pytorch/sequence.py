@@ -1,0 +1,95 @@
+"""Align two sequences of operator names that are almost the same, in near-linear time."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+
+_GRAM = 12
+_SAMPLES = 64
+_MOST_EDITS = 600
+
+
+def align(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[int, int]]:
+    """Return the pairs of positions at which the sequences are equal, ascending in both; a longest such list.
+
+    Where `second` is much longer (a device trace of many steps), only its stretch that looks most like
+    `first` is aligned. Sequences that differ by more than 600 edits
+    give the pairs before the first and after the last edit only.
+    The algorithm is that of Myers (Algorithmica 1986, greedy, section 3): O((N + M) D) for D edits.
+    """
+    start, after = _window(first, second)
+    return [(at, to + start) for at, to in _edit_path(first, second[start:after])]
+
+
+def _window(first: Sequence[Hashable], second: Sequence[Hashable]) -> tuple[int, int]:
+    """Return where in `second` the most samples of `first` lie on one diagonal."""
+    n, m = len(first), len(second)
+    if m <= n + n // 4 + _GRAM or n < _GRAM:
+        return 0, m
+    places: dict[tuple[Hashable, ...], list[int]] = defaultdict(list)
+    for at in range(m - _GRAM + 1):
+        found = places[tuple(second[at : at + _GRAM])]
+        if len(found) < _SAMPLES:  # what repeats more often than this tells nothing
+            found.append(at)
+    votes: Counter[int] = Counter()
+    for at in range(0, n - _GRAM + 1, max(1, n // _SAMPLES)):
+        votes.update(place - at for place in places.get(tuple(first[at : at + _GRAM]), ()))
+    if not votes:
+        return 0, n
+    best = max(votes.items(), key=lambda item: (item[1], -item[0]))[0]
+    slack = n // 20
+    return max(0, best - slack), min(m, best + n + slack)
+
+
+def _edit_path(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[int, int]]:
+    n, m = len(first), len(second)
+    head = 0
+    while head < min(n, m) and first[head] == second[head]:
+        head += 1
+    tail = 0
+    while tail < min(n, m) - head and first[n - 1 - tail] == second[m - 1 - tail]:
+        tail += 1
+    ends = [(at, at) for at in range(head)] + [(n - tail + at, m - tail + at) for at in range(tail)]
+    middle = _myers(first[head : n - tail], second[head : m - tail])
+    return sorted(ends + [(at + head, to + head) for at, to in middle])
+
+
+def _myers(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[int, int]]:
+    n, m = len(first), len(second)
+    if not n or not m:
+        return []
+    reach = {1: 0}
+    history: list[dict[int, int]] = []
+    for edits in range(min(n + m, _MOST_EDITS) + 1):
+        history.append(
+            dict(reach) if edits < 2 else {k: reach[k] for k in range(-edits, edits + 1) if k in reach}
+        )
+        for k in range(-edits, edits + 1, 2):
+            down = k == -edits or (k != edits and reach[k - 1] < reach[k + 1])
+            x = reach[k + 1] if down else reach[k - 1] + 1
+            y = x - k
+            while x < n and y < m and first[x] == second[y]:
+                x, y = x + 1, y + 1
+            reach[k] = x
+            if x >= n and y >= m:
+                return _back(history, n, m)
+    return []
+
+
+def _back(history: list[dict[int, int]], x: int, y: int) -> list[tuple[int, int]]:
+    """Walk the edits back to the start and collect the diagonal moves."""
+    pairs: list[tuple[int, int]] = []
+    for edits in range(len(history) - 1, -1, -1):
+        reach, k = history[edits], x - y
+        down = k == -edits or (k != edits and reach[k - 1] < reach[k + 1])
+        before = k + 1 if down else k - 1
+        from_x = reach[before]
+        from_y = from_x - before
+        while x > from_x and y > from_y and (x, y) != (0, 0):
+            x, y = x - 1, y - 1
+            pairs.append((x, y))
+        if edits == 0:
+            break
+        x, y = from_x, from_y
+    return pairs[::-1]

@@ -1,0 +1,97 @@
+"""Communication by threads of a backend's own (gloo, MPI, UCC): when it ran, and who waited for it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from armillary.convert.pytorch.communication import Communication
+from armillary.convert.pytorch.device import CpuOp
+from armillary.convert.pytorch.link import Linked
+from armillary.convert.pytorch.steps import SHORT, Step, Thread
+
+Issued = list[tuple[Communication, CpuOp | None]]
+
+WAKING = 100_000
+"""A thread that goes on so soon (ns) after a communication ended was waiting for it."""
+
+
+def match_events(comms: list[Communication], linked: Linked, events: list[CpuOp]) -> Issued:
+    """Give every communication the backend's annotation of it, or None.
+
+    An annotation's id is given out right after that of the operator that issues it, on the same thread; without
+    ids, the k-th annotation is that of the k-th communication.
+    """
+    if not events:
+        return [(comm, None) for comm in comms]
+    if all(event.rf_id > 0 for event in events):
+        ids = sorted((linked.host.nodes[comm.node].rf_id, at) for at, comm in enumerate(comms))
+        found: dict[int, CpuOp] = {}
+        for event in sorted(events, key=lambda event: event.rf_id):
+            place = bisect_right(ids, (event.rf_id, len(comms))) - 1
+            if place >= 0:
+                found.setdefault(ids[place][1], event)
+    else:
+        found = dict(enumerate(sorted(events, key=lambda event: event.start)))
+    return [(comm, found.get(at)) for at, comm in enumerate(comms)]
+
+
+def cut_at_issue(threads: dict[int, Thread], issued: Issued) -> None:
+    """Cut the operator that issues a communication where that starts, if it goes on for longer."""
+    for comm, event in issued:
+        for thread in threads.values() if event else ():
+            assert event is not None
+            segment = thread.segment_at(event.start)
+            owner = segment.owner if segment else None
+            while owner and owner.host != comm.node:
+                owner = owner.above
+            if owner:
+                thread.cuts.add(event.start)
+
+
+def add_workers(threads: dict[int, Thread], heads: dict[int, Step], issued: Issued) -> list[Step]:
+    """Return steps for communications outside of device streams, and let the threads wait that did."""
+    made: list[Step] = []
+    last: dict[int, Step] = {}
+    for comm, event in sorted(issued, key=lambda pair: pair[1].start if pair[1] else 0):
+        issue = heads.get(comm.node)
+        if event is None:
+            end = issue.end if issue else 0
+            step = Step(comm.kind, "comm", end, end, -1, begin=end, host=comm.node, source=comm)
+            step.waits = [issue] if issue else []
+            made.append(step)
+            continue
+        if issue and issue.end > event.start:
+            issue = threads[issue.lane].before(event.start)
+        key = issue.end if issue else event.start
+        step = Step(event.name, "comm", event.end, key, event.tid, host=comm.node, source=comm)
+        waits = [step for step in (issue, last.get(event.tid)) if step]
+        ready = max((step.end for step in waits), default=event.start)
+        if event.start - ready >= SHORT:
+            queued = Step(
+                f"{event.name} queued", "queued", event.start, key, event.tid, begin=ready, waits=waits
+            )
+            queued.source = event
+            made.append(queued)
+            waits = [queued]
+        step.waits, step.begin = waits, max((wait.end for wait in waits), default=event.start)
+        last[event.tid] = step
+        made.append(step)
+        _wake(threads.values(), step, event.start)
+    return made
+
+
+def _wake(threads: Iterable[Thread], comm: Step, start: int) -> None:
+    for thread in threads:
+        step = thread.covering(comm.end)
+        if step is None or (step.item is None and step.kind != "gap"):
+            continue
+        item = step.item
+        computes = item is not None and not item.has_children and not _waits(item.name)
+        late = step.end - comm.end
+        if not computes and late <= max(WAKING, (step.end - step.begin) // 4):
+            step.waits.append(comm)
+
+
+def _waits(name: str) -> bool:
+    return "wait" in name or name.startswith(("c10d", "_c10d")) or "barrier" in name

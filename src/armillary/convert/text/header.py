@@ -1,0 +1,79 @@
+"""The first line of a text workload: its parallelism kind and options."""
+
+from __future__ import annotations
+
+import re
+
+from armillary.convert.text.kinds import DLRM, SCOPES
+from armillary.convert.text.words import Word
+from armillary.errors import nearest, one_of
+
+NUMBERS = (
+    "model_parallel_NPU_group",
+    "ep",
+    "pp",
+    "vpp",
+    "ga",
+    "all_gpus",
+    "pp_comm",
+    "DLRM_LAST_BOTTOM_LAYER",
+)
+LISTS = ("checkpoints", "checkpoint_initiates")
+
+Options = dict[str, list[Word]]
+"""The numbers after each name."""
+
+
+def read_kind(word: Word, what: str) -> str:
+    """Return the parallelism kind that `word` is.
+
+    Raises:
+        InputError: it is none.
+    """
+    if word.text not in SCOPES:
+        word.reject(what, f"{one_of(SCOPES)}{nearest(word.text, SCOPES)}")
+    return word.text
+
+
+def read_options(kind: str, line: list[Word]) -> tuple[Options, list[str]]:
+    """Return the options after the kind, and the names that are not known, which are left out.
+
+    A name may end in a colon or not. HYBRID_DLRM is followed by a number without a name.
+
+    Raises:
+        InputError: a number without a name, a name that comes twice, or not as many numbers as it needs.
+    """
+    known = {name.lower(): name for name in (*NUMBERS, *LISTS)}
+    words = [
+        word._replace(text=match[0], column=word.column + match.start())
+        for word in line[1:]
+        for match in re.finditer("[^:]+", word.text)
+    ]
+    options: Options = {}
+    places: dict[str, Word] = {}
+    name = ""
+    if kind in DLRM and words and words[0].number is not None:
+        name = "DLRM_LAST_BOTTOM_LAYER"
+        options[name], places[name] = [], line[0]
+    for word in words:
+        if word.number is None:
+            name = known.get(word.text.lower(), word.text)
+            if name in options:
+                word.reject("an option", "each once")
+            options[name], places[name] = [], word
+        elif name:
+            options[name].append(word)
+        else:
+            word.reject("an option", f"a name, such as {NUMBERS[0]}, before the number")
+    for name, values in options.items():
+        _check(name, places[name], [value.number or 0 for value in values])
+    unknown = [name for name in options if name not in known.values()]
+    return {name: values for name, values in options.items() if name not in unknown}, unknown
+
+
+def _check(name: str, place: Word, values: list[int]) -> None:
+    if name in LISTS:
+        if not values or len(values) != values[0] + 1:
+            place.reject("an option", f"the number of layers and as many layers after it, found {values}")
+    elif name in NUMBERS and (len(values) != 1 or values[0] < 0):
+        place.reject("an option", f"one number from 0 after it, found {values}")
