@@ -12,9 +12,11 @@ from armillary.convert.pytorch.host import read_host
 from armillary.convert.pytorch.job import convert_job
 from armillary.convert.pytorch.link import Linked, link
 from armillary.convert.pytorch.link_files import read_linked
+from armillary.convert.pytorch.records import uncollected
 from armillary.errors import InputError
 
 
+@uncollected()
 def convert(inputs: Sequence[Path]) -> Converted:
     """Convert one file for each rank, or folders with ``host_<rank>.json`` and ``device_<rank>.json``.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from armillary.convert.pytorch.records import Records
+from armillary.convert.pytorch.records import Records, uncollected
 from armillary.errors import InputError
 
 OPERATOR = frozenset(("cpu_op", "Operator", "operator"))
@@ -41,6 +41,9 @@ DEVICE = frozenset(
     )
 )
 SYNC = frozenset(("cuda_sync", "Sync"))
+_LIMIT = 2**62
+_OTHERS = 2**40
+"""Numbers from here on are given to threads whose own is taken, or none."""
 
 
 @dataclass(slots=True)
@@ -109,6 +112,7 @@ class DeviceTrace:
     events: int = 0
 
 
+@uncollected()
 def read_device(path: str | Path, text: str | None = None) -> DeviceTrace:
     """Read a Kineto trace, plain or gzip, or the `text` of one that was read before.
 
@@ -116,7 +120,7 @@ def read_device(path: str | Path, text: str | None = None) -> DeviceTrace:
         InputError: not JSON, no list ``traceEvents``, or an event without its time.
     """
     trace = DeviceTrace(str(path))
-    threads: dict[tuple[Any, Any], int] = {}
+    threads = _Threads()
 
     def each(event: dict[str, Any]) -> None:
         trace.events += 1
@@ -139,13 +143,13 @@ def read_device(path: str | Path, text: str | None = None) -> DeviceTrace:
     return trace
 
 
-def _add(trace: DeviceTrace, event: dict[str, Any], threads: dict[tuple[Any, Any], int]) -> None:
+def _add(trace: DeviceTrace, event: dict[str, Any], threads: _Threads) -> None:
     category = event.get("cat")
     if category in OPERATOR or category in ANNOTATION:
         args = _args(event)
         start, end = _times(event)
         external, rf_id = _integer(args, "External id", "external id"), _integer(args, "Record function id")
-        tid = _thread(event, threads)
+        tid = threads.of(event)
         trace.ops.append(
             CpuOp(str(event["name"]), start, end, tid, rf_id, external, args, category in ANNOTATION)
         )
@@ -154,7 +158,7 @@ def _add(trace: DeviceTrace, event: dict[str, Any], threads: dict[tuple[Any, Any
         start, end = _times(event)
         correlation, external = _integer(args, "correlation"), _integer(args, "External id", "external id")
         trace.calls.append(
-            RuntimeCall(str(event["name"]), start, end, _thread(event, threads), correlation, external)
+            RuntimeCall(str(event["name"]), start, end, threads.of(event), correlation, external)
         )
     elif category in DEVICE:
         args = _args(event)
@@ -199,29 +203,40 @@ def nanoseconds(micros: Any, what: str) -> int:
     if isinstance(micros, bool) or not isinstance(micros, (int, float)):
         raise ValueError(f"{what} is {micros!r}, expected a number of microseconds")
     result = micros * 1000 if isinstance(micros, int) else round(micros * 1000)
-    if not -(2**62) < result < 2**62:
+    if not -_LIMIT < result < _LIMIT:
         raise ValueError(f"{what} is {micros!r}, expected a number of microseconds that fits 64 bits as ns")
     return result
 
 
-def _integer(table: dict[str, Any], *names: str) -> int:
-    for name in names:
-        value = table.get(name)
-        if value is not None:
-            try:
-                return int(value)
-            except (TypeError, ValueError):
-                return -1
-    return 0
+def _integer(table: dict[str, Any], name: str, older: str = "") -> int:
+    """Return a number; 0 where there is none, -1 where it is none that fits."""
+    value = table.get(name)
+    if value is None and older:
+        value = table.get(older)
+    if value is None:
+        return 0
+    if type(value) is not int:
+        try:
+            value = int(value)
+        except (TypeError, ValueError, OverflowError):
+            return -1
+    return value if -_LIMIT < value < _LIMIT else -1
 
 
-def _thread(event: dict[str, Any], threads: dict[tuple[Any, Any], int]) -> int:
-    """Number the threads of all processes: by tid, unless two processes share one."""
-    tid, pid = event.get("tid"), event.get("pid")
-    key = (str(pid), str(tid))
-    if key not in threads:
-        number = tid if isinstance(tid, int) and not isinstance(tid, bool) else len(threads) + 1
-        while number in threads.values():
-            number += 1
-        threads[key] = number
-    return threads[key]
+class _Threads:
+    """Numbers the threads of all processes: by tid, unless two processes share one."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[str, str], int] = {}
+        self.taken: set[int] = set()
+
+    def of(self, event: dict[str, Any]) -> int:
+        """Return the number of the thread of an event."""
+        tid, key = event.get("tid"), (str(event.get("pid")), str(event.get("tid")))
+        if key not in self.numbers:
+            number = tid if type(tid) is int and 0 <= tid < _OTHERS else _OTHERS
+            if number in self.taken or number == _OTHERS:
+                number = _OTHERS + len(self.numbers)
+            self.taken.add(number)
+            self.numbers[key] = number
+        return self.numbers[key]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from armillary.convert.pytorch.records import Records
+from armillary.convert.pytorch.records import Records, uncollected
 from armillary.errors import InputError
 
 SCHEMAS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1")
@@ -66,6 +66,7 @@ class HostTrace:
         return []
 
 
+@uncollected()
 def read_host(path: str | Path) -> HostTrace:
     """Read a host trace, plain or gzip.
 

@@ -100,6 +100,8 @@ def link(host: HostTrace, device: DeviceTrace, least_rate: float = LEAST_RATE) -
             free -= set(pairs.values())
             for at, op in pairs.items():
                 result.op_of[at] = op
+            if result.linked >= LEAST_RATE * result.linkable:
+                free = _among(free, result)
     if todo:
         names = Counter(host.nodes[at].name for at in todo).most_common(3)
         shown = ", ".join(f"{count} '{name}'" for name, count in names)
@@ -111,6 +113,14 @@ def link(host: HostTrace, device: DeviceTrace, least_rate: float = LEAST_RATE) -
             f"{100 * least_rate:.0f} %; {'; '.join(result.reasons)}"
         )
     return result
+
+
+def _among(free: set[int], linked: Linked) -> set[int]:
+    """Return the events within the time of those that are linked: others are of other steps."""
+    ops = linked.device.ops
+    found = [ops[op] for op in linked.op_of if op >= 0]
+    first, last = min(op.start for op in found), max(op.end for op in found)
+    return {op for op in free if first <= ops[op].start <= last}
 
 
 def same_name(first: str, second: str) -> bool:
@@ -151,6 +161,8 @@ def _by_key(
     pairs = {at: op for at, op in both.items() if same_name(host.nodes[at].name, device.ops[op].name)}
     if not table:
         reasons.append(f"no {what} in the device trace")
+    elif not both:
+        reasons.append(f"no {what} in common")
     elif len(pairs) < _AGREE * len(both):
         reasons.append(f"{what} not used: {len(both) - len(pairs)} of {len(both)} pairs differ in name")
         return {}
@@ -179,30 +191,28 @@ def _by_sequence(
     ours_names = {tid: [_plain(host.nodes[at].name) for at in run] for tid, run in ours.items()}
     theirs_names = {tid: [_plain(device.ops[op].name) for op in run] for tid, run in theirs.items()}
     counts = {tid: Counter(names) for tid, names in theirs_names.items()}
+    # Of pairs of threads that share as many names, take the first of both: threads are in order of appearance.
     common = sorted(
-        (
-            (sum((Counter(names) & counts[thread]).values()), -thread, tid)
-            for tid, names in ours_names.items()
-            for thread in theirs
-        ),
-        reverse=True,
+        (-(Counter(names) & counts[thread]).total(), at, to, tid, thread)
+        for at, (tid, names) in enumerate(ours_names.items())
+        for to, thread in enumerate(theirs)
     )
     pairs: Pairs = {}
     used_host: set[int] = set()
     used_device: set[int] = set()
-    for shared, thread, tid in common:
-        if not shared or tid in used_host or -thread in used_device:
+    for shared, _, _, tid, thread in common:
+        if not shared or tid in used_host or thread in used_device:
             continue
         used_host.add(tid)
-        used_device.add(-thread)
-        found = align(ours_names[tid], theirs_names[-thread])
+        used_device.add(thread)
+        found = align(ours_names[tid], theirs_names[thread])
         if len(found) < LEAST_RATE * len(ours[tid]):
             reasons.append(
                 f"thread {tid}: {len(found)} of {len(ours[tid])} names are in the order of the "
-                f"{len(theirs[-thread])} events of thread {-thread}"
+                f"{len(theirs[thread])} events of thread {thread}"
             )
             continue
-        pairs |= {ours[tid][at]: theirs[-thread][to] for at, to in found}
+        pairs |= {ours[tid][at]: theirs[thread][to] for at, to in found}
     return pairs
 
 

@@ -22,13 +22,14 @@ from armillary.convert.pytorch.device_only import without_host
 from armillary.convert.pytorch.et_plus import is_et_plus, read_et_plus
 from armillary.convert.pytorch.host import HostTrace, host_of, read_host
 from armillary.convert.pytorch.link import Linked, link
-from armillary.convert.pytorch.records import Records, read_text
+from armillary.convert.pytorch.records import Records, read_text, uncollected
 from armillary.errors import InputError
 from armillary.files import replacing
 
 _ROWS: dict[str, Any] = {"ops": CpuOp, "calls": RuntimeCall, "kernels": DeviceOp, "waits": StreamWait}
 
 
+@uncollected()
 def link_files(host: Path, device: Path, output: Path) -> dict[str, Any]:
     """Join two files, write the joined one, and return the report; see `link.link`."""
     linked = link(read_host(host), read_device(device))
@@ -63,6 +64,7 @@ def write_linked(path: Path, linked: Linked) -> None:
         json.dump(document, stream, separators=(",", ":"))
 
 
+@uncollected()
 def read_linked(path: Path) -> Linked:
     """Read a joined trace, also that of ``chakra_trace_link``; or a host or device trace alone, without the other.
 

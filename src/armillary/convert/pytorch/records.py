@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from armillary.errors import InputError
 
 _BLANK = re.compile(r"[ \t\n\r]*")
+_COMMA = re.compile(r"[ \t\n\r]*,")
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Pause the search for cycles: millions of new objects without any make it half of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def read_text(path: str | Path) -> str:
     """Return the text of a file, plain or gzip.
 
     Raises:
-        InputError: it cannot be read, is damaged, or is not UTF-8.
+        InputError: it cannot be read, or is damaged.
     """
     try:
         data = Path(path).read_bytes()
@@ -35,7 +50,10 @@ def read_text(path: str | Path) -> str:
 
 
 class Records:
-    """The members of one JSON object, of which the list `key` is handed on record by record."""
+    """The members of one JSON object, of which the list `key` is handed on record by record.
+
+    A comma after the last member or record is allowed, as Chrome's trace format has it.
+    """
 
     def __init__(self, path: str | Path, key: str, text: str | None = None) -> None:
         self.path = path
@@ -54,6 +72,7 @@ class Records:
         found = False
         if self._next() == "[":  # old device traces are the bare list
             self._list(each)
+            self._end()
             return header
         self._expect("{", "a JSON object")
         while self._next() != "}":
@@ -61,13 +80,15 @@ class Records:
             if not isinstance(name, str):
                 raise self._error("expected a key in double quotes")
             self._expect(":", "':' after the key")
-            if name == self.key and self._next() == "[":
+            if self._next() == "[" and name == self.key:
                 self._list(each)
                 found = True
             else:
                 header[name] = self._value()
             if self._next() != "}":
                 self._expect(",", "',' or '}'")
+        self.at += 1
+        self._end()
         if not found:
             raise InputError(
                 f"{self.path}: has no list '{self.key}', found keys {', '.join(header) or 'none'}"
@@ -81,9 +102,17 @@ class Records:
             if not isinstance(record, dict):
                 raise self._error(f"expected an object in '{self.key}', found {type(record).__name__}")
             each(record)
-            if self._next() != "]":
+            comma = _COMMA.match(self.text, self.at)
+            if comma:
+                self.at = comma.end()
+            elif self._next() != "]":
                 self._expect(",", "',' or ']'")
         self.at += 1
+
+    def _end(self) -> None:
+        found = self._next()
+        if found:
+            raise self._error(f"expected the end of the file, found {found!r}")
 
     def _next(self) -> str:
         match = _BLANK.match(self.text, self.at)
@@ -92,7 +121,6 @@ class Records:
         return self.text[self.at : self.at + 1]
 
     def _value(self) -> Any:
-        self._next()
         try:
             value, self.at = self._decode(self.text, self.at)
         except json.JSONDecodeError as error:

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 
 _GRAM = 12
 _SAMPLES = 64
+_MOST_VOTES = 1_000_000
 _MOST_EDITS = 600
 
 
@@ -14,32 +15,54 @@ def align(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[i
     """Return the pairs of positions at which the sequences are equal, ascending in both; a longest such list.
 
     Where `second` is much longer (a device trace of many steps), only its stretch that looks most like
-    `first` is aligned. Sequences that differ by more than 600 edits
-    give the pairs before the first and after the last edit only.
+    `first` is aligned. Sequences that differ by more than 600 edits give the pairs before the first and after the
+    last edit only. Of equally long lists it is one whose pairs lie close together.
     The algorithm is that of Myers (Algorithmica 1986, greedy, section 3): O((N + M) D) for D edits.
     """
-    start, after = _window(first, second)
-    return [(at, to + start) for at, to in _edit_path(first, second[start:after])]
+    found: list[tuple[int, int]] = []
+    for start, after in _windows(first, second):
+        part = second[start:after]
+        pairs = [(at, to + start) for at, to in _together(_edit_path(first, part), first, part)]
+        found = max(found, pairs, key=len)
+        if len(found) == len(first) or len(found) < len(first) // 2:  # nothing to gain, or nothing alike
+            break
+    return found
 
 
-def _window(first: Sequence[Hashable], second: Sequence[Hashable]) -> tuple[int, int]:
-    """Return where in `second` the most samples of `first` lie on one diagonal."""
+def _together(
+    pairs: list[tuple[int, int]], first: Sequence[Hashable], second: Sequence[Hashable]
+) -> list[tuple[int, int]]:
+    """Move pairs as far as they go towards the middle one, so that ends do not stray into other steps."""
+    middle = len(pairs) // 2
+    for i in (*range(middle - 1, -1, -1), *range(middle + 1, len(pairs))):
+        (at, to), toward = pairs[i], 1 if i < middle else -1
+        between = range(pairs[i + toward][1] - toward, to, -toward)
+        pairs[i] = at, next((other for other in between if second[other] == first[at]), to)
+    return pairs
+
+
+def _windows(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[int, int]]:
+    """Return where in `second` the most samples of `first` lie on one diagonal, just that and with some more."""
     n, m = len(first), len(second)
     if m <= n + n // 4 + _GRAM or n < _GRAM:
-        return 0, m
+        return [(0, m)]
     places: dict[tuple[Hashable, ...], list[int]] = defaultdict(list)
     for at in range(m - _GRAM + 1):
-        found = places[tuple(second[at : at + _GRAM])]
-        if len(found) < _SAMPLES:  # what repeats more often than this tells nothing
-            found.append(at)
+        places[tuple(second[at : at + _GRAM])].append(at)
+    samples = [
+        [place - at for place in places.get(tuple(first[at : at + _GRAM]), ())]
+        for at in range(0, n - _GRAM + 1, max(1, n // _SAMPLES))
+    ]
     votes: Counter[int] = Counter()
-    for at in range(0, n - _GRAM + 1, max(1, n // _SAMPLES)):
-        votes.update(place - at for place in places.get(tuple(first[at : at + _GRAM]), ()))
+    for diagonals in sorted(samples, key=len):  # the rarer, the more it tells
+        if votes and votes.total() + len(diagonals) > _MOST_VOTES:
+            break
+        votes.update(diagonals)
     if not votes:
-        return 0, n
+        return [(0, n)]
     best = max(votes.items(), key=lambda item: (item[1], -item[0]))[0]
-    slack = n // 20
-    return max(0, best - slack), min(m, best + n + slack)
+    slack = min(n // 20, _MOST_EDITS // 4)
+    return [(max(0, best - more), min(m, best + n + more)) for more in (0, slack)]
 
 
 def _edit_path(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[int, int]]:
