@@ -13,7 +13,7 @@ from armillary.cli.outputs import show_table
 @click.command(
     help=f"{COMMANDS['collect']}\n\nSCRIPT runs unchanged on N processes, with the environment that torchrun gives. "
     "A step ends when its optimizer has stepped. Options stand before SCRIPT, its arguments after it.",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
 )
 @click.option(
     "--nproc", type=click.IntRange(1), default=1, show_default=True, help="Processes, one per rank."
@@ -43,8 +43,9 @@ def command(
     if found.warning:
         click.echo(f"warning: {script}: {found.warning} after its steps were recorded", err=True)
     first = found.ranks[0]
-    title = f"{out}: PyTorch {first.torch}, {first.backend or 'one process'}, {first.accelerator or 'CPU'}"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    machine = f"PyTorch {first.torch}, {first.backend or 'one process'}, {first.accelerator or 'CPU'}"
+    click.echo(f"{out}: {machine}")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name in ("rank", "steps", "groups", "host", "device"):
         table.add_column(name, justify="right")
     for rank in found.ranks:

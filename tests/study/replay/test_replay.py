@@ -33,7 +33,9 @@ HOW_TO = Path(__file__).parents[3] / "docs" / "how-to" / "replay.md"
 def test_every_operation_runs_and_is_timed(trace: Trace, compute: str) -> None:
     found = replay(trace, backend="gloo", compute=compute, iterations=3)
     assert found.totals.shape == (3,)
-    assert (found.transfer_ns > 0).all()
+    # A message may be there before its receive.
+    messages = np.array([instance.operation.key[0] == "message" for instance in found.instances])
+    assert (found.transfer_ns >= np.where(messages, 0, 1)).all()
     for rank in range(4):
         graph = trace.graph(rank)
         start, end = found.start[rank], found.end[rank]
@@ -69,6 +71,19 @@ def test_communication_overlaps_with_computing() -> None:
         start, end = found.start[rank][0], found.end[rank][0]
         assert (start[[0, 2]] < end[1]).all()
         assert end[1] - start[1] == 200_000_000
+
+
+def test_a_ring_in_which_all_send_before_they_receive_does_not_hang() -> None:
+    graphs = []
+    for rank in range(3):
+        builder = GraphBuilder(rank=rank)
+        last: list[int] = []
+        for _ in range(70):
+            sent = builder.send((rank + 1) % 3, "300 KiB", after=last)
+            last = [builder.recv((rank + 2) % 3, "300 KiB", after=[sent])]
+        graphs.append(builder.graph())
+    found = replay(Trace.from_ranks(graphs), backend="gloo", timeout=10, iterations=1)
+    assert compare(found).rows[0].calls == 3 * 70
 
 
 def test_ranks_that_wait_for_each_other_end_with_a_table() -> None:

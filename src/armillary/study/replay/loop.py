@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import queue
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -23,6 +23,8 @@ SPIN_NS = 300_000
 """How long before a timer ends the loop stops sleeping: the system wakes it late."""
 LISTEN_SECONDS = 0.1
 THREADS = 256
+WINDOW = 64
+"""Receives that are posted before their dependencies are met, so that a send need not wait for them."""
 
 Doing = Callable[[int], Callable[[], None] | int]
 """What a compute node does: work to call, or nanoseconds that it takes."""
@@ -138,17 +140,22 @@ class _Run:
         self.busy: set[int] = set()
         self.free_at: dict[int, int] = defaultdict(int)
         self.timers: list[tuple[int, int]] = []
+        receives = [node for node in self.plan.turn if self.plan.operations[node].kind == "recv"]
+        self.receives, self.unposted = frozenset(receives), deque(receives)
+        self.arrived: dict[int, int] = {}
+        self.posted = 0
 
     def execute(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         began = self.last = time.perf_counter_ns()
         self.ready = [began] * len(self.ready)
+        self.post()
         while not self.feeder.done:
             while (node := self.feeder.next_issuable()) is not None:
                 self.take(node)
             if self.timers and self.timers[0][0] <= time.perf_counter_ns():
                 at, node = heapq.heappop(self.timers)
                 self.finish(node, self.begin[node], at)
-            elif self.running or self.timers:
+            else:
                 self.hear()
         return np.array(self.begin), np.array(self.end)
 
@@ -157,17 +164,33 @@ class _Run:
         kind = self.kind[node]
         if kind == INSTANT:
             self.finish(node, self.ready[node], self.ready[node])
+        elif node in self.receives:
+            self.begin[node] = time.perf_counter_ns()
+            if node in self.arrived:
+                self.finish(node, self.begin[node], max(self.begin[node], self.arrived[node]))
+            else:
+                self.running.add(node)
         elif kind == COMMUNICATES:
             key = self.plan.operations[node].key
             self.held[key][self.plan.turn[node]] = node
             while (following := self.held[key].pop(self.issued[key], None)) is not None:
                 self.begin[following] = time.perf_counter_ns()
-                self.loop.watch(following, self.loop.issue(following))
-                self.issued[key] += 1
+                self.issue(following)
                 self.running.add(following)
         else:
             heapq.heappush(self.waiting[self.slot[node]], (self.ids[node], node))
             self.compute(self.slot[node])
+
+    def issue(self, node: int) -> None:
+        """Start an operation."""
+        self.loop.watch(node, self.loop.issue(node))
+        self.issued[self.plan.operations[node].key] += 1
+
+    def post(self) -> None:
+        """Keep the window of receives full, in the order of their ids."""
+        while self.unposted and self.posted < WINDOW:
+            self.issue(self.unposted.popleft())
+            self.posted += 1
 
     def compute(self, slot: int) -> None:
         """Start the next compute node of a slot that is free."""
@@ -187,19 +210,27 @@ class _Run:
     def hear(self) -> None:
         """Wait for the next end or timer."""
         left = self.timers[0][0] - time.perf_counter_ns() if self.timers else 1 << 62
-        if left > SPIN_NS:
-            found = self.loop.listen(min((left - SPIN_NS) / 1e9, LISTEN_SECONDS))
-        else:
+        if left <= SPIN_NS:
             time.sleep(0)  # lets the threads that listen to the network have the interpreter
             found = self.loop.listen(0)
+        else:
+            found = self.loop.listen(min((left - SPIN_NS) / 1e9, LISTEN_SECONDS))
+            if not found and (self.loop.stopped() or self.idle()):
+                held = [node for nodes in self.held.values() for node in nodes.values()]
+                raise Stuck(sorted(self.running), sorted(held), dict(self.issued))
         if found:
-            node, start, end = found
-            self.running.remove(node)
-            begun = self.begin[node] if self.kind[node] == COMMUNICATES else start
-            self.finish(node, begun, end)
-        elif self.loop.stopped() or self.idle():
-            held = [node for nodes in self.held.values() for node in nodes.values()]
-            raise Stuck(sorted(self.running), sorted(held), dict(self.issued))
+            self.ended(*found)
+
+    def ended(self, node: int, start: int, end: int) -> None:
+        """Take note of what the network or a worker has done."""
+        if node in self.receives:
+            self.posted -= 1
+            self.post()
+            if node not in self.running:
+                self.arrived[node] = self.last = end
+                return
+        self.running.remove(node)
+        self.finish(node, self.begin[node] if self.kind[node] == COMMUNICATES else start, end)
 
     def idle(self) -> bool:
         """Tell whether only the network is waited for, and that for too long."""

@@ -205,8 +205,10 @@ def _table(trace: Trace, plan: Plan, said: dict[int, dict[str, Any]]) -> str:
     issued: dict[int, dict[Key, int]] = {
         rank: {tuple(key): count for key, count in words["issued"]} for rank, words in said.items()
     }
-    rows = []
+    rows = [(rank.rank, -1, "", "no answer", "") for rank in plan.ranks if rank.rank not in said]
     for rank, words in sorted(said.items()):
+        if not words["running"] and not words["held"]:
+            rows.append((rank, -1, "", "between iterations", "the other ranks"))
         graph, mine = trace.graph(rank), plan.ranks[rank]
         for at in [node for node in words["running"] if node in mine.operations]:
             operation, turn = mine.operations[at], mine.turn[at]
@@ -222,4 +224,4 @@ def _table(trace: Trace, plan: Plan, said: dict[int, dict[str, Any]]) -> str:
         for at in words["held"]:
             what = f"the {mine.turn[at] - issued[rank][mine.operations[at].key]} before it in its group"
             rows.append((rank, int(graph.ids[at]), graph.name(at), "ready", what))
-    return format_stuck(rows)
+    return format_stuck(sorted(rows, key=lambda row: row[0]))
