@@ -1,4 +1,4 @@
-"""One program that XLA compiled: a training step of two layers, 4-way data and 2-way tensor parallel."""
+"""Programs that XLA compiled: a training step, 4-way data and 2-way tensor parallel; all collectives of a GPU."""
 
 from __future__ import annotations
 
@@ -34,6 +34,27 @@ def test_flops_bytes_and_groups(convert: Callable[..., Converted], nodes: Callab
         assert found.groups[int(of_rank["all-reduce"]["pg_name"])] == (rank - rank % 2, rank - rank % 2 + 1)
         assert of_rank["all-reduce.3"]["comm_size"] == gradients
         assert of_rank["broadcast_multiply_fusion"]["after"] == ["all-reduce"]
+
+
+def test_asynchronous_collectives_of_a_gpu(
+    convert: Callable[..., Converted], nodes: Callable[..., Any]
+) -> None:
+    found = convert((GOLDEN.parent / "collectives_gpu.hlo").read_text())
+    each, pairs = 16 * 16 * 4, 2 * (4 + 3)  # bytes of a rank; a ring and a shift in both columns
+    assert report(found)["comm"] == {
+        "SEND": {"count": pairs, "bytes": pairs * each},
+        "RECV": {"count": pairs, "bytes": pairs * each},
+        "ALL_REDUCE": {"count": 16, "bytes": 16 * each},
+        "ALL_GATHER": {"count": 8, "bytes": 8 * each},
+        "ALL_TO_ALL": {"count": 8, "bytes": 8 * each},
+        "REDUCE_SCATTER": {"count": 8, "bytes": 8 * each},
+    }
+    assert found.warnings == ()
+    for rank in range(8):
+        column, row = tuple(range(rank % 2, 8, 2)), (rank - rank % 2, rank - rank % 2 + 1)
+        of_rank = nodes(found, rank)
+        assert found.groups[int(of_rank["reduce-scatter-start"]["pg_name"])] == column
+        assert found.groups[int(of_rank["all-gather-start"]["pg_name"])] == row
 
 
 @pytest.mark.parametrize("profile", ["physical", "astra-sim"])

@@ -42,15 +42,15 @@ def convert(
     """
     if len(inputs) != 1:
         raise InputError(f"{len(inputs)} files, expected one HLO module, which all devices run")
-    for name, value, least in (("--unroll", unroll, 0), ("--trips", trips, 0)):
-        if value < least:
-            raise InputError(f"{name} is {value}, expected at least {least}")
+    for name, value in (("--unroll", unroll), ("--trips", trips)):
+        if value < 0:
+            raise InputError(f"{name} is {value}, expected at least 0")
     module = parse(read(inputs[0]))
     devices = _devices(module, ranks)
     groups = Groups(devices.ranks.size)
     lowering = Lowering(module, devices, unroll=unroll, trips=trips, in_order=in_order)
     program = lowering.run()
-    warnings = list(program.warnings)
+    warnings = program.warnings
     if in_order and module.attributes.get("is_scheduled") != "true":
         warnings.append(f"{module.source.name}: the module is not scheduled: the order is that of the text")
     return Converted(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from math import log2, prod
 from typing import Any
 
-from armillary.convert.hlo.module import Computation, Instruction, Module
+from armillary.convert.hlo.module import Computation, Instruction, Module, numbers
 from armillary.convert.hlo.shapes import Shape
 from armillary.convert.hlo.window import convolution_flops, windows
 
@@ -34,7 +33,6 @@ MOVING = frozenset({
 })  # fmt: skip
 """What moves bytes and computes nothing."""
 
-_NUMBERS = re.compile(r"\d{1,18}")
 _MARKERS = (
     "Sharding",
     "SPMDFullToShardShape",
@@ -53,11 +51,6 @@ def is_marker(instruction: Instruction) -> bool:
 def target(instruction: Instruction) -> str:
     """Return what a custom call calls."""
     return instruction.attributes.get("custom_call_target", '""').strip('"')
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers in the text of an attribute."""
-    return tuple(int(number) for number in _NUMBERS.findall(text))
 
 
 class Costs:
@@ -161,7 +154,7 @@ class Costs:
             transposed = _find(instruction.config(), "onednn_matmul_config").get("transpose_a", False)
             rank = len(instruction.operands[0].shape.dims)
             return self._product(instruction, (max(rank - (2 if transposed else 1), 0),), out)
-        if name == "TopK":
+        if name in ("TopK", "__gpu$TopK"):
             given = instruction.operands[0].shape if instruction.operands else out
             return given.elements * _log2(_at(given, (), [-1]))
         if not is_marker(instruction):

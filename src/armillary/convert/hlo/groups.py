@@ -14,8 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.convert.hlo.costs import numbers
-from armillary.convert.hlo.module import Instruction
+from armillary.convert.hlo.module import Instruction, numbers
 from armillary.convert.hlo.source import Source
 
 Group = tuple[int, ...]

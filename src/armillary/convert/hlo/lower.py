@@ -67,6 +67,7 @@ class Lowering:
         self.program = Program()
         self._front: tuple[int, ...] = ()
         self._parts: dict[tuple[str, ...], int] = {}
+        self._warned: set[tuple[Instruction, str]] = set()
         self._tags = 0
         self._channels: dict[str, int] = {}
         self._work: dict[Instruction, tuple[int, int]] = {}
@@ -336,7 +337,9 @@ class Lowering:
         return (len(self.program.steps) - 1,)
 
     def _warn(self, one: Instruction, message: str) -> None:
-        self.program.warnings.setdefault(f"{self.source.where(one.at)}: {message}")
+        if (one, message) not in self._warned:
+            self._warned.add((one, message))
+            self.program.warnings.append(f"{self.source.where(one.at)}: {message}")
 
 
 def _fits(shape: Shape, value: Value) -> bool:

@@ -16,6 +16,12 @@ CALLS = ("calls", "to_apply", "condition", "body", "branch_computations", "true_
 """Attributes that name computations."""
 
 _NAME = re.compile(r"[\w.\-]+")
+_NUMBER = re.compile(r"\d{1,18}")
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers in the text of an attribute."""
+    return tuple(int(number) for number in _NUMBER.findall(text))
 
 
 @dataclass(eq=False, slots=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,8 +28,12 @@ class Source:
 
     def where(self, at: int) -> str:
         """Return file, line and column of a position."""
-        line = self.text.count("\n", 0, at) + 1
-        return f"{self.name}:{line}:{at - self.text.rfind(chr(10), 0, at)}"
+        line = bisect_right(self._starts, at)
+        return f"{self.name}:{line}:{at - self._starts[line - 1] + 1}"
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def fail(self, at: int, message: str) -> NoReturn:
         """Refuse what is at a position.

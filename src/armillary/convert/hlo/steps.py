@@ -43,5 +43,4 @@ class Program:
 
     steps: list[Step] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
-    warnings: dict[str, None] = field(default_factory=dict)
-    """In order, each once."""
+    warnings: list[str] = field(default_factory=list)

@@ -11,7 +11,7 @@ from armillary.convert.hlo.module import Computation, Instruction, Module
 _INTEGER = re.compile(r"-?\d{1,18}")
 _INDEX = re.compile(r"\d{1,9}")
 _DEEPEST = 60
-_EVALUATIONS = 1_000_000
+_EVALUATIONS = 300_000
 """Instructions that are evaluated for one module before its remaining loops are given up."""
 
 _BINARY: dict[str, Callable[[int, int], int]] = {
