@@ -22,7 +22,12 @@ demo: .venv/.installed  ## simulate a 512-NPU machine; files in out/demo
 test: .venv/.installed  ## the fast tests
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
 
-test-slow: .venv/.installed  ## the tests that take minutes
+# The CPU build of a fixed version: a plain `torch` brings several GB of CUDA.
+.venv/.installed-frameworks: .venv/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 jax tensorflow-cpu
+	@touch $@
+
+test-slow: .venv/.installed-frameworks  ## the tests that take minutes, some with PyTorch, JAX and TensorFlow
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 lint: .venv/.installed  ## ruff and mypy

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from armillary import astra_sim as astra_sim
+    from armillary.convert.collect import collect as collect
     from armillary.engine import simulate as simulate
     from armillary.engine.timeline import Timeline as Timeline
     from armillary.platform import load_platform as load_platform
@@ -13,11 +14,12 @@ if TYPE_CHECKING:
     from armillary.trace import load_trace as load_trace
 
 __version__ = "0.1.0"
-__all__ = ["Timeline", "Trace", "astra_sim", "load_platform", "load_trace", "simulate"]
+__all__ = ["Timeline", "Trace", "astra_sim", "collect", "load_platform", "load_trace", "simulate"]
 
 _HOME = {
     "Timeline": "armillary.engine.timeline",
     "Trace": "armillary.trace",
+    "collect": "armillary.convert.collect",
     "load_platform": "armillary.platform",
     "load_trace": "armillary.trace",
     "simulate": "armillary.engine",

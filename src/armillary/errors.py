@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from armillary.hints import nearest, one_of
+from armillary.hints import nearest, one_of, shown
 
-__all__ = ["ArmillaryError", "InputError", "StuckError", "nearest", "one_of"]
+__all__ = ["ArmillaryError", "InputError", "StuckError", "nearest", "one_of", "shown"]
 
 
 class ArmillaryError(Exception):

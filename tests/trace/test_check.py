@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from armillary.errors import InputError
 from armillary.trace import GraphBuilder, Node, check, decode, graph_of, info
-from armillary.trace.check import find_cycle
+from armillary.trace.order import find_cycle
 
 
 def messages(nodes: list[Node]) -> list[str]:
@@ -41,16 +41,16 @@ FINDINGS: dict[str, tuple[list[Node], str]] = {
     ),
     "self": ([node(4, data_deps=[1])], "error: dependency cycle of 1 node, expected none: 1 'a' -> 1"),
     "invalid": ([node(0)], "warning: 1 node of type INVALID_NODE, which nothing can run: 1 'a'"),
-    "unknown type": ([node(12)], "warning: 1 node of type 12, which nothing can run"),
+    "unknown type": ([node(12)], "error: 1 node of type 12, which nothing can run"),
     "no comm_size": ([node(7, TYPE)], "warning: 1 node of type COMM_COLL_NODE without comm_size: 1 'a'"),
-    "no comm_type": ([node(7, SIZE)], "warning: 1 node of type COMM_COLL_NODE without comm_type"),
-    "no comm_dst": ([node(5, SIZE)], "warning: 1 node of type COMM_SEND_NODE without comm_dst"),
-    "no comm_src": ([node(6, SIZE)], "warning: 1 node of type COMM_RECV_NODE without comm_src"),
+    "no comm_type": ([node(7, SIZE)], "error: 1 node of type COMM_COLL_NODE without comm_type"),
+    "no comm_dst": ([node(5, SIZE)], "error: 1 node of type COMM_SEND_NODE without comm_dst"),
+    "no comm_src": ([node(6, SIZE)], "error: 1 node of type COMM_RECV_NODE without comm_src"),
     "no tensor_size": ([node(2)], "warning: 1 node of type MEM_LOAD_NODE without tensor_size"),
     "zero bytes": ([node(7, TYPE, ("comm_size", "int64", 0))], "warning: 1 collective of zero bytes: 1 'a'"),
     "comm_type": (
         [node(7, SIZE, ("comm_type", "int64", 12))],
-        "warning: 1 node with an unknown comm_type: 1 'a'",
+        "error: 1 node with an unknown comm_type: 1 'a'",
     ),
     "kind": (
         [node(7, TYPE, ("comm_size", "double", 8.0))],

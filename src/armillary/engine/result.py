@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from armillary.engine import layout_kernel as lk
 from armillary.engine.items import View
 from armillary.engine.lowered import Simulated
+from armillary.engine.nodes import OPERATION
 from armillary.engine.run import Run
 from armillary.engine.timeline import KINDS, GraphTable, Timeline
 from armillary.platform.model import Platform
-from armillary.trace import NodeType
+from armillary.trace import Graph, NodeType
 
 Ints = NDArray[np.int64]
+_COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 _KIND_OF = {
     lk.COLLECTIVE: "collective",
     lk.SEND: "send",
@@ -86,6 +88,11 @@ def graph_table(view: View) -> GraphTable:
         label[positions[view.job[outer] == j]] = text
     size = np.zeros(graph.n_nodes, np.int64)
     size[positions] = view.size[outer]
+    replayed = np.zeros(graph.n_nodes, np.bool_)
+    replayed[order] = fixed & ~cpu & np.isin(types, _COMMUNICATION)
+    if replayed.any():
+        label = np.where(replayed, _recorded_labels(graph), label)
+        size[replayed] = graph.ints("comm_size", 0)[replayed]
     peer = np.full(graph.n_nodes, -1, np.int32)
     peer[positions] = view.peer[outer]
     ptr, parent = graph.parents()
@@ -94,6 +101,21 @@ def graph_table(view: View) -> GraphTable:
         node_id=graph.ids, kind=kind, label=label, size=size, flops=graph.ints("num_ops", 0),
         parent_ptr=ptr, parent=parent, stream=graph.ints("stream", -1), peer=peer,
     )  # fmt: skip
+
+
+def _recorded_labels(graph: Graph) -> NDArray[np.str_]:
+    """Return the labels of collectives that take their recorded duration, in graph order."""
+    known = {int(kind): name for kind, name in OPERATION.items()}
+    groups, names = graph.strings("pg_name")
+    found = [
+        known.get(kind, "") + (f"@{names[group]}" if group >= 0 and names[group] not in ("", "0") else "")
+        if type_ == NodeType.COMM_COLL_NODE
+        else ""
+        for kind, group, type_ in zip(
+            graph.ints("comm_type", -1).tolist(), groups.tolist(), graph.types.tolist(), strict=True
+        )
+    ]
+    return np.array(found or [""], np.str_)[: graph.n_nodes]
 
 
 def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str, Any]) -> Timeline:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from armillary.engine.timeline import KINDS, OPERATIONS, Timeline
 from armillary.errors import InputError
-from armillary.files import replacing
+from armillary.report import chrome_trace
 from armillary.report.intervals import depth, lanes
 from armillary.report.ranks import class_name, class_sizes
 
@@ -25,7 +24,6 @@ _THREADS = {
     "memory": ("memory",),
     "other": ("none",),
 }
-_EXACT_IN_JSON = 2**53
 
 
 def write_perfetto(
@@ -49,13 +47,14 @@ def write_perfetto(
         if not 0 <= rank < timeline.n_ranks:
             raise InputError(f"rank {rank}: expected a rank from 0 to {timeline.n_ranks - 1}")
     shown = _slowest_classes(timeline) if ranks is None else _given(timeline, ranks)
-    with replacing(path) as temporary, temporary.open("wb") as raw:
-        if str(path).endswith(".gz"):
-            # No time stamp and no name, so that the same timeline gives the same file.
-            with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=3, mtime=0) as packed:
-                _write(timeline, shown, packed)
-        else:
-            _write(timeline, shown, raw)
+    about = {
+        "producer": "armillary",
+        "profile": timeline.info.get("profile"),
+        "npus": timeline.info.get("npus", timeline.n_ranks),
+        "classes": len(timeline.finish),
+        "classes_shown": len(shown),
+    }
+    chrome_trace.write(path, about, _events(timeline, shown))
 
 
 def _slowest_classes(timeline: Timeline) -> list[tuple[int, int, str]]:
@@ -71,49 +70,25 @@ def _given(timeline: Timeline, ranks: Iterable[int]) -> list[tuple[int, int, str
     return [(rank, int(timeline.rank_class[rank]), f"rank {rank:,}") for rank in dict.fromkeys(ranks)]
 
 
-def _write(timeline: Timeline, shown: list[tuple[int, int, str]], stream: Any) -> None:
-    about = {
-        "producer": "armillary",
-        "profile": timeline.info.get("profile"),
-        "npus": timeline.info.get("npus", timeline.n_ranks),
-        "classes": len(timeline.finish),
-        "classes_shown": len(shown),
-    }
-    stream.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n'.encode())
-    before = ""
-    batch: list[str] = []
-    for event in _events(timeline, shown):
-        batch.append(event)
-        if len(batch) == 10_000:
-            stream.write((before + ",\n".join(batch)).encode())
-            before, batch = ",\n", []
-    if batch:
-        stream.write((before + ",\n".join(batch)).encode())
-    stream.write(b"\n]}\n")
-
-
 def _events(timeline: Timeline, shown: list[tuple[int, int, str]]) -> Iterator[str]:
     tid = 0
     for order, (rank, cls, name) in enumerate(shown):
         pid = rank + 1  # process 0 is the idle process to Perfetto
-        yield _metadata(pid, 0, "process_name", {"name": name})
-        yield _metadata(pid, 0, "process_sort_index", {"sort_index": order})
+        yield chrome_trace.metadata(pid, 0, "process_name", {"name": name})
+        yield chrome_trace.metadata(pid, 0, "process_sort_index", {"sort_index": order})
         for title, start, end, texts in _tracks(timeline, cls):
             lane = lanes(start, end)
             for number in range(int(lane.max(initial=-1)) + 1):
                 tid += 1  # unique in the file: some readers ignore the process of a thread
-                yield _metadata(
+                yield chrome_trace.metadata(
                     pid, tid, "thread_name", {"name": title if not number else f"{title} ({number + 1})"}
                 )
-                yield _metadata(pid, tid, "thread_sort_index", {"sort_index": tid})
+                yield chrome_trace.metadata(pid, tid, "thread_sort_index", {"sort_index": tid})
                 mine = np.flatnonzero(lane == number)
                 mine = mine[np.lexsort((end[mine], start[mine]))]
                 begins, ends = _in_ns(timeline, start[mine]), _in_ns(timeline, end[mine])
                 for i, begin, stop in zip(mine.tolist(), begins, ends, strict=True):
-                    yield (
-                        f'{{"ph":"X","pid":{pid},"tid":{tid},"ts":{_micros(begin)},'
-                        f'"dur":{_micros(stop - begin)},{texts[i]}}}'
-                    )
+                    yield chrome_trace.slice_(pid, tid, begin, stop, texts[i])
         yield from _counters(timeline, cls, pid)
 
 
@@ -128,11 +103,13 @@ def _tracks(
         texts = []
         for node in nodes.tolist():
             label, size = str(table.label[node]), int(table.size[node])
-            args: dict[str, Any] = {"node": _identifier(table.node_id[node])}
+            args: dict[str, Any] = {"node": chrome_trace.identifier(int(table.node_id[node]))}
             args |= {"collective": label} if label else {}
             args |= {"bytes": size} if size else {}
             args |= {"flops": int(table.flops[node])} if table.flops[node] else {}
-            texts.append(_rest(str(table.name[node]) or label or title, KINDS[table.kind[node]], args))
+            texts.append(
+                chrome_trace.rest(str(table.name[node]) or label or title, KINDS[table.kind[node]], args)
+            )
         if texts:
             yield title, start[nodes], end[nodes], texts
     for title, rows in _dimension_rows(timeline, cls):
@@ -145,8 +122,13 @@ def _tracks(
             timeline.phase_bytes[rows].tolist(),
             strict=True,
         ):
-            args = {"node": _identifier(table.node_id[node]), "chunk": chunk, "phase": phase, "bytes": sent}
-            texts.append(_rest(f"{OPERATIONS[operation]} chunk {chunk}", "phase", args))
+            args = {
+                "node": chrome_trace.identifier(int(table.node_id[node])),
+                "chunk": chunk,
+                "phase": phase,
+                "bytes": sent,
+            }
+            texts.append(chrome_trace.rest(f"{OPERATIONS[operation]} chunk {chunk}", "phase", args))
         yield title, timeline.phase_start[rows], timeline.phase_end[rows], texts
 
 
@@ -167,23 +149,9 @@ def _counters(timeline: Timeline, cls: int, pid: int) -> Iterator[str]:
         name = json.dumps(f"{title}: active")  # readers add the name of the series, "chunks"
         for tick, count in zip(_in_ns(timeline, at), active.tolist(), strict=True):
             yield (
-                f'{{"ph":"C","pid":{pid},"tid":0,"ts":{_micros(tick)},'
+                f'{{"ph":"C","pid":{pid},"tid":0,"ts":{chrome_trace.micros(tick)},'
                 f'"name":{name},"args":{{"chunks":{count}}}}}'
             )
-
-
-def _metadata(pid: int, tid: int, name: str, args: dict[str, Any]) -> str:
-    return f'{{"ph":"M","pid":{pid},"tid":{tid},"name":"{name}","args":{json.dumps(args)}}}'
-
-
-def _rest(name: str, category: str, args: dict[str, Any]) -> str:
-    return f'"name":{json.dumps(name)},"cat":"{category}","args":{json.dumps(args)}'
-
-
-def _identifier(node_id: np.uint64) -> int | str:
-    """Return a node id as a number, or as text where a reader of JSON would round it."""
-    number = int(node_id)
-    return number if number <= _EXACT_IN_JSON else str(number)
 
 
 def _in_ns(timeline: Timeline, ticks: NDArray[np.int64]) -> list[int]:
@@ -192,7 +160,3 @@ def _in_ns(timeline: Timeline, ticks: NDArray[np.int64]) -> list[int]:
         values: list[int] = ticks.tolist()
         return values
     return [round(tick * tick_ns) for tick in ticks.tolist()]
-
-
-def _micros(ns: int) -> str:
-    return f"{ns // 1000}.{ns % 1000:03d}"

@@ -24,6 +24,7 @@ from armillary.trace.schema import (
     STRING,
     UINT64,
 )
+from armillary.trace.texts import intern
 
 if TYPE_CHECKING:
     from armillary.trace.graph import Graph
@@ -97,11 +98,10 @@ def strings(graph: Graph, name: str) -> tuple[NDArray[np.int32], list[str]]:
     """See `Graph.strings`."""
     found, nodes = _find(graph, name)
     _require(graph, name, found, nodes, frozenset((STRING,)), "string")
-    index: dict[bytes, int] = {}
-    codes = [index.setdefault(raw, len(index)) for raw in graph.columns.raws(graph.columns.attr_value[found])]
+    codes, first = intern(graph.columns, graph.columns.attr_value[found])
     result = np.full(graph.n_nodes, -1, dtype=np.int32)
     result[nodes] = codes
-    return result, [raw.decode() for raw in index]
+    return result, [raw.decode() for raw in graph.columns.raws(first)]
 
 
 def bool_lists(graph: Graph, name: str) -> tuple[NDArray[np.int32], list[tuple[bool, ...]]]:

@@ -9,28 +9,35 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary import jit
 from armillary.errors import InputError
 from armillary.trace.graph import Graph
+from armillary.trace.order import find_cycle
 from armillary.trace.schema import CollectiveType, NodeType, type_name
 
-_COMPILED_FROM = 50_000
-_SHOWN = 8
+Severity = Literal["error", "warning"]
 
-_NEEDED = {
-    NodeType.COMM_COLL_NODE: ("comm_type", "comm_size"),
-    NodeType.COMM_SEND_NODE: ("comm_size", "comm_dst"),
-    NodeType.COMM_RECV_NODE: ("comm_size", "comm_src"),
-    NodeType.MEM_LOAD_NODE: ("tensor_size",),
-    NodeType.MEM_STORE_NODE: ("tensor_size",),
+_SHOWN = 8
+_LIMIT = 1 << 60
+"""Bytes and ns from here on are not simulated: sums must stay within int64."""
+
+_NEEDED: dict[NodeType, dict[str, Severity]] = {
+    NodeType.COMM_COLL_NODE: {"comm_type": "error", "comm_size": "warning"},
+    NodeType.COMM_SEND_NODE: {"comm_size": "error", "comm_dst": "error"},
+    NodeType.COMM_RECV_NODE: {"comm_size": "error", "comm_src": "error"},
+    NodeType.MEM_LOAD_NODE: {"tensor_size": "warning"},
+    NodeType.MEM_STORE_NODE: {"tensor_size": "warning"},
 }
+_INTEGERS = (
+    "is_cpu_op", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "comm_root", "num_ops",
+    "tensor_size", "stream", "tid",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One finding; an error keeps the graph from being simulated, a warning does not."""
+    """One finding; an error keeps the trace from being simulated, a warning does not."""
 
-    severity: Literal["error", "warning"]
+    severity: Severity
     node: int | None
     """Position of the (first) node it is about, None for the whole graph."""
     message: str
@@ -47,37 +54,6 @@ def validate(graph: Graph) -> None:
     for finding in _structure(graph):
         if finding.severity == "error":
             raise InputError(f"{graph.source}: {finding.message}")
-
-
-def find_cycle(graph: Graph) -> list[int]:
-    """Return the positions of the nodes of one dependency cycle, each the parent of the next; or none."""
-    ptr, parent = graph.parents()
-    n = graph.n_nodes
-    child_of = np.repeat(np.arange(n, dtype=np.int32), np.diff(ptr))
-    if bool(np.all(parent < child_of)):
-        return []
-    waiting = np.diff(ptr)
-    order = np.argsort(parent, kind="stable")
-    child_ptr = np.zeros(n + 1, dtype=np.int64)
-    np.cumsum(np.bincount(parent, minlength=n), out=child_ptr[1:])
-    if n >= _COMPILED_FROM:
-        kernel = jit.load("armillary.trace.order_kernel", "compiled")
-        placed = kernel.topological(child_ptr, child_of[order], waiting, np.empty(n, dtype=np.int64))
-    else:
-        left = waiting.tolist()
-        kernel = jit.load("armillary.trace.order_kernel", "interpreted")
-        placed = kernel.topological(child_ptr.tolist(), child_of[order].tolist(), left, [0] * n)
-        waiting = np.array(left)
-    if placed == n:
-        return []
-    # Every node that is left has a parent that is left: walk up until a node comes round again.
-    node = int(np.flatnonzero(waiting > 0)[0])
-    seen: dict[int, int] = {}
-    while node not in seen:
-        seen[node] = len(seen)
-        parents = parent[ptr[node] : ptr[node + 1]]
-        node = int(parents[waiting[parents] > 0][0])
-    return [at for at, step in seen.items() if step >= seen[node]][::-1]
 
 
 def _structure(graph: Graph) -> Iterator[Diagnostic]:
@@ -121,42 +97,80 @@ def _contents(graph: Graph) -> Iterator[Diagnostic]:
     if graph.unknown_fields:
         yield Diagnostic("warning", None, f"{graph.unknown_fields} unknown protobuf fields are skipped")
     types = graph.types
-    for number in np.unique(types).tolist():
-        if number == NodeType.INVALID_NODE or type_name(number) == str(number):
-            yield _about(graph, types == number, f"of type {type_name(number)}, which nothing can run")
+    present = np.unique(types).tolist()
+    for number in present:
+        if number == NodeType.INVALID_NODE:
+            yield _about(graph, types == number, "of type INVALID_NODE, which nothing can run")
+        elif type_name(number) == str(number):
+            yield _about(graph, types == number, f"of type {number}, which nothing can run", "error")
     for kind, names in _NEEDED.items():
-        mine = types == kind
-        if mine.any():
-            for name in names:
-                yield from _maybe(graph, mine & ~graph.has(name), f"of type {kind.name} without {name}")
-    collective = types == NodeType.COMM_COLL_NODE
-    if collective.any():
-        yield from _wrong_values(graph, collective)
-
-
-def _wrong_values(graph: Graph, collective: NDArray[np.bool_]) -> Iterator[Diagnostic]:
-    """Check the values of collectives; attributes of the wrong kind are findings too."""
+        for name, severity in names.items() if kind in present else ():
+            absent = (types == kind) & ~graph.has(name)
+            yield from _maybe(graph, absent, f"of type {kind.name} without {name}", severity)
     try:
-        size, kind = graph.ints("comm_size", -1), graph.ints("comm_type", 0)
+        yield from _values(graph)
     except InputError as error:
         yield Diagnostic("error", None, str(error).removeprefix(f"{graph.source}: "))
-        return
-    barrier = kind == CollectiveType.BARRIER
-    yield from _maybe(graph, collective & (size == 0) & ~barrier, "of zero bytes", "collective")
-    known = np.isin(kind, [int(member) for member in CollectiveType])
-    yield from _maybe(graph, collective & ~known, "with an unknown comm_type")
 
 
-def _maybe(graph: Graph, nodes: NDArray[np.bool_], what: str, noun: str = "node") -> Iterator[Diagnostic]:
+def _values(graph: Graph) -> Iterator[Diagnostic]:
+    """Check the values of attributes.
+
+    Raises:
+        InputError: an attribute is of the wrong kind.
+    """
+    names = set(graph.attr_names)
+    for name in _INTEGERS:
+        if name in names:
+            graph.ints(name)
+    graph.strings("pg_name"), graph.bool_lists("involved_dim"), graph.int_lists("comm_splits")
+    types = graph.types
+    collective = types == NodeType.COMM_COLL_NODE
+    send, receive = types == NodeType.COMM_SEND_NODE, types == NodeType.COMM_RECV_NODE
+    memory = (types == NodeType.MEM_LOAD_NODE) | (types == NodeType.MEM_STORE_NODE)
+    message = send | receive
+    yield from _maybe(
+        graph, graph.duration_micros > (_LIMIT - 1) // 1000, "that takes 2**60 ns or more", "error"
+    )
+    for name, kind in (("comm_size", collective | message), ("tensor_size", memory)):
+        if kind.any():
+            size = graph.ints(name)
+            wrong = kind & ((size < 0) | (size >= _LIMIT))
+            yield from _maybe(graph, wrong, f"with a {name} below 0 or from 2**60", "error")
+    if collective.any():
+        size, operation = graph.ints("comm_size", -1), graph.ints("comm_type", 0)
+        barrier = operation == CollectiveType.BARRIER
+        yield from _maybe(graph, collective & (size == 0) & ~barrier, "of zero bytes", noun="collective")
+        known = np.isin(operation, [int(member) for member in CollectiveType])
+        yield from _maybe(graph, collective & ~known, "with an unknown comm_type", "error")
+    if message.any():
+        size, peer = (
+            graph.ints("comm_size", -1),
+            np.where(send, graph.ints("comm_dst"), graph.ints("comm_src")),
+        )
+        yield from _maybe(graph, message & (size == 0), "of zero bytes", "error", "message")
+        yield from _maybe(graph, message & (peer < 0), "whose peer is below 0", "error", "message")
+    if "is_cpu_op" in names and (collective | message).any():
+        on_cpu = (collective | message) & (graph.ints("is_cpu_op") != 0)
+        yield from _maybe(
+            graph, on_cpu, "that communicates with is_cpu_op set, which profile astra-sim refuses"
+        )
+
+
+def _maybe(
+    graph: Graph, nodes: NDArray[np.bool_], what: str, severity: Severity = "warning", noun: str = "node"
+) -> Iterator[Diagnostic]:
     if nodes.any():
-        yield _about(graph, nodes, what, noun)
+        yield _about(graph, nodes, what, severity, noun)
 
 
-def _about(graph: Graph, nodes: NDArray[np.bool_], what: str, noun: str = "node") -> Diagnostic:
+def _about(
+    graph: Graph, nodes: NDArray[np.bool_], what: str, severity: Severity = "warning", noun: str = "node"
+) -> Diagnostic:
     found = np.flatnonzero(nodes)
     shown = ", ".join(f"{int(graph.ids[at])} '{graph.name(at)}'" for at in found[:_SHOWN].tolist())
     return Diagnostic(
-        "warning",
+        severity,
         int(found[0]),
         f"{len(found)} {noun}{'s' * (len(found) > 1)} {what}: {shown}{_more(len(found))}",
     )

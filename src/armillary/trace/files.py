@@ -45,7 +45,7 @@ def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
     if ranks is not None and ranks < 1:
         raise InputError(f"{os.fspath(prefix)}: ranks is {ranks}, expected at least 1")
     folder, stem = os.path.split(os.fspath(prefix))
-    names = _rank_files(folder, stem, ranks)
+    names = rank_files(folder, stem, ranks)
     rank_graph = np.empty(len(names), dtype=np.int32)
     index: dict[bytes | tuple[int, bytes], int] = {}
     graphs: list[Graph] = []
@@ -71,8 +71,12 @@ def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
     return Trace(tuple(graphs), rank_graph)
 
 
-def _rank_files(folder: str, stem: str, ranks: int | None) -> list[str]:
-    """Return the file name of every rank from 0."""
+def rank_files(folder: str, stem: str, ranks: int | None) -> list[str]:
+    """Return the file name of every rank from 0.
+
+    Raises:
+        InputError: there is none, or one is missing in between.
+    """
     try:
         listing = os.listdir(folder or ".")  # noqa: PTH208  a Path per file would cost more than reading it
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Topological order of a graph."""
+"""Topological order of a graph, and the longest ways through it."""
 
 from __future__ import annotations
 
@@ -29,3 +29,24 @@ def topological(child_ptr: Any, child: Any, waiting: Any, order: Any) -> int:
                 order[placed] = after
                 placed += 1
     return placed
+
+
+@njit
+def longest(ptr: Any, parent: Any, order: Any, time: Any, start: Any, level: Any) -> int:
+    """Fill the earliest start and the level of every node: the longest ways to it, in time and in nodes.
+
+    `order` has every node after its parents; `start` and `level` come as 0. Returns the end of the last node.
+    """
+    end = 0
+    for at in range(len(order)):
+        node = order[at]
+        begin = 0
+        deep = 0
+        for edge in range(ptr[node], ptr[node + 1]):
+            before = parent[edge]
+            begin = max(begin, start[before] + time[before])
+            deep = max(deep, level[before])
+        start[node] = begin
+        level[node] = deep + 1
+        end = max(end, begin + time[node])
+    return end

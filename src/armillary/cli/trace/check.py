@@ -3,29 +3,94 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from armillary.cli.trace import SUBCOMMANDS, as_json_option, files_argument
+from armillary.cli.outputs import working
+from armillary.cli.trace import SUBCOMMANDS, as_json_option
+from armillary.cli.trace.group_file import groups_option, read_group_file
+
+if TYPE_CHECKING:
+    from armillary.trace.inputs import Input
+
+_HELP = f"""{SUBCOMMANDS["check"]}
+
+An INPUT is a file, or the prefix of the files PREFIX.<rank>.et of all ranks, which are then compared with each
+other too: sends with receives, and the collectives of every group.
+"""
 
 
-@click.command(help=SUBCOMMANDS["check"])
-@files_argument
+@click.command(help=_HELP)
+@click.argument("inputs", type=click.Path(), nargs=-1, required=True, metavar="INPUT...")
+@groups_option
 @as_json_option
 @click.pass_context
-def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
-    """Look for what would stop or falsify a simulation; exit code 2 if there is an error."""
-    from armillary.trace import check as diagnose
-    from armillary.trace import read_graph
+def command(ctx: click.Context, inputs: tuple[str, ...], groups: Path | None, as_json: bool) -> None:
+    """Check, and say whether the traces can be simulated."""
+    from armillary.trace.inputs import read_inputs
 
-    graphs = [read_graph(file) for file in files]
-    findings = [(graph.source, finding) for graph in graphs for finding in diagnose(graph)]
+    with working("checking"):
+        found = read_inputs(inputs)
+        findings = [row for each in found for row in _findings(each, groups)]
+    errors = sum(row["severity"] == "error" for row in findings)
+    verdict = _verdict(errors, len(findings) - errors, all(each.whole for each in found))
     if as_json:
-        click.echo(json.dumps([{"file": file, **vars(finding)} for file, finding in findings], indent=1))
+        facts = {
+            "verdict": verdict,
+            "can_be_simulated": not errors,
+            "errors": errors,
+            "warnings": len(findings) - errors,
+            "inputs": [
+                {"name": each.name, "ranks": each.trace.n_ranks, "graphs": len(each.trace.graphs)}
+                | {"compared": each.whole}
+                for each in found
+            ],
+            "findings": findings,
+        }
+        click.echo(json.dumps(facts, indent=1))
     else:
-        for file, finding in findings:
-            click.echo(f"{file}: {finding.severity}: {finding.message}")
+        for row in findings:
+            alike = f" and {row['ranks'] - 1} alike" if row["ranks"] > 1 else ""
+            click.echo(f"{row['file']}{alike}: {row['severity']}: {row['message']}")
         if not findings:
-            click.echo(f"{len(files)} file{'s' * (len(files) > 1)}: nothing wrong")
-    if any(finding.severity == "error" for _, finding in findings):
+            click.echo(f"{_counted(found)}: nothing wrong")
+        click.echo(f"verdict: {verdict}")
+    if errors:
         ctx.exit(2)
+
+
+def _findings(found: Input, groups: Path | None) -> Iterator[dict[str, Any]]:
+    """Yield findings as plain values: file, ranks that share the file, severity, node and message."""
+    import numpy as np
+
+    from armillary.trace import check
+    from armillary.trace.check_ranks import check_ranks
+
+    trace = found.trace
+    for graph, ranks in zip(trace.graphs, np.bincount(trace.rank_graph).tolist(), strict=True):
+        for finding in check(graph):
+            yield {"file": graph.source, "ranks": ranks, **vars(finding)}
+    if found.whole:
+        for finding in check_ranks(trace, read_group_file(groups, trace.n_ranks)):
+            yield {"file": found.name, "ranks": 1, **vars(finding)}
+
+
+def _verdict(errors: int, warnings: int, compared: bool) -> str:
+    counts = [f"{n} {what}{'s' * (n > 1)}" for n, what in ((errors, "error"), (warnings, "warning")) if n]
+    if errors:
+        return f"cannot be simulated: {', '.join(counts)}"
+    what = "can be simulated" + (f", with {counts[0]}" if counts else "")
+    return what if compared else f"{what}, as far as single files show"
+
+
+def _counted(found: list[Input]) -> str:
+    traces = [each.trace.n_ranks for each in found if each.whole]
+    files = len(found) - len(traces)
+    texts = [f"{files} file{'s' * (files > 1)}"] if files else []
+    if traces:
+        ranks = sum(traces)
+        texts.append(f"{len(traces)} trace{'s' * (len(traces) > 1)} of {ranks} rank{'s' * (ranks > 1)}")
+    return " and ".join(texts)

@@ -118,15 +118,12 @@ def _communicate(node: Node, comm: Communication, group: Group, rank: int) -> No
     attrs.append(("is_cpu_op", "bool", False))
     peer = group.rank(comm.peer)
     if comm.kind in (SEND, RECV):
+        if peer is None:  # nothing to send it to: it takes its recorded time
+            return
         node.type = NodeType.COMM_SEND_NODE if comm.kind == SEND else NodeType.COMM_RECV_NODE
-        ends = (rank, peer) if comm.kind == SEND else (peer, rank)
-        attrs.append(("comm_size", "int64", comm.size))
-        attrs.extend(
-            (key, "int32", end)
-            for key, end in zip(("comm_src", "comm_dst"), ends, strict=True)
-            if end is not None
-        )
-        attrs.append(("comm_tag", "int32", comm.tag % 2**31))
+        source, target = (rank, peer) if comm.kind == SEND else (peer, rank)
+        attrs += [("comm_size", "int64", comm.size), ("comm_src", "int32", source)]
+        attrs += [("comm_dst", "int32", target), ("comm_tag", "int32", comm.tag % 2**31)]
         return
     node.type = NodeType.COMM_COLL_NODE
     kind = CollectiveType[comm.kind]

@@ -10,7 +10,7 @@ from typing import Any
 from armillary.convert.converted import Converted, communication
 from armillary.convert.groups import Groups
 from armillary.convert.pytorch.chakra import Group, nodes_of_rank
-from armillary.convert.pytorch.communication import MOST_RANKS, Communication
+from armillary.convert.pytorch.communication import MOST_RANKS, RECV, SEND, Communication
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.process_groups import ProcessGroups, world_size
 from armillary.convert.pytorch.rank import Rank, build
@@ -41,6 +41,11 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
         known = ProcessGroups(linked, rank, world)
         known.learn(steps.communications)
         members.append(_Members(known, place, groups, steps.communications))
+        if lost := members[-1].without_end(steps.communications):
+            warnings.append(
+                f"rank {rank}: {lost} messages have their other end on a rank that is not known or not given; "
+                "they become compute nodes of the recorded time"
+            )
         for name, count in known.guessed.items():
             warnings.append(
                 f"rank {rank}: {count} collectives do not say their process group; the likeliest of that size, "
@@ -75,12 +80,16 @@ class _Members:
             ranks = tuple(rank for rank in members if rank >= 0)
             self.found[id(comm)] = Group(groups.number(ranks) if ranks else 0, ranks, members)
 
+    def without_end(self, comms: Sequence[Communication]) -> int:
+        """Return how many messages have no known other end."""
+        return sum(comm.kind in (SEND, RECV) and self(comm).rank(comm.peer) is None for comm in comms)
+
     def __call__(self, comm: Communication) -> Group:
         return self.found[id(comm)]
 
 
 def _number(traces: Sequence[Linked]) -> dict[int, Linked]:
-    """Return the traces by rank: what the device traces say, or in the order of the numbers in the files' names."""
+    """Return the traces by rank, in order: as the device trace says, or ordered by the numbers in their names."""
     said = [_rank(linked.device.distributed.get("rank")) for linked in traces]
     if len(traces) == 1:
         said = [max(said[0], 0)]

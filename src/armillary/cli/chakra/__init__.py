@@ -1,0 +1,44 @@
+"""`armillary chakra`: the flags of the tools of mlcommons/chakra 1.0.0, one module for each tool."""
+
+from __future__ import annotations
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.lazy import LazyGroup
+
+SUBCOMMANDS = {
+    "trace_link": "Join a PyTorch host trace and a device trace.",
+    "converter": "Turn a joined PyTorch trace, or a text workload, into Chakra traces.",
+    "jsonizer": "Write a trace as valid JSON.",
+    "visualizer": "Draw the dependencies: .pdf, .dot or .graphml.",
+    "timeline_visualizer": "Turn a log of issues and callbacks into a timeline for chrome://tracing.",
+    "generator": "Write the smallest traces: one family for each kind of node.",
+}
+"""Name -> one-line help; `chakra_` before it is accepted, and dashes for underscores."""
+
+
+class _Tools(LazyGroup):
+    """Finds a tool by any spelling of its name."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, _plain(cmd_name))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        return super().resolve_command(ctx, [_plain(args[0]), *args[1:]])
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "_").removeprefix("chakra_")
+
+
+@click.group(
+    cls=_Tools,
+    help=f"{COMMANDS['chakra']}\n\nNames also as there, such as chakra_trace_link, and with dashes.",
+    modules=__name__,
+    table=SUBCOMMANDS,
+)
+def command() -> None:
+    """Group the tools."""

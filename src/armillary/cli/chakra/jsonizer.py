@@ -1,0 +1,28 @@
+"""`armillary chakra jsonizer`: the flags of chakra_jsonizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from armillary.cli.chakra import SUBCOMMANDS
+from armillary.cli.outputs import working
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command(help=SUBCOMMANDS["jsonizer"])
+@click.option("--input_filename", type=_FILE, required=True, metavar="ET", help="The trace.")
+@click.option("--output_filename", type=_FILE, required=True, metavar="JSON", help="One valid JSON document.")
+def command(input_filename: Path, output_filename: Path) -> None:
+    """Write the JSON."""
+    from armillary.files import check_folder
+    from armillary.trace import read_graph
+    from armillary.trace.json_layout import write_json
+
+    check_folder("--output_filename", output_filename)
+    with working("converting"):
+        graph = read_graph(input_filename)
+        write_json(output_filename, graph)
+    click.echo(f"wrote {output_filename}: {graph.n_nodes:,} nodes", err=True)

@@ -1,0 +1,38 @@
+"""`armillary chakra trace_link`: the flags of chakra_trace_link."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from armillary.cli.chakra import SUBCOMMANDS
+from armillary.cli.outputs import working
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command(help=SUBCOMMANDS["trace_link"])
+@click.option("--rank", type=int, metavar="N", help="Without effect: the files know.")
+@click.option(
+    "--chakra-host-trace", "--pytorch-et-file", "host", type=_FILE, required=True, metavar="JSON",
+    help="What ExecutionTraceObserver wrote.",
+)  # fmt: skip
+@click.option(
+    "--chakra-device-trace", "--kineto-file", "device", type=_FILE, required=True, metavar="JSON",
+    help="What the profiler (Kineto) exported.",
+)  # fmt: skip
+@click.option("--output-file", type=_FILE, required=True, metavar="JSON", help="The joined trace.")
+@click.option("--log-level", metavar="LEVEL", help="Without effect.")
+def command(rank: int | None, host: Path, device: Path, output_file: Path, log_level: str | None) -> None:
+    """Join and write."""
+    from armillary.convert.pytorch.link_files import link_files
+    from armillary.files import check_folder
+
+    check_folder("--output-file", output_file)
+    with working("linking"):
+        report = link_files(host, device, output_file)
+    for warning in report.get("warnings", ()):
+        click.echo(f"warning: {warning}", err=True)
+    rate = f"{100 * report['link_rate']:.1f} %" if "link_rate" in report else "done"
+    click.echo(f"wrote {output_file}: linked {rate}", err=True)

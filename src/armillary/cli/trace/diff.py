@@ -1,0 +1,110 @@
+"""`armillary trace diff`: how two traces differ."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from armillary.cli.outputs import show_table, working
+from armillary.cli.trace import SUBCOMMANDS, as_json_option
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_SHOWN = 48
+_UNITS = {
+    "start_micros": "µs",
+    "duration_micros": "µs",
+    "attribute duration_ns": "ns",
+    "attribute comm_size": "B",
+    "attribute tensor_size": "B",
+    "attribute num_ops": "FLOP",
+}
+_HELP = f"""{SUBCOMMANDS["diff"]}
+
+A and B are files, or prefixes of the files PREFIX.<rank>.et of all ranks. Nodes belong together by id and name, or
+by name and occurrence where ids were given anew. The exit code is 0 if A and B are the same, and 1 if they differ.
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("one", type=click.Path(), metavar="A")
+@click.argument("two", type=click.Path(), metavar="B")
+@as_json_option
+@click.pass_context
+def command(ctx: click.Context, one: str, two: str, as_json: bool) -> None:
+    """Compare and print."""
+    from armillary.trace.diff import diff
+    from armillary.trace.inputs import read_input
+
+    with working("comparing"):
+        found = diff(read_input(one).trace, read_input(two).trace)
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+    else:
+        _show(found)
+    if not found["same"]:
+        ctx.exit(1)
+
+
+def _show(found: dict[str, Any]) -> None:
+    before, after = found["ranks"]
+    if before != after:
+        click.echo(f"{before:,} ranks before, {after:,} after")
+    for graph in found["graphs"]:
+        if not graph["same"]:
+            show_table(_table(graph, found["ranks"]))
+    same = sum(len(graph["ranks"]) for graph in found["graphs"] if graph["same"])
+    differ = sum(len(graph["ranks"]) for graph in found["graphs"]) - same
+    if max(before, after) == 1:
+        click.echo("they differ" if differ else "they are the same")
+    else:
+        click.echo(f"{same:,} rank{'s' * (same != 1)} the same, {differ:,} different")
+
+
+def _table(graph: dict[str, Any], ranks: list[int]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    from armillary.units import format_bytes, format_count, format_time
+
+    mine = graph["ranks"]
+    who = f" (rank {mine[0]}{f' and {len(mine) - 1:,} alike' if len(mine) > 1 else ''})" * (max(ranks) > 1)
+    title = f"{graph['sources'][0]} -> {graph['sources'][1]}{who}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("what", no_wrap=True)
+    table.add_column("nodes", justify="right")
+    table.add_column("before", overflow="fold")
+    table.add_column("after", overflow="fold")
+    table.add_column("for example", overflow="fold")
+    for what, unit in (("nodes", format_count), ("time_ns", format_time), ("bytes", format_bytes)):
+        before, after = graph[what]
+        name = {"nodes": "all", "time_ns": "sum of durations", "bytes": "sum of comm_size"}[what]
+        table.add_row(name, "", unit(before), "" if before == after else unit(after), "")
+    for what in ("removed", "added"):
+        if graph[what]["count"]:
+            types = ", ".join(f"{count:,} {name}" for name, count in graph[what]["types"].items())
+            cells = (types, "") if what == "removed" else ("", types)
+            table.add_row(what, f"{graph[what]['count']:,}", *cells, _node(graph[what]["examples"][0]))
+    for field, change in graph["changed"].items():
+        example = change["examples"][0]
+        table.add_row(
+            field,
+            f"{change['count']:,}",
+            _short(example["before"], _UNITS.get(field, "")),
+            _short(example["after"], _UNITS.get(field, "")),
+            _node(example),
+        )
+    return table
+
+
+def _node(example: dict[str, Any]) -> str:
+    return _short(f"{example['id']} '{example['name']}'") if "id" in example else ""
+
+
+def _short(value: Any, unit: str = "") -> str:
+    """Return a value in few characters; a number with its unit and all digits, since these may differ in the last."""
+    text = "none" if value is None else f"{value:,} {unit}" if unit and isinstance(value, int) else str(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

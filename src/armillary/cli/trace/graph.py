@@ -1,0 +1,49 @@
+"""`armillary trace graph`: draw the dependencies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from armillary.cli.outputs import working
+from armillary.cli.trace import SUBCOMMANDS
+
+
+@click.command(
+    help=f"{SUBCOMMANDS['graph']}\n\nThe suffix of OUT says how: .dot and .graphml for other programs (no layout is "
+    "computed), .html for a page to look into, .svg, .pdf or .png for a picture."
+)
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="OUT", help="The file."
+)
+@click.option(
+    "--collapse",
+    metavar="HOW",
+    help="auto, none, chains, calls, names or lanes: how nodes are put together. "
+    "[default: none for .dot and .graphml, else auto]",
+)
+@click.option(
+    "--max-nodes", type=click.IntRange(min=1), default=2000, show_default=True, metavar="N",
+    help="Draw every node of a graph up to this size; of a larger one, at most a fifth as many boxes.",
+)  # fmt: skip
+def command(file: Path, output: Path, collapse: str | None, max_nodes: int) -> None:
+    """Draw and write."""
+    draw(file, output, "--output", collapse, max_nodes)
+
+
+def draw(file: Path, output: Path, option: str, collapse: str | None = None, max_nodes: int = 2000) -> None:
+    """Draw a trace file to `output`, the value of `option`."""
+    from armillary.files import check_folder
+    from armillary.report.trace_graph import check_suffix, write_trace_graph
+    from armillary.trace import read_graph
+
+    check_folder(option, output)
+    check_suffix(output)
+    with working("drawing"):
+        graph = read_graph(file)
+        drawn = write_trace_graph(graph, output, collapse, max_nodes)
+    if graph.dangling:
+        click.echo(f"warning: {len(graph.dangling)} dependencies on absent nodes are left out", err=True)
+    click.echo(f"wrote {output}: {drawn}", err=True)

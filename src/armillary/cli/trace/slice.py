@@ -1,0 +1,115 @@
+"""`armillary trace slice`: cut a part out of a trace."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from armillary.cli.outputs import working
+from armillary.cli.trace import SUBCOMMANDS
+from armillary.cli.trace.group_file import groups_option, read_group_file
+from armillary.errors import InputError
+
+if TYPE_CHECKING:
+    from armillary.trace import Trace
+
+_HELP = f"""{SUBCOMMANDS["slice"]}
+
+INPUT and OUTPUT are files, or both prefixes of the files PREFIX.<rank>.et of all ranks. A node must meet all
+conditions that are given; one that is given several times is met by any of its values. METADATA nodes stay.
+What waited for a node that is left out waits for the nearest nodes before it that stay.
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("source", type=click.Path(), metavar="INPUT")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(), metavar="OUTPUT", help="The file or prefix to write."
+)
+@click.option("--nodes", multiple=True, metavar="A-B", help="Nodes with ids from A to B (or just A).")
+@click.option("--name", multiple=True, metavar="REGEX", help="Nodes with REGEX somewhere in their name.")
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="comp, comm-send, …, or all-reduce, ….")
+@click.option("--from", "first", metavar="TIME", help="Nodes that start no earlier, such as 1.5ms.")
+@click.option("--to", "last", metavar="TIME", help="… and no later; +1.5ms counts from the first start.")
+@click.option(
+    "--around", multiple=True, type=click.IntRange(0, 2**64 - 1), metavar="ID", help="Nodes near ID."
+)
+@click.option(
+    "--depth", type=click.IntRange(0), default=1, show_default=True, help="Dependencies that --around goes."
+)
+@click.option(
+    "--ancestors-of",
+    multiple=True,
+    type=click.IntRange(0, 2**64 - 1),
+    metavar="ID",
+    help="ID and all it waits for.",
+)
+@click.option(
+    "--descendants-of",
+    multiple=True,
+    type=click.IntRange(0, 2**64 - 1),
+    metavar="ID",
+    help="ID and all that waits for it.",
+)
+@groups_option
+def command(source: str, output: str, groups: Path | None, **options: Any) -> None:
+    """Cut and write."""
+    from armillary.files import check_folder
+    from armillary.trace import write_graph, write_trace
+    from armillary.trace.check_ranks import check_ranks
+    from armillary.trace.inputs import read_input
+    from armillary.trace.select import Selection
+    from armillary.trace.slice import slice_trace
+
+    ids = [_range(text) for texts in options["nodes"] for text in texts.split(",")]
+    check_folder("--output", Path(output))
+    with working("cutting"):
+        found = read_input(source)
+        trace = found.trace
+        first = _time("--from", options["first"], trace)
+        last = _time("--to", options["last"], trace)
+        selection = Selection(
+            ids, options["name"], options["types"], first, last, options["around"], options["depth"],
+            options["ancestors_of"], options["descendants_of"],
+        )  # fmt: skip
+        known = read_group_file(groups, trace.n_ranks)
+        part = slice_trace(trace, selection.masks(trace))
+        warnings = [finding.message for finding in check_ranks(part.trace, known)] if found.whole else []
+        if found.whole:
+            write_trace(output, part.trace)
+        else:
+            write_graph(output, part.trace.graphs[0])
+    if part.joins:
+        warnings.append(
+            f"{part.joins} nodes where many meet stay, as METADATA nodes without anything in them"
+        )
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+    counts = [sum(t.graph(rank).n_nodes for rank in range(t.n_ranks)) for t in (part.trace, trace)]
+    what = f"{output}.<rank>.et: {trace.n_ranks:,} ranks, " if found.whole else f"{output}: "
+    click.echo(f"wrote {what}{counts[0]:,} of {counts[1]:,} nodes", err=True)
+
+
+def _range(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"\s*(\d{1,20})\s*(?:-\s*(\d{1,20})\s*)?", text)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+    if not first <= last < 2**64:
+        raise InputError(f"--nodes {text}: expected an id, or a range of ids such as 10-20")
+    return first, last
+
+
+def _time(option: str, text: str | None, trace: Trace) -> float | None:
+    """Return a time in ns; with a plus before it, it counts from the first start."""
+    from armillary.trace.select import first_start
+    from armillary.units import parse_time
+
+    if text is None:
+        return None
+    try:
+        time = parse_time(text)
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from error
+    return time + first_start(trace) if text.lstrip().startswith("+") else time

@@ -1,0 +1,159 @@
+"""`armillary trace stats`: sizes, times and operators."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from armillary.cli.outputs import show_table, working
+from armillary.cli.trace import SUBCOMMANDS, as_json_option
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_BAR = 20
+_LANES_SHOWN = 16
+_GROUPS_SHOWN = 24
+_HELP = f"""{SUBCOMMANDS["stats"]}
+
+An INPUT is a file, or the prefix of the files PREFIX.<rank>.et of all ranks. Sums are over all ranks.
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("inputs", type=click.Path(), nargs=-1, required=True, metavar="INPUT...")
+@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Operators shown.")
+@as_json_option
+def command(inputs: tuple[str, ...], top: int, as_json: bool) -> None:
+    """Count and print."""
+    from armillary.trace.inputs import read_inputs
+    from armillary.trace.stats import stats
+
+    with working("counting"):
+        found = [{"source": each.name} | stats(each.trace, top) for each in read_inputs(inputs)]
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+        return
+    from rich.console import Group
+
+    for facts in found:
+        show_table(Group(*_tables(facts)))
+
+
+def _tables(facts: dict[str, Any]) -> Iterator[Table]:
+    from armillary.units import format_bytes, format_count, format_time
+
+    total = facts["all"]
+    table = _table(f"{facts['source']}: {_ranks(facts)}", "nodes", "time", "share of time")
+    for name, sums in {"all": total, **facts["types"]}.items():
+        table.add_row(name, *_cells(sums, total))
+    if facts["gap"]["nodes"]:
+        table.add_row("gaps (nothing was recorded)", *_cells(facts["gap"], total))
+    yield table
+    operators = facts["operators"]
+    table = _table("operator (# is any number)", "nodes", "time", "share of time")
+    for sums in operators:
+        table.add_row(sums["name"], *_cells(sums, total))
+    if facts["operators_in_all"] > len(operators):
+        table.add_row(f"… {facts['operators_in_all'] - len(operators):,} more", "", "", "")
+    yield table
+    if facts["lanes"]:
+        table = _table("stream or thread", "nodes", "time", "share of time")
+        for lane in facts["lanes"][:_LANES_SHOWN]:
+            table.add_row(f"{lane['kind']} {lane['number']}", *_cells(lane, total))
+        if len(facts["lanes"]) > _LANES_SHOWN:
+            table.add_row(f"… {len(facts['lanes']) - _LANES_SHOWN:,} more", "", "", "")
+        yield table
+    if facts["communication"]:
+        table = _table("communication", "group", "nodes", "bytes", "min", "median", "max", last="right")
+        for row in facts["communication"][:_GROUPS_SHOWN]:
+            sizes = [format_bytes(row[key]) for key in ("bytes", "min", "median", "max")]
+            table.add_row(row["type"], row["group"] or "-", f"{row['nodes']:,}", *sizes)
+        if len(facts["communication"]) > _GROUPS_SHOWN:
+            table.add_row(f"… {len(facts['communication']) - _GROUPS_SHOWN:,} more")
+        yield table
+    if total["time_ns"]:
+        yield _histogram(facts)
+    table = _table("graph", "", last="right")
+    path, deps = facts["longest_path"], facts["dependencies"]
+    if facts["flops"]:
+        table.add_row("operations", f"{format_count(facts['flops'])} FLOP")
+    if facts["bytes"]:
+        table.add_row("memory traffic", format_bytes(facts["bytes"]))
+    table.add_row("longest path", f"{path['nodes']:,} nodes")
+    table.add_row("longest path in time", format_time(path["time_ns"]))
+    if facts["starts"]:
+        span = facts["starts"]["last_end_ns"] - facts["starts"]["first_ns"]
+        table.add_row("first start", format_time(facts["starts"]["first_ns"]))
+        table.add_row("first start to last end", format_time(span))
+    for text, key in _DEPENDENCIES.items():
+        if deps[key] or key in ("data", "ctrl"):
+            table.add_row(text, f"{deps[key]:,}")
+    yield table
+
+
+_DEPENDENCIES = {
+    "data dependencies": "data",
+    "control dependencies": "ctrl",
+    "dependencies on absent nodes": "dangling",
+    "nodes that wait for none": "roots",
+    "nodes that none waits for": "leaves",
+    "most dependencies of a node": "most_parents",
+    "most nodes that wait for one": "most_children",
+}
+
+
+def _histogram(facts: dict[str, Any]) -> Table:
+    from armillary.trace.stats import BOUNDS
+    from armillary.units import format_time
+
+    table = _table("duration", "nodes", "time", "share of nodes")
+    ends = dict(pairwise(BOUNDS))
+    for row in facts["durations"]:
+        low = row["from_ns"]
+        high = ends.get(low)
+        text = (
+            "none"
+            if low == 0
+            else f"from {format_time(low)}"
+            if high is None
+            else f"below {format_time(high)}"
+        )
+        table.add_row(
+            text, f"{row['nodes']:,}", format_time(row["time_ns"]), _bar(row, facts["all"], "nodes")
+        )
+    return table
+
+
+def _ranks(facts: dict[str, Any]) -> str:
+    ranks, graphs = facts["ranks"], facts["graphs"]
+    return f"{ranks:,} rank{'s' * (ranks > 1)}" + (f", {graphs:,} distinct" if ranks > 1 else "")
+
+
+def _table(title: str, *columns: str, last: str = "left") -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column(title, min_width=32, overflow="fold")
+    for column in columns[:-1]:
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column(columns[-1], justify="right" if last == "right" else "left", no_wrap=True)
+    return table
+
+
+def _cells(sums: dict[str, Any], total: dict[str, Any]) -> tuple[str, str, str]:
+    from armillary.units import format_time
+
+    return f"{sums['nodes']:,}", format_time(sums["time_ns"]), _bar(sums, total, "time_ns")
+
+
+def _bar(sums: dict[str, Any], total: dict[str, Any], key: str) -> str:
+    if not total[key]:
+        return ""
+    share = sums[key] / total[key]
+    return f"{share:6.1%} {'█' * round(share * _BAR)}"

@@ -1,0 +1,73 @@
+"""`armillary trace timeline`: recorded times for ui.perfetto.dev."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from armillary.cli.outputs import working
+from armillary.cli.trace import SUBCOMMANDS
+
+if TYPE_CHECKING:
+    from armillary.trace import Graph
+
+_RANK = re.compile(r"\.(\d+)\.(et|et\.gz|et\.zst|json)$")
+
+
+@click.command(
+    help=f"{SUBCOMMANDS['timeline']}\n\nIt shows what the trace records: no simulation. A trace without start times is "
+    "laid out by its dependencies. INPUT is a file, or the PREFIX of files PREFIX.<rank>.et."
+)
+@click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="INPUT...")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="OUT",
+    help="A .json or .json.gz file.",
+)
+def command(inputs: tuple[Path, ...], output: Path) -> None:
+    """Write the timeline."""
+    from armillary.files import check_folder
+    from armillary.report.trace_timeline import write_trace_timeline
+    from armillary.units import format_time
+
+    check_folder("--output", output)
+    with working("reading"):
+        shown = write_trace_timeline(_ranks(inputs), output)
+    spans = []
+    for name, times in shown:
+        if not times.recorded:
+            cycles = f"; {times.ignored} dependencies on cycles do not count" if times.ignored else ""
+            click.echo(f"warning: {name}: no start times are recorded{cycles}", err=True)
+        spans.append(int(times.end.max() - times.start.min()) if len(times.end) else 0)
+    nodes = sum(len(times.end) for _, times in shown)
+    longest = format_time(max(spans, default=0))
+    click.echo(f"wrote {output}: {len(shown)} processes, {nodes:,} nodes, {longest}", err=True)
+
+
+def _ranks(inputs: tuple[Path, ...]) -> list[tuple[int, Graph]]:
+    """Return the graphs with their ranks: from the file's name, or the next one that is free."""
+    from armillary.errors import InputError
+    from armillary.trace import load_trace, read_graph
+
+    found: dict[int, Graph] = {}
+    for path in inputs:
+        if path.is_file():
+            match = _RANK.search(path.name)
+            rank = int(match[1]) if match else max(found, default=-1) + 1
+            read = [(rank, read_graph(path))]
+        else:
+            trace = load_trace(path)
+            read = [(rank, trace.graph(rank)) for rank in range(trace.n_ranks)]
+        for rank, graph in read:
+            if rank in found:
+                raise InputError(
+                    f"{graph.source}: rank {rank} is {found[rank].source} already, expected another rank"
+                )
+            found[rank] = graph
+    return sorted(found.items())

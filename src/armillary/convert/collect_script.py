@@ -1,0 +1,95 @@
+"""One rank of ``armillary collect``: run a script unchanged, under the collector.
+
+Called as ``python -m armillary.convert.collect_script OPTIONS SCRIPT ARGUMENTS…``; OPTIONS are JSON.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from armillary.convert.collect import Collector
+from armillary.convert.torch_import import import_torch
+from armillary.errors import InputError
+
+REFUSED = "refused_"
+"""What a rank could not do stands in a file of this name and its rank."""
+
+
+def main() -> None:
+    """Run the script that the command line names."""
+    options = json.loads(sys.argv[1])
+    script, sys.argv = sys.argv[2], sys.argv[2:]
+    sys.path[0] = str(Path(script).resolve().parent)
+    torch = import_torch("armillary collect")
+    collector = Collector(Path(options["folder"]), options["warmup"], options["steps"], yields=True)
+    end: SystemExit | None = None
+    try:
+        with collector:
+            if torch.distributed.is_available():
+                _before_destroying(torch.distributed, collector.note_groups)
+            if not options["whole"]:
+                _after_optimizer(torch.optim.Optimizer, collector.step)
+            try:
+                runpy.run_path(script, run_name="__main__")
+            except SystemExit as error:
+                if error.code:
+                    raise
+                end = error
+    except InputError as error:
+        rank = os.environ.get("RANK", "0")
+        (Path(options["folder"]) / f"{REFUSED}{rank}").write_text(f"rank {rank}: {error}")
+        sys.exit(error.exit_code)
+    if end is not None:
+        raise end
+
+
+def _before_destroying(distributed: Any, note: Callable[[], None]) -> None:
+    destroy = distributed.destroy_process_group
+
+    @functools.wraps(destroy)
+    def noted(*args: Any, **named: Any) -> Any:
+        note()
+        return destroy(*args, **named)
+
+    distributed.destroy_process_group = noted
+
+
+def _after_optimizer(optimizer: Any, step: Callable[[], None]) -> None:
+    """Call `step` when the first optimizer that steps has done so, each time.
+
+    A hook of `optimizer` would be called inside the range that PyTorch records around its step; were the
+    recording to end there, the range would be missing and its operators have no parent.
+    """
+    wrap = optimizer.profile_hook_step
+    first: list[Any] = []
+    running: list[Any] = []
+
+    def profile_hook_step(function: Callable[..., Any]) -> Callable[..., Any]:
+        inner = wrap(function)
+
+        @functools.wraps(inner)
+        def stepped(self: Any, *args: Any, **named: Any) -> Any:
+            first[:] = first or [self]
+            running.append(self)
+            try:
+                result = inner(self, *args, **named)
+            finally:
+                running.pop()
+            if self is first[0] and self not in running:
+                step()
+            return result
+
+        return stepped
+
+    optimizer.profile_hook_step = staticmethod(profile_hook_step)
+
+
+if __name__ == "__main__":
+    main()

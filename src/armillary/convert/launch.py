@@ -1,0 +1,108 @@
+"""Run a PyTorch script on all ranks of this machine and collect their traces: all of them or none."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from armillary.convert.collect_script import REFUSED
+from armillary.convert.collected import CollectedRank, read_collected
+from armillary.convert.processes import RankProcesses
+from armillary.convert.torch_import import import_torch
+from armillary.errors import ArmillaryError, InputError
+
+_OURS = re.compile(r"(host|device|collected)_\d+\.json(\.gz)?")
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What was collected, by rank."""
+
+    ranks: list[CollectedRank]
+    warning: str = ""
+    """Who failed after its steps were recorded, and how."""
+
+
+def collect_script(
+    script: str | Path,
+    arguments: Sequence[str] = (),
+    *,
+    folder: str | Path,
+    ranks: int = 1,
+    warmup: int = 2,
+    steps: int = 1,
+    whole: bool = False,
+) -> Collected:
+    """Run `script` once for each rank, as torchrun would on one machine, and collect the traces.
+
+    A step ends when the first optimizer that the script uses has stepped. A script that uses
+    `armillary.collect` itself says with it what to record; only the folder is this one.
+
+    Args:
+        script: A Python file; it is run unchanged, as ``__main__``.
+        arguments: Its arguments.
+        folder: Where the files go when all ranks are done; those of an earlier run are replaced.
+        ranks: Number of processes.
+        warmup: Steps before the recorded ones.
+        steps: Recorded steps.
+        whole: Record the whole script as one step.
+
+    Raises:
+        InputError: the script is missing, or PyTorch is, or a rank ended before its last step.
+        ArmillaryError: a rank failed before its last step.
+    """
+    path, target = Path(script), Path(folder)
+    if not path.is_file():
+        raise InputError(f"{path}: no such file, expected a Python script")
+    if ranks < 1:
+        raise InputError(f"collect: ranks is {ranks}, expected 1 or more")
+    import_torch("armillary collect")
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=".collect.", dir=target))
+    except OSError as error:
+        raise InputError(f"{target}: {error.strerror}, expected a folder to write to") from error
+    try:
+        options = {"folder": str(fresh.resolve()), "warmup": warmup, "steps": steps, "whole": whole}
+        if whole:
+            options |= {"warmup": 0, "steps": 1}
+        words = ["-m", "armillary.convert.collect_script", json.dumps(options), str(path), *arguments]
+        with RankProcesses(words, ranks) as processes:
+            warning = _wait(processes, fresh, path)
+        found = read_collected(fresh)
+        if len(found) != ranks:
+            raise InputError(
+                f"{path}: {len(found)} of {ranks} ranks were collected; expected a script whose every process "
+                "trains, or collects with armillary.collect"
+            )
+        _replace(fresh, target)
+        return Collected(found, warning)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _wait(processes: RankProcesses, folder: Path, script: Path) -> str:
+    """Wait for all; return who failed when its traces were complete, as gloo does now and then on exit."""
+    while True:
+        failures = processes.failures()
+        for rank, how in failures.items():
+            if (refused := folder / f"{REFUSED}{rank}").exists():
+                raise InputError(f"{script}: {refused.read_text()}")
+            if not (folder / f"collected_{rank}.json").exists():
+                raise ArmillaryError(f"{script}: {how}; nothing was collected")
+        if not processes.running():
+            return "".join(list(failures.values())[:1])
+        processes.wait()
+
+
+def _replace(fresh: Path, target: Path) -> None:
+    for old in target.iterdir():
+        if _OURS.fullmatch(old.name):
+            old.unlink()
+    for file in fresh.iterdir():
+        file.replace(target / file.name)

@@ -1,0 +1,89 @@
+"""A drawn graph as SVG, PDF or PNG, with matplotlib."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+
+from armillary.errors import InputError
+from armillary.files import replacing
+from armillary.report.layered_layout import BOX, Layout, layered
+from armillary.report.trace_drawing import CTRL, Drawing
+from armillary.report.trace_graph_html import COLOURS, about
+from armillary.units import format_bytes, format_time
+
+BOXES_AT_MOST = 5000
+_LARGEST = 190.0
+_PIXELS = 8000.0
+_PER_INCH = 72.0
+_CHARACTERS = 26
+
+
+def plot_graph(drawn: Drawing, path: Path) -> None:
+    """Draw to a ``.svg``, ``.pdf`` or ``.png`` file.
+
+    Raises:
+        InputError: matplotlib is not installed, there are too many boxes, or the file cannot be written.
+    """
+    if drawn.n_boxes > BOXES_AT_MOST:
+        raise InputError(
+            f"{path}: {drawn.n_boxes:,} boxes, expected at most {BOXES_AT_MOST:,} in a picture; collapse the graph, "
+            "or write .html, .dot or .graphml"
+        )
+    try:
+        figures = importlib.import_module("matplotlib.figure")
+    except ImportError as error:
+        raise InputError("pictures need matplotlib: pip install armillary[plot]") from error
+    from matplotlib.collections import LineCollection
+    from matplotlib.patches import Rectangle
+
+    placed = layered(drawn.n_boxes, drawn.src, drawn.dst, drawn.lane)
+    width, height = float(placed.width.max(initial=200)), float(placed.height.max(initial=50)) + 24
+    scale = min(1.0, _LARGEST * _PER_INCH / max(width, height))
+    figure = figures.Figure(figsize=(width * scale / _PER_INCH, height * scale / _PER_INCH))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, width), ylim=(height - 24, -24))
+    axes.axis("off")
+    for ctrl, style in ((False, "solid"), (True, "dashed")):
+        chosen = np.flatnonzero((drawn.dependency == CTRL) == ctrl).tolist()
+        lines = [_line(drawn, placed, edge) for edge in chosen]
+        axes.add_collection(
+            LineCollection(lines, colors="#5b6b8088", linewidths=0.7 * scale, linestyles=style)
+        )
+    rows = zip(placed.x.tolist(), placed.y.tolist(), drawn.labels, drawn.kind.tolist(), drawn.count.tolist(),
+               drawn.duration.tolist(), drawn.size.tolist(), strict=True)  # fmt: skip
+    for x, y, label, kind, count, ns, size in rows:
+        corner = (x - BOX[0] / 2, y - BOX[1] / 2)
+        axes.add_patch(Rectangle(corner, *BOX, facecolor="white", edgecolor=COLOURS[kind], linewidth=scale))
+        axes.add_patch(Rectangle(corner, 5, BOX[1], facecolor=COLOURS[kind], linewidth=0))
+        notes = [f"{count:,} nodes"] if count > 1 else []
+        notes += [format_time(ns)] if ns else []
+        notes += [format_bytes(size)] if size else []
+        text = label if len(label) <= _CHARACTERS else f"{label[: _CHARACTERS - 1]}…"
+        axes.text(
+            x - BOX[0] / 2 + 10, y, "\n".join([text, " · ".join(notes)] if notes else [text]),
+            va="center", fontsize=9 * scale, parse_math=False, linespacing=1.1,
+        )  # fmt: skip
+    axes.text(
+        8, -10, f"{drawn.graph.source}: {about(drawn)}", fontsize=10 * scale, va="center", parse_math=False
+    )
+    dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
+    dpi = min(2 * _PER_INCH, _PIXELS / max(figure.get_size_inches()))
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=dpi, metadata=dates)
+
+
+def _line(drawn: Drawing, placed: Layout, edge: int) -> list[tuple[float, float]]:
+    """Return the points of an edge: by its bends, or through the gap before another column."""
+    src, dst = int(drawn.src[edge]), int(drawn.dst[edge])
+    begin = placed.x[src], placed.y[src] + BOX[1] / 2
+    end = placed.x[dst], placed.y[dst] - BOX[1] / 2
+    between = placed.bends[:, placed.bend_ptr[edge] : placed.bend_ptr[edge + 1]].T
+    if placed.left[src] != placed.left[dst]:
+        gap = placed.left[dst] + 6 + edge % 8 * 3
+        between = np.array(
+            [(begin[0], begin[1] + 8), (gap, begin[1] + 8), (gap, end[1] - 8), (end[0], end[1] - 8)]
+        )
+    return [(float(x), float(y)) for x, y in (begin, *between, end)]

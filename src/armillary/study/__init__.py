@@ -1,0 +1,1 @@
+"""Studies: what is done with traces and machines beyond one simulation."""

@@ -1,0 +1,8 @@
+"""Replay: execute a Chakra trace on real hardware, and compare with a simulation of it."""
+
+from __future__ import annotations
+
+from armillary.study.replay.compare import Comparison, Row, compare
+from armillary.study.replay.run import Replay, replay
+
+__all__ = ["Comparison", "Replay", "Row", "compare", "replay"]

@@ -1,0 +1,135 @@
+"""What every distinct graph of a trace communicates, in the order in which it is issued."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.trace.graph import Graph
+from armillary.trace.order import csr, issue_order
+from armillary.trace.process_groups import WORLD, Groups
+from armillary.trace.schema import CollectiveType, NodeType
+from armillary.trace.trace import Trace
+from armillary.units import format_bytes
+
+I64 = NDArray[np.int64]
+
+UNDEFINED = -1
+"""Stands for the number of a group that nothing defines."""
+OWN_SIZES = -1
+"""Stands for the size of an all-to-all that says in ``comm_splits`` what goes to whom."""
+TAGS = 5 * 10**8
+"""Tags are equal modulo this number, as in ASTRA-sim."""
+OPERATION, SIZE, DIMS, ROOT = range(4)
+"""Columns of `Collectives.job`."""
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """The collectives of a graph, in order of issue."""
+
+    position: I64
+    group: I64
+    """Number of the group, or `UNDEFINED`."""
+    job: I64
+    """(n, 4): what the members of the group must agree on; see `OPERATION`."""
+
+
+@dataclass(frozen=True)
+class Messages:
+    """The sends and receives of a graph, in order of issue."""
+
+    position: I64
+    send: NDArray[np.bool_]
+    peer: I64
+    own: I64
+    """The end that is the rank itself, -1 where the node does not say."""
+    tag: I64
+    size: I64
+
+
+@dataclass(frozen=True)
+class Communication:
+    """Communication of one distinct graph."""
+
+    graph: Graph
+    ranks: I64
+    """Who runs it."""
+    order: I64
+    """Positions of all communication, in order of issue."""
+    collectives: Collectives
+    messages: Messages
+
+    def describe(self, at: int) -> str:
+        """Return how messages name collective number `at`."""
+        operation, size, dims, root = self.collectives.job[at].tolist()
+        known = operation in CollectiveType.__members__.values()
+        text = CollectiveType(operation).name if known else f"collective of type {operation}"
+        if size != OWN_SIZES:
+            text += f" of {format_bytes(size)}"
+        text += f" with root {root}" if root else ""
+        position = int(self.collectives.position[at])
+        mask = {name: value for name, _, value in self.graph.attrs(position)}.get("involved_dim")
+        text += f" over dimensions {[d for d, used in enumerate(mask) if used]}" if dims >= 0 and mask else ""
+        return f"{text} ({name_of(self.graph, position)})"
+
+
+def name_of(graph: Graph, position: int) -> str:
+    """Return how messages name a node where the rank is named already."""
+    return f"node {int(graph.ids[position])} '{graph.name(position)}'"
+
+
+def group_name(number: int) -> str:
+    """Return how messages name a group."""
+    return f"group {number}" if number != WORLD else "all ranks"
+
+
+def read_communication(trace: Trace, groups: Groups) -> list[Communication]:
+    """Return the communication of every distinct graph.
+
+    Raises:
+        InputError: a graph has a cycle, equal ids, or an attribute of the wrong kind.
+    """
+    ptr, ranks = csr(trace.rank_graph, np.arange(trace.n_ranks), len(trace.graphs))
+    masks: dict[tuple[bool, ...], int] = {}
+    found = []
+    for at, graph in enumerate(trace.graphs):
+        kinds = graph.types
+        collective = kinds == NodeType.COMM_COLL_NODE
+        message = (kinds == NodeType.COMM_SEND_NODE) | (kinds == NodeType.COMM_RECV_NODE)
+        graph.validate()
+        order = issue_order(graph)
+        found.append(
+            Communication(
+                graph,
+                ranks[ptr[at] : ptr[at + 1]],
+                order[(collective | message)[order]],
+                _collectives(graph, order[collective[order]], groups, masks),
+                _messages(graph, order[message[order]]),
+            )
+        )
+    return found
+
+
+def _collectives(graph: Graph, at: I64, groups: Groups, masks: dict[tuple[bool, ...], int]) -> Collectives:
+    codes, names = graph.strings("pg_name")
+    numbers = [WORLD if name == "" else int(name) if name.isdecimal() else UNDEFINED for name in names]
+    numbers = [number if number in groups else UNDEFINED for number in numbers]
+    of_code = np.array([*numbers, WORLD], dtype=np.int64)  # code -1 is the last
+    dims, lists = graph.bool_lists("involved_dim")
+    mask = np.array([*(masks.setdefault(items, len(masks)) for items in lists), -1], dtype=np.int64)
+    operation, size = graph.ints("comm_type", -1)[at], graph.ints("comm_size")[at]
+    splits = (operation == CollectiveType.ALL_TO_ALL) & graph.has("comm_splits")[at]
+    job = np.stack(
+        [operation, np.where(splits, OWN_SIZES, size), mask[dims[at]], graph.ints("comm_root")[at]], axis=1
+    )
+    return Collectives(at, of_code[codes[at]], job)
+
+
+def _messages(graph: Graph, at: I64) -> Messages:
+    send = graph.types[at] == NodeType.COMM_SEND_NODE
+    source, destination = graph.ints("comm_src", -1)[at], graph.ints("comm_dst", -1)[at]
+    peer, own = np.where(send, destination, source), np.where(send, source, destination)
+    return Messages(at, send, peer, own, graph.ints("comm_tag")[at] % TAGS, graph.ints("comm_size")[at])

@@ -1,0 +1,113 @@
+"""Orders of nodes: topological, by earliest start, and the cycles that leave none."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary import jit
+from armillary.errors import InputError
+from armillary.trace.graph import Graph
+from armillary.trace.totals import duration_ns
+
+I64 = NDArray[np.int64]
+T = TypeVar("T", bound=np.generic)
+
+KERNEL = "armillary.trace.order_kernel"
+
+COMPILED_FROM = 50_000
+"""Nodes from which the compiled kernel wins over the interpreted one, loading Numba included."""
+
+
+def csr(owner: NDArray[np.integer], values: NDArray[T], n: int) -> tuple[I64, NDArray[T]]:
+    """Group `values` by their owners, 0 to n - 1: offsets (n + 1) and values, stable."""
+    ptr = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum(np.bincount(owner, minlength=n), out=ptr[1:])
+    if len(owner) and not np.all(owner[1:] >= owner[:-1]):
+        values = values[np.argsort(owner, kind="stable")]
+    return ptr, values
+
+
+def owners(ptr: I64) -> I64:
+    """Return the owner of every value of a CSR column."""
+    return np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
+
+
+def topological(ptr: I64, parent: NDArray[np.integer]) -> I64:
+    """Return the nodes, each after its parents (CSR); those on or behind a cycle are left out."""
+    n = len(ptr) - 1
+    child = owners(ptr)
+    if bool(np.all(parent < child)):
+        return np.arange(n)
+    placed, *_, order = _run(
+        "topological", [*csr(parent, child, n), np.diff(ptr), np.zeros(n, dtype=np.int64)]
+    )
+    return np.asarray(order[:placed])
+
+
+def earliest(graph: Graph, time: I64) -> tuple[I64, I64, int]:
+    """Return how early nodes can start, their levels (1 for those that wait for none), and the last end.
+
+    Args:
+        graph: the graph.
+        time: what every node takes.
+
+    Raises:
+        InputError: the graph has a cycle.
+    """
+    ptr, parent = graph.parents()
+    order = topological(ptr, parent)
+    if len(order) < graph.n_nodes:
+        raise InputError(f"{graph.source}: dependency cycle, expected none")
+    zeros = np.zeros(graph.n_nodes, dtype=np.int64)
+    end, *_, start, level = _run("longest", [ptr, parent, order, time, zeros, zeros.copy()])
+    return start, level, end
+
+
+def _run(name: str, arrays: list[Any]) -> list[Any]:
+    """Run a kernel; return what it returns, and then its arguments as they are then."""
+    if len(arrays[-1]) >= COMPILED_FROM:
+        return [getattr(jit.load(KERNEL, "compiled"), name)(*arrays), *arrays]
+    lists = [array.tolist() for array in arrays]  # quicker than arrays there
+    found = getattr(jit.load(KERNEL, "interpreted"), name)(*lists)
+    return [found, *(np.array(values, dtype=np.int64) for values in lists)]
+
+
+def cycle_in(ptr: I64, parent: NDArray[np.integer]) -> list[int]:
+    """Return the nodes of one cycle, each the parent of the next; none if there is no cycle."""
+    order = topological(ptr, parent)
+    if len(order) == len(ptr) - 1:
+        return []
+    left = np.ones(len(ptr) - 1, dtype=np.bool_)
+    left[order] = False
+    # Every node that is left has a parent that is left: walk up until a node comes round again.
+    node = int(np.flatnonzero(left)[0])
+    seen: dict[int, int] = {}
+    while node not in seen:
+        seen[node] = len(seen)
+        parents = parent[ptr[node] : ptr[node + 1]]
+        node = int(parents[left[parents]][0])
+    return [at for at, step in seen.items() if step >= seen[node]][::-1]
+
+
+def find_cycle(graph: Graph) -> list[int]:
+    """Return the positions of the nodes of one dependency cycle, each the parent of the next; or none."""
+    return cycle_in(*graph.parents())
+
+
+def issue_order(graph: Graph) -> I64:
+    """Return the positions of the nodes in the order in which a simulator would issue them, about.
+
+    Those that can start earlier go first, and those of one time in the order of their ids. Nothing waits for
+    a resource or another rank here, and what has no duration takes 1 ns.
+
+    Raises:
+        InputError: the graph has a cycle, or a duration that cannot be.
+    """
+    start, _, _ = earliest(graph, np.maximum(duration_ns(graph), 1))
+    ids = graph.ids
+    if bool(np.all(start[1:] >= start[:-1])) and bool(np.all(ids[1:] > ids[:-1])):
+        return np.arange(graph.n_nodes)
+    return np.lexsort((ids, start))

@@ -1,0 +1,86 @@
+"""The process groups that the metadata of a trace defines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.trace.check import Diagnostic
+from armillary.trace.graph import Graph
+from armillary.trace.schema import NodeType
+from armillary.trace.trace import Trace
+
+WORLD = 0
+"""Number of the group of all ranks, which needs no definition."""
+
+Groups = dict[int, NDArray[np.int64]]
+"""Ranks of every group, in its order, by its number."""
+
+
+def read_groups(
+    trace: Trace, given: Mapping[int, tuple[int, ...]] | None = None
+) -> tuple[Groups, list[Diagnostic]]:
+    """Return the groups of a trace: those of its METADATA nodes (as PyTorch writes them) and those given.
+
+    A definition is a JSON list of ``{"pg_name": "<number>", "ranks": [...]}`` in a list of one text; no
+    ranks mean all. What cannot be read, or contradicts another definition, is a finding.
+    """
+    world = tuple(range(trace.n_ranks))
+    groups: dict[int, tuple[int, ...]] = {WORLD: world, **(given or {})}
+    findings = []
+    seen: set[str] = set()
+    for graph in trace.graphs:
+        for position in np.flatnonzero(graph.types == NodeType.METADATA_NODE).tolist():
+            text = graph.io_inputs(position)
+            if "pg_name" not in text or text in seen:
+                continue
+            seen.add(text)
+            try:
+                _define(groups, _parse(text), world)
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                findings.append(_finding(graph, position, error))
+    return {number: np.array(ranks, dtype=np.int64) for number, ranks in groups.items()}, findings
+
+
+def _finding(graph: Graph, position: int, error: Exception) -> Diagnostic:
+    what = f"no {error}" if isinstance(error, KeyError) else error
+    return Diagnostic(
+        "error",
+        position,
+        f"node {int(graph.ids[position])} '{graph.name(position)}' defines process groups that cannot be used: {what}",
+    )
+
+
+def _parse(text: str) -> list[tuple[int, tuple[int, ...]]]:
+    found = []
+    for group in json.loads(text[2:-2]):
+        name, ranks = group["pg_name"], group["ranks"]
+        number = int(name) if str(name).isdecimal() else -1
+        if number < 0:
+            raise ValueError(f"pg_name is {name!r}, expected a number")
+        if not isinstance(ranks, list) or any(type(rank) is not int for rank in ranks):
+            raise ValueError(f"the ranks of group {number} are {ranks!r}, expected a list of ranks")
+        found.append((number, tuple(ranks)))
+    return found
+
+
+def _define(groups: dict[int, tuple[int, ...]], found: Any, world: tuple[int, ...]) -> None:
+    for number, ranks in found:
+        if number == WORLD:
+            continue
+        members = ranks or world
+        outside = [rank for rank in members if not 0 <= rank < len(world)]
+        if outside:
+            raise ValueError(
+                f"group {number} has rank {outside[0]}, expected ranks from 0 to {len(world) - 1}"
+            )
+        if len(set(members)) < len(members):
+            raise ValueError(f"group {number} is {list(members)[:8]}, expected each rank once")
+        if groups.setdefault(number, members) != members:
+            raise ValueError(
+                f"group {number} is {list(members)[:8]}, another definition says {list(groups[number])[:8]}"
+            )

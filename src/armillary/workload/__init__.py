@@ -1,0 +1,1 @@
+"""Workloads that are generated rather than recorded."""

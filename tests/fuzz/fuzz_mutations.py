@@ -1,0 +1,369 @@
+"""Ways to break a file: bytes, text, JSON values, and protobuf messages whose lengths still fit."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+Mutation = Callable[[bytes, Random], bytes]
+
+LARGEST = 1 << 18
+"""Files are cut here: small ones find as much, and more of them fit in a minute."""
+
+ODD_BYTES = [
+    b"",
+    b"\0",
+    b"\xff" * 10,
+    b"\x80" * 10,
+    b"\x80",
+    b"\xff\xff\xff\xff\x0f",
+    b"\xed\xa0\x80",
+    b"\x1f\x8b",
+    b"\n",
+    b"\r\n",
+    b"\xef\xbb\xbf",
+]
+ODD_WORDS = [
+    *(
+        "-1",
+        "0",
+        "1",
+        "2",
+        "1.5",
+        "-0.0",
+        "1e308",
+        "1e999",
+        "NaN",
+        "Infinity",
+        "nan",
+        "inf",
+        "2147483648",
+        "4294967296",
+    ),
+    *(
+        "9223372036854775807",
+        "9223372036854775808",
+        "18446744073709551616",
+        "9" * 400,
+        "9" * 5000,
+        "0x10",
+        "1_000",
+    ),
+    *(
+        "",
+        " ",
+        "\t",
+        "\n",
+        "é",
+        "漢",
+        "\ud800",
+        "\0",
+        "null",
+        "true",
+        "[]",
+        "{}",
+        '"',
+        "'",
+        "\\",
+        "<",
+        ">",
+        "&",
+        "%s",
+        "${x}",
+        "../x",
+    ),
+    *("-9223372036854775809", "١٢", "1e5", "+3", "one"),
+]
+ODD_VALUES: list[Any] = [
+    *(
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        7,
+        1.5,
+        -0.5,
+        float("nan"),
+        float("inf"),
+        1e308,
+        2**31,
+        2**53,
+        2**63 - 1,
+        2**63,
+        2**64,
+    ),
+    *(
+        -(2**63) - 1,
+        10**30,
+        10**400,
+        "",
+        "x",
+        "0",
+        "-1",
+        "1e3",
+        "é",
+        "\ud800",
+        "\0",
+        [],
+        {},
+        [None],
+        [[]],
+        [{}],
+        {"": None},
+        [0],
+        ["x"],
+    ),
+    *([[1, 2], [3]], {"id": 1}, {"name": []}, [1] * 300, "x" * 3000),
+]
+
+
+def at(data: bytes, rng: Random) -> int:
+    return rng.randrange(len(data) + 1)
+
+
+def flip(data: bytes, rng: Random) -> bytes:
+    if not data:
+        return b"\0"
+    where = rng.randrange(len(data))
+    return data[:where] + bytes([data[where] ^ 1 << rng.randrange(8)]) + data[where + 1 :]
+
+
+def put(data: bytes, rng: Random) -> bytes:
+    where = at(data, rng)
+    return (
+        data[:where]
+        + rng.choice([*ODD_BYTES, rng.randbytes(rng.randrange(1, 9))])
+        + data[where + rng.choice([0, 0, 1, 4]) :]
+    )
+
+
+def drop(data: bytes, rng: Random) -> bytes:
+    where = at(data, rng)
+    return data[:where] + data[where + rng.choice([1, 1, 2, 8, 64, 1 << 20]) :]
+
+
+def repeat(data: bytes, rng: Random) -> bytes:
+    where, size = at(data, rng), rng.choice([1, 8, 64, 1024])
+    return data[:where] + data[where : where + size] * rng.choice([2, 2, 3, 50]) + data[where + size :]
+
+
+def move(data: bytes, rng: Random) -> bytes:
+    low, middle, high = sorted(at(data, rng) for _ in range(3))
+    return data[:low] + data[middle:high] + data[low:middle] + data[high:]
+
+
+BYTES: list[Mutation] = [flip, put, drop, repeat, move]
+
+
+def _lines(data: bytes, rng: Random) -> tuple[list[str], int]:
+    lines = data.decode("utf-8", "surrogateescape").splitlines(keepends=True) or [""]
+    return lines, rng.randrange(len(lines))
+
+
+def _joined(lines: Sequence[str]) -> bytes:
+    return "".join(lines).encode(
+        "utf-8", "surrogatepass" if any("\ud800" in line for line in lines) else "surrogateescape"
+    )
+
+
+def word(data: bytes, rng: Random) -> bytes:
+    """Replace a word: what stands between blanks, commas, quotes, brackets and the like."""
+    import re
+
+    lines, line = _lines(data, rng)
+    words = list(re.finditer(r"[^\s,:;=\"'<>(){}\[\]]+", lines[line]))
+    found = rng.choice(words) if words else None
+    low, high = found.span() if found else (0, 0)
+    other = rng.choice(ODD_WORDS if rng.random() < 0.8 or not words else [m[0] for m in words])
+    lines[line] = lines[line][:low] + other + lines[line][high:]
+    return _joined(lines)
+
+
+def line_moved(data: bytes, rng: Random) -> bytes:
+    lines, line = _lines(data, rng)
+    taken = lines.pop(line)
+    for _ in range(rng.choice([0, 1, 2])):
+        lines.insert(rng.randrange(len(lines) + 1), taken)
+    return _joined(lines)
+
+
+TEXT: list[Mutation] = [word, word, word, line_moved]
+
+
+def json_value(data: bytes, rng: Random) -> bytes:
+    """Replace, remove, rename, repeat or swap a value somewhere in a JSON document."""
+    try:
+        root = [json.loads(data)]
+    except (ValueError, RecursionError):
+        return flip(data, rng)
+    place: Any = root
+    key: Any = 0
+    while isinstance(place[key], (dict, list)) and place[key] and rng.random() < 0.85:
+        place = place[key]
+        key = rng.choice(list(place)) if isinstance(place, dict) else rng.randrange(len(place))
+    how = rng.randrange(6)
+    if how <= 2 or place is root:
+        place[key] = rng.choice(ODD_VALUES)
+    elif how == 3:
+        del place[key]
+    elif isinstance(place, list):
+        other = rng.randrange(len(place))
+        place[key], place[other] = place[other], place[key]
+        place.insert(rng.randrange(len(place) + 1), place[key])
+    elif how == 4:
+        other = rng.choice(["", "x", "id", "name", str(key) + "s", rng.choice(list(place))])
+        place[other] = place.pop(key)
+    else:
+        place[key] = place[rng.choice(list(place))]
+    return _dumped(root[0])
+
+
+def _dumped(value: Any) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    except (RecursionError, ValueError):
+        return b"[" * 100_000
+
+
+def nested(data: bytes, rng: Random) -> bytes:
+    """Put deep brackets somewhere."""
+    where, depth = at(data, rng), rng.choice([50, 2000, 100_000])
+    return data[:where] + rng.choice([b"[", b'{"a":', b"(", b"<a>"]) * depth + data[where:]
+
+
+JSON: list[Mutation] = [json_value] * 6 + [word, nested]
+
+
+def _varint(data: bytes, start: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[start]
+        start += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value, start
+
+
+def _encoded(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _fields(data: bytes) -> list[tuple[int, int, bytes]]:
+    """Return number, wire type and payload of the fields of a message.
+
+    Raises:
+        ValueError, IndexError: it is none.
+    """
+    found, start = [], 0
+    while start < len(data):
+        tag, begin = _varint(data, start)
+        number, wire = tag >> 3, tag & 7
+        if wire == 0:
+            end = _varint(data, begin)[1]
+        elif wire == 2:
+            size, begin = _varint(data, begin)
+            end = begin + size
+        else:
+            end = begin + {1: 8, 5: 4}[wire]
+        if end > len(data) or not number:
+            raise ValueError(end)
+        found.append((number, wire, data[begin:end]))
+        start = end
+    return found
+
+
+def _message(fields: Sequence[tuple[int, int, bytes]]) -> bytes:
+    return b"".join(
+        _encoded(number << 3 | wire) + (_encoded(len(payload)) if wire == 2 else b"") + payload
+        for number, wire, payload in fields
+    )
+
+
+def message(data: bytes, rng: Random) -> bytes:
+    """Break a field of a message, or of a message in it, and give all around it the right length."""
+    try:
+        fields = _fields(data)
+    except (IndexError, KeyError, ValueError):
+        return rng.choice(BYTES)(data, rng)
+    if not fields:
+        return rng.choice(BYTES)(data, rng)
+    which = rng.randrange(len(fields))
+    number, wire, payload = fields[which]
+    how = rng.randrange(8)
+    if how == 0:
+        del fields[which]
+    elif how == 1:
+        fields.insert(rng.randrange(len(fields) + 1), fields[which])
+    elif how == 2:
+        fields[which] = (
+            rng.choice([number + 1, rng.randrange(1, 40), (1 << 29) - 1, 1 << 29]),
+            wire,
+            payload,
+        )
+    elif how == 3 and wire != 2:
+        fields[which] = (
+            number,
+            0,
+            _encoded(rng.choice([0, 1, 2, 2**31, 2**32 - 1, 2**63, 2**64 - 1, rng.getrandbits(40)])),
+        )
+    elif how == 4:
+        fields[which] = (number, rng.choice([0, 1, 2, 5, 3, 4, 6, 7]), payload)
+    elif wire == 2:
+        fields[which] = (number, wire, message(payload, rng))
+    else:
+        fields[which] = (number, wire, rng.choice(BYTES)(payload, rng))
+    return _message(fields)
+
+
+def frame(data: bytes, rng: Random) -> bytes:
+    """Break one message of a file of messages, each after its length; or move, drop, repeat one."""
+    frames, start = [], 0
+    try:
+        while start < len(data):
+            size, start = _varint(data, start)
+            frames.append(data[start : start + size])
+            start += size
+    except IndexError:
+        pass
+    if not frames:
+        return rng.choice(BYTES)(data, rng)
+    which = rng.randrange(len(frames))
+    how = rng.randrange(8)
+    if how == 0:
+        frames.insert(rng.randrange(len(frames) + 1), frames.pop(which))
+    elif how == 1:
+        frames[which] = rng.choice(frames)
+    else:
+        frames[which] = message(frames[which], rng)
+    return b"".join(_encoded(len(each)) + each for each in frames)
+
+
+FRAMES: list[Mutation] = [frame] * 4
+
+
+def compressed(data: bytes, rng: Random) -> bytes:
+    """Compress, and then often break what came out."""
+    packed = gzip.compress(data, compresslevel=1, mtime=0)
+    return rng.choice(BYTES)(packed, rng) if rng.random() < 0.7 else packed
+
+
+def mutated(seeds: Sequence[bytes], mutations: Sequence[Mutation], rng: Random) -> bytes:
+    """Return a seed, broken in one to six ways."""
+    data = rng.choice(seeds)
+    if rng.random() < 0.05:
+        other = rng.choice(seeds)
+        data = data[: at(data, rng)] + other[at(other, rng) :]
+    for _ in range(rng.choice([1, 1, 1, 2, 3, 6])):
+        data = rng.choice(mutations if rng.random() < 0.75 else BYTES)(data, rng)[:LARGEST]
+    return data[: at(data, rng)] if rng.random() < 0.1 else data

@@ -1,0 +1,197 @@
+"""Break inputs of every reader for a while: nothing but an ArmillaryError may come out, soon, in bounded memory.
+
+Usage: python tests/fuzz/run.py [--minutes N] [--reader NAME]... [--first SEED]
+       python tests/fuzz/run.py --again NAME:SEED   (keeps the broken file, and shows the traceback)
+
+Prints a JSON line for each reader: cases, how many of them were read and how many refused, cases per second, the
+slowest case, and the seeds that failed. Exits with 1 if any did. Each reader runs in a process of its own, so that
+a crash, or a loop in compiled code, is found too. A case depends on the reader and its seed alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import mmap
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from types import FrameType
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from fuzz_mutations import mutated
+from fuzz_readers import Reader, readers
+
+from armillary.errors import ArmillaryError
+
+CASE_SECONDS = 5
+MESSAGE = 1500
+"""Characters that a message may have."""
+STUCK_SECONDS = 60
+MEMORY_BYTES = 6 << 30
+SHOWN_FAILURES = 20
+
+
+class TooSlowError(BaseException):
+    """A case took longer than `CASE_SECONDS`; no reader catches this one."""
+
+
+def case(reader: Reader, seed: int) -> bytes:
+    """Return the broken file number `seed`."""
+    return mutated(reader.seeds(), reader.mutations, Random(f"{reader.name}:{seed}"))
+
+
+def attempt(reader: Reader, seed: int, folder: Path) -> str:
+    """Return "read", "refused", or what came out instead."""
+    path = folder / reader.file
+    path.write_bytes(case(reader, seed))
+
+    def late(number: int, frame: FrameType | None) -> None:
+        raise TooSlowError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, CASE_SECONDS)
+    try:
+        reader.read(path)
+    except ArmillaryError as error:
+        text = str(error)
+        return (
+            "refused"
+            if text and "\n" not in text and len(text) < MESSAGE
+            else f"a message of {text.count(chr(10)) + 1} lines, {len(text)} characters"
+        )
+    except TooSlowError:
+        return f"more than {CASE_SECONDS} s" + where(sys.exc_info()[2])
+    except Exception as error:  # the point of it all
+        return f"{type(error).__name__}: {str(error)[:200]}" + where(error.__traceback__)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    return "read"
+
+
+def warm(reader: Reader, folder: Path) -> None:
+    """Read one unbroken file, so that no case has to wait for imports and compiled code."""
+    path = folder / reader.file
+    path.write_bytes(reader.seeds()[0])
+    with suppress(ArmillaryError):
+        reader.read(path)
+
+
+def where(trace: Any) -> str:
+    frames = [frame for frame in traceback.extract_tb(trace) if "armillary" in frame.filename]
+    return f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+
+
+def fuzz(
+    reader: Reader, first: int, *, seconds: float = 1e9, cases: int = 1 << 60, progress: Any = None
+) -> dict[str, Any]:
+    """Run cases from seed `first` on, and return what a line of output holds."""
+    counts: dict[str, int] = {"read": 0, "refused": 0}
+    failures: list[dict[str, Any]] = []
+    places: set[str] = set()
+    with tempfile.TemporaryDirectory() as name:
+        warm(reader, Path(name))
+        slowest, start, done = (0.0, first), time.monotonic(), 0
+        while done < cases and time.monotonic() - start < seconds:
+            seed = first + done
+            if progress is not None:
+                progress[:8] = seed.to_bytes(8, "little")
+            begin = time.monotonic()
+            outcome = attempt(reader, seed, Path(name))
+            slowest = max(slowest, (time.monotonic() - begin, seed))
+            done += 1
+            if outcome in counts:
+                counts[outcome] += 1
+                continue
+            counts["failed"] = counts.get("failed", 0) + 1
+            place = outcome.rpartition(" at ")[2]
+            if place not in places and len(failures) < SHOWN_FAILURES:  # one of each kind
+                places.add(place)
+                failures.append({"seed": seed, "error": outcome})
+    spent = time.monotonic() - start
+    return {
+        "reader": reader.name,
+        "cases": done,
+        **counts,
+        "seconds": round(spent, 1),
+        "per_second": round(done / max(spent, 1e-9)),
+        "slowest_seconds": round(slowest[0], 3),
+        "slowest_seed": slowest[1],
+        "failures": failures,
+    }
+
+
+def supervised(name: str, first: int, seconds: float) -> dict[str, Any]:
+    """Fuzz one reader in another process, and say where it stood if that dies or hangs."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(first.to_bytes(8, "little"))
+        file.flush()
+        command = [sys.executable, __file__, "--child", file.name, "--reader", name, "--first", str(first)]
+        process = subprocess.Popen(
+            [*command, "--minutes", str(seconds / 60)], stdout=subprocess.PIPE, text=True
+        )
+        last, since = b"", time.monotonic()
+        while process.poll() is None:
+            time.sleep(0.2)
+            now = Path(file.name).read_bytes()
+            if now != last:
+                last, since = now, time.monotonic()
+            if time.monotonic() - since > STUCK_SECONDS:
+                process.kill()
+        output = process.stdout.read() if process.stdout else ""
+        if process.returncode == 0:
+            result: dict[str, Any] = json.loads(output)
+            return result
+        seed = int.from_bytes(Path(file.name).read_bytes(), "little")
+        failure = {"seed": seed, "error": f"the process ended with {process.returncode}"}
+        return {"reader": name, "cases": seed - first + 1, "failed": 1, "failures": [failure]}
+
+
+def main() -> int:
+    """Fuzz all readers, sharing the time, or do what the arguments say."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=1.0, help="for all readers together")
+    parser.add_argument("--reader", action="append", help="only this one; repeatable")
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--again", metavar="NAME:SEED")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    table = {reader.name: reader for reader in readers()}
+    if arguments.again:
+        name, _, number = arguments.again.rpartition(":")
+        path = Path(tempfile.mkdtemp()) / table[name].file
+        path.write_bytes(case(table[name], int(number)))
+        sys.stdout.write(f"{path}\n")
+        table[name].read(path)
+        return 0
+    names = arguments.reader or list(table)
+    seconds = 60 * arguments.minutes / len(names)
+    if arguments.child:
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        with open(arguments.child, "r+b") as file, mmap.mmap(file.fileno(), 8) as progress:  # noqa: PTH123
+            result = fuzz(table[names[0]], arguments.first, seconds=seconds, progress=progress)
+        sys.stdout.write(json.dumps(result))
+        return 0
+    failed = 0
+    for name in names:
+        result = supervised(name, arguments.first, seconds)
+        failed += bool(result["failures"])
+        sys.stdout.write(json.dumps(result) + "\n")
+        sys.stdout.flush()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
