@@ -17,6 +17,7 @@ from armillary.report.earliest import forward_edges
 from armillary.report.trace_times import durations, kinds, lanes
 from armillary.trace import Graph
 from armillary.trace.parents import locate
+from armillary.units import format_bytes, format_time
 
 I64 = NDArray[np.int64]
 
@@ -109,6 +110,18 @@ class Drawing:
         for first, after in zip((ends - self.count).tolist(), ends.tolist(), strict=True):
             common = Counter(short_name(names[at]) for at in members[first:after].tolist())
             found.append(" · ".join(name for name, _ in common.most_common(2)))
+        return found
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What there is to say about every box: number of nodes, time and bytes."""
+        found = []
+        columns = (self.count.tolist(), self.duration.tolist(), self.size.tolist())
+        for count, ns, size in zip(*columns, strict=True):
+            parts = [f"{count:,} nodes"] if count > 1 else []
+            parts += [format_time(ns)] if ns else []
+            parts += [format_bytes(size)] if size else []
+            found.append(" · ".join(parts))
         return found
 
 
