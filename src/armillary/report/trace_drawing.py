@@ -260,24 +260,39 @@ def _calls(graph: Graph, max_nodes: int) -> I64:
     real = (at >= 0) & (at < called)
     caller[called[real]] = at[real]
     lane, names = lanes(graph)
+    alike = _alike(caller, _names(graph))
     room = max_nodes
     while True:
-        key = _opened(caller, room) * len(names) + lane
+        key = _opened(caller, alike, room) * len(names) + lane
         boxes = len(np.unique(key))
         if boxes <= max_nodes or room <= 1:
             return key
         room = min(room - 1, room * max_nodes // boxes)  # calls that run in several lanes are several boxes
 
 
-def _opened(caller: I64, room: int) -> I64:
+def _alike(caller: I64, name: I64) -> I64:
+    """Return for every node the first of the run of calls it is in: of one caller and name, calling nothing."""
+    n = len(caller)
+    nodes = np.arange(n)
+    calls = np.bincount(caller[caller != nodes], minlength=n) > 0
+    order = np.argsort(caller, kind="stable")
+    before, after = order[:-1], order[1:]
+    same = (caller[before] == caller[after]) & (name[before] == name[after]) & ~calls[before] & ~calls[after]
+    first = nodes.copy()
+    first[after[same]] = before[same]
+    return _roots(first)
+
+
+def _opened(caller: I64, alike: I64, room: int) -> I64:
     """Return for every node the outermost call that it is in and that is not open; about `room` remain."""
-    callers = caller.tolist()
+    callers, firsts = caller.tolist(), alike.tolist()
     sizes = [1] * len(callers)
     callees: list[list[int]] = [[] for _ in callers]
     for node in range(len(callers) - 1, -1, -1):
         if callers[node] != node:
             sizes[callers[node]] += sizes[node]
-            callees[callers[node]].append(node)
+            if firsts[node] == node:
+                callees[callers[node]].append(node)
     roots = np.flatnonzero(caller == np.arange(len(caller)))
     closed = [(-sizes[node], node) for node in roots.tolist()]
     heapq.heapify(closed)
@@ -290,4 +305,4 @@ def _opened(caller: I64, room: int) -> I64:
             room -= len(callees[node])
             for callee in callees[node]:
                 heapq.heappush(closed, (-sizes[callee], callee))
-    return _roots(np.where(is_open[caller], np.arange(len(caller)), caller))
+    return _roots(np.where(is_open[caller], alike, caller))
