@@ -21,6 +21,13 @@ class Group:
 
     number: int
     ranks: tuple[int, ...]
+    members: tuple[int, ...]
+    """All of its members in order, -1 for one that is not in this trace."""
+
+    def rank(self, member: int | None) -> int | None:
+        """Return the rank of a member by its place in the group; None where that is not known."""
+        known = member is not None and 0 <= member < len(self.members) and self.members[member] >= 0
+        return self.members[member] if known and member is not None else None
 
 
 def nodes_of_rank(
@@ -109,17 +116,14 @@ def _describe(node: Node, source: HostNode) -> None:
 def _communicate(node: Node, comm: Communication, group: Group, rank: int) -> None:
     attrs = node.attrs
     attrs.append(("is_cpu_op", "bool", False))
-    peer = group.ranks[comm.peer] if comm.peer is not None and 0 <= comm.peer < len(group.ranks) else None
+    peer = group.rank(comm.peer)
     if comm.kind in (SEND, RECV):
+        if peer is None:  # nothing to send it to: it takes its recorded time
+            return
         node.type = NodeType.COMM_SEND_NODE if comm.kind == SEND else NodeType.COMM_RECV_NODE
-        ends = (rank, peer) if comm.kind == SEND else (peer, rank)
-        attrs.append(("comm_size", "int64", comm.size))
-        attrs.extend(
-            (key, "int32", end)
-            for key, end in zip(("comm_src", "comm_dst"), ends, strict=True)
-            if end is not None
-        )
-        attrs.append(("comm_tag", "int32", comm.tag % 2**31))
+        source, target = (rank, peer) if comm.kind == SEND else (peer, rank)
+        attrs += [("comm_size", "int64", comm.size), ("comm_src", "int32", source)]
+        attrs += [("comm_dst", "int32", target), ("comm_tag", "int32", comm.tag % 2**31)]
         return
     node.type = NodeType.COMM_COLL_NODE
     kind = CollectiveType[comm.kind]
@@ -127,13 +131,9 @@ def _communicate(node: Node, comm: Communication, group: Group, rank: int) -> No
     attrs += [("comm_type", "int64", int(kind)), ("comm_size", "int64", size)]
     if group.number:
         attrs.append(("pg_name", "string", str(group.number)))
-    if comm.peer and kind in (
-        CollectiveType.BROADCAST,
-        CollectiveType.REDUCE,
-        CollectiveType.GATHER,
-        CollectiveType.SCATTER,
-    ):
-        attrs.append(("comm_root", "int64", comm.peer))
+    root = group.ranks.index(peer) if peer is not None else 0
+    if root:
+        attrs.append(("comm_root", "int64", root))
     if len(comm.splits) == len(group.ranks) > 1 and sum(comm.splits) == size:
         attrs.append(("comm_splits", "int64_list", list(comm.splits)))
 

@@ -17,6 +17,7 @@ from armillary.convert.pytorch.tensors import elements, size, tensors
 from armillary.trace import CollectiveType
 
 SEND, RECV = "SEND", "RECV"
+MOST_RANKS = 1 << 20
 C = CollectiveType
 BACKENDS = ("nccl", "gloo", "mpi", "ucc", "xccl", "hccl", "ccl", "rccl", "cncl", "mccl", "fake")
 
@@ -87,7 +88,8 @@ def communications(host: HostTrace) -> list[Communication]:
         best = max(level[at][0] for at in members)
         chosen = [at for at in members if level[at][0] == best]
         # The c10d operators of a coalesced functional collective are several; one inside another is one.
-        chosen = [at for at in chosen if not _inside(at, host, index, set(chosen) - {at})]
+        same = set(chosen)
+        chosen = [at for at in chosen if not _inside(at, host, index, same)]
         for at in chosen:
             own = (
                 members if len(chosen) == 1 else [at, *(m for m in members if _inside(m, host, index, {at}))]
@@ -179,31 +181,44 @@ def _communication(
     made.size = size(operand)
     if not made.size:
         made.size = next((found for member in nodes if (found := _said_size(member))), 0)
+    fills = node.name.startswith("c10d::")
+    result = _at(node, 0) if fills else node.outputs
     if kind in ("GATHER", "SCATTER"):
-        one, many = (1, 0) if kind == "GATHER" else (0, 1)
-        made.size, made.part = size(_at(node, many)), size(_at(node, one))
+        one, many = (operand, result) if kind == "GATHER" else (result, operand)
+        made.size, made.part = size(many), size(one)
     if kind == "BARRIER":
         made.size = 0
     if kind == "ALL_GATHER":
-        _set_size(made, elements(_at(node, 0)), elements(operand))
+        _set_size(made, elements(result), elements(operand))
     if kind == "REDUCE_SCATTER":
-        _set_size(made, elements(operand), elements(_at(node, 0)))
-    numbers = [value for value in node.inputs if type(value) is int]
-    if kind in (SEND, RECV):
-        made.peer = numbers[0] if numbers and "any_source" not in node.name else None
-        made.tag = numbers[1] if len(numbers) > 1 else 0
-    elif kind in ("BROADCAST", "REDUCE", "GATHER", "SCATTER") and numbers:
-        made.peer = numbers[0]
+        _set_size(made, elements(operand), elements(result))
+    _add_ends(made, node)
     if kind == "ALL_TO_ALL":
         made.splits = _splits(node, operand)
     return made
+
+
+def _add_ends(made: Communication, node: HostNode) -> None:
+    """Tell the peer and tag of a message, or the root."""
+    numbers = [value for value in node.inputs if type(value) is int]
+    if node.name == "record_param_comms":  # (…, sequence number, group, rank or root or peer, name, …)
+        at = next((at for at, value in enumerate(node.inputs) if isinstance(value, str)), 0)
+        numbers = [value for value in node.inputs[max(at - 1, 0) : at] if type(value) is int]
+    if made.kind in (SEND, RECV):
+        ends = re.search(r"(?:->|<-)\s*(\d{1,9})$", node.name)  # nccl:send 0->1
+        numbers = [int(ends[1])] if ends else numbers
+        numbers = [-1, *numbers] if "any_source" in node.name else numbers
+        made.peer = numbers[0] if numbers and numbers[0] >= 0 else None
+        made.tag = numbers[1] if len(numbers) > 1 else 0
+    elif made.kind in ("BROADCAST", "REDUCE", "GATHER", "SCATTER") and numbers:
+        made.peer = numbers[0]
 
 
 def _operand(node: HostNode, kind: str) -> Any:
     """Return the argument whose bytes are Chakra's ``comm_size``."""
     if "c10d_functional" in node.name or node.name == "record_param_comms" or "::" not in node.name:
         return _at(node, 0)
-    outputs_first = kind in ("ALL_GATHER", "REDUCE_SCATTER", "ALL_TO_ALL", "GATHER")
+    outputs_first = kind in ("ALL_GATHER", "REDUCE_SCATTER", "ALL_TO_ALL", "GATHER", "SCATTER")
     return _at(node, 1 if outputs_first else 0)
 
 
@@ -217,16 +232,18 @@ def _set_size(made: Communication, whole: int, part: int) -> None:
 
 
 def _splits(node: HostNode, operand: Any) -> tuple[int, ...]:
+    if isinstance(operand, list) and operand and all(isinstance(one, list) for one in operand):
+        return tuple(size(one) for one in operand)
     lists = [
         value
         for value in node.inputs
         if isinstance(value, list)
-        and value
         and all(type(part) is int for part in value)
         and not any(True for _ in tensors(value))
     ]
     total = elements(operand)
-    splits = lists[-1] if lists else []
+    # Operators say output splits first, then input splits; record_param_comms the other way round.
+    splits = lists[0 if node.name == "record_param_comms" else -1] if lists else []
     rows = sum(splits)
     if not rows or total % rows:
         return ()
@@ -257,12 +274,13 @@ def _add_group(made: Communication, node: HostNode) -> None:
     if isinstance(name, str) and name:
         made.group = name
     start, stride, count = (extra.get(key) for key in ("global_rank_start", "global_rank_stride", "pg_size"))
-    if type(count) is int and count > 0:
+    if type(count) is int and 0 < count <= MOST_RANKS:
         made.group_size = count
-        if type(start) is int and type(stride) is int and stride > 0:
+        if type(start) is int and type(stride) is int and start >= 0 and stride > 0:
             made.ranks = tuple(range(start, start + stride * count, stride))
-    if "ranks" in extra:
-        made.ranks = tuple(extra["ranks"])
+    ranks = extra.get("ranks")
+    if isinstance(ranks, list) and ranks and all(type(rank) is int and rank >= 0 for rank in ranks):
+        made.ranks = tuple(ranks)
     if node.name == "record_param_comms" and made.group is None:
         pair = next(
             (v for v in node.inputs if isinstance(v, list) and len(v) == 2 and isinstance(v[0], str)), None
@@ -271,5 +289,5 @@ def _add_group(made: Communication, node: HostNode) -> None:
             made.group = str(pair[0])
     if "c10d_functional" in node.name and made.group is None:
         words = [value for value in node.inputs if isinstance(value, str) and not value.startswith("<")]
-        if words:
+        if len(words) > ("reduce" in node.name):  # the first one says how to reduce
             made.group = words[-1]

@@ -135,6 +135,8 @@ _OWN = frozenset(("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_
 def _number(value: Any, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{what} is {value!r}, expected an integer")
+    if not -(2**63) <= value < 2**64:
+        raise ValueError(f"{what} is {value}, expected one of 64 bits")
     return value
 
 

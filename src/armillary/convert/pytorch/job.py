@@ -10,13 +10,12 @@ from typing import Any
 from armillary.convert.converted import Converted, communication
 from armillary.convert.groups import Groups
 from armillary.convert.pytorch.chakra import Group, nodes_of_rank
-from armillary.convert.pytorch.communication import Communication
+from armillary.convert.pytorch.communication import MOST_RANKS, RECV, SEND, Communication
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.process_groups import ProcessGroups, world_size
 from armillary.convert.pytorch.rank import Rank, build
 from armillary.trace import Graph, GraphBuilder, Trace, graph_of
 
-_MOST_RANKS = 1 << 20
 _ONE_CLOCK = 60_000_000_000
 """Ranks that start further apart than this (ns) have clocks of their own."""
 
@@ -42,6 +41,11 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
         known = ProcessGroups(linked, rank, world)
         known.learn(steps.communications)
         members.append(_Members(known, place, groups, steps.communications))
+        if lost := members[-1].without_end(steps.communications):
+            warnings.append(
+                f"rank {rank}: {lost} messages have their other end on a rank that is not known or not given; "
+                "they become compute nodes of the recorded time"
+            )
         for name, count in known.guessed.items():
             warnings.append(
                 f"rank {rank}: {count} collectives do not say their process group; the likeliest of that size, "
@@ -72,9 +76,13 @@ class _Members:
     ) -> None:
         self.found: dict[int, Group] = {}
         for comm in comms:
-            ranks = tuple(place[rank] for rank in known.of(comm) if rank in place)
-            number = groups.number(ranks) if len(ranks) > 0 else 0
-            self.found[id(comm)] = Group(number, ranks)
+            members = tuple(place.get(rank, -1) for rank in known.of(comm))
+            ranks = tuple(rank for rank in members if rank >= 0)
+            self.found[id(comm)] = Group(groups.number(ranks) if ranks else 0, ranks, members)
+
+    def without_end(self, comms: Sequence[Communication]) -> int:
+        """Return how many messages have no known other end."""
+        return sum(comm.kind in (SEND, RECV) and self(comm).rank(comm.peer) is None for comm in comms)
 
     def __call__(self, comm: Communication) -> Group:
         return self.found[id(comm)]
@@ -94,7 +102,7 @@ def _number(traces: Sequence[Linked]) -> dict[int, Linked]:
 
 
 def _rank(value: object) -> int:
-    return value if isinstance(value, int) and 0 <= value < _MOST_RANKS else -1
+    return value if isinstance(value, int) and 0 <= value < MOST_RANKS else -1
 
 
 def _work(linked: Linked) -> list[tuple[int, int]]:

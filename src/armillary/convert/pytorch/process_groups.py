@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from armillary.convert.pytorch.communication import Communication
+from armillary.convert.pytorch.communication import MOST_RANKS, Communication
 from armillary.convert.pytorch.link import Linked
 
 
@@ -13,10 +13,10 @@ def world_size(traces: Iterable[Linked], least: int) -> int:
     """Return how many ranks the job had, at least `least`."""
     found = least
     for linked in traces:
-        said = linked.device.distributed.get("world_size")
-        found = max(found, said if type(said) is int else 0)
+        said = [linked.device.distributed.get("world_size")]
         for group in _told(linked):
-            found = max(found, *(rank + 1 for rank in group["ranks"]), group.get("group_size") or 0, 0)
+            said += [group.get("group_size"), *(rank + 1 for rank in group["ranks"])]
+        found = max(found, *(count for count in said if type(count) is int and count <= MOST_RANKS), 0)
     return found
 
 
@@ -29,7 +29,7 @@ def _told(linked: Linked) -> list[dict[str, Any]]:
         for group in groups
         if isinstance(group, dict)
         and isinstance(group.get("ranks"), list)
-        and all(type(rank) is int and rank >= 0 for rank in group["ranks"])
+        and all(type(rank) is int and 0 <= rank < MOST_RANKS for rank in group["ranks"])
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from armillary.convert.pytorch.communication import RECV, SEND, Communication, of_kernel
 from armillary.convert.pytorch.device import DeviceOp, RuntimeCall, StreamWait
@@ -80,8 +81,11 @@ def add_kernels(
             step.waits += [
                 s for other in others if (s := streams.before(other, launched)) and s.kind == "kernel"
             ]
-        for on, recorded in waiting.get(lane[1], ()):
-            if recorded[1] <= launched and (found := streams.before((lane[0], on), recorded[0])):
+        # Each holds for the next kernel of the stream, and by the order of the stream for those after it.
+        told = waiting.get(lane[1], [])
+        while told and told[-1].told <= launched:
+            wait = told.pop()
+            if found := streams.before((lane[0], wait.on), wait.recorded):
                 step.waits.append(found)
         step.waits = [w for w in step.waits if w.end <= kernel.start]
         streams.add(lane, step)
@@ -91,16 +95,22 @@ def add_kernels(
     return made
 
 
-def _stream_waits(
-    waits: Sequence[StreamWait], calls: dict[int, RuntimeCall]
-) -> dict[int, list[tuple[int, tuple[int, int]]]]:
-    """Return for each stream the (stream, (time recorded, time of the wait)) it was told to wait for."""
-    found: dict[int, list[tuple[int, tuple[int, int]]]] = defaultdict(list)
+class _Told(NamedTuple):
+    """A stream was told to wait for what another one had to do when an event was recorded."""
+
+    told: int
+    recorded: int
+    on: int
+
+
+def _stream_waits(waits: Sequence[StreamWait], calls: dict[int, RuntimeCall]) -> dict[int, list[_Told]]:
+    """Return for each stream what it was told to wait for, the last first."""
+    found: dict[int, list[_Told]] = defaultdict(list)
     for wait in waits:
         told, recorded = calls.get(wait.correlation), calls.get(wait.on_correlation)
         if "Stream Wait" in wait.kind and told and recorded and wait.on_stream >= 0:
-            found[wait.stream].append((wait.on_stream, (recorded.start, told.start)))
-    return found
+            found[wait.stream].append(_Told(told.start, recorded.start, wait.on_stream))
+    return {stream: sorted(run, reverse=True) for stream, run in found.items()}
 
 
 def _launch(step: Step, threads: dict[int, Thread], call: RuntimeCall | None, kernel: DeviceOp) -> None:

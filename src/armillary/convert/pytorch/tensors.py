@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+_LIMIT = 1 << 48
+
 
 def tensors(value: Any, depth: int = 0) -> Iterator[list[Any]]:
     """Give the tensor records in one input or output, which may be a list of lists of them."""
@@ -21,7 +23,8 @@ def is_tensor(value: list[Any]) -> bool:
     """Whether `value` is one record."""
     return (
         5 <= len(value) <= 7
-        and all(type(part) is int for part in value[:5])
+        and all(type(part) is int and 0 <= part < _LIMIT for part in value[:5])
+        and value[3] * value[4] < _LIMIT
         and not isinstance(value[-1], int)
     )
 
