@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from armillary.hints import nearest, one_of, shown
+from armillary.hints import nearest, one_line, one_of
 
-__all__ = ["ArmillaryError", "InputError", "StuckError", "nearest", "one_of", "shown"]
+__all__ = ["ArmillaryError", "InputError", "StuckError", "nearest", "one_of"]
 
 
 class ArmillaryError(Exception):
@@ -14,9 +14,12 @@ class ArmillaryError(Exception):
 
 
 class InputError(ArmillaryError):
-    """Bad input: names the file, key or node, the value and what was expected."""
+    """Bad input: names the file, key or node, the value and what was expected, on one line."""
 
     exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
 
 
 class StuckError(ArmillaryError):

@@ -1,27 +1,26 @@
-"""Phrases that errors share: a value, the nearest valid choice, and the list of choices."""
+"""Phrases that errors share: the nearest valid choice, the list of choices; and their form."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
-SHOWN_CHARACTERS = 120
-"""A longer value loses its middle in a message."""
+_LONGEST_WORD = 100
+_FIRST, _LAST = 700, 500
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def shown(value: object) -> str:
-    """Return `value` as it stands in a message: quoted if it is text, on one line, and not too long."""
-    try:
-        text = repr(value)
-    except (RecursionError, ValueError):  # nested too deep, or a number of too many digits
-        return f"a long {type(value).__name__}"
-    half = SHOWN_CHARACTERS // 2
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:half]}…{text[-half:]}"
+def one_line(message: str) -> str:
+    """Return `message` on one line that any terminal can show; a long one, which quotes a value, loses its middle."""
+    if len(message) > _FIRST + _LAST:
+        message = f"{message[:_FIRST]} … {message[-_LAST:]}"
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), message)
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` for the choice closest to `word`, or an empty string."""
-    match = difflib.get_close_matches(word[:SHOWN_CHARACTERS], list(choices), n=1, cutoff=0.5)
+    match = difflib.get_close_matches(word[:_LONGEST_WORD], list(choices), n=1, cutoff=0.5)
     return f" (did you mean '{match[0]}'?)" if match else ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -13,6 +14,9 @@ from typing import Any
 import fuzz_mutations as mutate
 
 from armillary import convert
+from armillary.convert.pytorch.device import read_device
+from armillary.convert.pytorch.host import read_host
+from armillary.convert.pytorch.link_files import link_files
 from armillary.errors import ArmillaryError
 from armillary.trace import (
     GraphBuilder,
@@ -29,6 +33,7 @@ from armillary.trace import (
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 LARGEST_SEED = 1 << 17
+HOST, DEVICE = "torch_cpu/coll2/host_0.json.gz", "torch_cpu/coll2/device_0.json.gz"
 
 
 @dataclass(frozen=True)
@@ -52,11 +57,24 @@ def readers() -> list[Reader]:
         Reader("trace", "w.0.et", wire_seeds, mutate.FRAMES, lambda path: load_trace(path.with_name("w"))),
         Reader("json", "w.0.json", json_seeds, mutate.JSON, whole_graph),
     ]
-    return rows + [front_end_row(name) for name in convert.names()]
+    return rows + pytorch_rows() + [front_end_row(name) for name in convert.names()]
+
+
+def pytorch_rows() -> list[Reader]:
+    """Return the parts of the front end for PyTorch: each file alone, a pair of which one is broken, a joined one."""
+    hosts = partial(seeds, "param/**/*et.json.gz", "torch_cpu/*/host_0.json.gz", "hta/**/*et.json.gz")
+    devices = partial(seeds, "hta/**/*.json.gz", "torch_cpu/*/device_0.json.gz")
+    return [
+        Reader("pytorch-host", "host_0.json", hosts, mutate.JSON, read_host),
+        Reader("pytorch-device", "device_0.json", devices, mutate.JSON, read_device),
+        Reader("pytorch-pair-host", "host_0.json", partial(whole, HOST), mutate.JSON, read_pair),
+        Reader("pytorch-pair-device", "device_0.json", partial(whole, DEVICE), mutate.JSON, read_pair),
+        Reader("pytorch-joined", "joined_0.json", joined, mutate.JSON, partial(converted, "pytorch")),
+    ]
 
 
 FRONT_ENDS: dict[str, tuple[str, str, Sequence[mutate.Mutation], dict[str, Any]]] = {
-    "text": ("w.txt", "astra1_text/**/*.txt", mutate.TEXT, {}),
+    "text": ("w.txt", "astra1_text/**/*.txt", mutate.TEXT, {"npus": 8}),
     "flexflow": ("w.graph", "chakra_flexflow/*.graph", mutate.JSON, {}),
     "msccl": ("w.xml", "msccl/**/*.xml", mutate.TEXT, {"size": "1 MiB"}),
     "eg": ("w.0.eg", "eg_old/*.eg", mutate.FRAMES, {}),
@@ -68,14 +86,14 @@ FRONT_ENDS: dict[str, tuple[str, str, Sequence[mutate.Mutation], dict[str, Any]]
 
 def front_end_row(name: str) -> Reader:
     """Return the row of a front end; one that is not listed gets small files of several kinds."""
-    file, pattern, mutations, options = FRONT_ENDS.get(
-        name, ("input", "", [*mutate.TEXT, *mutate.JSON, *mutate.FRAMES], {})
-    )
+    unlisted = ("input", "", [*mutate.TEXT, *mutate.JSON, *mutate.FRAMES], {})
+    file, pattern, mutations, options = FRONT_ENDS.get(name, unlisted)
+    return Reader(name, file, partial(seeds, pattern), mutations, partial(converted, name, **options))
 
-    def read(path: Path) -> object:
-        return convert.report(convert.front_end(name).convert([path], **options))
 
-    return Reader(name, file, partial(reference_seeds, pattern), mutations, read)
+def converted(name: str, path: Path, **options: Any) -> None:
+    """Convert one file, and count what came of it."""
+    convert.report(convert.front_end(name).convert([path], **options))
 
 
 def whole_graph(path: Path) -> None:
@@ -99,6 +117,13 @@ def both_decoders(path: Path) -> None:
     assert outcomes[0] == outcomes[1], outcomes
 
 
+def read_pair(path: Path) -> None:
+    """Convert a host trace and a device trace, of which the one at `path` is broken."""
+    other, data = ("device_0.json", DEVICE) if path.name == "host_0.json" else ("host_0.json", HOST)
+    path.with_name(other).write_bytes(whole(data)[0])
+    converted("pytorch", path.parent)
+
+
 @cache
 def wire_seeds() -> list[bytes]:
     """Return graphs as protobuf: made ones, and the small reference traces."""
@@ -106,13 +131,8 @@ def wire_seeds() -> list[bytes]:
     first = builder.compute("gemm", flops=1 << 40, bytes=1 << 20)
     gathered = builder.all_reduce("sum", 1 << 30, group="3", after=[first], ctrl_after=[first])
     builder.compute("lookup", duration_micros=17, cpu=True, after=[gathered])
-    made = encode(builder.graph())
-    return [
-        made,
-        b"",
-        b"\0",
-        *reference_seeds("{astra_examples,msccl,golden_mlcommons_1.0.0,stage_samples}/**/*.et*")[3:],
-    ]
+    folders = ("astra_examples", "msccl", "golden_mlcommons_1.0.0", "stage_samples")
+    return [encode(builder.graph()), b"\0", *seeds(*(f"{folder}/**/*.et*" for folder in folders))]
 
 
 @cache
@@ -130,24 +150,44 @@ def json_seeds() -> list[bytes]:
 
 
 @cache
-def reference_seeds(pattern: str) -> list[bytes]:
-    """Return up to 40 small files that match, and three that are always there.
+def seeds(*patterns: str) -> list[bytes]:
+    """Return three files that are always there, and up to 20 for each pattern.
 
     What is compressed is unpacked, and JSON cut to a few entries of each list, for speed.
     """
-    found = [b"", b"{}", b"1 2\n"]
-    alternatives = [pattern]
-    if pattern.startswith("{"):
-        choices, _, rest = pattern[1:].partition("}")
-        alternatives = [choice + rest for choice in choices.split(",")]
-    for alternative in alternatives:
-        files = sorted(TRACES.glob(alternative)) if alternative and TRACES.is_dir() else []
+    found = [b"{}", b"", b"1 2\n"]
+    for pattern in patterns:
+        files = sorted(TRACES.glob(pattern)) if pattern and TRACES.is_dir() else []
         for path in files[:: max(len(files) // 20, 1)][:20]:
-            if path.is_file() and not path.name.endswith((".tar.gz", ".tgz")):
-                data = path.read_bytes()
-                data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-                found.append(shortened(data) if data[:1] in b"{[" and data else data[:LARGEST_SEED])
+            if path.is_file():
+                data = unpacked(path)
+                found.append(shortened(data) if data[:1] in (b"{", b"[") else data[:LARGEST_SEED])
     return found
+
+
+@cache
+def whole(name: str) -> list[bytes]:
+    """Return a file under the reference traces as it is."""
+    return [unpacked(TRACES / name) if (TRACES / name).exists() else b"{}"]
+
+
+@cache
+def joined() -> list[bytes]:
+    """Return the pair of `whole` files as one file, which `armillary trace link` writes."""
+    with tempfile.TemporaryDirectory() as name:
+        host, device, output = (Path(name) / file for file in ("host.json", "device.json", "joined.json"))
+        host.write_bytes(whole(HOST)[0])
+        device.write_bytes(whole(DEVICE)[0])
+        try:
+            link_files(host, device, output)
+        except ArmillaryError:
+            return [b"{}"]
+        return [output.read_bytes()]
+
+
+def unpacked(path: Path) -> bytes:
+    data = path.read_bytes()
+    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
 
 
 def shortened(data: bytes) -> bytes:
@@ -160,4 +200,7 @@ def shortened(data: bytes) -> bytes:
             return [short(inner) for inner in (value if len(value) <= 12 else value[:8] + value[-4:])]
         return value
 
-    return json.dumps(short(json.loads(data))).encode()
+    try:
+        return json.dumps(short(json.loads(data))).encode()
+    except ValueError:
+        return data[:LARGEST_SEED]

@@ -66,12 +66,22 @@ def test_lanes(step):
 def test_calls_open_the_largest_first():
     # main calls a (which calls 3) and b (which calls 1); each on one CPU thread.
     tree = {1: None, 2: 1, 3: 2, 4: 2, 5: 2, 6: 1, 7: 6}
-    nodes = [node(i, f"f{i}", ctrl=[p] if p else [], is_cpu_op=True) for i, p in tree.items()]
+    nodes = [
+        node(i, f"f{i}{'abcdefg'[i - 1]}", ctrl=[p] if p else [], is_cpu_op=True) for i, p in tree.items()
+    ]
     made = drawing(graph_of(nodes), "calls", max_nodes=15)  # a fifth: 3 boxes
-    assert made.labels == ["f1", "f2", "f6"]
+    assert made.labels == ["f1a", "f2b", "f6f"]
     assert made.count.tolist() == [1, 4, 2]
     assert drawing(graph_of(nodes), "calls", max_nodes=30).count.tolist() == [1, 1, 1, 1, 1, 2]
     assert drawing(graph_of(nodes), "calls", max_nodes=1).count.tolist() == [7]
+
+
+def test_calls_of_the_same_name_in_a_row_are_one():
+    names = {1: "main", 2: "get1", 3: "get2", 4: "put", 5: "get3"}
+    nodes = [node(i, name, ctrl=[1] if i > 1 else [], is_cpu_op=True) for i, name in names.items()]
+    assert drawing(graph_of(nodes), "calls", max_nodes=20).box.tolist() == [0, 1, 1, 2, 3]
+    nodes.append(node(6, "inner", ctrl=[3], is_cpu_op=True))
+    assert drawing(graph_of(nodes), "calls", max_nodes=30).box.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_auto_draws_everything_as_long_as_it_is_small(step):

@@ -121,6 +121,9 @@ def test_refusals(graph, tmp_path, monkeypatch):
     monkeypatch.setattr(trace_graph_plot, "BOXES_AT_MOST", 2)
     with pytest.raises(InputError, match="3 boxes, expected at most 2 in a picture"):
         write_trace_graph(graph, tmp_path / "g.png", "none")
+    monkeypatch.setattr(trace_graph_html, "BOXES_AT_MOST", 2)
+    with pytest.raises(InputError, match="3 boxes by none, expected at most 2 in a page"):
+        write_trace_graph(graph, tmp_path / "g.html", "none")
     assert not list(tmp_path.iterdir())
 
 

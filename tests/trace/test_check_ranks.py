@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from pathlib import Path
-
-import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
 from armillary.errors import ArmillaryError
-from armillary.platform.astra_sim import read_platform
-from armillary.trace import CollectiveType, Graph, GraphBuilder, Node, NodeType, Trace
+from armillary.trace import CollectiveType, GraphBuilder, Trace
 from armillary.trace.check_ranks import check_ranks, check_trace
 
 GROUPS = {1: (0, 1), 2: (1, 2), 3: (2, 0)}

@@ -100,11 +100,11 @@ def _segments(n: int, src: I64, dst: I64, passing: I64, short: NDArray[np.bool_]
     first = n + np.cumsum(passing) - passing
     cut = passing > 0
     plain = short & ~cut
-    inner = np.repeat(first, np.maximum(passing - 1, 0))
-    nth = np.arange(len(inner)) - np.repeat(np.cumsum(np.maximum(passing - 1, 0)) - np.maximum(passing - 1, 0),
-                                            np.maximum(passing - 1, 0))  # fmt: skip
-    upper = np.concatenate([src[plain], src[cut], inner + nth, (first + passing - 1)[cut]])
-    lower = np.concatenate([dst[plain], first[cut], inner + nth + 1, dst[cut]])
+    last = first + passing - 1
+    dummies = np.arange(n, n + int(passing.sum()))
+    inner = np.delete(dummies, last[cut] - n)
+    upper = np.concatenate([src[plain], src[cut], inner, last[cut]])
+    lower = np.concatenate([dst[plain], first[cut], inner + 1, dst[cut]])
     return upper, lower
 
 

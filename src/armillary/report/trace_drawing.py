@@ -17,6 +17,7 @@ from armillary.report.earliest import forward_edges
 from armillary.report.trace_times import durations, kinds, lanes
 from armillary.trace import Graph
 from armillary.trace.parents import locate
+from armillary.units import format_bytes, format_time
 
 I64 = NDArray[np.int64]
 
@@ -109,6 +110,18 @@ class Drawing:
         for first, after in zip((ends - self.count).tolist(), ends.tolist(), strict=True):
             common = Counter(short_name(names[at]) for at in members[first:after].tolist())
             found.append(" · ".join(name for name, _ in common.most_common(2)))
+        return found
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What there is to say about every box: number of nodes, time and bytes."""
+        found = []
+        columns = (self.count.tolist(), self.duration.tolist(), self.size.tolist())
+        for count, ns, size in zip(*columns, strict=True):
+            parts = [f"{count:,} nodes"] if count > 1 else []
+            parts += [format_time(ns)] if ns else []
+            parts += [format_bytes(size)] if size else []
+            found.append(" · ".join(parts))
         return found
 
 
@@ -247,24 +260,39 @@ def _calls(graph: Graph, max_nodes: int) -> I64:
     real = (at >= 0) & (at < called)
     caller[called[real]] = at[real]
     lane, names = lanes(graph)
+    alike = _alike(caller, _names(graph))
     room = max_nodes
     while True:
-        key = _opened(caller, room) * len(names) + lane
+        key = _opened(caller, alike, room) * len(names) + lane
         boxes = len(np.unique(key))
         if boxes <= max_nodes or room <= 1:
             return key
         room = min(room - 1, room * max_nodes // boxes)  # calls that run in several lanes are several boxes
 
 
-def _opened(caller: I64, room: int) -> I64:
+def _alike(caller: I64, name: I64) -> I64:
+    """Return for every node the first of the run of calls it is in: of one caller and name, calling nothing."""
+    n = len(caller)
+    nodes = np.arange(n)
+    calls = np.bincount(caller[caller != nodes], minlength=n) > 0
+    order = np.argsort(caller, kind="stable")
+    before, after = order[:-1], order[1:]
+    same = (caller[before] == caller[after]) & (name[before] == name[after]) & ~calls[before] & ~calls[after]
+    first = nodes.copy()
+    first[after[same]] = before[same]
+    return _roots(first)
+
+
+def _opened(caller: I64, alike: I64, room: int) -> I64:
     """Return for every node the outermost call that it is in and that is not open; about `room` remain."""
-    callers = caller.tolist()
+    callers, firsts = caller.tolist(), alike.tolist()
     sizes = [1] * len(callers)
     callees: list[list[int]] = [[] for _ in callers]
     for node in range(len(callers) - 1, -1, -1):
         if callers[node] != node:
             sizes[callers[node]] += sizes[node]
-            callees[callers[node]].append(node)
+            if firsts[node] == node:
+                callees[callers[node]].append(node)
     roots = np.flatnonzero(caller == np.arange(len(caller)))
     closed = [(-sizes[node], node) for node in roots.tolist()]
     heapq.heapify(closed)
@@ -277,4 +305,4 @@ def _opened(caller: I64, room: int) -> I64:
             room -= len(callees[node])
             for callee in callees[node]:
                 heapq.heappush(closed, (-sizes[callee], callee))
-    return _roots(np.where(is_open[caller], np.arange(len(caller)), caller))
+    return _roots(np.where(is_open[caller], alike, caller))

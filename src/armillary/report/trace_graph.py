@@ -16,7 +16,6 @@ from armillary.report.trace_times import KINDS, durations
 from armillary.trace import Graph
 from armillary.trace.node import node_at
 from armillary.trace.schema import type_name
-from armillary.units import format_bytes, format_time
 
 TABLES = (".dot", ".gv", ".graphml")
 PICTURES = (".html", ".svg", ".pdf", ".png")
@@ -95,13 +94,8 @@ def _dot(made: Drawing) -> Iterator[str]:
     names = _names(made)
     yield f"digraph {_quoted(made.graph.source)} {{"
     yield '  node [shape=box, style=filled, fontname="sans-serif", fontsize=10]'
-    rows = zip(made.labels, made.kind.tolist(), made.count.tolist(), made.duration.tolist(),
-               made.size.tolist(), strict=True)  # fmt: skip
-    for name, (label, kind, count, ns, size) in zip(names, rows, strict=True):
-        notes = [f"{count:,} nodes"] if count > 1 else []
-        notes += [format_time(ns)] if ns else []
-        notes += [format_bytes(size)] if size else []
-        text = "\n".join([label, " · ".join(notes)] if notes else [label])
+    for name, label, note, kind in zip(names, made.labels, made.notes, made.kind.tolist(), strict=True):
+        text = f"{label}\n{note}" if note else label
         yield f'  {name} [label={_quoted(text)}, fillcolor="{COLOURS[kind]}33", color="{COLOURS[kind]}"]'
     for src, dst, dependency, weight in _edges(made):
         style = {"style": "dashed", "arrowhead": "tee"} if dependency == CTRL else {}

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.errors import InputError
 from armillary.report.layered_layout import BOX, Layout, layered
 from armillary.report.trace_drawing import Drawing, edges_of, short_name
 from armillary.report.trace_times import KINDS, durations, kinds, lanes, starts
 from armillary.trace.json_layout import plain
 
+BOXES_AT_MOST = 50_000
 MEMBERS_EMBEDDED = 100_000
 _LONGEST_TEXT = 160
 _EXACT = 2**53
@@ -25,7 +27,16 @@ COLOURS = ("#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#CC79A7", "#999999", "#5
 
 
 def graph_page(drawn: Drawing) -> str:
-    """Return the page; nodes inside boxes are left out where there are more than `MEMBERS_EMBEDDED`."""
+    """Return the page; nodes inside boxes are left out where there are more than `MEMBERS_EMBEDDED`.
+
+    Raises:
+        InputError: there are more than `BOXES_AT_MOST` boxes.
+    """
+    if drawn.n_boxes > BOXES_AT_MOST:
+        raise InputError(
+            f"{drawn.graph.source}: {drawn.n_boxes:,} boxes by {drawn.how}, expected at most {BOXES_AT_MOST:,} in a "
+            "page; collapse the graph, or write .dot or .graphml"
+        )
     viewer = files("armillary.report") / "viewer"
     parts = {
         "TITLE": html.escape(drawn.graph.source),

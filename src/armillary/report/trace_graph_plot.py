@@ -12,7 +12,6 @@ from armillary.files import replacing
 from armillary.report.layered_layout import BOX, Layout, layered
 from armillary.report.trace_drawing import CTRL, Drawing
 from armillary.report.trace_graph_html import COLOURS, about
-from armillary.units import format_bytes, format_time
 
 BOXES_AT_MOST = 5000
 _LARGEST = 190.0
@@ -52,20 +51,16 @@ def plot_graph(drawn: Drawing, path: Path) -> None:
         axes.add_collection(
             LineCollection(lines, colors="#5b6b8088", linewidths=0.7 * scale, linestyles=style)
         )
-    rows = zip(placed.x.tolist(), placed.y.tolist(), drawn.labels, drawn.kind.tolist(), drawn.count.tolist(),
-               drawn.duration.tolist(), drawn.size.tolist(), strict=True)  # fmt: skip
-    for x, y, label, kind, count, ns, size in rows:
-        corner = (x - BOX[0] / 2, y - BOX[1] / 2)
-        axes.add_patch(Rectangle(corner, *BOX, facecolor="white", edgecolor=COLOURS[kind], linewidth=scale))
-        axes.add_patch(Rectangle(corner, 5, BOX[1], facecolor=COLOURS[kind], linewidth=0))
-        notes = [f"{count:,} nodes"] if count > 1 else []
-        notes += [format_time(ns)] if ns else []
-        notes += [format_bytes(size)] if size else []
+    columns = (placed.x.tolist(), placed.y.tolist(), drawn.labels, drawn.notes, drawn.kind.tolist())
+    for x, y, label, note, kind in zip(*columns, strict=True):
+        left, top = x - BOX[0] / 2, y - BOX[1] / 2
+        axes.add_patch(
+            Rectangle((left, top), *BOX, facecolor="white", edgecolor=COLOURS[kind], linewidth=scale)
+        )
+        axes.add_patch(Rectangle((left, top), 5, BOX[1], facecolor=COLOURS[kind], linewidth=0))
         text = label if len(label) <= _CHARACTERS else f"{label[: _CHARACTERS - 1]}…"
-        axes.text(
-            x - BOX[0] / 2 + 10, y, "\n".join([text, " · ".join(notes)] if notes else [text]),
-            va="center", fontsize=9 * scale, parse_math=False, linespacing=1.1,
-        )  # fmt: skip
+        text += f"\n{note}" if note else ""
+        axes.text(left + 10, y, text, va="center", fontsize=9 * scale, parse_math=False, linespacing=1.1)
     axes.text(
         8, -10, f"{drawn.graph.source}: {about(drawn)}", fontsize=10 * scale, va="center", parse_math=False
     )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.hints import shown
 from armillary.trace import attributes, parents
 from armillary.trace import columns as c
 from armillary.trace.columns import Columns
@@ -184,7 +183,7 @@ class Graph:
 
     def node(self, position: int) -> str:
         """Return how messages name one node: source, id and name."""
-        return f"{self.source}: node {int(self.ids[position])} {shown(self.name(position))}"
+        return f"{self.source}: node {int(self.ids[position])} '{self.name(position)}'"
 
     @cached_property
     def _parents(self) -> tuple[I64, NDArray[np.int32], list[tuple[int, int]]]:

@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from armillary.errors import InputError, nearest, one_of, shown
+from armillary.errors import InputError, nearest, one_of
 from armillary.files import replacing
 from armillary.trace.graph import Graph
 from armillary.trace.node import Attribute, Node, graph_of, node_at
@@ -79,9 +79,9 @@ def graph_from_json(text: str | bytes, source: str = "<json>") -> Graph:
         raise InputError(f"{source}: expected an object with 'nodes', or a list of nodes")
     _known(data, _FILE_KEYS, source)
     if data.get("format", FORMAT) != FORMAT:
-        raise InputError(f"{source}: format is {shown(data['format'])}, expected {shown(FORMAT)}")
+        raise InputError(f"{source}: format is {data['format']!r}, expected {FORMAT!r}")
     if not isinstance(data.get("nodes"), list):
-        raise InputError(f"{source}: 'nodes' is {shown(data.get('nodes'))}, expected a list of nodes")
+        raise InputError(f"{source}: 'nodes' is {data.get('nodes')!r}, expected a list of nodes")
     metadata = _read_attrs(data.get("metadata", []), f"{source}: metadata")
     return graph_from_nodes(data["nodes"], source, data.get("version", ""), metadata)
 
@@ -128,30 +128,30 @@ def _known(data: Mapping[str, Any], keys: Sequence[str], where: str) -> None:
     for key in data:
         if key not in keys:
             raise InputError(
-                f"{where}: unknown key {shown(key)}, expected {one_of(keys)}{nearest(str(key), keys)}"
+                f"{where}: unknown key {key!r}, expected {one_of(keys)}{nearest(str(key), keys)}"
             )
 
 
 def _read_node(data: Any, index: int, source: str) -> Node:
     if not isinstance(data, Mapping):
-        raise InputError(f"{source}: node number {index} is {shown(data)}, expected an object")
-    where = f"{source}: node {shown(data['id']) if 'id' in data else f'number {index}'}"
+        raise InputError(f"{source}: node number {index} is {data!r}, expected an object")
+    where = f"{source}: node {data.get('id', f'number {index}')}"
     _known(data, _NODE_KEYS, where)
     node = Node(**{key: data[key] for key in _NODE_KEYS[:-1] if key in data})
     if isinstance(node.type, str):
         if node.type not in _TYPES:
             raise InputError(
-                f"{where}: type is {shown(node.type)}, expected {one_of(_TYPES)}{nearest(node.type, _TYPES)}"
+                f"{where}: type is {node.type!r}, expected {one_of(_TYPES)}{nearest(node.type, _TYPES)}"
             )
         node.type = _TYPES[node.type]
     for key in ("ctrl_deps", "data_deps"):
         if not isinstance(getattr(node, key), (list, tuple)):
-            raise InputError(f"{where}: {key} is {shown(getattr(node, key))}, expected a list of node ids")
+            raise InputError(f"{where}: {key} is {getattr(node, key)!r}, expected a list of node ids")
     for key in ("inputs", "outputs"):
         info = getattr(node, key)
         if info is not None:
             if not isinstance(info, (list, tuple)) or len(info) != 3:
-                raise InputError(f"{where}: {key} is {shown(info)}, expected [values, shapes, types]")
+                raise InputError(f"{where}: {key} is {info!r}, expected [values, shapes, types]")
             setattr(node, key, tuple(info))
     node.attrs = _read_attrs(data.get("attrs", []), where)
     return node
@@ -159,13 +159,13 @@ def _read_node(data: Any, index: int, source: str) -> Node:
 
 def _read_attrs(attrs: Any, where: str) -> list[Attribute]:
     if not isinstance(attrs, (list, tuple)):
-        raise InputError(f"{where}: attributes are {shown(attrs)}, expected a list of [name, kind, value]")
+        raise InputError(f"{where}: attributes are {attrs!r}, expected a list of [name, kind, value]")
     found: list[Attribute] = []
     for attr in attrs:
         if not isinstance(attr, (list, tuple)) or len(attr) not in (3, 4):
-            raise InputError(f"{where}: attribute {shown(attr)}, expected [name, kind, value]")
+            raise InputError(f"{where}: attribute {attr!r}, expected [name, kind, value]")
         name, kind, value, *doc = attr
-        found.append((name, kind, _value(kind, value, f"{where}: attribute {shown(name)}"), *doc))
+        found.append((name, kind, _value(kind, value, f"{where}: attribute {name!r}"), *doc))
     return found
 
 
@@ -176,7 +176,7 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         try:
             return base64.b64decode(value, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise InputError(f"{where} is {shown(value)}, expected base64 ({error})") from error
+            raise InputError(f"{where} is {value!r}, expected base64 ({error})") from error
     if kind in ("double", "float") and value in ("NaN", "Infinity", "-Infinity"):
         return float(value)
     return value

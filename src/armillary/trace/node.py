@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from armillary.errors import InputError, nearest, one_of, shown
+from armillary.errors import InputError, nearest, one_of
 from armillary.trace import columns as c
 from armillary.trace.columns import Columns
 from armillary.trace.schema import (
@@ -68,7 +68,7 @@ def graph_of(
     packer = _Packer(source)
     packer.add(Node(name=version, attrs=list(metadata)), "GlobalMetadata")
     for node in nodes:
-        packer.add(node, f"node {shown(node.id)} {shown(node.name)}")
+        packer.add(node, f"node {node.id} '{node.name}'")
     return Graph(packer.columns(), 0, source)
 
 
@@ -135,16 +135,16 @@ class _Packer:
 
     def integer(self, value: Any, what: str, low: int, high: int) -> int:
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
-            self.fail(f"{what} is {shown(value)}, expected an integer from {low} to {high}")
+            self.fail(f"{what} is {value!r}, expected an integer from {low} to {high}")
         return int(value) - 2**64 if value >= 2**63 else int(value)
 
     def encoded(self, value: Any, what: str) -> bytes:
         if not isinstance(value, str):
-            self.fail(f"{what} is {shown(value)}, expected text")
+            self.fail(f"{what} is {value!r}, expected text")
         try:
             return value.encode()
         except UnicodeEncodeError:
-            self.fail(f"{what} is {shown(value)}, expected text that UTF-8 can encode")
+            self.fail(f"{what} is {value!r}, expected text that UTF-8 can encode")
 
     def string(self, value: Any, what: str) -> int:
         raw = value if isinstance(value, bytes) else self.encoded(value, what)
@@ -158,7 +158,7 @@ class _Packer:
         kind = KINDS.get(kind_name) if isinstance(kind_name, str) else None
         if kind is None:
             self.fail(
-                f"attribute {shown(name)} has kind {shown(kind_name)}, expected "
+                f"attribute '{name}' has kind {kind_name!r}, expected "
                 f"{one_of(KINDS)}{nearest(str(kind_name), KINDS)}"
             )
         if kind == 0:
@@ -167,7 +167,7 @@ class _Packer:
             bits = self.scalar(name, kind, value)
         else:
             if not isinstance(value, (list, tuple)):
-                self.fail(f"attribute {shown(name)} is {shown(value)}, expected a list ({kind_name})")
+                self.fail(f"attribute '{name}' is {value!r}, expected a list ({kind_name})")
             self.items.extend([self.scalar(name, kind - 1, item) for item in value])
             self.list_ptr.append(len(self.items))
             bits = len(self.list_ptr) - 2
@@ -177,7 +177,7 @@ class _Packer:
         self.attrs.append((self.names.setdefault(name, len(self.names)), kind, bits))
 
     def scalar(self, name: str, kind: int, value: Any) -> int:
-        what = f"attribute {shown(name)} ({KIND_NAMES[kind]})"
+        what = f"attribute '{name}' ({KIND_NAMES[kind]})"
         bits: int | None = None
         if kind == BOOL and isinstance(value, (bool, np.bool_)):
             bits = int(value)
@@ -194,7 +194,7 @@ class _Packer:
             except (OverflowError, struct.error):
                 bits = None
         if bits is None:
-            self.fail(f"{what} is {shown(value)}, expected a value of that kind")
+            self.fail(f"{what} is {value!r}, expected a value of that kind")
         return bits
 
     def columns(self) -> Columns:

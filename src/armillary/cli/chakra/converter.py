@@ -65,7 +65,7 @@ def text(source: Path, output: str, num_npus: int, num_passes: int) -> None:
 
     check_folder("--output", Path(f"{output}.0.et"))
     with working("converting"):
-        converted = front_end("text").convert([source], npus=num_npus, passes=num_passes)
+        converted = front_end("text").convert([source], npus=num_npus, passes=num_passes, time_unit="us")
         write_trace(output, converted.trace)
     _warn(converted)
     click.echo(f"wrote {output}.<rank>.et: {converted.trace.n_ranks} ranks", err=True)
