@@ -91,7 +91,7 @@ def read_linked(path: Path) -> Linked:
 
 def _device(table: Any, source: str) -> DeviceTrace:
     try:
-        trace = DeviceTrace(table["source"], distributed=table["distributed"], events=table["events"])
+        trace = DeviceTrace(str(table["source"]), distributed=table["distributed"], events=table["events"])
         for name, kind in _ROWS.items():
             setattr(trace, name, [_row(kind, row) for row in table[name]])
     except (KeyError, TypeError) as error:
