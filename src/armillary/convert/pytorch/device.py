@@ -111,6 +111,10 @@ class DeviceTrace:
     distributed: dict[str, Any] = field(default_factory=dict)
     events: int = 0
 
+    def call_of(self) -> dict[int, RuntimeCall]:
+        """Return the runtime calls by the number that names what they launched; some have none."""
+        return {call.correlation: call for call in self.calls if call.correlation > 0}
+
 
 @uncollected()
 def read_device(path: str | Path, text: str | None = None) -> DeviceTrace:

@@ -62,7 +62,7 @@ class Linked:
 
     def report(self) -> dict[str, Any]:
         """Return the figures as plain JSON values."""
-        called = {call.correlation for call in self.device.calls}
+        called = self.device.call_of()
         return {
             "nodes": len(self.host.nodes),
             "linkable": self.linkable,

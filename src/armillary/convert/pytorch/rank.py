@@ -37,7 +37,7 @@ def build(linked: Linked) -> Rank:
     comms = communications(linked.host)
     timed = bool(linked.device.ops or linked.device.kernels)
     ops, events = _recorded(linked) if timed else (_untimed(linked), [])
-    kernels, calls = linked.device.kernels, {call.correlation: call for call in linked.device.calls}
+    kernels, calls = linked.device.kernels, linked.device.call_of()
     if linked.host.nodes and timed:
         first, last = _span(ops)
         calls = {at: call for at, call in calls.items() if first <= call.start <= last}

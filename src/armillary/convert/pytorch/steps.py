@@ -84,6 +84,11 @@ class Thread:
         at = bisect_right(self._starts, time) - 1
         return self.raw[at] if at >= 0 and time <= self.raw[at].end else None
 
+    def ended(self, time: int) -> int | None:
+        """Return until when the thread was in what it had begun before `time`; None if it had begun nothing."""
+        at = bisect_left(self._starts, time) - 1
+        return min(self.raw[at].end, time) if at >= 0 else None
+
     def bursts(self) -> list[tuple[int, int]]:
         """Return (start, end) of the stretches of the thread with no long time without record in them."""
         if not self.raw:
@@ -112,7 +117,7 @@ class Thread:
         for at, part in enumerate(parts):
             length = part.end - carried
             owner = part.owner
-            if not part.head and at not in begun and part.end - part.start < SHORT:
+            if not part.head and at not in begun and part.end - part.start < SHORT and at + 1 < len(parts):
                 continue  # the next step carries it
             if owner is None:
                 if part.end in self.skip or length <= 0:
@@ -182,9 +187,14 @@ def fork_and_join(threads: dict[int, Thread]) -> list[tuple[Thread, int, int, Th
                 )
             ]
             if not others:
+                if start == thread.raw[0].start:  # it comes after whoever was the last at work
+                    before = ((other.ended(start), other) for other in threads.values())
+                    known = [(until, -other.tid, other) for until, other in before if until is not None]
+                    if known:
+                        found.append((thread, start, start, max(known, key=lambda one: one[:2])[2], False))
                 continue
             _, _, parent, segment = max(others, key=lambda entry: entry[:2])
-            blocked = segment.end >= end and (segment.owner is None or segment.owner.has_children)
+            blocked = segment.end >= end > start and (segment.owner is None or segment.owner.has_children)
             parent.cuts.add(start)
             thread.skip.add(start)
             found.append((thread, start, end, parent, blocked))

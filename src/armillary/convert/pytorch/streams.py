@@ -91,7 +91,7 @@ def add_kernels(
         streams.add(lane, step)
         made.append(step)
     made += _explain(made)
-    _synchronise(threads, streams)
+    _synchronise(threads, streams, made)
     return made
 
 
@@ -179,12 +179,16 @@ def _explain(kernels: Sequence[Step]) -> list[Step]:
     return gaps
 
 
-def _synchronise(threads: dict[int, Thread], streams: Streams) -> None:
-    """Let blocking calls wait for the last kernel of every stream they can have waited for."""
+def _synchronise(threads: dict[int, Thread], streams: Streams, kernels: Sequence[Step]) -> None:
+    """Let blocking calls wait for their own copy, or the last kernel of every stream they can have waited for."""
+    copies = {step.source.correlation: step for step in kernels if isinstance(step.source, DeviceOp)}
     ends = {lane: [step.end for step in run] for lane, run in streams.steps.items()}
     for thread in threads.values():
         for step in thread.steps:
             if step.kind != "call" or step.item is None:
+                continue
+            if copy := copies.get(step.item.call):
+                step.waits.append(copy)
                 continue
             called = step.item.start
             before = {lane: found for lane in streams.steps if (found := streams.before(lane, called))}
