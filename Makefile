@@ -45,6 +45,7 @@ docs: .venv/.installed-docs  ## the manual; docs/_build/html/index.html
 bench: .venv/.installed  ## the speed claims, one JSON line each
 	$(BIN)/python benchmarks/simulate.py
 	$(BIN)/python benchmarks/decode.py
+	$(BIN)/python benchmarks/check.py
 
 clean:  ## everything that make made
 	rm -rf .venv out docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

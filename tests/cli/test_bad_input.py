@@ -256,4 +256,5 @@ def test_check_reports_a_cycle_and_fails(inputs: Path, call: Callable[[str], Res
     assert (
         result.stdout
         == "cyclic.et: error: dependency cycle of 2 nodes, expected none: 2 'n2' -> 1 'n1' -> 2\n"
+        "verdict: cannot be simulated: 1 error\n"
     )

@@ -304,9 +304,16 @@ def test_errors_name_the_place(text: Any, content: str, message: str) -> None:
         text(content)
 
 
+def test_without_a_number_of_npus_one_node_is_assumed(text: Any) -> None:
+    found = text("DATA\n1\n" + TWO.splitlines()[0], npus=None)
+    assert found.trace.n_ranks == 8
+    assert "8 assumed" in found.warnings[0]
+    found = text("DATA\n1\n" + TWO.splitlines()[0], npus=None, model_parallel=3)
+    assert found.trace.n_ranks == 9
+
+
 def test_options_are_checked(text: Any, tmp_path: Path) -> None:
     for options, message in (
-        ({"npus": None}, "expected --npus or --dims"),
         ({"npus": 2**21}, "expected 1 to 1048576"),
         ({"npus": 0}, "--npus is 0"),
         ({"passes": 0}, "--passes is 0"),

@@ -77,7 +77,7 @@ def check_collectives(
             for use in of_graph.values():
                 outside = use.by.ranks[~member[use.by.ranks]]
                 if len(outside):
-                    problems["error", "used by a rank that is not a member"].append(
+                    problems["error", "where a rank that is no member takes part"].append(
                         f"{group_name(number)}: rank {outside[0]} runs {use.by.describe(int(use.at[0]))}, "
                         f"the members are {_some(members)}"
                     )
@@ -136,7 +136,7 @@ def _difference(
         none, other = (first, second) if uses[0] is None else (second, first)
         some = next(use for use in uses if use)
         text = f"rank {none} runs none, rank {other} {sum(counts)}, the first {some.by.describe(int(some.at[0]))}"
-        return "error", "lack collectives on a member", text
+        return "error", "where a member lacks collectives", text
     one, two = (use for use in uses if use is not None)
     shorter = min(counts)
     different = np.flatnonzero(np.any(one.job[:shorter] != two.job[:shorter], axis=1))
@@ -146,7 +146,7 @@ def _difference(
             f"rank {first} runs {counts[0]}, rank {second} {counts[1]}; only rank {rank} runs number "
             f"{shorter + 1}, {longer.by.describe(int(longer.at[shorter]))}"
         )
-        return "error", "lack collectives on a member", text
+        return "error", "where a member lacks collectives", text
     k = int(different[0])
     text = (
         f"number {k + 1} is {one.by.describe(int(one.at[k]))} on rank {first}, but "
@@ -154,13 +154,13 @@ def _difference(
     )
     if counts[0] != counts[1]:
         text += f"; they run {counts[0]} and {counts[1]}"
-        return "error", "lack collectives on a member", text
+        return "error", "where a member lacks collectives", text
     if np.array_equal(_sorted(one.job), _sorted(two.job)):
         if sure_order(one) and sure_order(two):
-            return "error", "run their collectives in another order on another member", text
-        return "warning", "may run their collectives in another order on another member", text
+            return "error", "whose members run collectives in another order", text
+        return "warning", "whose members may run collectives in another order", text
     column = next(c for c in _COLUMNS if one.job[k, c] != two.job[k, c])
-    return "error", f"differ in the {_COLUMNS[column]} of a collective", text
+    return "error", f"whose members differ in the {_COLUMNS[column]} of a collective", text
 
 
 def _sorted(job: I64) -> I64:

@@ -139,10 +139,13 @@ def _cycle(web: _Web, *edges: tuple[I64, I64]) -> list[int]:
 def _text(web: _Web, cycle: list[int]) -> str:
     graph = [bisect_right(web.base, vertex) - 1 for vertex in cycle]  # the last for what is no node
     starts = [at for at in range(len(cycle)) if graph[at] != graph[at - 1] and cycle[at] < web.base[-1]]
+    first = min(range(len(starts)), key=lambda i: graph[starts[i]])
+    starts = [*starts[first:], *(at + len(cycle) for at in starts[:first])]
     steps = []
     for at, after in zip(starts, [*starts[1:], starts[0] + len(cycle)], strict=True):
+        at, after = at % len(cycle), after % len(cycle)
         mine = graph[at]
-        last = cycle[(after - 1) % len(cycle)]
+        last = cycle[after - 1]
         if last >= web.base[-1]:  # the member of this rank
             last = web.base[mine] + int(
                 np.flatnonzero(web.meeting[web.base[mine] : web.base[mine + 1]] == last)[0]

@@ -168,18 +168,21 @@ def _changed_dependencies(pairs: Pairs, kind: str) -> I64:
     n, other = one.n_nodes, two.n_nodes
     back = np.arange(other) + n
     back[pairs.theirs] = pairs.mine
-    absent = np.concatenate([getattr(graph, f"{kind}_deps") for graph in (one, two)])
+    tokens = (np.arange(n), back)  # by position; then ids that neither has
+    written = [getattr(graph, f"{kind}_deps") for graph in (one, two)]
+    places = [[locate(graph.ids, deps) for graph in (one, two)] for deps in written]
     missing = np.unique(
-        absent[np.concatenate([locate(g.ids, getattr(g, f"{kind}_deps")) for g in (one, two)]) < 0]
+        np.concatenate([deps[np.maximum(*at) < 0] for deps, at in zip(written, places, strict=True)])
     )
     span = n + other + len(missing) + 1
     keys = []
-    for graph, positions, to in ((one, pairs.mine, np.arange(n)), (two, pairs.theirs, back)):
+    for own, (graph, positions) in enumerate(((one, pairs.mine), (two, pairs.theirs))):
         pair_of = np.full(graph.n_nodes, -1, dtype=np.int64)
         pair_of[positions] = np.arange(len(positions))
-        deps = getattr(graph, f"{kind}_deps")
-        at = locate(graph.ids, deps)
-        token = np.where(at >= 0, to[at], n + other + np.searchsorted(missing, deps)) if len(deps) else at
+        token = n + other + np.searchsorted(missing, written[own])
+        for side in (1 - own, own):  # an absent node is what the other graph knows under that id
+            found = places[own][side] >= 0
+            token[found] = tokens[side][places[own][side][found]]
         owner = pair_of[owners(getattr(graph, f"{kind}_ptr"))]
         keys.append(distinct((owner * span + token)[owner >= 0]))
     changed = np.setxor1d(keys[0], keys[1], assume_unique=True)

@@ -28,7 +28,7 @@ def match(one: Graph, two: Graph, codes: Codes) -> tuple[I64, dict[str, int]]:
     """Return for every node of `one` the position of its partner in `two`, -1 for none, and how they were found.
 
     Nodes with the same id and name are partners; what is left goes by name and number of its occurrence, and
-    what is left then by id alone. Where fewer than half of the ids that both have come with the same name, ids
+    what is left then by id and type. Where fewer than half of the ids that both have come with the same name, ids
     were given anew and are not looked at.
     """
     names = [
@@ -54,7 +54,7 @@ def match(one: Graph, two: Graph, codes: Codes) -> tuple[I64, dict[str, int]]:
     found = _by_occurrence(names[0][mine], names[1][theirs])
     pair(mine[found >= 0], theirs[found[found >= 0]], "name")
     left = np.flatnonzero((partner < 0) & (at >= 0))
-    left = left[~taken[at[left]]]
+    left = left[~taken[at[left]] & (one.types[left] == two.types[at[left]])]
     pair(left, at[left], "id")
     return partner, counts
 

@@ -52,7 +52,8 @@ class Selection:
             InputError: no node is, no graph has an id, a name is no regular expression, or a type is unknown.
         """
         for ident in (*self.around, *self.ancestors_of, *self.descendants_of):
-            if not any((graph.ids == np.uint64(ident)).any() for graph in trace.graphs):
+            known = 0 <= ident < 2**64
+            if not known or not any((graph.ids == np.uint64(ident)).any() for graph in trace.graphs):
                 highest = max((int(graph.ids.max()) for graph in trace.graphs if graph.n_nodes), default=0)
                 raise InputError(f"{_sources(trace)}: no node has id {ident}, expected one up to {highest}")
         patterns = [_pattern(text) for text in self.names]

@@ -24,6 +24,9 @@ I64 = NDArray[np.int64]
 BOUNDS = (0, 1, *(10**k for k in range(3, 11)))
 """Lower bounds of the duration histogram in ns: 0 alone, below 1 µs, 10 µs, …, and 10 s or more."""
 
+_LATEST_MICROS = 8 * 10**15
+"""Start times from here on (the year 2223) are no times."""
+
 Lane = tuple[str, int]
 """("stream" or "thread", its number): what runs in order."""
 
@@ -85,7 +88,7 @@ def stats(trace: Trace, top: int = 10) -> dict[str, Any]:
         _add_by(totals.operators, *names(), time, ranks)
         path["nodes"] = max(path["nodes"], int(level.max(initial=0)))
         path["time_ns"] = max(path["time_ns"], end)
-        if graph.n_nodes and graph.start_micros.any():
+        if graph.start_micros.any() and int(graph.start_micros.max()) < _LATEST_MICROS:
             starts = graph.start_micros.astype(np.int64) * 1000
             first.append(int(starts.min()))
             last.append(int((starts + time).max()))

@@ -34,23 +34,21 @@ What waited for a node that is left out waits for the nearest nodes before it th
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="comp, comm-send, …, or all-reduce, ….")
 @click.option("--from", "first", metavar="TIME", help="Nodes that start no earlier, such as 1.5ms.")
 @click.option("--to", "last", metavar="TIME", help="… and no later; +1.5ms counts from the first start.")
-@click.option(
-    "--around", multiple=True, type=click.IntRange(0, 2**64 - 1), metavar="ID", help="Nodes near ID."
-)
+@click.option("--around", multiple=True, type=int, metavar="ID", help="Nodes near ID.")
 @click.option(
     "--depth", type=click.IntRange(0), default=1, show_default=True, help="Dependencies that --around goes."
 )
 @click.option(
     "--ancestors-of",
     multiple=True,
-    type=click.IntRange(0, 2**64 - 1),
+    type=int,
     metavar="ID",
     help="ID and all it waits for.",
 )
 @click.option(
     "--descendants-of",
     multiple=True,
-    type=click.IntRange(0, 2**64 - 1),
+    type=int,
     metavar="ID",
     help="ID and all that waits for it.",
 )

@@ -38,14 +38,14 @@ def command(inputs: tuple[str, ...], top: int, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found, indent=1))
         return
-    from rich.console import Group
-
-    for facts in found:
-        show_table(Group(*_tables(facts)))
+    for number, table in enumerate(table for facts in found for table in _tables(facts)):
+        if number:
+            click.echo()
+        show_table(table)
 
 
 def _tables(facts: dict[str, Any]) -> Iterator[Table]:
-    from armillary.units import format_bytes, format_count, format_time
+    from armillary.units import format_bytes, format_flops, format_time
 
     total = facts["all"]
     table = _table(f"{facts['source']}: {_ranks(facts)}", "nodes", "time", "share of time")
@@ -81,7 +81,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table]:
     table = _table("graph", "", last="right")
     path, deps = facts["longest_path"], facts["dependencies"]
     if facts["flops"]:
-        table.add_row("operations", f"{format_count(facts['flops'])} FLOP")
+        table.add_row("operations", format_flops(facts["flops"]).removesuffix("/s"))
     if facts["bytes"]:
         table.add_row("memory traffic", format_bytes(facts["bytes"]))
     table.add_row("longest path", f"{path['nodes']:,} nodes")

@@ -13,7 +13,7 @@ MOST_CHECKED = 2_000_000
 
 
 def convert(
-    inputs: Sequence[Path], *, size: str, memory_bandwidth: str = "50 GB/s", element_bytes: int = 4
+    inputs: Sequence[Path], *, size: str = "1 MiB", memory_bandwidth: str = "50 GB/s", element_bytes: int = 4
 ) -> Converted:
     """Return one graph per GPU, the one that a custom collective of `size` bytes runs.
 

@@ -12,7 +12,7 @@ from armillary.convert.pytorch.host import read_host
 from armillary.convert.pytorch.job import convert_job
 from armillary.convert.pytorch.link import Linked, link
 from armillary.convert.pytorch.link_files import read_linked
-from armillary.convert.pytorch.records import uncollected
+from armillary.convert.pytorch.records import read_text, uncollected
 from armillary.errors import InputError
 
 
@@ -34,21 +34,48 @@ def convert(inputs: Sequence[Path]) -> Converted:
 
 
 def pairs(folder: Path) -> list[tuple[Path, Path]]:
-    """Return (host, device) of every rank in a folder: ``host_3.json`` and ``device_3.json``, plain or ``.gz``.
+    """Return (host, device) of every rank in a folder, plain or gzip.
+
+    ``host_3.json`` belongs to ``device_3.json``; where there is none of these, files are told apart by what is in
+    them, and the k-th host trace in the order of the numbers in their names belongs to the k-th device trace.
 
     Raises:
         InputError: there is no pair, or a half of one.
     """
+    names = [
+        path
+        for path in sorted(folder.iterdir())
+        if re.search(r"\.json(\.gz)?$", path.name) and path.is_file()
+    ]
     found: dict[str, dict[int, Path]] = {"host": {}, "device": {}}
-    for path in sorted(folder.iterdir()):
+    for path in names:
         match = re.fullmatch(r"(host|device)_(\d+)\.json(\.gz)?", path.name)
         if match:
             found[match[1]].setdefault(int(match[2]), path)
+    if not found["host"] and not found["device"]:
+        for path in sorted(names, key=_numbers):
+            kind = _kind(path)
+            if kind:
+                found[kind][len(found[kind])] = path
     for side, other in (("host", "device"), ("device", "host")):
         for rank in sorted(found[side].keys() - found[other].keys()):
-            raise InputError(f"{folder}: {found[side][rank].name} has no {other}_{rank}.json, expected both")
+            raise InputError(
+                f"{folder}: {found[side][rank].name} has no {other} trace, expected {other}_{rank}.json beside it"
+            )
     if not found["host"]:
         raise InputError(
             f"{folder}: no traces, expected host_<rank>.json and device_<rank>.json of every rank"
         )
     return [(path, found["device"][rank]) for rank, path in sorted(found["host"].items())]
+
+
+def _numbers(path: Path) -> tuple[list[int], str]:
+    return [int(number) for number in re.findall(r"\d+", path.name)], path.name
+
+
+def _kind(path: Path) -> str:
+    """Return whether a file is a host or a device trace, "" for neither."""
+    text = read_text(path)
+    if '"traceEvents"' in text:
+        return "device"
+    return "host" if '"nodes"' in text and '"schema"' in text else ""

@@ -30,7 +30,7 @@ def convert(
 
     Args:
         inputs: one file.
-        npus: Number of NPUs; without it, that of --dims or of the header (all_gpus).
+        npus: Number of NPUs; without it, that of --dims or of the header (all_gpus), else about 8.
         passes: Number of training steps.
         model_parallel: NPUs of a model-parallel group; without it, that of the header, else the first of --dims.
         dims: Sizes of the network dimensions, innermost first, such as 2,8,4. Collectives then name the dimensions

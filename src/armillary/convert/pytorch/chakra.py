@@ -11,6 +11,7 @@ from armillary.convert.pytorch.host import HostNode
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.rank import Rank
 from armillary.convert.pytorch.steps import Step
+from armillary.convert.pytorch.tensors import tensors
 from armillary.trace import CollectiveType, Node, NodeType
 from armillary.trace.node import Attribute
 
@@ -75,21 +76,29 @@ def nodes_of_rank(
             max(step.begin - origin, 0) // 1000 if rank.timed else 0,
             (length + 500) // 1000,
         )
+        flops, moved = shares.get(id(step), (0, 0))
         if isinstance(step.source, Communication):
             _communicate(node, step.source, group_of(step.source), number)
         else:
-            node.attrs.append(("is_cpu_op", "bool", step.kind != "kernel"))
+            # Without times there are no kernels: the operator that needs one stands for it.
+            computes = not rank.timed and source is not None and bool(flops or moved) and _on_device(source)
+            node.attrs.append(("is_cpu_op", "bool", step.kind != "kernel" and not computes))
         if rank.timed:
             node.attrs.append(("duration_ns", "int64", length))
             node.attrs.append(("start_ns", "int64", step.begin - origin))
         node.attrs += _place(step)
         if source and step.kind == "cpu":
             _describe(node, source)
-        flops, moved = shares.get(id(step), (0, 0))
         if flops or moved:
             node.attrs += [("num_ops", "int64", flops), ("tensor_size", "uint64", moved)]
         nodes.append(node)
     return nodes, dropped
+
+
+def _on_device(source: HostNode) -> bool:
+    """Whether an operator works on tensors of a device."""
+    found = (record for value in (*source.inputs, *source.outputs) for record in tensors(value))
+    return any(isinstance(record[-1], str) and not record[-1].startswith(("cpu", "meta")) for record in found)
 
 
 def _place(step: Step) -> list[Attribute]:

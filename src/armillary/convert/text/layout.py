@@ -15,6 +15,8 @@ from armillary.convert.text.reader import Workload
 from armillary.errors import InputError
 
 MOST_NPUS = 2**20
+USUAL_NPUS = 8
+"""Where nothing says how many there are: one node."""
 
 
 class Axis(NamedTuple):
@@ -69,25 +71,30 @@ def lay_out(
 
     Args:
         workload: the workload.
-        npus: NPUs in all; None: from the dimensions or the header.
+        npus: NPUs in all; None: from the dimensions or the header, else about `USUAL_NPUS`.
         model: NPUs of a model-parallel group; None: from the header, the first dimension, or assumed.
         dims: sizes of the network dimensions, innermost first; empty: not known.
 
     Raises:
-        InputError: the number of NPUs is not known, or does not fit groups or dimensions.
+        InputError: the number of NPUs does not fit groups or dimensions.
     """
     header = workload.options
+    pp, ep = header.get("pp") or 1, header.get("ep") or 1
+    named = model or header.get("model_parallel_NPU_group")
     given = npus or (prod(dims) if dims else header.get("all_gpus"))
+    assumed = []
     if not given:
-        raise InputError(f"{workload.path}: the header names no all_gpus, expected --npus or --dims")
+        unit = max((named or 1) * ep * pp, 1)
+        given = unit * -(-USUAL_NPUS // unit)
+        assumed = [f"the number of NPUs is not given, {given} assumed; say --npus or --dims"]
     if not 1 <= given <= MOST_NPUS:
         raise InputError(f"{workload.path}: {given} NPUs, expected 1 to {MOST_NPUS}")
     if dims and prod(dims) != given:
         raise InputError(
             f"--dims {','.join(map(str, dims))} are {prod(dims)} NPUs, expected {given} as --npus"
         )
-    pp, ep = header.get("pp") or 1, header.get("ep") or 1
-    inner, notes = _inner(workload, given // pp, model or header.get("model_parallel_NPU_group"), dims)
+    inner, notes = _inner(workload, given // pp, named, dims)
+    notes[:0] = assumed
     if given % (inner * ep * pp):
         raise InputError(
             f"{workload.path}: {given} NPUs, expected a multiple of {inner * ep * pp}: inner groups of {inner}, "
