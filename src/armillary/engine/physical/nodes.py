@@ -104,10 +104,10 @@ def _roofline(graph: Graph, order: Ints, platform: Platform, ticks: Ints, comput
 
 def slots_of(view: View, nodes: PhysicalNodes) -> Ints:
     """Number what nodes occupy: 0 nothing; then streams, threads, communicators, memory, in order of first use."""
-    count = len(nodes.kind)
     assert nodes.stream is not None
     name = nodes.stream.copy()
-    comm = np.full(count, -1, np.int64)
+    # What takes its recorded time has no job: of these, what names the same group is of one communicator.
+    comm = nodes.graph.strings("pg_name")[0][nodes.order].astype(np.int64)
     which = np.flatnonzero(view.job >= 0)
     if which.size:
         comm_of_job = np.array([job.comm for job in view.jobs], np.int64)

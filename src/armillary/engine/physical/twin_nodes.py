@@ -15,6 +15,7 @@ from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, NodeType, Trace
 
 MEMORY = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
+COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 
 
 @dataclass(eq=False)
@@ -57,6 +58,8 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
             involved = None if dims is None else tuple(dims)
             node.job = Job(group, operation, attrs["comm_size"], involved, "", attrs.get("comm_root", 0))
         node.slot = _slot(node)
+        if platform.system.replay_only and kind in (*MEMORY, *COMMUNICATION):
+            node.kind, node.job = NodeType.COMP_NODE, None
         nodes[p] = node
     for p, node in nodes.items():
         for q in parent[ptr[p] : ptr[p + 1]].tolist():
