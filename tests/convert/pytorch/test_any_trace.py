@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +83,9 @@ def test_damaged_values(data: st.DataObject) -> None:
         if isinstance(at, dict) and data.draw(st.integers(0, 5)) == 0:
             del at[path[-1]]
         elif isinstance(at, list) and data.draw(st.integers(0, 5)) == 0:
-            at.insert(path[-1], at[data.draw(st.integers(0, len(at) - 1))])
+            at.insert(path[-1], deepcopy(at[data.draw(st.integers(0, len(at) - 1))]))
         else:
-            at[path[-1]] = data.draw(ODD)
+            at[path[-1]] = deepcopy(data.draw(ODD))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for side, document in documents.items():
