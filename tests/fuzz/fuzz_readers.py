@@ -32,6 +32,7 @@ from armillary.trace import (
 )
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
+TESTS = Path(__file__).resolve().parents[1]
 LARGEST_SEED = 1 << 17
 HOST, DEVICE = "torch_cpu/coll2/host_0.json.gz", "torch_cpu/coll2/device_0.json.gz"
 
@@ -78,10 +79,10 @@ FRONT_ENDS: dict[str, tuple[str, str, Sequence[mutate.Mutation], dict[str, Any]]
     "flexflow": ("w.graph", "chakra_flexflow/*.graph", mutate.JSON, {}),
     "msccl": ("w.xml", "msccl/**/*.xml", mutate.TEXT, {"size": "1 MiB"}),
     "eg": ("w.0.eg", "eg_old/*.eg", mutate.FRAMES, {}),
-    "hlo": ("w.hlo", "hlo/**/*", mutate.TEXT, {}),
+    "hlo": ("w.hlo", "convert/hlo/**/*.hlo", mutate.TEXT, {}),
     "pytorch": ("host_0.json", "torch_cpu/*/host_0.json.gz", mutate.JSON, {}),
 }
-"""By front end: name of the file, seeds under the reference traces, how to break them, options it must have."""
+"""By front end: name of the file, seeds (reference traces or tests), how to break them, options it must have."""
 
 
 def front_end_row(name: str) -> Reader:
@@ -157,7 +158,12 @@ def seeds(*patterns: str) -> list[bytes]:
     """
     found = [b"{}", b"", b"1 2\n"]
     for pattern in patterns:
-        files = sorted(TRACES.glob(pattern)) if pattern and TRACES.is_dir() else []
+        files = [
+            path
+            for root in (TRACES, TESTS)
+            if pattern and root.is_dir()
+            for path in sorted(root.glob(pattern))
+        ]
         for path in files[:: max(len(files) // 20, 1)][:20]:
             if path.is_file():
                 data = unpacked(path)

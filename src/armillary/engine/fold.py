@@ -124,7 +124,10 @@ def _settled(colour: Colours, rings: list[Ring], pairs: list[_Pairs]) -> bool:
     """One colour, and only rings in which every member sees the same: nothing can split."""
     same = colour.max(initial=0) == 0 and not pairs
     return same and all(
-        order.uniform and order.relative != "absolute" and ring.lines.size == len(colour)
+        order.uniform
+        and order.relative != "absolute"
+        and ring.lines.size == len(colour)
+        and bool((ring.slots == ring.slots[0]).all())
         for ring in rings
         for order in ring.orders
     )
@@ -147,7 +150,9 @@ def _sign_ring(
     dimensions: tuple[Dimension, ...],
     known: dict[object, int],
 ) -> None:
-    rows, row_of = np.unique(colour[ring.lines], axis=0, return_inverse=True)
+    # A peer is known by its colour and by which of its communicators this one is to it.
+    met = colour * (ring.slots.max(initial=-1) + 2) + ring.slots + 1
+    rows, row_of = np.unique(met[ring.lines], axis=0, return_inverse=True)
     n = ring.lines.shape[1]
     if all(order.uniform for order in ring.orders):
         ids = np.array(

@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 I64 = NDArray[np.int64]
+_FEW = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +101,8 @@ class Columns:
 
     def raws(self, strings: I64) -> list[bytes]:
         """Return the bytes of many strings."""
+        if len(strings) < _FEW:  # not worth a copy of the whole pool
+            return [self.raw(string) for string in strings.tolist()]
         first, after = self.string_ptr[strings].tolist(), self.string_ptr[strings + 1].tolist()
         pool = self.pool_bytes
         return [pool[a:b] for a, b in zip(first, after, strict=True)]
