@@ -127,9 +127,22 @@ def test_half_a_pair_and_no_pair(tmp_path: Path) -> None:
         convert([tmp_path])
     host, device = data_parallel(0).write(tmp_path)
     device.unlink()
-    with pytest.raises(InputError, match=r"host_0\.json has no device_0\.json, expected both"):
+    with pytest.raises(InputError, match=r"host_0\.json has no device trace, expected device_0\.json"):
         convert([tmp_path])
     device.write_text(host.read_text())
     host.unlink()
-    with pytest.raises(InputError, match=r"device_0\.json has no host_0\.json"):
+    with pytest.raises(InputError, match=r"device_0\.json has no host trace, expected host_0\.json"):
         convert([tmp_path])
+
+
+def test_files_of_other_names_are_told_apart_by_what_is_in_them(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        host, device = data_parallel(rank, 2).write(tmp_path, rank)
+        host.rename(tmp_path / f"et.{rank}.json")
+        device.rename(tmp_path / f"trace-rank{rank}.pt.json")
+    (tmp_path / "config.json").write_text("{}")
+    assert [(host.name, device.name) for host, device in pairs(tmp_path)] == [
+        ("et.0.json", "trace-rank0.pt.json"),
+        ("et.1.json", "trace-rank1.pt.json"),
+    ]
+    assert report(convert([tmp_path]))["link_rate"] == 1

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import resource
+import subprocess
+import sys
 import tarfile
 from collections import Counter
 from pathlib import Path
@@ -135,6 +138,27 @@ def test_traces_of_other_lengths_are_linked_or_refused(shared: Path) -> None:
     assert linear.rate >= 0.999
     with pytest.raises(InputError, match=r"are not of the same steps: .* expected at least 50 %; no rf_id"):
         link(read_host(folder / "resnet_et.json.gz"), read_device(folder / "resnet_kineto.json.gz"))
+
+
+@pytest.mark.parametrize("name", ["linear", "resnet"])
+def test_long_traces_are_linked_or_refused_in_two_seconds(shared: Path, tmp_path: Path, name: str) -> None:
+    """With start-up: 1.3 s of processor time when this was written; a busy machine may take twice as much."""
+    folder = shared / "traces/param"
+    words = [
+        "trace",
+        "link",
+        "--host",
+        folder / f"{name}_et.json.gz",
+        "--device",
+        folder / f"{name}_kineto.json.gz",
+    ]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-m", "armillary", *words, "-o", tmp_path / "out.json"], check=False
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == {"linear": 0, "resnet": 2}[name]
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime <= 4
 
 
 @pytest.mark.parametrize("run", RUNS)

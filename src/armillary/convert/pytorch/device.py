@@ -206,7 +206,8 @@ def nanoseconds(micros: Any, what: str) -> int:
         micros = float(micros)
     if isinstance(micros, bool) or not isinstance(micros, (int, float)):
         raise ValueError(f"{what} is {micros!r}, expected a number of microseconds")
-    result = micros * 1000 if isinstance(micros, int) else round(micros * 1000)
+    whole = int(micros)  # apart, as times of some 10^12 us leave the fraction 10 bits
+    result = whole * 1000 + round((micros - whole) * 1000)
     if not -_LIMIT < result < _LIMIT:
         raise ValueError(f"{what} is {micros!r}, expected a number of microseconds that fits 64 bits as ns")
     return result
