@@ -283,7 +283,7 @@ def test_groups_come_from_metadata_nodes() -> None:
     assert messages(ranks(build, build)) == []
     assert "is not defined" in messages(ranks(build, build, lambda b: b.all_reduce("a", 8, group=5)))[0]
     table[0]["ranks"] = [0, 5]
-    assert "group 4 has rank 5, expected ranks from 0 to 1" in messages(ranks(build, build))[0]
+    assert "group 4 has rank 5; expected ranks from 0 to 1" in messages(ranks(build, build))[0]
     contradictory = ranks(build, lambda b: b.metadata("g", '[\'[{"pg_name": "4", "ranks": [1, 0]}]\']'))
     table[0]["ranks"] = [0, 1]
     assert messages(contradictory)

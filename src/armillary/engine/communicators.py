@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.errors import InputError, nearest
 from armillary.platform.model import Platform
-from armillary.trace import Graph, NodeType
-
-WORLD = 0
+from armillary.trace import Graph
+from armillary.trace.process_groups import WORLD, define, definitions
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,44 +65,8 @@ class Communicators:
         Raises:
             InputError: the definition cannot be read, or contradicts another rank's.
         """
-        for position in np.flatnonzero(graph.types == NodeType.METADATA_NODE).tolist():
-            text = graph.io_inputs(position)
-            if "pg_name" not in text:
-                continue
+        for position, text in definitions(graph):
             try:
-                groups = [_group(group) for group in json.loads(text[2:-2])]
-            except (ValueError, KeyError, TypeError) as error:
-                raise InputError(
-                    f"{graph.node(position)}: process groups cannot be read ({error}); expected a JSON list of "
-                    '{"pg_name": "<number>", "ranks": [...]}'
-                ) from error
-            for number, ranks in groups:
-                self._define(graph, position, number, ranks or tuple(range(self.npus)))
-
-    def _define(self, graph: Graph, position: int, number: int, ranks: tuple[int, ...]) -> None:
-        if number == WORLD:
-            return
-        for rank in ranks:
-            if not 0 <= rank < self.npus:
-                raise InputError(
-                    f"{graph.node(position)}: group {number} has rank {rank}; expected ranks from 0 to {self.npus - 1}"
-                )
-        if len(set(ranks)) < len(ranks):
-            raise InputError(
-                f"{graph.node(position)}: group {number} is {list(ranks)[:8]}; expected each rank once"
-            )
-        if self.groups.setdefault(number, ranks) != ranks:
-            raise InputError(
-                f"{graph.node(position)}: group {number} is {list(ranks)[:8]}, but another definition says "
-                f"{list(self.groups[number])[:8]}; expected the same members everywhere"
-            )
-
-
-def _group(group: dict[str, Any]) -> tuple[int, tuple[int, ...]]:
-    """Return number and ranks of one process group."""
-    number, ranks = int(group["pg_name"]), group["ranks"]
-    if number < 0:
-        raise ValueError(f"pg_name is {number}")
-    if not isinstance(ranks, list) or any(type(rank) is not int for rank in ranks):
-        raise ValueError(f"ranks of group {number} are {ranks!r}")
-    return number, tuple(ranks)
+                define(self.groups, text, tuple(range(self.npus)))
+            except ValueError as error:
+                raise InputError(f"{graph.node(position)}: {error}") from error

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
-from armillary.engine.communicators import WORLD, Communicators
+from armillary.engine.communicators import Communicators
 from armillary.engine.jobs import Job
 from armillary.engine.network import LIMIT
 from armillary.engine.nodes import OPERATION, Nodes
 from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, Trace
+from armillary.trace.process_groups import WORLD
 from armillary.trace.trace import IGNORED
 
 TAGS = 5 * 10**8

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from armillary.engine import layout_kernel as lk
 from armillary.engine import network
 from armillary.engine.classes import JobPhases, Workload, classify, find_phases, quotient_comms, read_workload
-from armillary.engine.communicators import WORLD
 from armillary.engine.custom import expand, uses_custom
 from armillary.engine.items import (
     View,
@@ -28,6 +27,7 @@ from armillary.engine.tables import JobPlan, Tables
 from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace import Trace
+from armillary.trace.process_groups import WORLD
 
 Ints = NDArray[np.int64]
 LONGEST = 1 << 62

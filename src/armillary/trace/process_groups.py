@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,24 +33,60 @@ def read_groups(
     findings = []
     seen: set[str] = set()
     for graph in trace.graphs:
-        for position in np.flatnonzero(graph.types == NodeType.METADATA_NODE).tolist():
-            text = graph.io_inputs(position)
-            if "pg_name" not in text or text in seen:
+        for position, text in definitions(graph):
+            if text in seen:
                 continue
             seen.add(text)
             try:
-                _define(groups, _parse(text), world)
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                define(groups, text, world)
+            except ValueError as error:
                 findings.append(_finding(graph, position, error))
     return {number: np.array(ranks, dtype=np.int64) for number, ranks in groups.items()}, findings
 
 
+def definitions(graph: Graph) -> Iterator[tuple[int, str]]:
+    """Yield the position of every node that defines groups, and what it says."""
+    for position in np.flatnonzero(graph.types == NodeType.METADATA_NODE).tolist():
+        text = graph.io_inputs(position)
+        if "pg_name" in text:
+            yield position, text
+
+
+def define(groups: dict[int, tuple[int, ...]], text: str, world: tuple[int, ...]) -> None:
+    """Add the groups that `text` defines.
+
+    Raises:
+        ValueError: it cannot be read, names ranks outside of `world`, or contradicts another definition.
+    """
+    try:
+        found = _parse(text)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f'process groups cannot be read ({error}); expected a JSON list of {{"pg_name": "<number>", "ranks": [...]}}'
+        ) from error
+    for number, ranks in found:
+        if number == WORLD:
+            continue
+        members = ranks or world
+        outside = [rank for rank in members if not 0 <= rank < len(world)]
+        if outside:
+            raise ValueError(
+                f"group {number} has rank {outside[0]}; expected ranks from 0 to {len(world) - 1}"
+            )
+        if len(set(members)) < len(members):
+            raise ValueError(f"group {number} is {list(members)[:8]}; expected each rank once")
+        if groups.setdefault(number, members) != members:
+            raise ValueError(
+                f"group {number} is {list(members)[:8]}, but another definition says {list(groups[number])[:8]}; "
+                "expected the same members everywhere"
+            )
+
+
 def _finding(graph: Graph, position: int, error: Exception) -> Diagnostic:
-    what = f"no {error}" if isinstance(error, KeyError) else error
     return Diagnostic(
         "error",
         position,
-        f"node {int(graph.ids[position])} '{graph.name(position)}' defines process groups that cannot be used: {what}",
+        f"node {int(graph.ids[position])} '{graph.name(position)}' defines process groups that cannot be used: {error}",
     )
 
 
@@ -66,21 +101,3 @@ def _parse(text: str) -> list[tuple[int, tuple[int, ...]]]:
             raise ValueError(f"the ranks of group {number} are {ranks!r}, expected a list of ranks")
         found.append((number, tuple(ranks)))
     return found
-
-
-def _define(groups: dict[int, tuple[int, ...]], found: Any, world: tuple[int, ...]) -> None:
-    for number, ranks in found:
-        if number == WORLD:
-            continue
-        members = ranks or world
-        outside = [rank for rank in members if not 0 <= rank < len(world)]
-        if outside:
-            raise ValueError(
-                f"group {number} has rank {outside[0]}, expected ranks from 0 to {len(world) - 1}"
-            )
-        if len(set(members)) < len(members):
-            raise ValueError(f"group {number} is {list(members)[:8]}, expected each rank once")
-        if groups.setdefault(number, members) != members:
-            raise ValueError(
-                f"group {number} is {list(members)[:8]}, another definition says {list(groups[number])[:8]}"
-            )

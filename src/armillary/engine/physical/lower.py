@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from armillary.engine import network
 from armillary.engine.classes import Workload, check_members, quotient_comms, read_workload
-from armillary.engine.communicators import WORLD
 from armillary.engine.items import (
     Channel,
     View,
@@ -42,6 +41,7 @@ from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
 from armillary.platform.model import Platform
 from armillary.trace import Trace
+from armillary.trace.process_groups import WORLD
 
 Ints = NDArray[np.int64]
 

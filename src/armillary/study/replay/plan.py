@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.communicators import WORLD, Communicators
+from armillary.engine.communicators import Communicators
 from armillary.errors import InputError
 from armillary.platform import Dimension, Platform
 from armillary.trace import CollectiveType, Feeder, Graph, NodeType, Trace, encode
+from armillary.trace.process_groups import WORLD
 
 COLLECTIVE = {kind: kind.name.lower().replace("_", "-") for kind in CollectiveType}
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
