@@ -62,7 +62,8 @@ def define(groups: dict[int, tuple[int, ...]], text: str, world: tuple[int, ...]
         found = _parse(text)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
-            f'process groups cannot be read ({error}); expected a JSON list of {{"pg_name": "<number>", "ranks": [...]}}'
+            f"process groups cannot be read ({error}); expected a JSON list of "
+            '{"pg_name": "<number>", "ranks": [...]}'
         ) from error
     for number, ranks in found:
         if number == WORLD:
