@@ -186,7 +186,7 @@ def test_each_wait_of_a_stream_is_looked_at_once(monkeypatch: pytest.MonkeyPatch
     assert counts[1] < 2.5 * counts[0]
 
 
-def test_kernels_without_correlation_have_no_launch() -> None:
+def test_kernels_without_correlation_follow_what_the_cpu_did_before() -> None:
     rec = recording()
     rec.op("aten::mm", 10 * US, 50 * US)
     rec.launch(20 * US, 21 * US, (30 * US, 100 * US), name="k1")
@@ -195,4 +195,21 @@ def test_kernels_without_correlation_have_no_launch() -> None:
         event["args"]["correlation"] = 0
     linked = rec.linked()
     assert linked.report()["device_ops_linked"] == 0
-    assert {step.name for step in build(linked).steps if step.kind == "kernel"} == set()
+    rank = build(linked)
+    assert {step.name for step in rank.steps if step.kind == "kernel"} == {"k1", "k2"}
+    assert "aten::mm" in waits(rank, "k2"), "the last CPU step before it stands for its launch"
+
+
+def test_messages_launched_together_take_one_kernel_and_are_all_communication() -> None:
+    rec = recording()
+    for at, name in enumerate(("c10d::send", "c10d::recv_")):
+        start = (10 + 20 * at) * US
+        rec.op(name, start, start + 10 * US, inputs=([tensor(at + 1, 100, device="cuda:0")], PG, 1, at))
+    rec.op("nccl:coalesced", 60 * US, 90 * US, annotation=True)
+    rec.launch(70 * US, 80 * US, (100 * US, 400 * US), name="ncclDevKernel_SendRecv", stream=20)
+    rank = build(rec.linked())
+    comms = {step.source.kind: step for step in rank.steps if step.kind == "comm"}  # type: ignore[union-attr]
+    assert set(comms) == {"SEND", "RECV"}
+    assert not [step for step in rank.steps if step.kind == "kernel"]
+    lengths = sorted(step.end - step.begin for step in comms.values())
+    assert lengths == [0, 300 * US]

@@ -40,8 +40,8 @@ def build(linked: Linked) -> Rank:
     kernels, calls = linked.device.kernels, linked.device.call_of()
     if linked.host.nodes and timed:
         first, last = _span(ops)
+        kernels = [k for k in kernels if first <= calls.get(k.correlation, k).start <= last]
         calls = {at: call for at, call in calls.items() if first <= call.start <= last}
-        kernels = [kernel for kernel in kernels if kernel.correlation in calls]
     threads = _threads(ops, calls, kernels)
     issued = match_events(comms, linked, events)
     bursts = fork_and_join(threads)
@@ -51,7 +51,7 @@ def build(linked: Linked) -> Rank:
     connect(bursts)
     heads = {step.host: step for thread in threads.values() for step in thread.steps if step.kind == "cpu"}
     steps = [step for thread in threads.values() for step in thread.steps]
-    steps += add_kernels(threads, calls, kernels, linked.device.waits, comms)
+    steps += add_kernels(threads, calls, kernels, linked.device.waits, comms, heads)
     done = {id(step.source) for step in steps if isinstance(step.source, Communication)}
     rest = [(comm, event) for comm, event in issued if id(comm) not in done]
     steps += add_workers(threads, heads, rest)
@@ -111,7 +111,7 @@ def _threads(
 ) -> dict[int, Thread]:
     launched = {kernel.correlation: kernel for kernel in kernels}
     items = {tid: list(run) for tid, run in ops.items()}
-    launches: dict[int, list[int]] = defaultdict(list)
+    launches: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for call in calls.values():
         kernel = launched.get(call.correlation)
         if call.tid not in ops and (kernel or not ops):  # nothing else is known of this thread
@@ -119,7 +119,7 @@ def _threads(
         elif blocks(call, kernel) and call.tid in items:
             items[call.tid].append(Item(call.name, call.start, call.end, call=call.correlation, is_call=True))
         elif kernel:
-            launches[call.tid].append(min(call.end, kernel.start))
+            launches[call.tid].append((min(call.end, kernel.start), kernel.start))
     threads = {}
     for tid, run in items.items():
         # Stable: of two that start and end together, the first recorded is the outer one.

@@ -101,12 +101,15 @@ class Thread:
                 found[-1][1] = max(found[-1][1], segment.end)
         return [(start, end) for start, end in found]
 
-    def cut_at_launches(self, calls: Iterable[int]) -> None:
-        """Cut long segments where the launches in them end."""
+    def cut_at_launches(self, launches: Iterable[tuple[int, int]]) -> None:
+        """Cut segments where launches (end of the call, start of the kernel) end, if long or longer than that start."""
         last = None
-        for end in sorted(calls):
+        for end, start in sorted(launches):
             segment = self.segment_at(end)
-            if segment and segment.end - end > LATE and (last is None or end - last > LATE):
+            if segment is None:
+                continue
+            late = segment.end - end > LATE and (last is None or end - last > LATE)
+            if late or segment.end > start:
                 self.cuts.add(end)
                 last = end
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from armillary.convert.pytorch.communication import RECV, SEND, Communication, of_kernel
 from armillary.convert.pytorch.device import DeviceOp, RuntimeCall, StreamWait
 from armillary.convert.pytorch.device_only import said
+from armillary.convert.pytorch.segments import Item
 from armillary.convert.pytorch.steps import Step, Thread
 
 Lane = tuple[int, int]
@@ -54,15 +55,15 @@ def add_kernels(
     kernels: Sequence[DeviceOp],
     waits: Sequence[StreamWait],
     comms: list[Communication],
+    heads: Mapping[int, Step],
 ) -> list[Step]:
     """Return a step for each kernel, and let blocking calls wait for those they waited for.
 
-    Communication that only kernels tell of is added to `comms`.
+    Communication that only kernels tell of is added to `comms`; `heads` are the steps that issued the others.
     """
     streams = Streams()
-    comm_of = {comm.node: comm for comm in comms}
+    issuing = Issuing(comms, heads)
     waiting = _stream_waits(waits, calls)
-    taken: set[int] = set()
     made = []
     issued = [(calls.get(kernel.correlation), kernel) for kernel in kernels]
     for call, kernel in sorted(
@@ -76,7 +77,7 @@ def add_kernels(
         if previous := streams.before(lane, launched + 1):
             step.waits.append(previous)
         if is_communication(kernel.name):
-            _communicate(step, kernel, comm_of, comms, taken)
+            _communicate(step, kernel, call, issuing, comms)
             others = [other for other in streams.steps if other[0] == lane[0] and other != lane]
             step.waits += [
                 s for other in others if (s := streams.before(other, launched)) and s.kind == "kernel"
@@ -130,22 +131,49 @@ def _launch(step: Step, threads: dict[int, Thread], call: RuntimeCall | None, ke
             step.item = segment.owner
 
 
+class Issuing:
+    """Which communications have been issued, and have no kernel yet."""
+
+    def __init__(self, comms: Sequence[Communication], heads: Mapping[int, Step]) -> None:
+        self.of = {comm.node: comm for comm in comms}
+        self.taken: set[int] = set()
+        self._waiting: dict[int, deque[tuple[int, Communication]]] = defaultdict(deque)
+        for comm in sorted(comms, key=lambda comm: heads[comm.node].end if comm.node in heads else 0):
+            if head := heads.get(comm.node):
+                self._waiting[head.lane].append((head.end, comm))
+
+    def around(self, item: Item | None) -> Communication | None:
+        """Return the communication that `item`, or an item around it, issues."""
+        while item is not None:
+            comm = self.of.get(item.host)
+            if comm is not None and comm.node not in self.taken:
+                return comm
+            item = item.above
+        return None
+
+    def before(self, call: RuntimeCall | None) -> Communication | None:
+        """Return the last of those that a thread issued, each without a kernel, before it launched one for all of them.
+
+        So ``ncclGroupEnd`` does for messages and coalesced collectives.
+        """
+        last = None
+        queue = self._waiting[call.tid] if call else deque()
+        while call and queue and queue[0][0] <= call.start:
+            _, comm = queue.popleft()
+            if comm.node not in self.taken:
+                last = comm
+        return last
+
+
 def _communicate(
-    step: Step,
-    kernel: DeviceOp,
-    comm_of: dict[int, Communication],
-    comms: list[Communication],
-    taken: set[int],
+    step: Step, kernel: DeviceOp, call: RuntimeCall | None, issuing: Issuing, comms: list[Communication]
 ) -> None:
-    """Make the kernel the communication that its launcher, or an operator around it, is; or the one it says it is."""
-    item = step.item
-    while item is not None:
-        comm = comm_of.get(item.host)
-        if comm is not None and comm.node not in taken:
-            taken.add(comm.node)
-            step.kind, step.source, step.host = "comm", comm, comm.node
-            return
-        item = item.above
+    """Make the kernel the communication that launched it, or the one it says it is."""
+    comm = issuing.around(step.item) or issuing.before(call)
+    if comm is not None:
+        issuing.taken.add(comm.node)
+        step.kind, step.source, step.host = "comm", comm, comm.node
+        return
     comm = of_kernel(said(kernel.args), kernel.name)
     if comm is not None and comm.kind not in (SEND, RECV):
         comms.append(comm)
