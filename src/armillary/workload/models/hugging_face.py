@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from armillary.errors import InputError
-from armillary.platform.document import Document, read_document
+from armillary.platform.document import Document, key_text, read_document
 from armillary.workload.models.schema import Decoder, Model, Vit
 
 _ACTIVATIONS = {
@@ -44,7 +44,8 @@ def from_hugging_face(path: str | Path) -> Model:
         return model.model_validate(data | {"name": str(named), "source": [str(file)]})
     except ValidationError as error:  # keys have other names there
         found = error.errors()[0]
-        raise InputError(f"{file}: does not fit: {found['msg'].removeprefix('Value error, ')}") from None
+        text = found["msg"].removeprefix("Value error, ")
+        raise InputError(f"{file}: {key_text(found['loc']) or 'the model'}: {text}") from None
 
 
 class _Config:

@@ -72,12 +72,16 @@ def flops(
         causal: Count only the scores that a causal mask keeps, as fused kernels do; published formulas count all.
 
     Raises:
-        InputError: not a positive number, a sequence or selective recomputation for a model that has none.
+        InputError: a size is not positive, a sequence is longer than the learned positions, or a sequence, causal
+            mask or selective recomputation is asked of a model that has none.
     """
     if recomputation not in (choices := get_args(Recomputation)):
         hint = nearest(recomputation, choices)
         raise InputError(f"recomputation '{recomputation}': expected {one_of(choices)}{hint}")
-    parts = _forward(model, *_sizes(model, batch, sequence), causal)
+    if causal and not isinstance(model, Decoder):
+        raise InputError(f"causal: a model of kind '{model.kind}' has no causal mask")
+    counted = _forward(model, *_sizes(model, batch, sequence), causal)
+    parts = {name: count for name, count in counted.items() if count}
     if recomputation == "selective" and SCORES not in parts:
         raise InputError(
             f"selective recomputation of '{model.name}': it has no attention scores, expected none or full"
@@ -112,6 +116,9 @@ def _sizes(model: Model, batch: int, sequence: int | None) -> tuple[int, int]:
         sequence = default if sequence is None else sequence
         if sequence < 1:
             raise InputError(f"sequence {sequence}: expected at least 1")
+        rows = model.learned_positions if isinstance(model, Decoder) else None
+        if rows is not None and sequence > rows:
+            raise InputError(f"sequence {sequence}: expected at most {rows}, the learned positions")
         return batch, sequence
     if sequence is not None:
         raise InputError(f"sequence {sequence}: a model of kind '{model.kind}' has none")
@@ -216,7 +223,7 @@ def _dlrm(model: Dlrm, batch: int, sequence: int, causal: bool) -> dict[str, int
         "interaction": dot,
         "top mlp": sum(inputs * outputs for inputs, outputs in top),
     }
-    return {name: 2 * batch * macs for name, macs in parts.items() if macs}
+    return {name: 2 * batch * macs for name, macs in parts.items()}
 
 
 @_forward.register

@@ -21,7 +21,7 @@ def preset_names() -> list[str]:
 
 
 def load_model(name: str | Path) -> Model:
-    """Read a preset by its name, a model file (YAML), or a Hugging Face ``config.json``.
+    """Read a preset by its name, a model file (YAML), or a Hugging Face ``config.json`` or its folder.
 
     A file is a path with a suffix or a folder in it, or that exists.
 
@@ -31,7 +31,7 @@ def load_model(name: str | Path) -> Model:
     path = Path(name)
     if isinstance(name, str) and name in (names := preset_names()):
         return read_model(PRESETS / f"{name}.yaml")
-    if path.suffix == ".json":
+    if path.suffix == ".json" or path.is_dir():
         return from_hugging_face(path)
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1 or is_there(path):
         return read_model(path)

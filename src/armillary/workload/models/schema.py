@@ -13,6 +13,8 @@ from armillary.platform.study_schema import Count, Part
 
 Natural = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Many = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Depth = Annotated[int, Field(ge=1, le=100_000)]
+Side = Annotated[int, Field(ge=1, le=2**16)]
 Interaction = Literal["dot", "concatenation"]
 
 
@@ -94,7 +96,7 @@ class Decoder(Described):
     """A decoder-only transformer: GPT, Llama, Mixtral, DeepSeek, Qwen."""
 
     kind: Literal["decoder"] = "decoder"
-    layers: Count
+    layers: Depth
     hidden: Count
     vocabulary: Count
     context: Count = Field(description="Longest sequence it is made for; the default one for FLOPs.")
@@ -186,7 +188,7 @@ class Vit(Described):
     image: Count = Field(description="Side, in pixels.")
     patch: Count = Field(description="Side, in pixels.")
     channels: Count = 3
-    layers: Count
+    layers: Depth
     hidden: Count
     heads: Count
     mlp: Count = Field(description="Inner size of the feed-forward block.")
@@ -210,10 +212,10 @@ class Resnet(Described):
     """A residual network of bottleneck blocks (arXiv 1512.03385), each convolution with a batch norm."""
 
     kind: Literal["resnet"] = "resnet"
-    image: Count = Field(description="Side, in pixels.")
-    channels: Count = 3
-    width: Count = Field(default=64, description="Channels of the stem and of the first stage.")
-    blocks: list[Count] = Field(min_length=1, max_length=10, description="Blocks of each stage.")
+    image: Side = Field(description="Side, in pixels.")
+    channels: Side = 3
+    width: Side = Field(default=64, description="Channels of the stem and of the first stage.")
+    blocks: list[Depth] = Field(min_length=1, max_length=10, description="Blocks of each stage.")
     stride_in: Literal["1x1", "3x3"] = Field(
         default="3x3", description="The convolution of a stage's first block that halves the image."
     )
