@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from armillary.errors import InputError
 from armillary.workload.models import flops, layer_flops, load_model, parameters, preset_names, read_model
@@ -126,12 +128,34 @@ def test_bad_texts(text, message, tmp_path):
         ("none.yaml", "no such file"),
         ("none.json", "no such file"),
         ("a\0b", "model 'a\\x00b'"),
+        (Path("lama-3-8b"), "did you mean 'llama-3-8b'?"),
     ],
 )
 def test_no_such_model(name, message):
     with pytest.raises(InputError) as caught:
         load_model(name)
     assert message in str(caught.value)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.data())
+def test_any_value_is_read_or_refused(data):
+    document = yaml.safe_load((PRESETS / f"{data.draw(st.sampled_from(preset_names()))}.yaml").read_text())
+    inner = data.draw(
+        st.sampled_from([document, *(each for each in document.values() if isinstance(each, dict))])
+    )
+    inner[data.draw(st.sampled_from(sorted(inner)))] = data.draw(anything)
+    try:
+        model = read_model(document)
+    except InputError:
+        return
+    assert parameters(model).total > 0 and flops(model, 1, recomputation="full").training > 0
 
 
 def test_an_empty_folder(tmp_path):

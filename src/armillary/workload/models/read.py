@@ -28,8 +28,8 @@ def load_model(name: str | Path) -> Model:
     Raises:
         InputError: no such preset or file, or the file is malformed.
     """
-    path = Path(name)
-    if isinstance(name, str) and name in (names := preset_names()):
+    path, names = Path(name), preset_names()
+    if name in names:
         return read_model(PRESETS / f"{name}.yaml")
     if path.suffix == ".json" or path.is_dir():
         return from_hugging_face(path)

@@ -15,7 +15,6 @@ Natural = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Many = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Depth = Annotated[int, Field(ge=1, le=100_000)]
 Side = Annotated[int, Field(ge=1, le=2**16)]
-Interaction = Literal["dot", "concatenation"]
 
 
 class Described(Part):
@@ -157,7 +156,9 @@ class Dlrm(Described):
     bottom: list[Count] = Field(min_length=1, description="Outputs of each layer.")
     top: list[Count] = Field(min_length=1, description="Outputs of each layer.")
     bias: bool = True
-    interaction: Interaction = Field(description="dot: of every pair, beside the bottom MLP's output.")
+    interaction: Literal["dot", "concatenation"] = Field(
+        description="dot: of every pair, beside the bottom MLP's output."
+    )
     tables: list[Table] = Field(min_length=1)
 
     @model_validator(mode="after")
