@@ -37,6 +37,13 @@ def test_tables_of_unknown_size_are_named(inputs, call):
     assert "not counted" not in call("generate show dlrm-mlperf").stdout
 
 
+def test_names_of_layers_are_shown_as_they_are(inputs, call):
+    layers = '[{name: "a [red] layer", gemm: {n: 2, k: 3}}]'
+    (inputs / "odd.yaml").write_text(f'kind: stack\nname: "odd\\e[31m"\nlayers: {layers}\n')
+    shown = call("generate show odd.yaml").stdout
+    assert "a [red] layer" in shown and "odd\\x1b[31m (stack)" in shown
+
+
 def test_options(inputs, call):
     words = "generate show llama-3-8b --batch 2 --sequence 128 --recomputation full --causal"
     work = json.loads(call(f"{words} --json").stdout)["flops"]

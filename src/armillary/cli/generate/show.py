@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.outputs import show_table
+from armillary.hints import one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from armillary.workload.models import Flops, Parameters
 
 _HELP = f"""{SUBCOMMANDS["show"]}
 
@@ -38,68 +41,67 @@ def command(
     name: str, batch: int, sequence: int | None, recomputation: Any, causal: bool, as_json: bool
 ) -> None:
     """Count and print."""
-    from armillary.units import format_flops
-    from armillary.workload.models import (
-        Decoder,
-        Gnmt,
-        facts,
-        flops,
-        load_model,
-        parameters,
-        unknown_rows,
-    )
+    from armillary.workload import models
 
-    model = load_model(name)
-    counts, work = (
-        parameters(model),
-        flops(model, batch, sequence, recomputation=recomputation, causal=causal),
-    )
-    if sequence is None and isinstance(model, Decoder | Gnmt):
-        sequence = model.context if isinstance(model, Decoder) else model.sequence
-    steps = {"forward": work.forward, "backward": work.backward, "recomputed": work.recomputed}
+    model = models.load_model(name)
+    counts = models.parameters(model)
+    work = models.flops(model, batch, sequence, recomputation=recomputation, causal=causal)
+    sequence = sequence or models.default_sequence(model)
     if as_json:
-        found = facts(model) | {
+        request = {"batch": batch, "sequence": sequence, "recomputation": recomputation, "causal": causal}
+        sums = {key: getattr(work, key) for key in ("parts", "forward", "backward", "recomputed", "training")}
+        found = models.facts(model) | {
             "parameters": counts.parts | {"total": counts.total, "active": counts.active},
-            "flops": {"batch": batch, "sequence": sequence, "recomputation": recomputation, "causal": causal}
-            | {"parts": work.parts, **steps, "training": work.training},
+            "flops": request | sums,
             "description": model.model_dump(exclude_none=True),
         }
         click.echo(json.dumps(found, indent=1))
         return
-
-    def operations(count: int) -> str:
-        return format_flops(count).removesuffix("/s")
-
-    click.echo(f"{model.name} ({model.kind})")
+    click.echo(one_line(f"{model.name} ({model.kind})"))
     for source in model.source:
-        click.echo(f"  {source}")
-    table = _table("parameters", counts.parts, counts.total, "{:,}".format)
+        click.echo(one_line(f"  {source}"))
+    click.echo()
+    show_table(_parameters(counts))
+    if missing := models.unknown_rows(model):
+        click.echo(f"{missing:,} embedding tables are not counted: their rows are not known")
+    click.echo()
+    size = f"batch {batch:,}" + (f", sequence {sequence:,}" if sequence else "")
+    show_table(_operations(work, size, recomputation))
+
+
+def _parameters(counts: Parameters) -> Table:
+    table = _table("parameters", counts.parts, "{:,}".format)
     table.add_row("total", f"{counts.total:,}", "")
     if counts.idle:
         table.add_row("active per token", f"{counts.active:,}", f"{counts.active / counts.total:.1%}")
-    click.echo()
-    show_table(table)
-    if missing := unknown_rows(model):
-        click.echo(f"{missing} embedding tables are not counted: their rows are not known")
-    size = f"batch {batch}" + (f", sequence {sequence:,}" if sequence else "")
-    table = _table(f"operations, {size}", work.parts, work.forward, operations)
-    table.add_row("forward", operations(work.forward), "")
-    table.add_row("backward", operations(work.backward), "")
+    return table
+
+
+def _operations(work: Flops, size: str, recomputation: str) -> Table:
+    from armillary.units import format_flops
+
+    def text(count: int) -> str:
+        return format_flops(count).removesuffix("/s")
+
+    table = _table(f"operations, {size}", work.parts, text)
+    table.add_row("forward", text(work.forward), "")
+    table.add_row("backward", text(work.backward), "")
     if work.recomputed:
-        table.add_row(f"recomputed ({recomputation})", operations(work.recomputed), "")
-    table.add_row("training step", operations(work.training), "")
-    click.echo()
-    show_table(table)
+        table.add_row(f"recomputed ({recomputation})", text(work.recomputed), "")
+    table.add_row("training step", text(work.training), "")
+    return table
 
 
-def _table(title: str, parts: Mapping[str, int], total: int, text: Any) -> Table:
+def _table(title: str, parts: Mapping[str, int], text: Callable[[int], str]) -> Table:
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column(title, min_width=32)
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("share", justify="right", no_wrap=True)
+    total = sum(parts.values())
     for name, count in parts.items():
-        table.add_row(f"  {name}", text(count), f"{count / total:.1%}")
+        table.add_row(f"  {escape(one_line(name))}", text(count), f"{count / total:.1%}")
     return table

@@ -2,7 +2,7 @@
 
 from armillary.workload.models.counts import Parameters, parameters
 from armillary.workload.models.hugging_face import from_hugging_face
-from armillary.workload.models.operations import Flops, flops, layer_flops
+from armillary.workload.models.operations import Flops, default_sequence, flops, layer_flops
 from armillary.workload.models.read import load_model, preset_names, read_model
 from armillary.workload.models.schema import Decoder, Dlrm, Gnmt, Model, Resnet, Stack, Vit
 from armillary.workload.models.summary import facts, unknown_rows
@@ -17,6 +17,7 @@ __all__ = [
     "Resnet",
     "Stack",
     "Vit",
+    "default_sequence",
     "facts",
     "flops",
     "from_hugging_face",

@@ -108,21 +108,28 @@ def layer_flops(
     return _layer(model, layer, batch, sequence, causal)
 
 
+def default_sequence(model: Model) -> int | None:
+    """Return the tokens per sample that a model is made for; None if it takes no tokens."""
+    if isinstance(model, Decoder):
+        return model.context
+    return model.sequence if isinstance(model, Gnmt) else None
+
+
 def _sizes(model: Model, batch: int, sequence: int | None) -> tuple[int, int]:
     if batch < 1:
         raise InputError(f"batch {batch}: expected at least 1")
-    if isinstance(model, Decoder | Gnmt):
-        default = model.context if isinstance(model, Decoder) else model.sequence
-        sequence = default if sequence is None else sequence
-        if sequence < 1:
-            raise InputError(f"sequence {sequence}: expected at least 1")
-        rows = model.learned_positions if isinstance(model, Decoder) else None
-        if rows is not None and sequence > rows:
-            raise InputError(f"sequence {sequence}: expected at most {rows}, the learned positions")
-        return batch, sequence
-    if sequence is not None:
-        raise InputError(f"sequence {sequence}: a model of kind '{model.kind}' has none")
-    return batch, 1
+    default = default_sequence(model)
+    if default is None:
+        if sequence is not None:
+            raise InputError(f"sequence {sequence}: a model of kind '{model.kind}' has none")
+        return batch, 1
+    sequence = default if sequence is None else sequence
+    if sequence < 1:
+        raise InputError(f"sequence {sequence}: expected at least 1")
+    rows = model.learned_positions if isinstance(model, Decoder) else None
+    if rows is not None and sequence > rows:
+        raise InputError(f"sequence {sequence}: expected at most {rows}, the learned positions")
+    return batch, sequence
 
 
 @singledispatch
@@ -133,13 +140,13 @@ def _forward(model: Model, batch: int, sequence: int, causal: bool) -> dict[str,
 @_forward.register
 def _decoder(model: Decoder, batch: int, sequence: int, causal: bool) -> dict[str, int]:
     parts: Counter[str] = Counter()
-    kinds = Counter(
-        (model.has_experts(layer), layer < model.attention.full_layers) for layer in range(model.layers)
-    )
-    first = {(model.has_experts(i), i < model.attention.full_layers): i for i in range(model.layers)}
-    for kind, count in kinds.items():
-        for part, operations in _layer(model, first[kind], batch, sequence, causal).items():
-            parts[part] += count * operations
+    alike: dict[tuple[bool, bool], list[int]] = {}
+    for layer in range(model.layers):
+        kind = (model.has_experts(layer), layer < model.attention.full_layers)
+        alike.setdefault(kind, []).append(layer)
+    for layers in alike.values():
+        for part, operations in _layer(model, layers[0], batch, sequence, causal).items():
+            parts[part] += len(layers) * operations
     return dict(parts) | {HEAD: 2 * batch * sequence * model.hidden * model.vocabulary}
 
 
