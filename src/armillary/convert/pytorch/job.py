@@ -41,6 +41,11 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
     for rank, linked, steps in zip(ranks, numbered.values(), built, strict=True):
         known = ProcessGroups(linked, rank, world)
         known.learn(steps.communications)
+        known.learn_threads(
+            (step.source, step.lane)
+            for step in steps.steps
+            if isinstance(step.source, Communication) and step.name.startswith("gloo:")
+        )
         members.append(_Members(known, place, groups, steps.communications))
         keep_group_order(steps.steps, members[-1])
         if lost := members[-1].without_end(steps.communications):
