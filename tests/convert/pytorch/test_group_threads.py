@@ -47,3 +47,20 @@ def test_groups_of_a_job() -> None:
         [None, (0, 2), (1, 2)],
         [None, (1, 3)],
     ]
+
+
+def test_messages_are_done_by_the_thread_that_sends_them() -> None:
+    rec = Recording(rank=0, world=2, groups=[group("0", [0, 1], "default_pg"), group("1", [1, 0])])
+    for at in range(2):
+        inputs = ([tensor(at, 1000)], "<Object>", 1, 0)
+        rec.op("c10d::send", 2000 * at, 2000 * at + 900, inputs=inputs)
+        rec.gloo("gloo:send", 2000 * at + 10, 2000 * at + 20, 2000 * at + 800, tid=1)
+        rec.op(
+            "c10d::barrier",
+            2000 * at + 1000,
+            2000 * at + 1900,
+            inputs=(tensor(9, 1, 1), "<Object>", [], False, -1),
+        )
+        rec.gloo("gloo:barrier", 2000 * at + 1010, 2000 * at + 1020, 2000 * at + 1800, tid=90 + at)
+    converted = convert_job([rec.linked(), rec.linked()])
+    assert converted.groups == {}, "the default group is the likelier one for barriers"

@@ -44,7 +44,9 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
         known.learn_threads(
             (step.source, step.lane)
             for step in steps.steps
-            if isinstance(step.source, Communication) and step.name.startswith("gloo:")
+            if isinstance(step.source, Communication)
+            and step.name.startswith("gloo:")
+            and step.source.kind not in (SEND, RECV)  # the caller's thread does messages
         )
         members.append(_Members(known, place, groups, steps.communications))
         keep_group_order(steps.steps, members[-1])
