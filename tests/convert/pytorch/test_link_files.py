@@ -135,6 +135,13 @@ def test_half_a_pair_and_no_pair(tmp_path: Path) -> None:
         convert([tmp_path])
 
 
+def test_what_a_run_that_was_killed_left_behind_is_no_trace(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no traces"):
+        data_parallel(0).write(tmp_path)[0].rename(tmp_path / ".host.4711.part.json")
+        (tmp_path / "device_0.json").unlink()
+        convert([tmp_path])
+
+
 def test_files_of_other_names_are_told_apart_by_what_is_in_them(tmp_path: Path) -> None:
     for rank in (0, 1):
         host, device = data_parallel(rank, 2).write(tmp_path, rank)

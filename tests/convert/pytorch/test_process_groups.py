@@ -248,3 +248,16 @@ def test_odd_groups_are_passed_over() -> None:
     ]
     converted = job(rank(0, 1, odd, functional("3")))
     assert converted.trace.n_ranks == 1
+
+
+def test_a_root_is_named_by_its_rank_as_peers_are() -> None:
+    groups = [group("0", [], "default_pg", 4), group("1", [2, 3])]
+    recs = [
+        rank(r, 4, groups, ("_c10d_functional::broadcast", (T, member, "1"), (T,)))
+        for r, member in ((2, 1), (3, 1))
+    ]
+    for other in (0, 1):
+        recs.append(rank(other, 4, groups))
+        recs[-1].op("aten::mm", 0, 10)
+    converted = job(*recs)
+    assert [attrs(converted, at)[0]["comm_root"] for at in (2, 3)] == [3, 3]

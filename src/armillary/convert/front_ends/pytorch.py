@@ -45,7 +45,7 @@ def pairs(folder: Path) -> list[tuple[Path, Path]]:
     names = [
         path
         for path in sorted(folder.iterdir())
-        if re.search(r"\.json(\.gz)?$", path.name) and path.is_file()
+        if re.fullmatch(r"[^.].*\.json(\.gz)?", path.name) and path.is_file()
     ]
     found: dict[str, dict[int, Path]] = {"host": {}, "device": {}}
     for path in names:

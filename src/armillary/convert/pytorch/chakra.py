@@ -144,9 +144,8 @@ def _communicate(node: Node, comm: Communication, group: Group, number: tuple[in
     attrs += [("comm_type", "int64", int(kind)), ("comm_size", "int64", size)]
     if group.number:
         attrs.append(("pg_name", "string", str(group.number)))
-    root = group.ranks.index(peer) if peer is not None else 0
-    if root:
-        attrs.append(("comm_root", "int64", root))
+    if peer is not None and peer != group.ranks[0]:
+        attrs.append(("comm_root", "int64", peer))
     if len(comm.splits) == len(group.ranks) > 1 and sum(comm.splits) == size:
         attrs.append(("comm_splits", "int64_list", list(comm.splits)))
 

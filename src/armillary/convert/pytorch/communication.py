@@ -20,6 +20,8 @@ SEND, RECV = "SEND", "RECV"
 MOST_RANKS = 1 << 20
 C = CollectiveType
 BACKENDS = ("nccl", "gloo", "mpi", "ucc", "xccl", "hccl", "ccl", "rccl", "cncl", "mccl", "fake")
+ASYNCHRONOUS = tuple(f"{backend}:" for backend in BACKENDS if backend not in ("nccl", "rccl"))
+"""Annotations of backends that work on threads of their own: the time of the communication, not of the thread."""
 
 KINDS: dict[str, str] = {
     "allreduce": "ALL_REDUCE", "reduce": "REDUCE", "allgather": "ALL_GATHER", "gather": "GATHER", "scatter": "SCATTER",

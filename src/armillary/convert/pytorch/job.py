@@ -11,6 +11,7 @@ from armillary.convert.converted import Converted, communication
 from armillary.convert.groups import Groups
 from armillary.convert.pytorch.chakra import Group, nodes_of_rank
 from armillary.convert.pytorch.communication import MOST_RANKS, RECV, SEND, Communication
+from armillary.convert.pytorch.group_order import keep_group_order
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.process_groups import ProcessGroups, world_size
 from armillary.convert.pytorch.rank import Rank, build
@@ -40,7 +41,15 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
     for rank, linked, steps in zip(ranks, numbered.values(), built, strict=True):
         known = ProcessGroups(linked, rank, world)
         known.learn(steps.communications)
+        known.learn_threads(
+            (step.source, step.lane)
+            for step in steps.steps
+            if isinstance(step.source, Communication)
+            and step.name.startswith("gloo:")
+            and step.source.kind not in (SEND, RECV)  # the caller's thread does messages
+        )
         members.append(_Members(known, place, groups, steps.communications))
+        keep_group_order(steps.steps, members[-1])
         if lost := members[-1].without_end(steps.communications):
             warnings.append(
                 f"rank {rank}: {lost} messages have their other end on a rank that is not known or not given: "

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from armillary.convert.pytorch.communication import MOST_RANKS, Communication
+from armillary.convert.pytorch.group_threads import Score, groups_of_threads
 from armillary.convert.pytorch.link import Linked
 
 
@@ -47,6 +48,7 @@ class ProcessGroups:
             self.about[name] = str(group.get("pg_desc", "")).lower()
         self.named: set[str] = set()
         self.guessed: dict[str, int] = {}
+        self.by_thread: dict[int, str] = {}
 
     def learn(self, communications: Iterable[Communication]) -> None:
         """Take note of the groups that communications name, so that the others are more likely to be unnamed."""
@@ -56,26 +58,42 @@ class ProcessGroups:
                 if one.ranks and one.group not in self.ranks:
                     self.ranks[one.group] = one.ranks
 
+    def learn_threads(self, threads: Iterable[tuple[Communication, int]]) -> None:
+        """Take note of the threads of gloo that did communications: one thread works for one group."""
+        scores: dict[int, dict[str, Score]] = {}
+        done = list(threads)
+        for one, tid in done:
+            own = {name: self._likelihood(name, one) for name in self._candidates(one)}
+            known = scores.setdefault(tid, own)
+            scores[tid] = {name: tuple(map(max, known[name], own[name])) for name in known if name in own}
+        found = groups_of_threads(scores, list(self.ranks))
+        self.by_thread = {id(one): found[tid] for one, tid in done if tid in found}
+
     def of(self, one: Communication) -> tuple[int, ...]:
         """Return the ranks that take part; where no node says it, the likeliest group of that size."""
         if one.group in self.ranks:
             return self.ranks[one.group]
         if one.ranks:
             return one.ranks
-        candidates = {
-            name: ranks
-            for name, ranks in self.ranks.items()
-            if self.rank in ranks and one.group_size in (None, len(ranks))
-        }
+        candidates = self._candidates(one)
         if not candidates:
             return self.world
-        sharded = any(name.startswith("FSDP::") for name in one.path)
-        best = max(candidates, key=lambda name: self._likelihood(name, one, sharded))
+        best = self.by_thread.get(id(one)) or max(candidates, key=lambda name: self._likelihood(name, one))
         if len({candidates[name] for name in candidates}) > 1:
             self.guessed[best] = self.guessed.get(best, 0) + 1
         return candidates[best]
 
-    def _likelihood(self, name: str, one: Communication, sharded: bool) -> tuple[bool, bool, bool, int]:
+    def _candidates(self, one: Communication) -> dict[str, tuple[int, ...]]:
+        if one.group in self.ranks:
+            return {str(one.group): self.ranks[str(one.group)]}
+        return {
+            name: ranks
+            for name, ranks in self.ranks.items()
+            if self.rank in ranks and one.group_size in (None, len(ranks))
+        }
+
+    def _likelihood(self, name: str, one: Communication) -> tuple[int, ...]:
+        sharded = any(around.startswith("FSDP::") for around in one.path)
         words = ("dp", "fsdp", "shard", "data") if sharded else ("default",)
         said = any(word in self.about.get(name, "") for word in words)
         known_size = one.group_size is not None

@@ -7,17 +7,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from armillary.convert.pytorch.communication import BACKENDS, Communication, communications
+from armillary.convert.pytorch.communication import ASYNCHRONOUS, Communication, communications
 from armillary.convert.pytorch.data_waits import add_data_waits
 from armillary.convert.pytorch.device import CpuOp, DeviceOp, RuntimeCall
 from armillary.convert.pytorch.link import Linked
+from armillary.convert.pytorch.parents import mend_parents
 from armillary.convert.pytorch.segments import Item
 from armillary.convert.pytorch.steps import Step, Thread, connect, fork_and_join
 from armillary.convert.pytorch.streams import add_kernels, blocks
 from armillary.convert.pytorch.workers import add_workers, cut_at_issue, match_events
-
-_ASYNCHRONOUS = tuple(f"{backend}:" for backend in BACKENDS if backend not in ("nccl", "rccl"))
-"""Annotations of backends that work on threads of their own: the time of the communication, not of the thread."""
 
 
 @dataclass
@@ -34,6 +32,7 @@ class Rank:
 
 def build(linked: Linked) -> Rank:
     """Return the steps of one rank."""
+    mend_parents(linked)
     comms = communications(linked.host)
     timed = bool(linked.device.ops or linked.device.kernels)
     ops, events = _recorded(linked) if timed else (_untimed(linked), [])
@@ -83,7 +82,7 @@ def _recorded(linked: Linked) -> tuple[dict[int, list[Item]], list[CpuOp]]:
     for at, op in enumerate(ops):
         if not first <= op.start <= last:
             continue
-        if op.is_annotation and op.name.startswith(_ASYNCHRONOUS):
+        if op.is_annotation and op.name.startswith(ASYNCHRONOUS):
             events.append(op)
         else:
             threads[op.tid].append(Item(op.name, op.start, op.end, host_of.get(at, -1)))

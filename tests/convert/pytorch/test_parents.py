@@ -1,0 +1,61 @@
+"""Operators that PyTorch recorded inside the one before them."""
+
+from __future__ import annotations
+
+from armillary.convert import report
+from armillary.convert.pytorch.job import convert_job
+from armillary.convert.pytorch.link import Linked
+from armillary.convert.pytorch.parents import mend_parents
+from tests.convert.pytorch.recording import Recording, tensor
+
+NAMES = ["Optimizer.step", "c10d::broadcast_", "c10d::broadcast_", "c10d::broadcast_"]
+
+
+def broadcasts() -> Linked:
+    """Return three broadcasts in an optimizer; the host trace has each of them inside the one before."""
+    rec = Recording(rank=0, world=2)
+    rec.op(NAMES[0], 0, 10_000)
+    for at in (1000, 3000, 5000):
+        inputs = ([tensor(at, 1000)], "<Object>", 0, 0, True, -1)
+        rec.op(NAMES[1], at, at + 1000, inputs=inputs)
+    linked = rec.linked()
+    ours = [node for node in linked.host.nodes if not node.is_structure]
+    for node, before in zip(ours[2:], ours[1:], strict=False):
+        node.parent = before.id
+    return linked
+
+
+def test_what_began_after_its_parent_had_ended_goes_to_the_one_around_both() -> None:
+    linked = broadcasts()
+    mend_parents(linked)
+    ours = [node for node in linked.host.nodes if not node.is_structure]
+    assert [node.name for node in ours] == NAMES
+    assert [node.parent for node in ours[1:]] == [ours[0].id] * 3
+
+
+def test_none_of_the_collectives_is_lost() -> None:
+    converted = convert_job([broadcasts()])
+    assert report(converted)["comm"] == {"BROADCAST": {"count": 3, "bytes": 12_000}}
+
+
+def test_a_worker_is_around_nothing_of_another_thread() -> None:
+    rec = Recording(rank=0, world=2)
+    rec.op("c10d::broadcast_", 0, 100, inputs=([tensor(1, 10)], "<Object>", 0, 0, True, -1))
+    rec.gloo("gloo:broadcast", 50, 60, 900)
+    rec.op("c10d::broadcast_", 200, 300, inputs=([tensor(2, 10)], "<Object>", 0, 0, True, -1))
+    linked = rec.linked()
+    _, thread, first, worker, second = linked.host.nodes
+    second.parent = worker.id
+    mend_parents(linked)
+    assert [first.parent, worker.parent, second.parent] == [thread.id, first.id, thread.id]
+
+
+def test_workers_and_true_children_stay() -> None:
+    rec = Recording()
+    rec.op("c10d::allreduce_", 0, 100, inputs=([tensor(1, 10)],))
+    rec.op("aten::view", 10, 20)
+    rec.gloo("gloo:all_reduce", 50, 500, 900)
+    linked = rec.linked()
+    before = [node.parent for node in linked.host.nodes]
+    mend_parents(linked)
+    assert [node.parent for node in linked.host.nodes] == before
