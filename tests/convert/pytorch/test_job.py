@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
-from armillary.convert import report
+from armillary.convert import front_end, report
 from armillary.convert.converted import Converted
 from armillary.convert.pytorch.host import HostTrace
 from armillary.convert.pytorch.job import convert_job
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.link import link as join
+from armillary.errors import InputError
 from armillary.platform.model import Dimension, Platform, System
 from armillary.platform.recorded import recorded_machine
 from armillary.trace import NodeType
@@ -203,3 +206,19 @@ def test_any_job_ends_when_it_did_and_runs_on_any_machine(ranks: list[Recording]
     assert end(converted, machine(len(ranks))) > 0
     assert [f for f in check_trace(converted.trace).all if f.severity == "error"] == []
     assert all(one["dropped_dependencies"] == 0 for one in facts["per_rank"])
+
+
+def test_a_trace_in_which_nothing_ran_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "host.json"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(Recording().host()).encode())
+    with pytest.raises(InputError, match="no operators"):
+        front_end("pytorch").convert([path])
+
+
+def test_gaps_of_several_threads_count_once() -> None:
+    rec = Recording()
+    for tid, late in ((1, 0), (2, 10_000)):
+        rec.op("aten::a", late, 10_000 + late, tid=tid)
+        rec.op("aten::b", 110_000 + late, 120_000 + late, tid=tid)
+    facts = report(convert_job([rec.linked()]))
+    assert facts["gap_fraction"] == pytest.approx(110 / 130, abs=0.01)

@@ -202,3 +202,14 @@ def test_the_report(tmp_path: Path) -> None:
         "schema": "1.1.1-chakra.0.0.4",
         "warnings": [],
     }
+
+
+def test_threads_that_kineto_did_not_see_are_no_reason_to_refuse() -> None:
+    rec = Recording()
+    for at in range(10):
+        rec.op(f"aten::op{at}", at * 1000, at * 1000 + 500)
+    for at in range(90):
+        rec.op(f"aten::own{at}", at * 100, at * 100 + 50, tid=7, on_device=False)
+    linked = rec.linked()
+    assert linked.rate == 0.1
+    assert "90 of 100 host nodes have no event" in linked.reasons[-1]

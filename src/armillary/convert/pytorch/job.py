@@ -15,6 +15,8 @@ from armillary.convert.pytorch.group_order import keep_group_order
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.process_groups import ProcessGroups, world_size
 from armillary.convert.pytorch.rank import Rank, build
+from armillary.convert.pytorch.steps import Step
+from armillary.errors import InputError
 from armillary.trace import Graph, GraphBuilder, Trace, graph_of
 
 _ONE_CLOCK = 60_000_000_000
@@ -34,6 +36,9 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
             f"{len(ranks)} of {world} ranks are given (rank {shown}); groups hold only these, numbered from 0"
         )
     built = [build(linked) for linked in numbered.values()]
+    for linked, steps in zip(numbered.values(), built, strict=True):
+        if not steps.steps:
+            raise InputError(f"{linked.host.source}: no operators, expected at least one that ran")
     starts = [rank.start for rank in built]
     together = max(starts) - min(starts) < _ONE_CLOCK
     groups = Groups(len(ranks))
@@ -141,7 +146,7 @@ def _metadata(linked: Linked) -> list[tuple[str, str, Any]]:
 
 def _facts(linked: Linked, rank: Rank, graph: Graph, number: int, dropped: int) -> dict[str, Any]:
     span = max(rank.end - rank.start, 1)
-    spent = {kind: sum(s.end - s.begin for s in rank.steps if s.kind == kind) for kind in ("gap", "queued")}
+    spent = {kind: _covered([s for s in rank.steps if s.kind == kind]) for kind in ("gap", "queued")}
     return {
         "rank": number,
         "nodes": graph.n_nodes,
@@ -154,6 +159,17 @@ def _facts(linked: Linked, rank: Rank, graph: Graph, number: int, dropped: int) 
         "queued_fraction": round(spent["queued"] / span, 6) if rank.timed else None,
         "dropped_dependencies": dropped,
     }
+
+
+def _covered(steps: Sequence[Step]) -> int:
+    """Return the time during which at least one of the steps ran, ns."""
+    total, reached = 0, None
+    for start, end in sorted((step.begin, step.end) for step in steps):
+        if reached is None or start > reached:
+            total, reached = total + end - start, end
+        elif end > reached:
+            total, reached = total + end - reached, end
+    return total
 
 
 def _summary(facts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -106,13 +106,21 @@ def link(host: HostTrace, device: DeviceTrace, least_rate: float = LEAST_RATE) -
         names = Counter(host.nodes[at].name for at in todo).most_common(3)
         shown = ", ".join(f"{count} '{name}'" for name, count in names)
         result.reasons.append(f"{len(todo)} of {result.linkable} host nodes have no event: {shown}")
-    if result.linkable and result.rate < least_rate:
+    if result.linkable and result.rate < least_rate and not _threads_agree(result):
         raise InputError(
             f"{host.source} and {device.source} are not of the same steps: {result.linked} of {result.linkable} "
             f"host nodes ({100 * result.rate:.1f} %) have an event among {len(device.ops)}, expected at least "
             f"{100 * least_rate:.0f} %; {'; '.join(result.reasons)}"
         )
     return result
+
+
+def _threads_agree(linked: Linked) -> bool:
+    """Whether ids link the threads that Kineto saw; it does not see threads that a program starts itself."""
+    nodes = linked.host.nodes
+    seen = {nodes[at].tid for at, op in enumerate(linked.op_of) if op >= 0}
+    there = sum(node.tid in seen and not node.is_structure for node in nodes)
+    return "rf_id" in linked.strategies and linked.linked >= _AGREE * there
 
 
 def _among(free: set[int], linked: Linked) -> set[int]:

@@ -46,7 +46,7 @@ def read_text(path: str | Path) -> str:
         except (OSError, EOFError, zlib.error) as error:
             raise InputError(f"{path}: damaged gzip file ({error})") from error
     # Names of operators are written as they are; a stray byte in one is no reason to refuse the trace.
-    return data.decode(errors="replace")
+    return data.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
 
 
 class Records:
