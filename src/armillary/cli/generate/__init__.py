@@ -1,0 +1,20 @@
+"""`armillary generate`: one module for each command about generated workloads, loaded when it is called."""
+
+from __future__ import annotations
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.lazy import LazyGroup
+
+SUBCOMMANDS = {
+    "list": "List the models that are known.",
+    "show": "Show a model: parameters, FLOPs, where they are.",
+    "micro": "Sweep collectives and messages over sizes, like nccl-tests.",
+}
+"""Command name -> one-line help; the module is the name with underscores."""
+
+
+@click.group(cls=LazyGroup, help=COMMANDS["generate"], modules=__name__, table=SUBCOMMANDS)
+def command() -> None:
+    """Group the commands that generate workloads."""
