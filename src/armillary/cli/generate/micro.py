@@ -79,15 +79,15 @@ def command(
     """Sweep, and write or simulate."""
     outputs = {"plot": plot, "json": as_json, "csv": as_csv}
     _check_outputs(outputs, folder)
-    platform = _platform(machine, system, network, npus, alone=bool(folder and not overlap))
+    platform = _platform(machine, system, network, npus, alone=folder is not None and overlap is None)
     profile = profile or ("astra-sim" if system else "physical")
-    ratios = _numbers("--overlap", overlap, _ratio) if overlap else []
+    ratios = _numbers("--overlap", overlap, _ratio) if overlap is not None else []
     count = platform.npus if platform else npus
     assert count is not None  # _platform asks for one of them
     cases = _cases(_tests(collectives, patterns, profile if platform else ""), count, groups, element,
                    _sizes(smallest, largest, factor))  # fmt: skip
     results = []
-    if platform and not (folder and not overlap):
+    if platform and (folder is None or ratios):
         from armillary.study.micro import measure, measure_beside
 
         with working(f"simulating {len(cases)} cases"):
@@ -164,7 +164,7 @@ def _tests(collectives: str | None, patterns: str | None, profile: str) -> list[
     from armillary.errors import InputError, nearest, one_of
     from armillary.workload.micro import COLLECTIVES, PATTERNS
 
-    if not collectives and not patterns:
+    if collectives is None and patterns is None:
         collectives = _DEFAULT
     found = []
     modelled = list(ASTRA_SIM_OPERATIONS if profile == "astra-sim" else COLLECTIVES)
@@ -172,7 +172,7 @@ def _tests(collectives: str | None, patterns: str | None, profile: str) -> list[
         ("--collective", collectives, list(COLLECTIVES), modelled),
         ("--pattern", patterns, list(PATTERNS), list(PATTERNS)),
     ):
-        for word in text.split(",") if text else ():
+        for word in text.split(",") if text is not None else ():
             name = word.strip()
             if name not in known and name != "all":
                 raise InputError(f"{option} '{name}': expected all, or {one_of(known)}{nearest(name, known)}")
@@ -199,7 +199,7 @@ def _cases(tests: list[str], npus: int, groups: str | None, element: str, sizes:
     from armillary.workload.micro.groups import group_sizes
 
     chosen = None
-    if groups:
+    if groups is not None:
         chosen = group_sizes(npus) if groups.strip() == "all" else _numbers("--groups", groups, _members)
     return sweep(tests, npus, sizes, chosen, element)
 

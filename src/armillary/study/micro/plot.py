@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,21 +25,21 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _STYLES = ("-", "--", ":", "-.")
 _GREY = "#555555"
+_CLOSE = 0.02
+"""Relative difference up to which lines are one."""
 
 
 def bandwidth_picture(results: Iterable[Result], platform: Platform, path: Path) -> None:
     """Draw bus bandwidth over size, both logarithmic: a line per test and group size, and every port's bandwidth.
+
+    Tests that differ by no more than 2 % share a line.
 
     Raises:
         InputError: no result has a bus bandwidth, matplotlib is not installed, the suffix is unknown, or the
             file cannot be written.
     """
     check_picture(path)
-    lines: dict[tuple[str, int], list[tuple[int, float]]] = {}
-    for result in results:
-        bus = result.bandwidths[1]
-        if bus:
-            lines.setdefault((result.case.test, result.case.members), []).append((result.case.size, bus))
+    lines = _lines(results)
     if not lines:
         raise InputError(f"{path}: nothing to draw: expected a test that has a bus bandwidth")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -46,22 +48,56 @@ def bandwidth_picture(results: Iterable[Result], platform: Platform, path: Path)
     figure = Figure(figsize=(9.6, 5.6), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    tests = list(dict.fromkeys(test for test, _ in lines))
-    sizes = list(dict.fromkeys(members for _, members in lines))
-    for place, ((test, members), points) in enumerate(lines.items()):
-        width = 1 + 0.8 * (len(lines) - 1 - place)  # so that lines upon each other all show
-        kind, style = tests.index(test), sizes.index(members)
+    tests = list(dict.fromkeys(line.tests[0] for line in lines))
+    groups = list(dict.fromkeys(line.members for line in lines))
+    for line in lines:
+        kind, style = tests.index(line.tests[0]), groups.index(line.members)
+        label = f"{', '.join(line.tests)}, {line.members} ranks"
         axes.plot(
-            *zip(*points, strict=True), color=_COLOURS[kind % len(_COLOURS)], marker=_MARKERS[kind % len(_MARKERS)],
-            linestyle=_STYLES[style % len(_STYLES)], markersize=3 + width, linewidth=width, markerfacecolor="none",
-            label=f"{test}, {members} ranks",
+            *zip(*sorted(line.points.items()), strict=True), color=_COLOURS[kind % len(_COLOURS)],
+            marker=_MARKERS[kind % len(_MARKERS)], linestyle=_STYLES[style % len(_STYLES)], markersize=3.5,
+            linewidth=1.4, label=textwrap.fill(label, 32, break_on_hyphens=False),
         )  # fmt: skip
     _draw_ports(axes, platform)
-    _style(axes, [size for points in lines.values() for size, _ in points])
+    _style(axes, [size for line in lines for size in line.points])
     axes.set_title(f"Bus bandwidth on {platform.npus:,} NPUs", loc="left", fontsize=12, fontweight="bold")
     figure.legend(loc="outside right upper", frameon=False, fontsize=9)
     with replacing(path) as temporary:
         figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=150)
+
+
+@dataclass
+class _Line:
+    """Bus bandwidth by size of tests that cannot be told apart."""
+
+    tests: list[str]
+    members: int
+    points: dict[int, float]
+
+    def same(self, other: _Line) -> bool:
+        """Say whether the other one would lie on this one."""
+        both = self.points.keys() & other.points.keys()
+        close = all(
+            abs(self.points[size] - other.points[size]) <= _CLOSE * self.points[size] for size in both
+        )
+        return self.members == other.members and bool(both) and close
+
+
+def _lines(results: Iterable[Result]) -> list[_Line]:
+    found: dict[tuple[str, int], _Line] = {}
+    for result in results:
+        if bus := result.bandwidths[1]:
+            test, members = result.case.test, result.case.members
+            line = found.setdefault((test, members), _Line([test], members, {}))
+            line.points[result.case.size] = bus
+    lines: list[_Line] = []
+    for line in found.values():
+        if twin := next((drawn for drawn in lines if drawn.same(line)), None):
+            twin.tests += line.tests
+            twin.points |= {size: rate for size, rate in line.points.items() if size not in twin.points}
+        else:
+            lines.append(line)
+    return lines
 
 
 def _draw_ports(axes: Axes, platform: Platform) -> None:

@@ -21,9 +21,8 @@ def _ping(n: int) -> Iterator[Message]:
 
 def _both_ways(pattern: Callable[[int], Iterator[Message]]) -> Callable[[int], Iterator[Message]]:
     def both(n: int) -> Iterator[Message]:
-        for source, target in pattern(n):
-            yield source, target
-            yield target, source
+        yield from pattern(n)
+        yield from ((target, source) for source, target in pattern(n))
 
     return both
 
@@ -91,12 +90,13 @@ def pattern_trace(name: str, npus: int, members: int, size: int) -> Trace:
     shared: dict[tuple[Message, ...], Graph] = {}
     graphs: list[Graph] = []
     for ranks in blocks(npus, members):
-        # Of a message, the rank at the other end; what arrives is told apart by a minus, and comes first.
+        # (0, from whom), then (1, to whom): ranks in like places do the same in the same order, and fold.
         todo: list[list[Message]] = [[] for _ in ranks]
         for source, target in pairs:
             todo[source].append((1, ranks[target]))
             todo[target].append((0, ranks[source]))
         for member, mine in enumerate(todo):
+            mine.sort(key=lambda each: each[0])
             waits = name == "ping-pong" and member > 0
             key = (*mine, (int(waits), -1))
             if key not in shared:
