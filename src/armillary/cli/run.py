@@ -87,7 +87,7 @@ def command(
                 trace, recorded_machine(trace.n_ranks), profile=profile or "physical", fold=not no_fold
             )
         else:
-            chosen = profile or "astra-sim"
+            chosen = profile or ("physical" if trace else "astra-sim")
             result = armillary.astra_sim.simulate(
                 trace or str(workload),
                 str(system),

@@ -102,7 +102,7 @@ def load_platform(path: str | Path) -> Platform:
     try:
         model = PlatformFile.model_validate(document.data)
     except ValidationError as error:
-        raise _first_error(document, error) from None
+        raise first_error(document, error) from None
     return read_machine(model, document, (), "physical")
 
 
@@ -116,10 +116,10 @@ def _validate(document: Document) -> StudyFile:
     try:
         return StudyFile.model_validate(document.data)
     except ValidationError as error:
-        raise _first_error(document, error) from None
+        raise first_error(document, error) from None
 
 
-def _first_error(document: Document, error: ValidationError) -> InputError:
+def first_error(document: Document, error: ValidationError) -> InputError:
     """Return the first of pydantic's errors in the words of this project."""
     first: Any = error.errors(include_url=False)[0]
     path: KeyPath = tuple(part for part in first["loc"] if part not in TAGS)

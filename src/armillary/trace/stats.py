@@ -128,7 +128,7 @@ def _add(totals: _Totals, graph: Graph, time: I64, ranks: int) -> None:
     if not n:
         return
     types = graph.types
-    numbers = np.unique(types)
+    numbers = np.unique(types, return_counts=True)[0]  # without counts it imports numpy.ma
     _add_by(totals.types, np.searchsorted(numbers, types), numbers.tolist(), time, ranks)
     _add_by(totals.durations, np.digitize(time, BOUNDS) - 1, range(len(BOUNDS)), time, ranks)
     _add_lanes(totals, graph, time, ranks)

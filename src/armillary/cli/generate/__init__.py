@@ -8,8 +8,8 @@ from armillary.cli import COMMANDS
 from armillary.cli.lazy import LazyGroup
 
 SUBCOMMANDS = {
-    "list": "List the models that are known.",
-    "show": "Show a model: parameters, FLOPs, where they are.",
+    "list": "List the models that are built in.",
+    "show": "Count the parameters and operations of a model.",
     "micro": "Sweep collectives and messages over sizes, like nccl-tests.",
 }
 """Command name -> one-line help; the module is the name with underscores."""
@@ -17,4 +17,4 @@ SUBCOMMANDS = {
 
 @click.group(cls=LazyGroup, help=COMMANDS["generate"], modules=__name__, table=SUBCOMMANDS)
 def command() -> None:
-    """Group the commands that generate workloads."""
+    """Group the commands about generated workloads."""

@@ -123,11 +123,14 @@ def _check_outputs(outputs: dict[str, Path | None], folder: Path | None) -> None
     from armillary.report.picture import check_picture
     from armillary.workload.micro.write import check_new
 
+    seen: dict[Path, str] = {}
     for name, path in outputs.items():
         if path and folder:
             raise click.UsageError(f"--write and --{name} exclude each other")
         if path:
             check_folder(f"--{name}", path)
+            if (other := seen.setdefault(path.resolve(), name)) != name:
+                raise click.UsageError(f"--{other} and --{name} name the same file")
     if outputs["plot"]:
         check_picture(outputs["plot"])
     if folder:

@@ -24,6 +24,8 @@ class Group:
     ranks: tuple[int, ...]
     members: tuple[int, ...]
     """All of its members in order, -1 for one that is not in this trace."""
+    world: tuple[int, ...]
+    """The same as ranks of the job."""
 
     def rank(self, member: int | None) -> int | None:
         """Return the rank of a member by its place in the group; None where that is not known."""
@@ -34,7 +36,7 @@ class Group:
 def nodes_of_rank(
     rank: Rank,
     linked: Linked,
-    number: int,
+    number: tuple[int, int],
     first_id: int,
     origin: int,
     group_of: Callable[[Communication], Group],
@@ -45,7 +47,7 @@ def nodes_of_rank(
     Args:
         rank: its steps.
         linked: what they were made from.
-        number: the rank.
+        number: the rank in this trace, and in the job.
         first_id: id of the first node.
         origin: time that start times count from, ns.
         group_of: tells the communicator.
@@ -122,12 +124,14 @@ def _describe(node: Node, source: HostNode) -> None:
         node.outputs = (str(source.outputs), str(source.output_shapes), str(source.output_types))
 
 
-def _communicate(node: Node, comm: Communication, group: Group, rank: int) -> None:
+def _communicate(node: Node, comm: Communication, group: Group, number: tuple[int, int]) -> None:
     attrs = node.attrs
     attrs.append(("is_cpu_op", "bool", False))
-    peer = group.rank(comm.peer)
+    rank, peer = number[0], group.rank(comm.peer)
     if comm.kind in (SEND, RECV):
-        if peer is None:  # nothing to send it to: it takes its recorded time
+        if peer is None and comm.peer is not None and 0 <= comm.peer < len(group.world):
+            rank, peer = number[1], group.world[comm.peer]  # only a replay can run it: say who it was
+        if peer is None:  # from any source: it takes its recorded time
             return
         node.type = NodeType.COMM_SEND_NODE if comm.kind == SEND else NodeType.COMM_RECV_NODE
         source, target = (rank, peer) if comm.kind == SEND else (peer, rank)
@@ -136,7 +140,7 @@ def _communicate(node: Node, comm: Communication, group: Group, rank: int) -> No
         return
     node.type = NodeType.COMM_COLL_NODE
     kind = CollectiveType[comm.kind]
-    size = max(comm.size, comm.part * len(group.ranks))
+    size = max(comm.size, comm.part * len(group.members))
     attrs += [("comm_type", "int64", int(kind)), ("comm_size", "int64", size)]
     if group.number:
         attrs.append(("pg_name", "string", str(group.number)))

@@ -43,8 +43,8 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
         members.append(_Members(known, place, groups, steps.communications))
         if lost := members[-1].without_end(steps.communications):
             warnings.append(
-                f"rank {rank}: {lost} messages have their other end on a rank that is not known or not given; "
-                "they become compute nodes of the recorded time"
+                f"rank {rank}: {lost} messages have their other end on a rank that is not known or not given: "
+                "only a replay of the recorded times can run them"
             )
         for name, count in known.guessed.items():
             warnings.append(
@@ -58,10 +58,10 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
         groups.metadata(builder)
         origin = min(starts) if together else steps.start
         nodes, dropped = nodes_of_rank(
-            steps, linked, at, len(builder.nodes), origin, members[at], _work(linked)
+            steps, linked, (at, ranks[at]), len(builder.nodes), origin, members[at], _work(linked)
         )
         graphs.append(graph_of([*builder.nodes, *nodes], f"rank {at}", metadata=_metadata(linked)))
-        facts.append(_facts(linked, steps, graphs[-1], ranks[at], dropped))
+        facts.append(_facts(linked, steps, graphs[-1], ranks[at], dropped) | members[at].told)
         warnings += [f"rank {ranks[at]}: {reason}" for reason in linked.reasons]
     return Converted(
         Trace.from_ranks(graphs), dict(groups.ranks), tuple(dict.fromkeys(warnings)), _summary(facts)
@@ -75,10 +75,13 @@ class _Members:
         self, known: ProcessGroups, place: dict[int, int], groups: Groups, comms: Sequence[Communication]
     ) -> None:
         self.found: dict[int, Group] = {}
+        self.told = {"process_groups": {name: list(ranks) for name, ranks in known.ranks.items()}}
+        """The groups that the rank knows, with all their ranks, by PyTorch's names."""
         for comm in comms:
-            members = tuple(place.get(rank, -1) for rank in known.of(comm))
+            world = known.of(comm)
+            members = tuple(place.get(rank, -1) for rank in world)
             ranks = tuple(rank for rank in members if rank >= 0)
-            self.found[id(comm)] = Group(groups.number(ranks) if ranks else 0, ranks, members)
+            self.found[id(comm)] = Group(groups.number(ranks) if ranks else 0, ranks, members, world)
 
     def without_end(self, comms: Sequence[Communication]) -> int:
         """Return how many messages have no known other end."""

@@ -74,7 +74,8 @@ class Replay:
 def transfer_time(instance: Instance, start: list[Times], end: list[Times]) -> Times:
     """Return how long a collective or message took once all who take part were there.
 
-    That is from the last start to the last end; of a message, to the end of its receive.
+    That is from the last start to the last end; of a message, to the end of its receive, and nothing if that was
+    posted ahead and the message came before its turn.
 
     Args:
         instance: Who took part.
@@ -89,7 +90,7 @@ def transfer_time(instance: Instance, start: list[Times], end: list[Times]) -> T
     if instance.operation.key[0] == "message":
         nodes = [(rank, at) for rank, at in nodes if rank == instance.operation.members[1]]
     ended: Times = np.max([end[rank][..., at] for rank, at in nodes], axis=0)
-    times: Times = ended - began
+    times: Times = np.maximum(ended - began, 0)
     return times
 
 

@@ -84,7 +84,7 @@ def pattern_trace(name: str, npus: int, members: int, size: int) -> Trace:
     if per_group * (npus // members) > MOST:
         raise InputError(
             f"{name} in groups of {members} on {npus} NPUs takes more than {MOST:,} messages: "
-            "expected smaller groups"
+            "expected smaller groups, or fewer NPUs"
         )
     pairs = list(PATTERNS[name](members))
     shared: dict[tuple[Message, ...], Graph] = {}

@@ -111,6 +111,7 @@ def test_overlap_is_written_with_its_duration(machine: str) -> None:
         (("--machine", "machine.yaml", "--type", "float3"), "did you mean 'float32'"),
         (("--machine", "machine.yaml", "--max", "4 B", "--min", "1 B", "--collective", "all-gather"), "no size"),
         (("--machine", "machine.yaml", "--json", "no/a.json"), "no folder 'no'"),
+        (("--machine", "machine.yaml", "--json", "a", "--csv", "./a"), "--json and --csv name the same file"),
         (("--machine", "machine.yaml", "--plot", "a.gif"), "suffix '.gif'"),
         (("--machine", "machine.yaml", "--write", "x", "--csv", "a.csv"), "--write and --csv exclude"),
         (("--npus", "8", "--write", "."), "is not empty"),

@@ -1,0 +1,107 @@
+"""`armillary generate show`: parameters and operations of a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from armillary.cli.generate import SUBCOMMANDS
+from armillary.cli.outputs import show_table
+from armillary.hints import one_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from armillary.workload.models import Flops, Parameters
+
+_HELP = f"""{SUBCOMMANDS["show"]}
+
+MODEL is a name of `armillary generate list`, a model file (.yaml), or a Hugging Face config.json or its folder.
+Operations are those of matrix products, two per multiply-add.
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("name", metavar="MODEL")
+@click.option("--batch", type=int, default=1, show_default=True, help="Samples.")
+@click.option("--sequence", type=int, help="Tokens per sample; if absent the model's own length.")
+@click.option(
+    "--recomputation",
+    type=click.Choice(("none", "selective", "full")),
+    default="none",
+    show_default=True,
+    help="What the backward pass computes again: nothing, attention scores, or all but the head.",
+)
+@click.option("--causal", is_flag=True, help="Count only the attention scores that a causal mask keeps.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    name: str, batch: int, sequence: int | None, recomputation: Any, causal: bool, as_json: bool
+) -> None:
+    """Count and print."""
+    from armillary.workload import models
+
+    model = models.load_model(name)
+    counts = models.parameters(model)
+    work = models.flops(model, batch, sequence, recomputation=recomputation, causal=causal)
+    sequence = sequence or models.default_sequence(model)
+    if as_json:
+        request = {"batch": batch, "sequence": sequence, "recomputation": recomputation, "causal": causal}
+        sums = {key: getattr(work, key) for key in ("parts", "forward", "backward", "recomputed", "training")}
+        found = models.facts(model) | {
+            "parameters": counts.parts | {"total": counts.total, "active": counts.active},
+            "flops": request | sums,
+            "description": model.model_dump(exclude_none=True),
+        }
+        click.echo(json.dumps(found, indent=1))
+        return
+    click.echo(one_line(f"{model.name} ({model.kind})"))
+    for source in model.source:
+        click.echo(one_line(f"  {source}"))
+    click.echo()
+    show_table(_parameters(counts))
+    if missing := models.unknown_rows(model):
+        click.echo(f"{missing:,} embedding tables are not counted: their rows are not known")
+    click.echo()
+    size = f"batch {batch:,}" + (f", sequence {sequence:,}" if sequence else "")
+    show_table(_operations(work, size, recomputation))
+
+
+def _parameters(counts: Parameters) -> Table:
+    table = _table("parameters", counts.parts, "{:,}".format)
+    table.add_row("total", f"{counts.total:,}", "")
+    if counts.idle:
+        table.add_row("active per token", f"{counts.active:,}", f"{counts.active / counts.total:.1%}")
+    return table
+
+
+def _operations(work: Flops, size: str, recomputation: str) -> Table:
+    from armillary.units import format_flops
+
+    def text(count: int) -> str:
+        return format_flops(count).removesuffix("/s")
+
+    table = _table(f"operations, {size}", work.parts, text)
+    table.add_row("forward", text(work.forward), "")
+    table.add_row("backward", text(work.backward), "")
+    if work.recomputed:
+        table.add_row(f"recomputed ({recomputation})", text(work.recomputed), "")
+    table.add_row("training step", text(work.training), "")
+    return table
+
+
+def _table(title: str, parts: Mapping[str, int], text: Callable[[int], str]) -> Table:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column(title, min_width=32)
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("share", justify="right", no_wrap=True)
+    total = sum(parts.values())
+    for name, count in parts.items():
+        table.add_row(f"  {escape(one_line(name))}", text(count), f"{count / total:.1%}")
+    return table

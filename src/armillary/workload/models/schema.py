@@ -1,0 +1,317 @@
+"""The layout of a model description, as pydantic models: one class for each ``kind`` of model file.
+
+Sizes are counts of elements. A key that is not listed here is an error.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from armillary.platform.study_schema import Count, Part
+
+Natural = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Many = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Depth = Annotated[int, Field(ge=1, le=100_000)]
+Side = Annotated[int, Field(ge=1, le=2**16)]
+
+
+class Described(Part):
+    """What every model file says about itself."""
+
+    name: str = Field(min_length=1)
+    source: list[str] = Field(default=[], description="Where the numbers come from.")
+
+
+class Latent(Part):
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values from one small vector."""
+
+    query_rank: Count | None = Field(default=None, description="Absent: queries are projected directly.")
+    kv_rank: Count
+    plain_size: Count = Field(description="Part of a query or key head without rotary positions.")
+    rotary_size: Count = Field(description="Part with them; all heads share one such key.")
+    value_size: Count
+
+
+class Attention(Part):
+    """Causal self-attention: multi-head, grouped (fewer `kv_heads`), multi-query (one) or `latent`."""
+
+    heads: Count
+    kv_heads: Count | None = Field(default=None, description="Absent: as many as heads.")
+    head_size: Count | None = Field(default=None, description="Absent: hidden / heads.")
+    bias: Literal["none", "qkv", "all"] = Field(default="none", description="Which projections have one.")
+    qk_norm: bool = Field(default=False, description="A norm over each query and key head (Qwen3).")
+    window: Count | None = Field(default=None, description="Keys a query sees at most, itself included.")
+    full_layers: Natural = Field(default=0, description="First layers, which are without the window.")
+    latent: Latent | None = None
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Attention:
+        if self.kv_heads is not None and self.heads % self.kv_heads:
+            raise ValueError(f"got {self.heads} heads for {self.kv_heads} kv_heads, expected a multiple")
+        if self.latent and (self.kv_heads or self.head_size or self.qk_norm or self.bias != "none"):
+            raise ValueError("latent attention has no kv_heads, head_size, qk_norm or bias of its own")
+        return self
+
+
+class Mlp(Part):
+    """The feed-forward block of a dense layer."""
+
+    size: Count
+    bias: bool = False
+
+
+class Experts(Part):
+    """A mixture of experts in place of the feed-forward block.
+
+    Layer i, counted from 0, has one if i ≥ `dense_first` and (i + 1) divides by `every`.
+    """
+
+    count: Count
+    top_k: Count = Field(description="Routed experts that a token visits.")
+    size: Count = Field(description="Inner size of one expert.")
+    shared: Natural = Field(default=0, description="Experts that every token visits.")
+    shared_size: Count | None = Field(default=None, description="Inner size of one; absent: size.")
+    shared_gate: bool = Field(default=False, description="A learned gate on the shared experts (Qwen2-MoE).")
+    dense_first: Natural = 0
+    every: Count = 1
+    bias: bool = False
+    router_bias: bool = Field(default=False, description="One number per expert, e.g. to balance the load.")
+    capacity_factor: float | None = Field(
+        default=None, gt=0, le=1e6, description="Slots per expert over the mean; absent: dropless."
+    )
+
+    @model_validator(mode="after")
+    def _enough(self) -> Experts:
+        if self.top_k > self.count:
+            raise ValueError(f"got top_k {self.top_k} of {self.count} experts, expected at most {self.count}")
+        if not self.shared and (self.shared_size or self.shared_gate):
+            raise ValueError("got shared_size or shared_gate, expected them with shared experts only")
+        return self
+
+
+class Decoder(Described):
+    """A decoder-only transformer: GPT, Llama, Mixtral, DeepSeek, Qwen."""
+
+    kind: Literal["decoder"] = "decoder"
+    layers: Depth
+    hidden: Count
+    vocabulary: Count
+    context: Count = Field(description="Longest sequence it is made for; the default one for FLOPs.")
+    learned_positions: Count | None = Field(
+        default=None, description="Rows of the table of positions; absent: rotary, without parameters."
+    )
+    tied: bool = Field(description="The output head is the token embedding.")
+    norm: Literal["rms", "layer"] = Field(description="rms has a weight; layer has a weight and a bias.")
+    activation: Literal["gelu", "relu", "swiglu", "geglu"]
+    attention: Attention
+    mlp: Mlp | None = None
+    experts: Experts | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Decoder:
+        heads = self.attention.heads
+        if self.attention.head_size is None and self.attention.latent is None and self.hidden % heads:
+            raise ValueError(f"got hidden {self.hidden} for {heads} heads, expected a multiple, or head_size")
+        if self.mlp is None and not all(self.has_experts(layer) for layer in range(self.layers)):
+            raise ValueError("expected mlp: some layers are dense")
+        return self
+
+    @property
+    def gated(self) -> bool:
+        """Whether feed-forward blocks have two input projections."""
+        return self.activation in ("swiglu", "geglu")
+
+    @property
+    def head_size(self) -> int:
+        """Size of a query head without latent attention."""
+        return self.attention.head_size or self.hidden // self.attention.heads
+
+    @property
+    def kv_heads(self) -> int:
+        """How many heads keys and values have."""
+        return self.attention.kv_heads or self.attention.heads
+
+    def has_experts(self, layer: int) -> bool:
+        """Return whether layer `layer`, counted from 0, is a mixture of experts."""
+        experts = self.experts
+        return experts is not None and layer >= experts.dense_first and (layer + 1) % experts.every == 0
+
+
+class Table(Part):
+    """Embedding tables of one shape."""
+
+    count: Count = 1
+    rows: Many | None = Field(default=None, description="Absent: not known, and not counted.")
+    size: Count = Field(description="Elements of a row.")
+    pooling: Count = Field(default=1, description="Rows that a sample looks up and sums.")
+
+
+class Dlrm(Described):
+    """A recommendation model (arXiv 1906.00091): a bottom MLP and tables, their interaction, a top MLP."""
+
+    kind: Literal["dlrm"] = "dlrm"
+    dense_features: Count
+    bottom: list[Count] = Field(min_length=1, description="Outputs of each layer.")
+    top: list[Count] = Field(min_length=1, description="Outputs of each layer.")
+    bias: bool = True
+    interaction: Literal["dot", "concatenation"] = Field(
+        description="dot: of every pair, beside the bottom MLP's output."
+    )
+    tables: list[Table] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Dlrm:
+        sizes = {self.bottom[-1], *(table.size for table in self.tables)}
+        if self.interaction == "dot" and len(sizes) > 1:
+            text = ", ".join(map(str, sorted(sizes)))
+            raise ValueError(f"got sizes {text}, expected one for the bottom MLP's output and all tables")
+        return self
+
+    @property
+    def vectors(self) -> int:
+        """How many vectors interact."""
+        return 1 + sum(table.count for table in self.tables)
+
+    @property
+    def top_inputs(self) -> int:
+        """Inputs of the top MLP."""
+        if self.interaction == "dot":
+            return self.bottom[-1] + self.vectors * (self.vectors - 1) // 2
+        return self.bottom[-1] + sum(table.count * table.size for table in self.tables)
+
+
+class Vit(Described):
+    """A vision transformer (arXiv 2010.11929): every layer has biases and layer norms."""
+
+    kind: Literal["vit"] = "vit"
+    image: Count = Field(description="Side, in pixels.")
+    patch: Count = Field(description="Side, in pixels.")
+    channels: Count = 3
+    layers: Depth
+    hidden: Count
+    heads: Count
+    mlp: Count = Field(description="Inner size of the feed-forward block.")
+    qkv_bias: bool = True
+    pooler: bool = Field(default=False, description="A dense layer on the class token.")
+    classes: Natural = Field(description="0: no classifier.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Vit:
+        if self.image % self.patch or self.hidden % self.heads:
+            raise ValueError("expected image to be a multiple of patch, and hidden of heads")
+        return self
+
+    @property
+    def patches(self) -> int:
+        """How many patches an image has."""
+        return (self.image // self.patch) ** 2
+
+
+class Resnet(Described):
+    """A residual network of bottleneck blocks (arXiv 1512.03385), each convolution with a batch norm."""
+
+    kind: Literal["resnet"] = "resnet"
+    image: Side = Field(description="Side, in pixels.")
+    channels: Side = 3
+    width: Side = Field(default=64, description="Channels of the stem and of the first stage.")
+    blocks: list[Depth] = Field(min_length=1, max_length=10, description="Blocks of each stage.")
+    stride_in: Literal["1x1", "3x3"] = Field(
+        default="3x3", description="The convolution of a stage's first block that halves the image."
+    )
+    classes: Count
+
+
+class Gnmt(Described):
+    """The LSTM translator of MLPerf Training (GNMT v2).
+
+    The first encoder layer is bidirectional; the context that attention finds for the output of the first decoder
+    layer goes into all later ones.
+    """
+
+    kind: Literal["gnmt"] = "gnmt"
+    hidden: Count
+    encoder_layers: Annotated[int, Field(ge=2, le=1000)]
+    decoder_layers: Annotated[int, Field(ge=2, le=1000)]
+    vocabulary: Count
+    sequence: Count = Field(default=50, description="Length of source and target for FLOPs.")
+    shared_embedding: bool = Field(default=True, description="Encoder and decoder share one table.")
+
+
+class Gemm(Part):
+    """A matrix product per sample: an m × k activation times a k × n weight."""
+
+    m: Count = 1
+    n: Count
+    k: Count
+    bias: bool = False
+
+
+class Conv2d(Part):
+    """A square convolution per sample, on an image of `height` × `width` with `inputs` channels."""
+
+    inputs: Count
+    outputs: Count
+    height: Count
+    width: Count
+    kernel: Count
+    stride: Count = 1
+    padding: Natural = 0
+    groups: Count = 1
+    bias: bool = False
+
+    @model_validator(mode="after")
+    def _fits(self) -> Conv2d:
+        if self.inputs % self.groups or self.outputs % self.groups:
+            raise ValueError(
+                f"got {self.inputs} inputs, {self.outputs} outputs, expected multiples of {self.groups} groups"
+            )
+        if min(self.height, self.width) + 2 * self.padding < self.kernel:
+            raise ValueError(f"got kernel {self.kernel}, expected at most the padded image")
+        return self
+
+    @property
+    def weights(self) -> int:
+        """Parameters without the bias."""
+        return self.kernel**2 * (self.inputs // self.groups) * self.outputs
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of the result."""
+        sides = (self.height, self.width)
+        rows, columns = ((side + 2 * self.padding - self.kernel) // self.stride + 1 for side in sides)
+        return rows * columns
+
+
+class StackLayer(Part):
+    """One layer of a stack, `repeat` times."""
+
+    name: str | None = None
+    repeat: Count = 1
+    gemm: Gemm | None = None
+    conv2d: Conv2d | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> StackLayer:
+        if (self.gemm is None) == (self.conv2d is None):
+            raise ValueError("expected either gemm or conv2d")
+        return self
+
+
+class Stack(Described):
+    """Matrix products and convolutions, one after the other."""
+
+    kind: Literal["stack"] = "stack"
+    layers: list[StackLayer] = Field(min_length=1)
+
+
+Model = Decoder | Dlrm | Vit | Resnet | Gnmt | Stack
+KINDS: dict[str, type[Model]] = {
+    "decoder": Decoder,
+    "dlrm": Dlrm,
+    "vit": Vit,
+    "resnet": Resnet,
+    "gnmt": Gnmt,
+    "stack": Stack,
+}

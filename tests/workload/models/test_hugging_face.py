@@ -1,0 +1,209 @@
+"""Configurations of the hub: the keys that set shapes, against the published counts of their weights."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from armillary.errors import InputError
+from armillary.workload.models import Decoder, from_hugging_face, load_model, parameters
+
+ROPE = {"rope_theta": 1e6, "torch_dtype": "bfloat16", "hidden_act": "silu"}
+
+
+def llama(
+    hidden: int, layers: int, heads: int, kv_heads: int, size: int, vocabulary: int
+) -> dict[str, object]:
+    return ROPE | {
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "intermediate_size": size,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": 32768,
+    }
+
+
+DEEPSEEK = {"n_group": 8, "moe_layer_freq": 1, "attention_bias": False, "kv_lora_rank": 512}
+DEEPSEEK |= {"q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+
+# Counts are those of the hub's metadata (https://huggingface.co/api/models/NAME), or of the paper where one is named.
+CONFIGS = {
+    "meta-llama/Meta-Llama-3-8B": (
+        8_030_261_248,
+        llama(4096, 32, 32, 8, 14336, 128256) | {"model_type": "llama", "head_dim": None},
+    ),
+    "mistralai/Mistral-7B-v0.1": (
+        7_241_732_096,
+        llama(4096, 32, 32, 8, 14336, 32000) | {"model_type": "mistral", "sliding_window": 4096},
+    ),
+    "mistralai/Mixtral-8x7B-v0.1": (
+        46_702_792_704,
+        llama(4096, 32, 32, 8, 14336, 32000)
+        | {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": None},
+    ),
+    "Qwen/Qwen2.5-7B": (
+        7_615_616_512,
+        llama(3584, 28, 28, 4, 18944, 152064)
+        | {"model_type": "qwen2", "use_sliding_window": False, "sliding_window": 131072},
+    ),
+    "Qwen/Qwen3-0.6B": (
+        596_049_920,
+        llama(1024, 28, 16, 8, 3072, 151936)
+        | {"model_type": "qwen3", "head_dim": 128, "tie_word_embeddings": True},
+    ),
+    "Qwen/Qwen1.5-MoE-A2.7B": (
+        14_315_784_192,
+        llama(2048, 24, 16, 16, 5632, 151936)
+        | {"model_type": "qwen2_moe", "num_experts": 60, "num_experts_per_tok": 4}
+        | {"moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632, "decoder_sparse_step": 1},
+    ),
+    "Qwen/Qwen3-30B-A3B": (
+        30_532_122_624,
+        llama(2048, 48, 32, 4, 6144, 151936)
+        | {"model_type": "qwen3_moe", "head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8}
+        | {"moe_intermediate_size": 768, "decoder_sparse_step": 1, "mlp_only_layers": []},
+    ),
+    "deepseek-ai/DeepSeek-V2": (
+        235_741_434_880,
+        llama(5120, 60, 128, 128, 12288, 102400)
+        | DEEPSEEK
+        | {"model_type": "deepseek_v2", "n_routed_experts": 160, "n_shared_experts": 2}
+        | {"num_experts_per_tok": 6, "moe_intermediate_size": 1536, "first_k_dense_replace": 1},
+    ),
+    "deepseek-ai/DeepSeek-V3": (
+        671_026_419_200,
+        llama(7168, 61, 128, 128, 18432, 129280)
+        | DEEPSEEK
+        | {"model_type": "deepseek_v3", "n_routed_experts": 256, "n_shared_experts": 1}
+        | {"num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3},
+    ),
+    "openai-community/gpt2": (
+        124_439_808,
+        {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024}
+        | {"n_ctx": 1024, "vocab_size": 50257, "activation_function": "gelu_new"},
+    ),
+    "EleutherAI/gpt-neox-20b": (
+        20_554_567_680,
+        {"model_type": "gpt_neox", "hidden_size": 6144, "num_hidden_layers": 44, "num_attention_heads": 64}
+        | {"intermediate_size": 24576, "vocab_size": 50432, "max_position_embeddings": 2048}
+        | {"hidden_act": "gelu_fast", "tie_word_embeddings": False},
+    ),
+    "facebook/opt-125m": (
+        125_239_296,
+        {"model_type": "opt", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
+        | {"ffn_dim": 3072, "vocab_size": 50272, "max_position_embeddings": 2048, "word_embed_proj_dim": 768}
+        | {"do_layer_norm_before": True, "_remove_final_layer_norm": False, "activation_function": "relu"},
+    ),
+    "google/vit-base-patch16-224": (
+        86_567_656,
+        {"model_type": "vit", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
+        | {"intermediate_size": 3072, "image_size": 224, "patch_size": 16, "num_channels": 3}
+        | {"architectures": ["ViTForImageClassification"], "id2label": {str(i): str(i) for i in range(1000)}},
+    ),
+}
+
+
+def write(folder, config):
+    file = folder / "config.json"
+    file.write_text(json.dumps(config))
+    return file
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_published_counts(name, tmp_path):
+    count, config = CONFIGS[name]
+    model = from_hugging_face(write(tmp_path, config))
+    assert parameters(model).total == count
+    assert load_model(tmp_path) == load_model(tmp_path / "config.json") == model
+
+
+@pytest.mark.parametrize(
+    ("name", "preset"),
+    [
+        ("mistralai/Mixtral-8x7B-v0.1", "mixtral-8x7b"),
+        ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
+        ("deepseek-ai/DeepSeek-V3", "deepseek-v3"),
+    ],
+)
+def test_presets_are_these_configurations(name, preset, tmp_path):
+    config = CONFIGS[name][1] | {"max_position_embeddings": load_model(preset).context}
+    read, expected = from_hugging_face(write(tmp_path, config)), load_model(preset)
+    only_here = {"name", "source", "mlp"}  # a size of dense layers that are not there may be given
+    assert {"attention": None} | read.model_dump(exclude=only_here | {"attention", "experts"}) == {
+        "attention": None
+    } | expected.model_dump(exclude=only_here | {"attention", "experts"})
+    assert parameters(read) == parameters(expected)
+    assert read.experts == expected.experts
+
+
+def test_windows(tmp_path):
+    mistral = from_hugging_face(write(tmp_path, CONFIGS["mistralai/Mistral-7B-v0.1"][1]))
+    assert isinstance(mistral, Decoder) and mistral.attention.window == 4096
+    config = CONFIGS["Qwen/Qwen2.5-7B"][1]
+    assert from_hugging_face(write(tmp_path, config)).attention.window is None
+    used = config | {"use_sliding_window": True, "max_window_layers": 21}
+    attention = from_hugging_face(write(tmp_path, used)).attention
+    assert (attention.window, attention.full_layers) == (131072, 21)
+
+
+def test_a_bare_vision_model_has_a_pooler_and_no_classifier(tmp_path):
+    config = CONFIGS["google/vit-base-patch16-224"][1] | {"architectures": ["ViTModel"]}
+    # 86,389,248 is the published count of google/vit-base-patch16-224-in21k.
+    assert parameters(from_hugging_face(write(tmp_path, config))).total == 86_389_248
+
+
+LLAMA = CONFIGS["meta-llama/Meta-Llama-3-8B"][1]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (LLAMA | {"model_type": "lama"}, "model_type: got 'lama', expected one of llama,"),
+        (LLAMA | {"model_type": "lama"}, "did you mean 'llama'?"),
+        ({}, "missing key 'model_type'"),
+        ({key: LLAMA[key] for key in LLAMA if key != "vocab_size"}, "missing key 'vocab_size'"),
+        (LLAMA | {"hidden_size": "4096"}, "hidden_size: got '4096', expected a whole number"),
+        (LLAMA | {"num_attention_heads": 0}, "num_attention_heads: got 0"),
+        (LLAMA | {"num_key_value_heads": 5}, "got 32 heads for 5 kv_heads"),
+        (LLAMA | {"num_hidden_layers": 10**9}, "layers: "),
+        (LLAMA | {"tie_word_embeddings": 1}, "expected true or false"),
+        (LLAMA | {"hidden_act": "relu2"}, "hidden_act: got 'relu2'"),
+        (LLAMA | {"hidden_act": ["silu"]}, "hidden_act: got ['silu']"),
+        (CONFIGS["deepseek-ai/DeepSeek-V3"][1] | {"moe_layer_freq": 2}, "moe_layer_freq: got 2, expected 1"),
+        (CONFIGS["facebook/opt-125m"][1] | {"word_embed_proj_dim": 512}, "word_embed_proj_dim: got 512"),
+        (CONFIGS["Qwen/Qwen3-30B-A3B"][1] | {"mlp_only_layers": [3]}, "mlp_only_layers: got [3]"),
+        (CONFIGS["Qwen/Qwen3-30B-A3B"][1] | {"mlp_only_layers": "3"}, "mlp_only_layers: got '3'"),
+        (CONFIGS["google/vit-base-patch16-224"][1] | {"patch_size": 15}, "multiple of patch"),
+    ],
+)
+def test_bad_configurations(config, message, tmp_path):
+    with pytest.raises(InputError) as caught:
+        from_hugging_face(write(tmp_path, config))
+    assert message in str(caught.value)
+
+
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.data())
+def test_any_value_is_read_or_refused(tmp_path_factory, data):
+    config = dict(data.draw(st.sampled_from([config for _, config in CONFIGS.values()])))
+    config[data.draw(st.sampled_from(sorted(config)))] = data.draw(anything)
+    try:
+        model = from_hugging_face(write(tmp_path_factory.getbasetemp(), config))
+    except InputError:
+        return
+    assert parameters(model).total > 0
