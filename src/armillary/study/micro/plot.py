@@ -62,8 +62,10 @@ def bandwidth_picture(results: Iterable[Result], platform: Platform, path: Path)
     _style(axes, [size for line in lines for size in line.points])
     axes.set_title(f"Bus bandwidth on {platform.npus:,} NPUs", loc="left", fontsize=12, fontweight="bold")
     figure.legend(loc="outside right upper", frameon=False, fontsize=9)
+    suffix = path.suffix[1:].lower()
+    no_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix, {})
     with replacing(path) as temporary:
-        figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=150)
+        figure.savefig(temporary, format=suffix, dpi=150, metadata=no_date)
 
 
 @dataclass

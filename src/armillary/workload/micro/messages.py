@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from armillary.errors import InputError
 from armillary.trace import Graph, GraphBuilder, Trace
@@ -63,6 +64,7 @@ def trips(name: str) -> int:
     return 2 if name == "ping-pong" else 1
 
 
+@cache
 def busiest(name: str, members: int) -> int:
     """Return how many messages go through the busiest direction of a rank's port."""
     ends: Counter[tuple[str, int]] = Counter()
