@@ -14,6 +14,11 @@ from armillary.engine.timeline import KINDS, Timeline
 from armillary.report.intervals import measure, union
 from armillary.report.ranks import nanoseconds
 
+_SHARED = frozenset(
+    ("all-reduce", "all-gather", "reduce-scatter", "reduce-scatter-block", "all-to-all", "gather", "scatter")
+)
+"""Operations in which a member keeps its own part to itself."""
+
 
 @dataclass(frozen=True)
 class CollectiveRow:
@@ -34,7 +39,7 @@ class CollectiveRow:
     algorithm_bandwidth: float | None
     """Bytes per ns: data size ÷ mean time, where the data size of an all-gather is n times `size`."""
     bus_bandwidth: float | None
-    """Bytes per ns: algorithm bandwidth x 2(n-1)/n (all-reduce), (n-1)/n (the others with a factor)."""
+    """Bytes per ns: algorithm bandwidth x 2(n-1)/n (all-reduce), 1 (broadcast, reduce), (n-1)/n (others)."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +89,9 @@ def bandwidths(
         return None, None
     algorithm = (size * members if members is not None and operation == "all-gather" else size) / time_ns
     factor = None
-    if operation == "broadcast":
+    if operation in ("broadcast", "reduce"):
         factor = 1.0
-    elif members and operation in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all"):
+    elif members and operation in _SHARED:
         factor = (2 if operation == "all-reduce" else 1) * (members - 1) / members
     return algorithm, None if factor is None else algorithm * factor
 

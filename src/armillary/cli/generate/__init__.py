@@ -10,6 +10,7 @@ from armillary.cli.lazy import LazyGroup
 SUBCOMMANDS = {
     "list": "List the models that are built in.",
     "show": "Count the parameters and operations of a model.",
+    "micro": "Sweep collectives and messages over sizes, like nccl-tests.",
 }
 """Command name -> one-line help; the module is the name with underscores."""
 

@@ -1,0 +1,232 @@
+"""`armillary generate micro`: sweeps of collectives and messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from armillary.cli.generate import SUBCOMMANDS
+from armillary.cli.outputs import show_table, working
+
+if TYPE_CHECKING:
+    from armillary.platform.model import Platform
+    from armillary.workload.micro import Case
+
+_PATH = click.Path(path_type=Path)
+_T = TypeVar("_T")
+_DEFAULT = "all-reduce,all-gather,reduce-scatter,all-to-all"
+_HELP = f"""{SUBCOMMANDS["micro"]}
+
+The machine is --machine, or --system and --network. Sizes are those of nccl-tests: of the vector, of all parts of a
+collective that divides its data, or of one message. Groups are of consecutive ranks, and all work at the same
+time. With --write nothing is simulated but what --overlap needs to know; the machine may then be --npus.
+"""
+
+
+@click.command(help=_HELP)
+@click.option("--collective", "collectives", metavar="NAME,…",
+              help=f"Chakra's collectives, or all.  [default: {_DEFAULT}, or none with --pattern]")  # fmt: skip
+@click.option(
+    "--pattern",
+    "patterns",
+    metavar="NAME,…",
+    help="Messages, or all: ping-pong, unidirectional, bidirectional, ring, ring-bidirectional, bisection, "
+    "bisection-bidirectional, all-pairs, incast, outcast.",
+)
+@click.option("--min", "smallest", default="8 B", show_default=True, metavar="SIZE", help="First size.")
+@click.option("--max", "largest", default="1 GiB", show_default=True, metavar="SIZE", help="Last size.")
+@click.option("--factor", type=click.IntRange(2), default=2, show_default=True, help="From size to size.")
+@click.option(
+    "--groups", metavar="N,…", help="Ranks of a group, or all (every divisor).  [default: all ranks]"
+)
+@click.option("--type", "element", default="float32", show_default=True, help="Type of an element.")
+@click.option("--overlap", metavar="RATIO,…",
+              help="Also run collectives beside a compute node of RATIO times their time.")  # fmt: skip
+@click.option(
+    "--machine", type=_PATH, metavar="FILE", help="Study or platform file; its workload is ignored."
+)
+@click.option("--system", type=_PATH, metavar="JSON", help="ASTRA-sim system file.")
+@click.option("--network", type=_PATH, metavar="YAML", help="ASTRA-sim network file.")
+@click.option("--npus", type=click.IntRange(2), metavar="N", help="NPUs, where --write needs no machine.")
+@click.option("--profile", type=click.Choice(("astra-sim", "physical")),
+              help="Meaning of the numbers.  [default: physical; astra-sim with --system]")  # fmt: skip
+@click.option("--write", "folder", type=_PATH, metavar="DIR", help="Write traces and a manifest instead.")
+@click.option("--plot", type=_PATH, metavar="FILE", help="Draw bus bandwidth over size (.png, .svg or .pdf).")
+@click.option("--json", "as_json", type=_PATH, metavar="FILE", help="Write the results as JSON.")
+@click.option("--csv", "as_csv", type=_PATH, metavar="FILE", help="Write the results as CSV.")
+def command(
+    collectives: str | None,
+    patterns: str | None,
+    smallest: str,
+    largest: str,
+    factor: int,
+    groups: str | None,
+    element: str,
+    overlap: str | None,
+    machine: Path | None,
+    system: Path | None,
+    network: Path | None,
+    npus: int | None,
+    profile: str | None,
+    folder: Path | None,
+    plot: Path | None,
+    as_json: Path | None,
+    as_csv: Path | None,
+) -> None:
+    """Sweep, and write or simulate."""
+    outputs = {"plot": plot, "json": as_json, "csv": as_csv}
+    _check_outputs(outputs, folder)
+    platform = _platform(machine, system, network, npus, alone=folder is not None and overlap is None)
+    profile = profile or ("astra-sim" if system else "physical")
+    ratios = _numbers("--overlap", overlap, _ratio) if overlap is not None else []
+    count = platform.npus if platform else npus
+    assert count is not None  # _platform asks for one of them
+    cases = _cases(_tests(collectives, patterns, profile if platform else ""), count, groups, element,
+                   _sizes(smallest, largest, factor))  # fmt: skip
+    results = []
+    if platform and (folder is None or ratios):
+        from armillary.study.micro import measure, measure_beside
+
+        with working(f"simulating {len(cases)} cases"):
+            results = measure(cases, platform, profile=profile)
+            results += measure_beside(results, ratios, platform, profile=profile)
+    if folder:
+        from armillary.workload.micro import write_cases
+
+        every = dict.fromkeys([*cases, *(result.case for result in results)])
+        with working(f"writing {len(every)} traces"):
+            manifest = write_cases(folder, every)
+        click.echo(f"wrote {len(every)} traces of {count} ranks, listed in {manifest}", err=True)
+        return
+    assert platform is not None
+    from armillary.study import micro
+
+    for text in micro.warnings(results):
+        click.echo(f"warning: {text}", err=True)
+    for table in micro.tables(results):
+        show_table(table)
+    if plot:
+        micro.bandwidth_picture(results, platform, plot)
+    if as_json:
+        micro.write_json(as_json, results, platform, profile)
+    if as_csv:
+        micro.write_csv(as_csv, results)
+    for path in filter(None, outputs.values()):
+        click.echo(f"wrote {path}", err=True)
+
+
+def _check_outputs(outputs: dict[str, Path | None], folder: Path | None) -> None:
+    from armillary.files import check_folder
+    from armillary.report.picture import check_picture
+    from armillary.workload.micro.write import check_new
+
+    seen: dict[Path, str] = {}
+    for name, path in outputs.items():
+        if path and folder:
+            raise click.UsageError(f"--write and --{name} exclude each other")
+        if path:
+            check_folder(f"--{name}", path)
+            if (other := seen.setdefault(path.resolve(), name)) != name:
+                raise click.UsageError(f"--{other} and --{name} name the same file")
+    if outputs["plot"]:
+        check_picture(outputs["plot"])
+    if folder:
+        check_new(folder)
+
+
+def _platform(
+    machine: Path | None, system: Path | None, network: Path | None, npus: int | None, *, alone: bool
+) -> Platform | None:
+    """Return the machine; None where `alone`, a number of NPUs, is enough and given."""
+    from armillary.platform import load_platform, read_platform
+
+    astra_sim = bool(system or network)
+    if machine and astra_sim:
+        raise click.UsageError("--machine and --system or --network exclude each other")
+    if astra_sim and not (system and network):
+        raise click.UsageError(f"Missing {'--network' if system else '--system'}")
+    if npus and (machine or astra_sim or not alone):
+        raise click.UsageError("--npus is for --write without a machine")
+    if machine:
+        return load_platform(machine)
+    if system and network:
+        return read_platform(system, network)
+    if not npus:
+        raise click.UsageError(
+            f"Missing --machine (or --system and --network{', or --npus' if alone else ''})"
+        )
+    return None
+
+
+def _tests(collectives: str | None, patterns: str | None, profile: str) -> list[str]:
+    """Return the tests that were asked for, each name checked; all collectives are those of the profile."""
+    from armillary.engine.nodes import ASTRA_SIM_OPERATIONS
+    from armillary.errors import InputError, nearest, one_of
+    from armillary.workload.micro import COLLECTIVES, PATTERNS
+
+    if collectives is None and patterns is None:
+        collectives = _DEFAULT
+    found = []
+    modelled = list(ASTRA_SIM_OPERATIONS if profile == "astra-sim" else COLLECTIVES)
+    for option, text, known, every in (
+        ("--collective", collectives, list(COLLECTIVES), modelled),
+        ("--pattern", patterns, list(PATTERNS), list(PATTERNS)),
+    ):
+        for word in text.split(",") if text is not None else ():
+            name = word.strip()
+            if name not in known and name != "all":
+                raise InputError(f"{option} '{name}': expected all, or {one_of(known)}{nearest(name, known)}")
+            found += every if name == "all" else [name]
+    return list(dict.fromkeys(found))
+
+
+def _sizes(smallest: str, largest: str, factor: int) -> list[int]:
+    from armillary.errors import InputError
+    from armillary.units import parse_bytes
+    from armillary.workload.micro import sizes
+
+    ends = []
+    for option, text in (("--min", smallest), ("--max", largest)):
+        try:
+            ends.append(parse_bytes(text))
+        except ValueError as error:
+            raise InputError(f"{option}: {error}") from error
+    return sizes(ends[0], ends[1], factor)
+
+
+def _cases(tests: list[str], npus: int, groups: str | None, element: str, sizes: list[int]) -> list[Case]:
+    from armillary.workload.micro import sweep
+    from armillary.workload.micro.groups import group_sizes
+
+    chosen = None
+    if groups is not None:
+        chosen = group_sizes(npus) if groups.strip() == "all" else _numbers("--groups", groups, _members)
+    return sweep(tests, npus, sizes, chosen, element)
+
+
+def _numbers(option: str, text: str, read: Callable[[str], _T]) -> list[_T]:
+    from armillary.errors import InputError
+
+    try:
+        return [read(word.strip()) for word in text.split(",")]
+    except ValueError as error:
+        raise InputError(f"{option} '{text}': {error}") from error
+
+
+def _members(word: str) -> int:
+    if not word.isdecimal():
+        raise ValueError(f"got '{word}', expected numbers of ranks, e.g. 8,64, or all")
+    return int(word)
+
+
+def _ratio(word: str) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise ValueError(f"got '{word}', expected numbers above 0 and below 1,000,000, e.g. 0.5,1,2")
+    return value
