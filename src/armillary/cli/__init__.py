@@ -24,7 +24,7 @@ COMMANDS = {
     "demo": "Simulate a 512-NPU machine, with a picture and a timeline.",
     "astra-sim": "Take ASTRA-sim's flags and print its result lines.",
     "trace": "Chakra execution traces: convert, check, look into them.",
-    "generate": "Generate workloads: models, their parameters and operations.",
+    "generate": "Generate workloads: models and micro-benchmarks.",
     "replay": "Execute a Chakra trace on this hardware, measured against simulated.",
     "collect": "Run a PyTorch script and collect its traces.",
     "chakra": "Take the flags of Chakra's own tools.",
