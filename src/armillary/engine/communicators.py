@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,10 @@ class Communicators:
         self.source = platform.source
         self.found: dict[int, Communicator] = {}
         self.groups = dict(platform.groups)
+
+    @cached_property
+    def _world(self) -> tuple[int, ...]:
+        return tuple(range(self.npus))
 
     def get(self, number: int) -> Communicator:
         """Return communicator `number`, which must exist."""
@@ -67,6 +72,6 @@ class Communicators:
         """
         for position, text in definitions(graph):
             try:
-                define(self.groups, text, tuple(range(self.npus)))
+                define(self.groups, text, self._world)
             except ValueError as error:
                 raise InputError(f"{graph.node(position)}: {error}") from error
