@@ -50,8 +50,6 @@ def machine(npus: int) -> Platform:
 
 
 def ticks(trace: Trace, profile: str) -> int:
-    if trace.n_ranks == 1:
-        trace = Trace.replicate(trace.graphs[0], 2)
     return armillary.simulate(trace, machine(trace.n_ranks), profile=profile).total_ticks
 
 

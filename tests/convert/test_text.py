@@ -496,3 +496,24 @@ def test_collectives_of_gpt3_are_those_of_its_file(shared: Path) -> None:
         sizes = [size for name, size in parts if name == theirs]
         assert comm[ours] == {"count": 64 * len(sizes), "bytes": 64 * sum(sizes)}
     assert sorted(map(len, converted.groups.values())) == [4] * 16 + [16] * 4
+
+
+@pytest.mark.parametrize(
+    ("change", "warning"),
+    [
+        (lambda content: content.replace("MODEL", "model"), ""),
+        (lambda content: content.replace("\n", "\r"), ""),
+        (lambda content: f"# by hand\n// again\n{content}# end\n", ""),
+        (lambda content: content.replace(" 0\n", " 0 #1\n").replace("MODEL", "MODEL // kind"), ""),
+        (
+            lambda content: content.replace(" 0\n", " 0 note 7\n"),
+            "columns after the first 12 ignored, on 2 lines",
+        ),
+    ],
+    ids=["case", "carriage returns", "comment lines", "comments", "more columns"],
+)
+def test_ways_to_write_a_file_say_the_same(text: Any, change: Any, warning: str) -> None:
+    content = f"MODEL\n2\n{TWO}"
+    plain, other = text(content), text(change(content))
+    assert list(nodes_of(plain.trace.graph(0))) == list(nodes_of(other.trace.graph(0)))
+    assert other.warnings == ((warning,) if warning else ()) + plain.warnings

@@ -34,7 +34,7 @@ NETWORK_CASES = [
         "net.yml:1: topology: got 'Ring', expected a list with one value per network dimension",
     ),
     ("topology: [ Ring ]\n", "", "net.yml: missing key 'topology'"),
-    ("[ 8 ]", "[ 1 ]", "net.yml:2: npus_count[0]: got 1, expected a whole number from 2 to"),
+    ("[ 8 ]", "[ 0 ]", "net.yml:2: npus_count[0]: got 0, expected a whole number from 1 to"),
     ("[ 8 ]", "[ 8.0 ]", "net.yml:2: npus_count[0]: got 8.0, expected a whole number"),
     ("[ 8 ]", "[ tbd ]", "net.yml:2: npus_count[0]: got 'tbd', expected a whole number"),
     ("[ 8 ]", f"[ {BIG} ]", f"net.yml:2: npus_count[0]: got {BIG}, expected"),

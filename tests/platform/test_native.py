@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import armillary
+from armillary.errors import InputError
 from armillary.platform import (
     Algorithm,
     Collective,
@@ -23,6 +25,7 @@ from armillary.platform import (
     table,
 )
 from armillary.platform.algorithms import natural_algorithm
+from armillary.trace import GraphBuilder, Trace, write_trace
 
 PLATFORM = """\
 network:
@@ -155,3 +158,34 @@ def test_importing_the_package_is_cheap() -> None:
     )
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert output.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("topology", ["Ring", "FullyConnected", "Switch", "Torus", "Mesh"])
+def test_a_trace_of_one_rank_runs_on_one_npu(tmp_path: Path, topology: str) -> None:
+    builder = GraphBuilder()
+    summed = builder.all_reduce("sum", size="1 MiB", after=[builder.compute("first", duration_micros=10)])
+    builder.compute("second", duration_micros=5, after=[summed])
+    trace = Trace.replicate(builder.graph(), ranks=1)
+    lone = f"network: [{{topology: {topology}, size: 1, bandwidth: 1 GB/s, latency: 1 us}}]\n"
+    assert armillary.simulate(trace, load_platform(write(tmp_path, lone))).total_ticks == 15_000
+
+
+def test_a_trace_of_one_rank_runs_with_the_files_of_astra_sim(tmp_path: Path) -> None:
+    builder = GraphBuilder()
+    builder.all_reduce("sum", size="1 MiB", after=[builder.compute("first", duration_micros=10)])
+    write_trace(tmp_path / "lone", Trace.replicate(builder.graph(), ranks=1))
+    network = tmp_path / "network.yml"
+    network.write_text("topology: [ Ring ]\nnpus_count: [ 1 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n")
+    system = tmp_path / "system.json"
+    system.write_text('{"all-reduce-implementation": ["ring"], "preferred-dataset-splits": 4}')
+    for profile in ("astra-sim", "physical"):
+        result = armillary.astra_sim.simulate(
+            str(tmp_path / "lone"), str(system), str(network), profile=profile
+        )
+        assert result.total_ticks == 10_000
+
+
+def test_a_dimension_of_one_npu_beside_others_is_refused(tmp_path: Path) -> None:
+    ring = "{topology: Ring, size: %d, bandwidth: 1 GB/s, latency: 1 us}"
+    with pytest.raises(InputError, match=r"network\[0\].size: got 1, expected 2 or more"):
+        load_platform(write(tmp_path, f"network: [{ring % 1}, {ring % 4}]\n"))

@@ -6,8 +6,8 @@ from armillary.platform.model import Dimension, Platform, Port, TopologyName
 
 
 def links_per_npu(topology: TopologyName, size: int) -> int:
-    """Return how many links an NPU has in a dimension: n-1 fully connected, 1 to a switch, else 2."""
-    return {"FullyConnected": size - 1, "Switch": 1}.get(topology, 2)
+    """Return how many links an NPU has in a dimension: n-1 fully connected, but 1 if alone; 1 to a switch, else 2."""
+    return {"FullyConnected": max(size - 1, 1), "Switch": 1}.get(topology, 2)
 
 
 def port(dimension: Dimension) -> Port:

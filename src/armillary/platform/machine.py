@@ -129,6 +129,8 @@ def _dimensions(
     for position, part in enumerate(model.network):
         name = part.name or f"dim{position}"
         shape = part.shape or [part.size or 0]
+        if shape == [1] and len(model.network) > 1:
+            document.reject((*path, "network", position, "size"), 1, "2 or more")
         for axis, size in enumerate(shape):
             full = f"{name}.{axis}" if part.shape else name
             if full in entry:

@@ -170,7 +170,9 @@ class NetworkDimension(Part):
 
     name: str | None = Field(default=None, min_length=1, description="E.g. chiplet, package, node, pod.")
     topology: TopologyName
-    size: Side | None = None
+    size: Count | None = Field(
+        default=None, description="NPUs, or groups of NPUs: 2 or more, or 1 in a network of one NPU."
+    )
     shape: list[Side] | None = Field(
         default=None, min_length=1, max_length=30, description="Instead of size, for Torus and Mesh."
     )

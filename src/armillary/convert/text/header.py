@@ -30,9 +30,10 @@ def read_kind(word: Word, what: str) -> str:
     Raises:
         InputError: it is none.
     """
-    if word.text not in SCOPES:
-        word.reject(what, f"{one_of(SCOPES)}{nearest(word.text, SCOPES)}")
-    return word.text
+    kind = word.text.upper()
+    if kind not in SCOPES:
+        word.reject(what, f"{one_of(SCOPES)}{nearest(kind, SCOPES)}")
+    return kind
 
 
 def read_options(kind: str, line: list[Word]) -> tuple[Options, list[str]]:

@@ -101,6 +101,9 @@ def read(path: Path, unit_ns: int = 1, kind: str | None = None) -> Workload:
         raise InputError(f"{path}: ends after {len(lines)} layers, expected {count or 'at least 1'}")
     if count and len(lines) > count:
         warnings.append(f"the file says {count} layers: lines after them ignored ({len(lines) - count})")
+    columns = len(_COLUMNS) + (found == "HYBRID_CUSTOMIZED")
+    if wide := sum(len(words) > columns for words in lines[:count]):
+        warnings.append(f"columns after the first {columns} ignored, on {wide} lines")
     layers = tuple(_layer(words, found == "HYBRID_CUSTOMIZED", unit_ns) for words in lines[:count])
     if not found and kind:
         found = _headless(kind)
@@ -133,9 +136,8 @@ def _numbers_of_layers(words: list[Word], layers: int) -> tuple[int, ...]:
 
 def _layer(words: list[Word], customized: bool, unit_ns: int) -> Layer:
     columns = _COLUMNS + customized * ("kind",)
-    if len(words) != len(columns):
-        last = words[min(len(words), len(columns) + 1) - 1]
-        last.reject(f"word {words.index(last) + 1} of {len(words)}", f"{len(columns)}: {', '.join(columns)}")
+    if len(words) < len(columns):
+        words[-1].reject(f"word {len(words)} of {len(words)}", f"{len(columns)}: {', '.join(columns)}")
     forward, input_gradient, weight_gradient = (_part(words[at : at + 3], unit_ns) for at in (2, 5, 8))
     kind = read_kind(words[12], "the layer's kind") if customized else ""
     if kind == "HYBRID_CUSTOMIZED":
@@ -174,7 +176,7 @@ def _collective(text: str) -> tuple[str, str]:
 
 def _is_layer(words: list[Word]) -> bool:
     """Say whether a first line is a layer and no header."""
-    if len(words) < 4 or words[0].text in SCOPES:
+    if len(words) < 4 or words[0].text.upper() in SCOPES:
         return False
     return words[1].number is not None or _collective(words[3].text)[0] in COLLECTIVES
 

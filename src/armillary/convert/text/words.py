@@ -9,6 +9,8 @@ from typing import NamedTuple, NoReturn
 from armillary.errors import InputError
 
 INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
+_END = re.compile("\r\n|\r|\n")
+_COMMENT = re.compile(r"(?:^|(?<=\s))(?:#|//)")
 
 
 class Word(NamedTuple):
@@ -32,7 +34,7 @@ class Word(NamedTuple):
 
 
 def read_lines(path: Path) -> list[list[Word]]:
-    """Return the words of every line that is not blank.
+    """Return the words of every line that is not blank; ``#`` or ``//`` at the start of a word begins a comment.
 
     Raises:
         InputError: the file cannot be read, or is no UTF-8.
@@ -46,7 +48,10 @@ def read_lines(path: Path) -> list[list[Word]]:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is not UTF-8, expected text") from error
     lines = [
-        [Word(path, match[0], number, match.start() + 1) for match in re.finditer(r"\S+", line)]
-        for number, line in enumerate(text.split("\n"), 1)
+        [
+            Word(path, match[0], number, match.start() + 1)
+            for match in re.finditer(r"\S+", _COMMENT.split(line)[0])
+        ]
+        for number, line in enumerate(_END.split(text), 1)
     ]
     return [words for words in lines if words]
