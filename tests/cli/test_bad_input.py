@@ -145,7 +145,7 @@ FILES: dict[str, tuple[Change, str]] = {
     "network key absent": (network(', "latency": [500.0]', ""), "latency"),
     "topology misspelt": (network("Ring", "Rnig"), "did you mean 'Ring'"),
     "lists of unequal length": (network("[500.0]", "[500.0, 500.0]"), "latency"),
-    "one NPU": (network("[4]", "[1]"), "npus_count"),
+    "no NPU": (network("[4]", "[0]"), "npus_count"),
     "2^63 NPUs": (network("[4]", f"[{2**63}]"), "npus_count"),
     "bandwidth negative": (network("[50.0]", "[-50.0]"), "bandwidth"),
     "bandwidth NaN": (network("[50.0]", "[.nan]"), "bandwidth"),
