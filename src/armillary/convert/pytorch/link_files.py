@@ -115,7 +115,7 @@ def _row(kind: Any, row: Any) -> Any:
 
 def _check(op_of: Any, strategies: Any, host: HostTrace, device: DeviceTrace) -> None:
     good = isinstance(op_of, list) and len(op_of) == len(host.nodes) and isinstance(strategies, dict)
-    good = good and all(type(count) is int and count >= 0 for count in strategies.values())
+    good = good and all(type(count) is int and 0 <= count <= len(op_of) for count in strategies.values())
     if not good or not all(type(at) is int and -1 <= at < len(device.ops) for at in op_of):
         raise InputError(
             f"{host.source}: the member 'op_of' does not fit {len(host.nodes)} nodes and {len(device.ops)} events; "

@@ -20,7 +20,9 @@ def mend_parents(linked: Linked) -> None:
         while own and above and node.parent in parent:
             ended = above.tid == own.tid and above.end < own.start
             elsewhere = above.tid != own.tid and above.is_annotation and above.name.startswith(ASYNCHRONOUS)
-            if not (ended or elsewhere):
+            if (
+                not (ended or elsewhere) or parent[node.parent] >= node.parent
+            ):  # a damaged trace may go in circles
                 break
             node.parent = parent[node.parent]
             above = event.get(node.parent)
