@@ -23,10 +23,9 @@ def recording() -> Recording:
 def test_parents_in_a_circle_end() -> None:
     linked = recording().linked()
     nodes = [node for node in linked.host.nodes if not node.is_structure]
-    for node in nodes:
-        node.id = node.parent = nodes[0].id
+    nodes[0].parent = nodes[2].parent = nodes[0].id
     mend_parents(linked)
-    assert {node.parent for node in nodes} == {nodes[0].id}
+    assert nodes[2].parent == nodes[0].id
 
 
 def test_more_links_than_nodes_are_refused(tmp_path: Path) -> None:
