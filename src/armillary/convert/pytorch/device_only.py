@@ -98,7 +98,7 @@ def _argument(shape: Any, kind: str, given: Any, storages: Any) -> tuple[Any, st
             _argument(part, kind.removeprefix("GenericList[").split(",")[0], "", storages) for part in shape
         ]
         return [value for value, _ in inner], f"GenericList[{','.join(name for _, name in inner)}]"
-    size = element_bytes(kind.removeprefix("c10::"))
+    size = element_bytes(kind)
     if size and isinstance(shape, list) and all(type(part) is int and part >= 0 for part in shape):
         storage = next(storages)
         return [storage, storage, 0, prod(shape), size, "unknown"], f"Tensor({kind})"
