@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from armillary.errors import InputError
 from armillary.trace.graph import Graph
+from armillary.trace.grid import RankGrid
 from armillary.trace.node import Node, graph_of
 
 IGNORED = ("comm_src", "comm_dst", "pg_name", "comm_splits")
@@ -18,10 +19,11 @@ IGNORED = ("comm_src", "comm_dst", "pg_name", "comm_splits")
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Rank r runs ``graphs[rank_graph[r]]``."""
+    """Rank r runs ``graphs[rank_graph[r]]``; with a `grid`, groups and peers in the graphs are its rules."""
 
     graphs: tuple[Graph, ...]
     rank_graph: NDArray[np.int32]
+    grid: RankGrid | None = None
 
     @property
     def n_ranks(self) -> int:

@@ -1,0 +1,1 @@
+"""What layers of sharded models do on one rank."""

@@ -1,0 +1,150 @@
+"""Where ranks lie: the grid of a plan, and what of a plan is impossible."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+
+from armillary.errors import InputError, nearest
+from armillary.trace.grid import RankGrid
+from armillary.workload.plan.schema import Parallel, Plan
+
+AXES = ("tp", "cp", "ep", "dp", "pp")
+
+
+def divisors(number: int) -> list[int]:
+    """Return the divisors of a number, ascending."""
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return sorted({*small, *(number // d for d in small)})
+
+
+def near(wanted: int, possible: list[int]) -> int:
+    """Return the possible number nearest to the one wanted."""
+    return min(possible, key=lambda each: (abs(each - wanted), each))
+
+
+def replicas(plan: Plan) -> int:
+    """Return dp: how many replicas there are.
+
+    Raises:
+        InputError: the ranks cannot be divided so.
+    """
+    own = plan.parallel
+    model = own.tp * own.cp * own.pp
+    if own.dp is None:
+        if plan.ranks % model:
+            best = near(plan.ranks, [model * max(1, plan.ranks // model), model * (plan.ranks // model + 1)])
+            raise InputError(
+                f"ranks {plan.ranks}: expected a multiple of tp {own.tp} x cp {own.cp} x pp {own.pp} = {model} "
+                f"(nearest: {best})"
+            )
+        return plan.ranks // model
+    if own.dp * model != plan.ranks:
+        raise InputError(
+            f"tp {own.tp} x cp {own.cp} x pp {own.pp} x dp {own.dp} = {own.dp * model}, expected ranks {plan.ranks} "
+            f"(nearest dp: {max(1, plan.ranks // model)})"
+        )
+    return own.dp
+
+
+def microbatches(plan: Plan) -> int:
+    """Return how many microbatches a replica works on in a step.
+
+    Raises:
+        InputError: the batch cannot be divided so.
+    """
+    unit = replicas(plan) * plan.microbatch
+    if plan.batch % unit:
+        best = near(plan.batch, [unit * max(1, plan.batch // unit), unit * (plan.batch // unit + 1)])
+        raise InputError(
+            f"batch {plan.batch}: expected a multiple of dp {unit // plan.microbatch} x microbatch {plan.microbatch} "
+            f"(nearest: {best})"
+        )
+    return plan.batch // unit
+
+
+def rank_grid(plan: Plan) -> RankGrid:
+    """Return the grid of a plan, with these axes.
+
+    ``tp cp dp pp``; ``etp ep edp`` divide the same ranks of a stage for experts; ``fsdp`` and ``replicate`` divide
+    cp and dp for hsdp (without it all of it is fsdp). The subset ``pp.ends`` joins the first and the last stage.
+
+    Raises:
+        InputError: the order is no order of the axes, or two ways to divide the ranks do not fit together.
+    """
+    own = plan.parallel
+    dp = replicas(plan)
+    etp = own.tp if own.etp is None else own.etp
+    stage = own.tp * own.cp * dp
+    if stage % (etp * own.ep):
+        fits = divisors(stage // etp if stage % etp == 0 else stage)
+        raise InputError(
+            f"ep {own.ep}: expected etp {etp} x ep to divide tp {own.tp} x cp {own.cp} x dp {dp} = {stage} "
+            f"(nearest: {near(own.ep, fits)})"
+        )
+    order = _order(own)
+    shard = own.cp * dp if plan.data.shard is None else plan.data.shard
+    if (own.cp * dp) % shard:
+        raise InputError(
+            f"shard {shard}: expected a divisor of cp {own.cp} x dp {dp} = {own.cp * dp} "
+            f"(nearest: {near(shard, divisors(own.cp * dp))})"
+        )
+    dense = {"tp": own.tp, "cp": own.cp, "dp": dp, "pp": own.pp}
+    expert = {"etp": etp, "ep": own.ep, "edp": stage // (etp * own.ep), "pp": own.pp}
+    ways = [
+        [(axis, dense[axis]) for axis in order if axis != "ep"],
+        [({"tp": "etp", "dp": "edp"}.get(axis, axis), 0) for axis in order if axis != "cp"],
+        _sharded(order, own, shard, dp),
+    ]
+    ways[1] = [(axis, expert[axis]) for axis, _ in ways[1]]
+    return _joined(ways, own)
+
+
+def _order(own: Parallel) -> list[str]:
+    order = own.order.split("-")
+    for axis in order:
+        if axis not in AXES:
+            raise InputError(
+                f"order '{own.order}': no axis '{axis}', expected {'-'.join(AXES)}{nearest(axis, AXES)}"
+            )
+    if sorted(order) != sorted(AXES):
+        raise InputError(f"order '{own.order}': expected each of {', '.join(AXES)} once")
+    return order
+
+
+def _sharded(order: list[str], own: Parallel, shard: int, dp: int) -> list[tuple[str, int]]:
+    """Return the axes in which cp and dp, where they are neighbours, are one axis of shards and one of replicas."""
+    dense = [axis for axis in order if axis != "ep"]
+    first, last = sorted((dense.index("cp"), dense.index("dp")))
+    if last - first > 1 and min(own.cp, dp) > 1:
+        return []  # no single axis: what shards goes over both
+    sizes = {"tp": own.tp, "pp": own.pp, "fsdp": shard, "replicate": own.cp * dp // shard}
+    names: list[str] = []
+    for axis in dense:
+        names += [axis] if axis in ("tp", "pp") else ["fsdp", "replicate"] if "fsdp" not in names else []
+    return [(name, sizes[name]) for name in names]
+
+
+def _joined(ways: list[list[tuple[str, int]]], own: Parallel) -> RankGrid:
+    """Return the coarsest grid whose digits make up the axes of all these ways to divide the ranks."""
+    ends = {1}
+    for way in ways:
+        ends |= {prod(size for _, size in way[: i + 1]) for i in range(len(way))}
+    marks = sorted(ends)
+    for a, b in pairwise(marks):
+        if b % a:
+            raise InputError(
+                f"tp {own.tp}, cp {own.cp}, ep {own.ep} and etp {own.etp or own.tp} in order {own.order}: groups of "
+                f"{a} and of {b} neighbouring ranks cut each other, expected one to be a multiple of the other"
+            )
+    sizes = tuple(b // a for a, b in pairwise(marks)) or (1,)
+    starts = {mark: digit for digit, mark in enumerate(marks)}
+    axes: dict[str, tuple[int, ...]] = {}
+    for way in ways:
+        at = 1
+        for axis, size in way:
+            axes.setdefault(axis, tuple(range(starts[at], starts[at * size])))
+            at *= size
+    if "fsdp" not in axes:
+        axes["fsdp"], axes["replicate"] = tuple(sorted(axes["cp"] + axes["dp"])), ()
+    return RankGrid(sizes, axes, {"pp.ends": ("pp", (0, own.pp - 1))} if own.pp > 1 else {})

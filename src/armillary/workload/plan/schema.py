@@ -1,0 +1,122 @@
+"""How a model is spread over ranks and run, as pydantic models: the keys of ``workload.generate`` in a study file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from armillary.platform.study_schema import Count, Part, Size
+from armillary.workload.layers.layer import Precision
+
+Natural = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class Parallel(Part):
+    """Along which axes the work is divided, and where ranks lie."""
+
+    tp: Count = Field(default=1, description="Tensor parallel: ranks that share every matrix.")
+    sequence: bool = Field(
+        default=True, description="With tp: norms and residuals are divided along the sequence, too."
+    )
+    cp: Count = Field(default=1, description="Context parallel: ranks that share every sequence.")
+    context: Literal["ring", "all-gather"] = Field(
+        default="ring", description="How keys and values meet all queries under cp."
+    )
+    pp: Count = Field(default=1, description="Pipeline stages.")
+    dp: Count | None = Field(default=None, description="Replicas; absent: all ranks that are left.")
+    ep: Count = Field(default=1, description="Expert parallel: ranks that share the experts of a layer.")
+    etp: Count | None = Field(default=None, description="Ranks that share every expert; absent: tp.")
+    order: str = Field(
+        default="tp-cp-ep-dp-pp", description="Axes, neighbours in rank first (Megatron's order)."
+    )
+
+
+class Pipeline(Part):
+    """Which microbatch a stage works on when."""
+
+    schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "pipedream"] = "1f1b"
+    virtual: Count = Field(default=1, description="Stages that a rank has of its own (interleaved).")
+    layers: list[Natural] | None = Field(
+        default=None,
+        description="Of each virtual stage, in the order of the model; absent: as even as can be.",
+    )
+
+
+class Data(Part):
+    """What replicas share, and when they meet."""
+
+    sharding: Literal["ddp", "zero-1", "zero-2", "zero-3", "fsdp", "hsdp", "parameter-server"] = Field(
+        default="ddp",
+        description="fsdp is zero-3 of whole layers with prefetch; hsdp shards inside `shard` ranks.",
+    )
+    bucket: Size = Field(default=25 * 2**20, description="Bytes of gradients that are reduced together.")
+    overlap: bool = Field(default=True, description="Communicate while the backward pass goes on.")
+    shard: Count | None = Field(default=None, description="Ranks that share one copy (hsdp).")
+    prefetch: Natural = Field(default=1, description="Layers gathered ahead (zero-3, fsdp, hsdp).")
+    limit: Count = Field(default=2, description="Gathered layers that are held at a time, at most.")
+    servers: Count = Field(default=1, description="Ranks that keep the weights (parameter-server).")
+    asynchronous: bool = Field(
+        default=False, description="Workers do not wait for each other (parameter-server)."
+    )
+
+    @model_validator(mode="after")
+    def _shard_of_hsdp(self) -> Data:
+        if (self.sharding == "hsdp") != (self.shard is not None):
+            raise ValueError("expected shard with sharding hsdp, and only there")
+        return self
+
+
+class Numbers(Part):
+    """Types of numbers; sizes in bytes follow from them."""
+
+    compute: Precision = Field(default="bf16", description="Of matrix products; fp8 keeps weights in bf16.")
+    gradients: Literal["fp32", "bf16"] = Field(default="fp32", description="As they are summed and reduced.")
+
+
+class Offload(Part):
+    """What waits in memory outside of the NPU (remote memory of the machine)."""
+
+    optimizer: Share | None = Field(default=None, description="Share of the optimizer states.")
+    weights: Share | None = Field(default=None, description="Share of the weights.")
+    activations: Share | None = Field(
+        default=None, description="Share of what is kept for the backward pass."
+    )
+
+
+class ExpertLoad(Part):
+    """How uneven tokens choose experts."""
+
+    skew: Annotated[float, Field(ge=0, le=10)] = Field(
+        default=0.0, description="Exponent of a Zipf law over the experts; 0: all alike."
+    )
+
+
+class Plan(Part):
+    """A run of a model: sizes, parallelism, schedule and numbers."""
+
+    ranks: Count
+    batch: Count = Field(description="Samples of one step, over all replicas.")
+    microbatch: Count = Field(default=1, description="Samples that a replica works on at a time.")
+    sequence: Count | None = Field(default=None, description="Tokens per sample; absent: the model's own.")
+    iterations: Count = 1
+    parallel: Parallel = Parallel()
+    pipeline: Pipeline = Pipeline()
+    data: Data = Data()
+    numbers: Numbers = Numbers()
+    recompute: Literal["none", "selective", "full"] = Field(
+        default="none", description="What the backward pass computes a second time instead of keeping it."
+    )
+    optimizer: Literal["adam", "sgd", "momentum", "none"] = "adam"
+    offload: Offload = Offload()
+    experts: ExpertLoad = ExpertLoad()
+    attention: Literal["flash", "unfused"] = Field(
+        default="flash", description="flash keeps no scores; unfused writes them to memory and keeps them."
+    )
+    causal: bool = Field(default=False, description="Count only the scores that a causal mask keeps.")
+    dropout: bool = Field(default=False, description="Keep dropout masks for the backward pass.")
+
+
+ELEMENT = {"fp32": 4, "bf16": 2, "fp8": 1}
+"""Bytes of an element."""
