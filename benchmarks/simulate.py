@@ -187,6 +187,76 @@ def distinct(ranks: int, nodes: int, profile: str) -> dict[str, Any]:
     return {"seconds": seconds, "nodes_per_second": round(ranks * nodes / seconds)}
 
 
+def pipeline(tp: int, dp: int, pp: int, nodes: int, microbatches: int) -> Any:
+    """A trace with a grid: stages of about `nodes` nodes that all-reduce in groups of `tp` and send along pp."""
+    import numpy as np
+
+    from armillary.trace import GraphBuilder, Trace
+    from armillary.trace.grid import AXIS, RankGrid
+
+    grid = RankGrid((tp, dp, pp), {"tp": (0,), "dp": (1,), "pp": (2,)}, {"pp.ends": ("pp", (0, pp - 1))})
+    graphs = []
+    for stage in range(pp):
+        b = GraphBuilder()
+        last: list[int] = []
+        for step in (1, -1):
+            for microbatch in range(microbatches):
+                if 0 <= stage - step < pp:
+                    last = [b.recv(-step, 1 << 20, microbatch, after=last)]
+                    b.nodes[-1].attrs.append((AXIS, "string", "pp"))
+                for number in range(nodes // microbatches // 2):
+                    if number % 4 == 3:
+                        last = [b.all_reduce("activations", 1 << 22, group="tp", after=last)]
+                    else:
+                        last = [b.compute("gemm", duration_micros=100 + stage, after=last)]
+                if 0 <= stage + step < pp:
+                    b.send(step, 1 << 20, microbatch, after=last)
+                    b.nodes[-1].attrs.append((AXIS, "string", "pp"))
+        last = [b.all_reduce("gradients", 1 << 28, group="dp", after=last)]
+        if stage in (0, pp - 1):
+            b.all_reduce("embedding", 1 << 20, group="pp.ends", after=last)
+        graphs.append(b.graph(f"stage {stage}"))
+    return Trace(tuple(graphs), grid.coordinate("pp").astype(np.int32), grid)
+
+
+def symbolic(dp: int, repeat: int = 3) -> dict[str, Any]:
+    """Simulate 8 x dp x 16 ranks, 15,000 nodes each."""
+    import armillary
+    from armillary.platform.model import Dimension, Platform
+
+    trace = pipeline(8, dp, 16, 15_000, 64)
+    platform = Platform(
+        (Dimension("node", "Switch", 8, 450.0, 500.0), Dimension("fabric", "Switch", dp * 16, 50.0, 2000.0))
+    )
+    seconds, result = best(lambda: armillary.simulate(trace, platform), repeat)
+    return {"seconds": seconds, "npus": result.n_ranks, "classes": len(result.representative)}
+
+
+def symbolic_32k_npus(_: Path) -> dict[str, Any]:
+    return {**symbolic(256), "limit": 3.0, "limit_mib": 1000}
+
+
+def symbolic_131k_npus(_: Path) -> dict[str, Any]:
+    return {**symbolic(1024), "limit": 5.0, "limit_mib": 1500}
+
+
+def symbolic_written(folder: Path) -> dict[str, Any]:
+    from armillary.trace import write_trace
+
+    trace = pipeline(8, 2, 4, 5_000, 8)
+    seconds, _ = best(lambda: write_trace(folder / "t", trace))
+    return {"seconds": seconds, "limit": 0.5, "files": trace.n_ranks, "nodes": trace.total_nodes}
+
+
+def symbolic_checked(_: Path) -> dict[str, Any]:
+    from armillary.trace.check_ranks import check_trace
+
+    trace = pipeline(8, 1024, 16, 15_000, 64)
+    seconds, found = best(lambda: check_trace(trace), 1)
+    assert not found.all
+    return {"seconds": seconds, "limit": 10.0, "npus": trace.n_ranks}
+
+
 def command_time(arguments: list[str], **environment: str) -> tuple[float, float]:
     """Return the wall and CPU seconds of one run of the command."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -234,6 +304,10 @@ CASES = {
         physical_torus_unfolded,
         physical_million_npus,
         physical_distinct_nodes,
+        symbolic_32k_npus,
+        symbolic_131k_npus,
+        symbolic_written,
+        symbolic_checked,
         first_run_cold,
         first_small_run_cold,
     )

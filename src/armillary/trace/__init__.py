@@ -9,6 +9,8 @@ from armillary.trace.encode import encode
 from armillary.trace.feeder import Feeder
 from armillary.trace.files import load_trace, read_graph, write_graph, write_trace
 from armillary.trace.graph import Graph
+from armillary.trace.grid import RankGrid
+from armillary.trace.group_file import write_group_file
 from armillary.trace.info import info
 from armillary.trace.json_layout import graph_from_json, graph_from_nodes, graph_to_json
 from armillary.trace.node import Node, graph_of, node_at, nodes_of
@@ -23,6 +25,7 @@ __all__ = [
     "GraphBuilder",
     "Node",
     "NodeType",
+    "RankGrid",
     "Trace",
     "check",
     "decode",
@@ -37,5 +40,6 @@ __all__ = [
     "nodes_of",
     "read_graph",
     "write_graph",
+    "write_group_file",
     "write_trace",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,7 +123,7 @@ class Form:
         ends = inside & filled[node] & (called == peer_name[node])
         times = np.where(ends, 2, np.where(drop, 0, 1))
         source = np.repeat(np.arange(len(times)), times)
-        new = part.take(source, times)
+        new = _take(part, source, times)
         first = (np.cumsum(times) - times)[ends]
         is_send = send[node[ends]]
         own_at, peer_at = first + ~is_send, first + is_send
@@ -134,7 +134,7 @@ class Form:
         number[used] = texts + len(TEXTS) + np.arange(len(used))
         group_at = np.flatnonzero(group[source])
         new.attr_value[group_at] = number[family[node[source[group_at]]]]
-        new.names[:] = list(code)
+        new = replace(new, names=list(code))
         if used:
             new = _with_metadata(new, graph, texts, texts + len(TEXTS) + len(used))
         return cls(graph, new, used, own_at, peer_at, route[node[ends]], routes)
@@ -150,14 +150,13 @@ class Form:
         values[self.peer_at] = self.peers(rank, families.grid)[self.route]
         texts = self.texts(rank, families)
         ends = np.cumsum([len(self.columns.pool), *map(len, texts)])[1:]
-        columns = {
-            **vars(self.columns),
-            "attr_value": values,
-            "string_ptr": np.concatenate([self.columns.string_ptr, ends]),
-            "pool": np.concatenate([self.columns.pool, np.frombuffer(b"".join(texts), np.uint8)]),
-        }
-        fields = {name: columns[name] for name in Columns.__dataclass_fields__}
-        return Graph(Columns(**fields), 0, f"rank {rank}")
+        columns = replace(
+            self.columns,
+            attr_value=values,
+            string_ptr=np.concatenate([self.columns.string_ptr, ends]),
+            pool=np.concatenate([self.columns.pool, np.frombuffer(b"".join(texts), np.uint8)]),
+        )
+        return Graph(columns, 0, f"rank {rank}")
 
     def peers(self, rank: int, grid: RankGrid) -> Ints:
         """Return the peer of a rank on every route."""
@@ -196,29 +195,22 @@ def refuse_outsider(graph: Graph, families: Families, family: int, rank: int) ->
     )
 
 
-class _Part(Columns):
-    """The columns of one graph, cut out of those of its batch; arrays may be changed."""
-
-    def take(self, source: Ints, times: Ints) -> _Part:
-        """Return the columns with attribute i `times[i]` times; `source` says which one each is."""
-        before = np.zeros(len(times) + 1, np.int64)
-        np.cumsum(times, out=before[1:])
-        rows = self.rows.copy()
-        rows[c.ATTR_AT] = before[rows[c.ATTR_AT]]
-        docs = self.docs[:, times[self.docs[0]] > 0].copy()
-        docs[0] = before[docs[0]]
-        return _replace(
-            self, rows=rows, docs=docs, attr_name=self.attr_name[source], attr_kind=self.attr_kind[source],
-            attr_value=self.attr_value[source], names=list(self.names),
-        )  # fmt: skip
+def _take(columns: Columns, source: Ints, times: Ints) -> Columns:
+    """Return the columns with attribute i `times[i]` times; `source` says which one each is."""
+    before = np.zeros(len(times) + 1, np.int64)
+    np.cumsum(times, out=before[1:])
+    rows = columns.rows.copy()
+    rows[c.ATTR_AT] = before[rows[c.ATTR_AT]]
+    docs = columns.docs[:, times[columns.docs[0]] > 0]
+    docs[0] = before[docs[0]]
+    return replace(
+        columns, rows=rows, docs=docs, attr_name=columns.attr_name[source],
+        attr_kind=columns.attr_kind[source], attr_value=columns.attr_value[source],
+    )  # fmt: skip
 
 
-def _replace(columns: Columns, **changes: object) -> _Part:
-    fields: dict[str, object] = {name: getattr(columns, name) for name in Columns.__dataclass_fields__}
-    return _Part(**(fields | changes))  # type: ignore[arg-type]
-
-
-def _part(graph: Graph) -> _Part:
+def _part(graph: Graph) -> Columns:
+    """Return the columns of one graph alone."""
     columns = graph.columns
     first, after = graph.first - 1, graph.first + graph.n_nodes
     rows = columns.rows[:, first : after + 1].copy()
@@ -234,7 +226,7 @@ def _part(graph: Graph) -> _Part:
     ].copy()
     io[0] -= first
     docs[0] -= attrs.start
-    return _replace(
+    return replace(
         columns, frame_ptr=np.array([0, rows.shape[1] - 1]), unknown=np.zeros(1, np.int64), rows=rows,
         ctrl=columns.ctrl[span[c.CTRL_AT]], data=columns.data[span[c.DATA_AT]],
         attr_name=columns.attr_name[attrs], attr_kind=columns.attr_kind[attrs],
@@ -242,7 +234,7 @@ def _part(graph: Graph) -> _Part:
     )  # fmt: skip
 
 
-def _with_metadata(part: _Part, graph: Graph, texts: int, definition: int) -> _Part:
+def _with_metadata(part: Columns, graph: Graph, texts: int, definition: int) -> Columns:
     """Add, as its first node, the one that defines the groups in string `definition`; `TEXTS` are strings from `texts`.
 
     Its id is the highest: nodes keep their places in the order of ids.
@@ -253,7 +245,7 @@ def _with_metadata(part: _Part, graph: Graph, texts: int, definition: int) -> _P
     row[c.NAME_AT] = texts
     io = part.io.copy()
     io[0] += 1
-    return _replace(
+    return replace(
         part,
         frame_ptr=np.array([0, part.rows.shape[1]]),
         rows=np.concatenate([part.rows[:, :1], row, part.rows[:, 1:]], axis=1),

@@ -124,7 +124,7 @@ def cases(draw: Any) -> Case:
         if family == "pp.some":
             who = some
         splits = draw(st.sampled_from([None, None, [500], [1, 0, 3000]]))
-        steps = draw(st.integers(-3, 3))
+        steps, tag = draw(st.integers(-3, 3)), draw(st.sampled_from([0, 0, number]))
         micros = draw(st.lists(st.sampled_from([1, 2, 30]), min_size=stages, max_size=stages))
         operation = draw(
             st.sampled_from([CollectiveType.ALL_REDUCE, CollectiveType.ALL_TO_ALL, CollectiveType.ALL_GATHER])
@@ -146,8 +146,8 @@ def cases(draw: Any) -> Case:
                     bytes_ = [splits[(stage + i) % len(splits)] for i in range(members)]
                     b.nodes[-1].attrs.append(("comm_splits", "int64_list", bytes_))
             elif kind == "shift" and axis and steps % grid.size(axis):
-                b.recv(-steps, size, number, after=after)
-                b.send(steps, size, number, after=after)
+                b.recv(-steps, size, tag, after=after)
+                b.send(steps, size, tag, after=after)
             elif kind == "line" and stages > 1:
                 received = [b.recv(-1, size, after=after)] if stage else []
                 if stage + 1 < stages:
@@ -182,6 +182,31 @@ def test_rules_mean_what_they_expand_to(case: Case) -> None:
     for fold in (True, False):
         same(outcome(case.trace, case.platform, fold=fold), listed)
     same(listed, outcome(expand(case.trace), case.platform))
+
+
+def test_groups_of_one_family_may_lie_differently_in_the_machine() -> None:
+    """0, 2, 4, 6 are up to four links apart on a mesh of five, 1, 3, 5, 7 up to three."""
+    b = GraphBuilder()
+    b.all_reduce("c", 1000, group="b")
+    grid = RankGrid((2, 4, 5), {"a": (0,), "b": (1,)})
+    trace = Trace((b.graph(),), np.zeros(40, np.int32), grid)
+    dimensions = (Dimension("x", "Mesh", 5, 10.0, 700.0), Dimension("y", "Switch", 8, 10.0, 1.0))
+    found = outcome(trace, Platform(dimensions))
+    same(found, outcome(expand(trace), Platform(dimensions), fold=False))
+    assert found[0][0] != found[1][0]
+
+
+def test_two_routes_to_one_peer_are_one_channel() -> None:
+    """From rank 0, one step along either axis leads to rank 1; from rank 1 it does not."""
+    b = GraphBuilder()
+    for axis, sends in (("a", True), ("ab", True), ("ab", False), ("a", False)):
+        (b.send if sends else b.recv)(
+            1 if sends else -1, 1000, 0, after=[len(b.nodes) - 1] if b.nodes else []
+        )
+        b.nodes[-1].attrs.append((AXIS, "string", axis))
+    grid = RankGrid((2, 2), {"a": (0,), "ab": (0, 1)})
+    trace = Trace((b.graph(),), np.zeros(4, np.int32), grid)
+    same(outcome(trace, machine(4)), outcome(expand(trace), machine(4), fold=False))
 
 
 @settings(deadline=None, max_examples=30)
@@ -306,3 +331,13 @@ def test_lost_messages_are_warned_of_and_every_rank_is_simulated() -> None:
     assert timeline.info["warnings"] == listed.info["warnings"]
     assert "8 messages are never received" in timeline.info["warnings"][0]
     assert len(timeline.representative) == 8
+
+
+def test_too_many_ranks_on_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    from armillary.engine.physical import lower
+
+    monkeypatch.setattr(lower, "MOST_NODES", 100)
+    trace = layers(RankGrid((4, 2, 2), AXES))
+    armillary.simulate(trace, machine(16))
+    with pytest.raises(InputError, match="16 of 16 ranks must be simulated on their own, with 136 nodes"):
+        armillary.simulate(trace, machine(16), fold=False)

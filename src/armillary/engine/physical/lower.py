@@ -34,6 +34,7 @@ from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
 from armillary.platform.model import Platform
 from armillary.trace import Trace
+from armillary.trace.expand import MOST_NODES
 from armillary.trace.process_groups import WORLD
 
 Ints = NDArray[np.int64]
@@ -62,7 +63,22 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
 
         workload = GridWorkload(trace, platform)
     classes = workload.classify() if fold_ranks else np.arange(trace.n_ranks)
+    if trace.grid is not None:
+        _check_size(trace, classes)
     return _Build(workload, classes).assemble(workload.warnings())
+
+
+def _check_size(trace: Trace, classes: Ints) -> None:
+    """Refuse to simulate more than what fits into memory, which a grid makes easy to ask for."""
+    ranks = np.unique(classes, return_index=True)[1]
+    sizes = np.array([graph.n_nodes for graph in trace.graphs], np.int64)
+    nodes = int(sizes[trace.rank_graph[ranks]].sum())
+    if nodes > MOST_NODES:
+        raise InputError(
+            f"{len(ranks)} of {trace.n_ranks} ranks must be simulated on their own, with {nodes} nodes together; "
+            f"expected at most {MOST_NODES}: fold ranks, leave out jitter, shared memory and messages that nobody "
+            "receives, or take fewer ranks"
+        )
 
 
 class _Build:
