@@ -339,5 +339,5 @@ def test_too_many_ranks_on_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lower, "MOST_NODES", 100)
     trace = layers(RankGrid((4, 2, 2), AXES))
     armillary.simulate(trace, machine(16))
-    with pytest.raises(InputError, match="16 of 16 ranks must be simulated on their own, with 136 nodes"):
+    with pytest.raises(InputError, match="16 of 16 ranks must be simulated on their own, with 128 nodes"):
         armillary.simulate(trace, machine(16), fold=False)
