@@ -67,15 +67,23 @@ class Replicated:
             if bucket.parameters * self.element >= self.plan.data.bucket and self.plan.data.overlap:
                 self._flush(family, last)
 
-    def reduce(self, last: bool = True) -> Nodes:
+    def passed(self, last: bool) -> None:
+        """Take note that a backward pass is over; `last`: of the last microbatch."""
+        if self.every_microbatch:
+            self._flush_all(last)
+
+    def reduce(self) -> Nodes:
         """Reduce what is left, and return the nodes after which the gradients are there."""
-        for family in list(self.open):
-            self._flush(family, last)
+        self._flush_all(True)
         done, self.reduced = self.reduced, []
         return done
 
     def updated(self, node: int) -> None:
         """Take note that the optimizer has new weights after this node."""
+
+    def _flush_all(self, last: bool) -> None:
+        for family in list(self.open):
+            self._flush(family, last)
 
     def _flush(self, family: str, last: bool) -> None:
         bucket = self.open.pop(family)
@@ -172,6 +180,12 @@ class Sharded(Replicated):
             before = self.ends[at - ahead - 1 : at - ahead] if at > ahead else []
             self.gathers.append(list(self._gather(self.uses[at][1], [*self.fresh, *before])))
         return self.gathers[self.now]
+
+    def gradients(self, number: int, layer: Layer, nodes: Nodes, last: bool) -> None:
+        """Reduce the gradients of this layer."""
+        super().gradients(number, layer, nodes, last)
+        if self.plan.data.overlap:
+            self.passed(last)
 
     def used(self, node: int) -> None:
         """Let the gather that waits for this use start."""

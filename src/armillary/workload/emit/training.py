@@ -96,6 +96,8 @@ class Stage:
             else:
                 kind = "W" if task.kind == "W" else "BW" if makes[i] else "B"
                 self._backward(task, kind, last[task.chunk] == i or not flush)
+            if makes[i]:
+                self.replicas.passed(last[task.chunk] == i or not flush)
             if makes[i] and not flush:
                 self._update()
         if flush:
