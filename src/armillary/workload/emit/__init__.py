@@ -1,0 +1,1 @@
+"""From layers and plans to traces."""
