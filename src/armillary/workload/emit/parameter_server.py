@@ -16,6 +16,7 @@ from armillary.errors import InputError
 from armillary.trace import Graph, GraphBuilder, NodeType, Trace
 from armillary.trace.node import Attribute
 from armillary.workload.layers.layer import Layer, Step
+from armillary.workload.plan.numbers import MOMENTS
 from armillary.workload.plan.ranks import near
 from armillary.workload.plan.schema import ELEMENT, Plan
 
@@ -23,8 +24,6 @@ Compute = Callable[[Step], Iterable[Attribute]]
 """Attributes of the compute node of a kernel, from which an engine tells how long it takes."""
 MASTER = 4
 """Bytes of a weight and of a state of the optimizer as servers keep them."""
-STATES = {"adam": 2, "momentum": 1, "sgd": 0}
-"""States that the optimizer keeps of a weight."""
 
 
 def roofline(step: Step) -> list[Attribute]:
@@ -212,7 +211,7 @@ class _Worker:
 def _server(parts: Sequence[int], plan: Plan, workers: int, compute: Compute) -> Graph:
     """Return the graph of a server, which works on gradients as they come; where several wait, on the first bucket."""
     builder = GraphBuilder()
-    gradient, weight, states = ELEMENT[plan.numbers.gradients], _weight(plan), STATES.get(plan.optimizer)
+    gradient, weight, states = ELEMENT[plan.numbers.gradients], _weight(plan), None if plan.optimizer == "none" else MOMENTS[plan.optimizer]
     answered: dict[tuple[int, int], list[int]] = {}
     for _ in range(plan.iterations):
         for number, part in enumerate(parts):

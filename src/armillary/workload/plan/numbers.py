@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from armillary.workload.plan.schema import ELEMENT, Plan
 
-_MOMENTS = {"adam": 2, "momentum": 1, "sgd": 0, "none": 0}
+MOMENTS = {"adam": 2, "momentum": 1, "sgd": 0, "none": 0}
+"""fp32 numbers that the optimizer keeps of a weight."""
 
 
 def weight(plan: Plan) -> int:
@@ -21,7 +22,7 @@ def state(plan: Plan) -> int:
     """Return the bytes of what the optimizer keeps: moments, and an fp32 copy of a weight that is not fp32."""
     if plan.optimizer == "none":
         return 0
-    return 4 * (_MOMENTS[plan.optimizer] + (plan.numbers.compute != "fp32"))
+    return 4 * (MOMENTS[plan.optimizer] + (plan.numbers.compute != "fp32"))
 
 
 def traffic(plan: Plan) -> int:

@@ -16,13 +16,12 @@ from armillary.workload.layers.nets.kernels import REPLICAS, Kernel, Kernels, ge
 from armillary.workload.layers.nets.limits import check_plan
 from armillary.workload.layers.nets.tables import Share, shares
 from armillary.workload.models.schema import Dlrm
+from armillary.workload.plan.numbers import MOMENTS
 from armillary.workload.plan.ranks import replicas
 from armillary.workload.plan.schema import Plan
 
 INDEX = 8
 """Bytes of an index into a table."""
-STATES = {"adam": 2, "momentum": 1, "sgd": 0, "none": 0}
-"""Elements that the optimizer keeps of a weight, 4 bytes each."""
 
 
 def table_shares(model: Dlrm, plan: Plan) -> tuple[Share, ...]:
@@ -97,7 +96,7 @@ def _embedding(model: Dlrm, plan: Plan, everyone: tuple[Share, ...], rank: int) 
     indices = samples * own.lookups * INDEX
     lookup = Step("lookup", bytes=samples * own.elements * element + indices + sums, after=("",))
     # Rows looked up are read and written, and so are the states that the optimizer keeps of them.
-    touched = samples * own.elements * 2 * (element + 4 * STATES[plan.optimizer])
+    touched = samples * own.elements * 2 * (element + 4 * MOMENTS[plan.optimizer])
     there, back = _exchanges(everyone, rank, batch * element)
     first, *rest = bottom
     mlp = [made.forward(first, ("",)), *map(made.forward, rest)]
