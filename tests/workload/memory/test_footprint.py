@@ -148,8 +148,8 @@ def test_serving_holds_weights_and_the_cache():
     made = plan(parallel=Parallel(pp=2))
     found = serving(partition(model(4), made), made, 0, batches=3)
     assert found.at_peak == {
-        "weights": 2 * (300 + 2 * 1240), "gradients": 0, "optimizer": 0, "activations": 3 * 2 * 11, "logits": 0,
-        "working": 30, "communication": 16, "fragmentation": 6, "framework": 0,
+        "weights": 2 * (300 + 2 * 1240), "cache": 3 * 2 * 11, "working": 30, "communication": 16,
+        "fragmentation": 3, "framework": 0,
     }  # fmt: skip
 
 
