@@ -10,7 +10,8 @@ from armillary.report.memory_picture import _reduced, memory_picture
 from armillary.report.memory_tables import advice_line, advice_table, memory_table
 from armillary.workload.layers.layer import Layer
 from armillary.workload.memory.advice import advise
-from armillary.workload.memory.footprint import footprint, serving
+from armillary.workload.memory.footprint import footprint
+from armillary.workload.memory.inference import serving
 from armillary.workload.plan.schema import Parallel, Pipeline, Plan
 
 GIB = 2**30

@@ -16,7 +16,6 @@ from armillary.workload.plan.ranks import microbatches, rank_grid
 from armillary.workload.plan.schema import Plan
 
 CATEGORIES = ("weights", "gradients", "optimizer", "activations", "logits", "working", "communication")
-SERVING = ("weights", "cache", "working", "communication")
 DYNAMIC = ("activations", "logits", "working", "communication")
 """What comes and goes during a step."""
 FRAGMENTATION = 0.05
@@ -114,6 +113,8 @@ def footprint(
         fragmentation: Share of what comes and goes that the allocator may waste.
         framework: Bytes of libraries.
     """
+    if plan.data.sharding == "parameter-server":
+        plan = plan.model_copy(update={"ranks": plan.ranks - plan.data.servers})
     pp, virtual = plan.parallel.pp, plan.pipeline.virtual
     schedule = plan.pipeline.schedule
     count = microbatches(plan) * (plan.iterations if schedule == "pipedream" else 1)
@@ -142,7 +143,7 @@ def footprint(
         line[category][:-1] = np.concatenate(moving) + np.repeat(others @ totals, lengths)
     line["working"][:-1] = np.concatenate([forward[task.chunk].working(task.kind) for task in order])
     line["communication"][:-1] = np.concatenate([forward[task.chunk].moved(task.kind) for task in order])
-    line["communication"] += _messages(chunks, plan) + _buckets(every, plan)
+    line["communication"] += messages(chunks, plan) + _buckets(every, plan)
     names = [[layer.name for layer in chunks[task.chunk]][:: 1 if task.kind == "F" else -1] for task in order]
     return Footprint(
         stage,
@@ -178,38 +179,6 @@ def worst(
     return max(found, key=lambda each: each.needed)
 
 
-def serving(
-    stages: Sequence[Sequence[Layer]],
-    plan: Plan,
-    stage: int,
-    batches: int = 1,
-    *,
-    fragmentation: float = FRAGMENTATION,
-    framework: int = 0,
-) -> Footprint:
-    """Return what the ranks of one pipeline stage hold in inference: weights, and keys and values of `batches`."""
-    pp, virtual = plan.parallel.pp, plan.pipeline.virtual
-    grid = rank_grid(plan)
-    inference = plan.model_copy(update={"optimizer": "none"})
-    chunks = [list(stages[chunk * pp + stage]) for chunk in range(virtual)]
-    layers = [layer for mine in chunks for layer in mine]
-    line = {category: np.zeros(len(layers), np.int64) for category in SERVING}
-    line["weights"][:] = sum(states(layer, inference, grid).weights for layer in layers)
-    line["cache"][:] = batches * sum(layer.cache for layer in layers)
-    line["working"][:] = [layer.working for layer in layers]
-    line["communication"][:] = _messages(chunks, plan)
-    order = tuple(Task("F", 0, chunk) for chunk in range(virtual))
-    return Footprint(
-        stage,
-        order,
-        np.repeat(np.arange(virtual), [len(mine) for mine in chunks]),
-        tuple(layer.name for layer in layers),
-        line,
-        fragmentation,
-        framework,
-    )
-
-
 def _others(order: Sequence[Task], virtual: int) -> Ints:
     """Return the microbatches in flight at each task besides its own, (tasks, virtual)."""
     before = np.vstack((np.zeros((1, virtual), np.int64), in_flight(order, virtual)[:-1]))
@@ -234,7 +203,7 @@ def _gradients(
     return line
 
 
-def _messages(chunks: list[list[Layer]], plan: Plan) -> int:
+def messages(chunks: list[list[Layer]], plan: Plan) -> int:
     """Return the bytes of one activation and one gradient under way between stages."""
     sizes = [layers[-1].boundary for layers in chunks if layers]
     return 2 * max(sizes, default=0) if plan.parallel.pp > 1 else 0
