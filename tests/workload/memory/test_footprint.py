@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from armillary.workload.layers.layer import Layer
 from armillary.workload.memory.advice import advise
-from armillary.workload.memory.footprint import CATEGORIES, footprint, serving, worst
+from armillary.workload.memory.footprint import CATEGORIES, footprint, worst
+from armillary.workload.memory.inference import serving
+from armillary.workload.memory.server import server
 from armillary.workload.memory.states import states
 from armillary.workload.pipeline.partition import partition
 from armillary.workload.pipeline.tasks import tasks
@@ -148,9 +150,20 @@ def test_serving_holds_weights_and_the_cache():
     made = plan(parallel=Parallel(pp=2))
     found = serving(partition(model(4), made), made, 0, batches=3)
     assert found.at_peak == {
-        "weights": 2 * (300 + 2 * 1240), "gradients": 0, "optimizer": 0, "activations": 3 * 2 * 11, "logits": 0,
-        "working": 30, "communication": 16, "fragmentation": 6, "framework": 0,
+        "weights": 2 * (300 + 2 * 1240), "cache": 3 * 2 * 11, "working": 30, "communication": 16,
+        "fragmentation": 3, "framework": 0,
     }  # fmt: skip
+
+
+def test_parameter_servers():
+    """6 workers hold no optimizer; 2 servers share 1540 parameters in fp32, and buckets of 1000 B."""
+    data = Data(sharding="parameter-server", servers=2, bucket="1000 B", overlap=False)
+    made = plan(data=data, batch=12, parallel=Parallel(dp=6))
+    worker = footprint([[EMBEDDING, LAYER]], made, 0)
+    assert worker.peak == (2 + 4) * 1540 + 73 + 30 + 1000 and len(worker.tasks) == 4
+    found = server([EMBEDDING, LAYER], made)
+    assert found.at_peak["weights"] == 4 * 770 and found.at_peak["optimizer"] == 8 * 770
+    assert found.peak == (4 + 4 + 8) * 770 + 2 * 500
 
 
 def test_advice():

@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
-from numpy.typing import NDArray
 
 from armillary.workload.layers.layer import Layer
-from armillary.workload.memory.states import LAYERWISE, States, left, states
-from armillary.workload.pipeline.partition import HEAD
+from armillary.workload.memory.chunk import Chunk, Ints
+from armillary.workload.memory.states import States, states
 from armillary.workload.pipeline.tasks import Task, in_flight, tasks, weight_versions
 from armillary.workload.plan.ranks import microbatches, rank_grid
 from armillary.workload.plan.schema import Plan
 
-Ints = NDArray[np.int64]
 CATEGORIES = ("weights", "gradients", "optimizer", "activations", "logits", "working", "communication")
-DYNAMIC = CATEGORIES[3:]
+DYNAMIC = ("activations", "logits", "working", "communication")
 """What comes and goes during a step."""
 FRAGMENTATION = 0.05
 """Allowance for gaps in the allocator, a share of what comes and goes: states are allocated once and leave none.
@@ -70,7 +68,7 @@ class Footprint:
     def at_peak(self) -> dict[str, int]:
         """Bytes of each category at the peak, allowances last."""
         found = {category: int(each[self.at]) for category, each in self.timeline.items()}
-        moving = sum(found[category] for category in DYNAMIC)
+        moving = sum(found.get(category, 0) for category in DYNAMIC)
         return found | {"fragmentation": ceil(self.fragmentation * moving), "framework": self.framework}
 
     @property
@@ -115,6 +113,8 @@ def footprint(
         fragmentation: Share of what comes and goes that the allocator may waste.
         framework: Bytes of libraries.
     """
+    if plan.data.sharding == "parameter-server":
+        plan = plan.model_copy(update={"ranks": plan.ranks - plan.data.servers})
     pp, virtual = plan.parallel.pp, plan.pipeline.virtual
     schedule = plan.pipeline.schedule
     count = microbatches(plan) * (plan.iterations if schedule == "pipedream" else 1)
@@ -125,7 +125,7 @@ def footprint(
     held = [[known[id(layer)] for layer in layers] for layers in chunks]
     every = [each for mine in held for each in mine]
 
-    forward = [_Chunk(layers, mine, plan) for layers, mine in zip(chunks, held, strict=True)]
+    forward = [Chunk(layers, mine, plan) for layers, mine in zip(chunks, held, strict=True)]
     lengths = np.array([len(chunks[task.chunk]) for task in order], np.int64)
     starts = np.concatenate(([0], np.cumsum(lengths)))
     points = int(starts[-1]) + 1
@@ -143,7 +143,7 @@ def footprint(
         line[category][:-1] = np.concatenate(moving) + np.repeat(others @ totals, lengths)
     line["working"][:-1] = np.concatenate([forward[task.chunk].working(task.kind) for task in order])
     line["communication"][:-1] = np.concatenate([forward[task.chunk].moved(task.kind) for task in order])
-    line["communication"] += _messages(chunks, plan) + _buckets(every, plan)
+    line["communication"] += messages(chunks, plan) + _buckets(every, plan)
     names = [[layer.name for layer in chunks[task.chunk]][:: 1 if task.kind == "F" else -1] for task in order]
     return Footprint(
         stage,
@@ -179,80 +179,6 @@ def worst(
     return max(found, key=lambda each: each.needed)
 
 
-def serving(
-    stages: Sequence[Sequence[Layer]],
-    plan: Plan,
-    stage: int,
-    batches: int = 1,
-    *,
-    fragmentation: float = FRAGMENTATION,
-    framework: int = 0,
-) -> Footprint:
-    """Return what the ranks of one pipeline stage hold in inference: weights, and keys and values of `batches`."""
-    pp, virtual = plan.parallel.pp, plan.pipeline.virtual
-    grid = rank_grid(plan)
-    inference = plan.model_copy(update={"optimizer": "none"})
-    chunks = [list(stages[chunk * pp + stage]) for chunk in range(virtual)]
-    layers = [layer for mine in chunks for layer in mine]
-    line = {category: np.zeros(len(layers), np.int64) for category in CATEGORIES}
-    line["weights"][:] = sum(states(layer, inference, grid).weights for layer in layers)
-    line["activations"][:] = batches * sum(layer.cache for layer in layers)
-    line["working"][:] = [layer.working for layer in layers]
-    line["communication"][:] = _messages(chunks, plan)
-    order = tuple(Task("F", 0, chunk) for chunk in range(virtual))
-    return Footprint(
-        stage,
-        order,
-        np.repeat(np.arange(virtual), [len(mine) for mine in chunks]),
-        tuple(layer.name for layer in layers),
-        line,
-        fragmentation,
-        framework,
-    )
-
-
-class _Chunk:
-    """The bytes of a virtual stage while its layers run; every result is in the order in which they do."""
-
-    def __init__(self, layers: list[Layer], held: list[States], plan: Plan) -> None:
-        self._plan = plan
-        head = np.array([layer.name == HEAD for layer in layers], bool)
-        share = plan.offload.activations
-        saved = np.array([left(layer.saved, share) for layer in layers], np.int64)
-        away = np.array([layer.saved for layer in layers], np.int64) - saved
-        self._until = {"activations": np.cumsum(saved * ~head), "logits": np.cumsum(saved * head)}
-        self._working = np.array([layer.working for layer in layers], np.int64)
-        self._away = away + np.maximum(np.append(away[1:], 0), np.append(0, away[:-1])) if len(away) else away
-        self._gathered = np.array([each.gathered for each in held], np.int64)
-        self._reduced = np.array([each.reduced for each in held], np.int64)
-
-    def total(self, category: str) -> int:
-        """Bytes that a microbatch leaves after the forward pass."""
-        return int(self._until[category][-1]) if len(self._until[category]) else 0
-
-    def held(self, category: str, kind: str, splits: bool) -> Ints:
-        """Bytes of the microbatch at work."""
-        if kind == "B" and splits:
-            return np.full(len(self._working), self.total(category))
-        return self._ordered(self._until[category], kind)
-
-    def working(self, kind: str) -> Ints:
-        """Bytes that steps need besides."""
-        return self._ordered(self._working, kind)
-
-    def moved(self, kind: str) -> Ints:
-        """Bytes of layers that are gathered, reduced or on their way to another memory."""
-        data = self._plan.data
-        weights = self._ordered(self._gathered, kind)
-        held = min(data.limit, 1 + data.prefetch) if data.sharding in LAYERWISE else 2
-        window = sum(np.append(weights[ahead:], np.zeros(min(ahead, len(weights)))) for ahead in range(held))
-        found = np.asarray(window, np.int64) + self._ordered(self._away, kind)
-        return found if kind == "F" else found + self._ordered(self._reduced, kind)
-
-    def _ordered(self, values: Ints, kind: str) -> Ints:
-        return values if kind == "F" else values[::-1]
-
-
 def _others(order: Sequence[Task], virtual: int) -> Ints:
     """Return the microbatches in flight at each task besides its own, (tasks, virtual)."""
     before = np.vstack((np.zeros((1, virtual), np.int64), in_flight(order, virtual)[:-1]))
@@ -277,7 +203,7 @@ def _gradients(
     return line
 
 
-def _messages(chunks: list[list[Layer]], plan: Plan) -> int:
+def messages(chunks: list[list[Layer]], plan: Plan) -> int:
     """Return the bytes of one activation and one gradient under way between stages."""
     sizes = [layers[-1].boundary for layers in chunks if layers]
     return 2 * max(sizes, default=0) if plan.parallel.pp > 1 else 0

@@ -12,7 +12,8 @@ from armillary.workload.plan.schema import ELEMENT, Plan
 LAYERWISE = ("zero-3", "fsdp", "hsdp")
 """Shardings that gather the weights of a layer when they are needed."""
 _MASTERS = ("fsdp", "hsdp")
-_MOMENTS = {"adam": 8, "momentum": 4, "sgd": 0, "none": 0}
+MOMENTS = {"adam": 8, "momentum": 4, "sgd": 0, "none": 0}
+"""Bytes per parameter."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def states(layer: Layer, plan: Plan, grid: RankGrid) -> States:
     element = 4 if numbers.compute == "fp32" else 2
     gradient = ELEMENT[numbers.gradients]
     kept, master = (4, 0) if sharding in _MASTERS else (element, 0 if element == 4 else 4)
-    optimizer = 0 if plan.optimizer == "none" else master + _MOMENTS[plan.optimizer]
+    optimizer = 0 if plan.optimizer == "none" else master + MOMENTS[plan.optimizer]
     if sharding == "parameter-server":
         optimizer = 0
     total = {"weights": 0, "gradients": 0, "optimizer": 0}
