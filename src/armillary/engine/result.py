@@ -15,7 +15,7 @@ from armillary.engine.lowered import Simulated
 from armillary.engine.nodes import OPERATION
 from armillary.engine.run import Run
 from armillary.engine.timeline import KINDS, GraphTable, Timeline
-from armillary.platform.model import Platform
+from armillary.platform.model import PRECISIONS, Platform
 from armillary.trace import Graph, NodeType
 
 Ints = NDArray[np.int64]
@@ -96,10 +96,13 @@ def graph_table(view: View) -> GraphTable:
     peer = np.full(graph.n_nodes, -1, np.int32)
     peer[positions] = view.peer[outer]
     ptr, parent = graph.parents()
+    codes, precisions = graph.strings("precision")
+    known = [PRECISIONS.index(text) if text in PRECISIONS else -1 for text in precisions]
     return GraphTable(
         name=np.array(graph.names() or [""], dtype=np.str_)[: graph.n_nodes],
         node_id=graph.ids, kind=kind, label=label, size=size, flops=graph.ints("num_ops", 0),
         parent_ptr=ptr, parent=parent, stream=graph.ints("stream", -1), peer=peer,
+        precision=np.array([*known, -1], np.int8)[codes],
     )  # fmt: skip
 
 

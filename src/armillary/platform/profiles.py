@@ -73,5 +73,11 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
         yield ("npu", "speed"), NOT_ASTRA_SIM
     if physical.delay:
         yield ("stragglers",), NOT_ASTRA_SIM
+    if physical.kernels.peaks:
+        yield ("npu", "peak"), f"got a peak by precision: {NOT_ASTRA_SIM}"
+    if physical.kernels.compute != 1 or physical.kernels.memory != 1:
+        yield ("compute", "efficiency"), f"got less than 100 %: {NOT_ASTRA_SIM}"
+    if physical.kernels.overhead:
+        yield ("compute", "kernel_overhead"), NOT_ASTRA_SIM
     if physical.jitter:
         yield ("jitter",), NOT_ASTRA_SIM

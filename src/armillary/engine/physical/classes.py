@@ -50,7 +50,9 @@ def classify(
     slots_of_view = [view.slots() for view in views]
     order = frozenset({Order("set", (), True)})
     rings = {}
-    for number, dim in dict.fromkeys((job.comm, p.dim) for job, found in job_phases.items() for p in found):
+    # A collective that moves nothing has no phases, but its members still meet.
+    lined = {(job.comm, d): None for job, found in job_phases.items() for d in [p.dim for p in found] or [-1]}
+    for number, dim in lined:
         of_view = np.array([slots.get(number, -1) for slots in slots_of_view])
         lines = lines_of(platform, workload.comms.get(number), dim)
         rings[(number, dim)] = Ring(dim, lines, order, of_view[view_of])
