@@ -9,10 +9,11 @@ import numpy as np
 
 from armillary.errors import InputError
 from armillary.trace import Trace
+from armillary.workload.emit.parameter_server import parameter_server_trace
 from armillary.workload.emit.serving import serving_graph
 from armillary.workload.emit.training import Pieces, Stage
-from armillary.workload.layers import inference_layers, layers_of
 from armillary.workload.layers.layer import Layer
+from armillary.workload.layers.of_model import inference_layers, layers_of, variants
 from armillary.workload.models import Model
 from armillary.workload.models.schema import Decoder
 from armillary.workload.pipeline.partition import partition
@@ -32,6 +33,10 @@ def generate(model: Model, plan: Plan) -> Trace:
     """
     if plan.serve:
         return _serving(model, plan)
+    if plan.data.sharding == "parameter-server":
+        # Layers are those of one worker; the ranks of the plan are not all replicas.
+        alone = plan.model_copy(update={"ranks": 1, "batch": plan.microbatch})
+        return parameter_server_trace(layers_of(model, alone), plan)
     grid = rank_grid(plan)
     schedule, stages = plan.pipeline.schedule, plan.parallel.pp
     count = microbatches(plan)
@@ -39,25 +44,20 @@ def generate(model: Model, plan: Plan) -> Trace:
     if schedule == "pipedream":
         count *= plan.iterations
     order = tasks(schedule, stages, plan.pipeline.virtual, count)
-    kinds = plan.parallel.ep if plan.experts.skew else 1
+    axis, alike = variants(model, plan)
+    places = sorted(set(alike))
     graphs, pieces = [], Pieces()
-    for kind in range(kinds):
-        virtual = partition(layers_of(model, plan, kind), plan)
+    for place in places:
+        virtual = partition(layers_of(model, plan, place), plan)
         boundaries = [each[-1].boundary for each in virtual]
         numbered = _numbered(virtual)
         for stage in range(stages):
-            made = Stage(
-                plan,
-                grid,
-                numbered[stage::stages],
-                order[stage],
-                stage,
-                pieces,
-                boundaries,
-                _tied(model, plan),
-            )
+            chunks = numbered[stage::stages]
+            made = Stage(plan, grid, chunks, order[stage], stage, pieces, boundaries, _tied(model, plan))
             graphs.append(made.graph())
-    of_rank = grid.coordinate("pp") + (stages * grid.coordinate("ep") if kinds > 1 else 0)
+    of_rank = grid.coordinate("pp")
+    if len(places) > 1:
+        of_rank = of_rank + stages * np.searchsorted(places, alike)[grid.coordinate(axis)]
     return Trace(tuple(graphs), of_rank.astype(np.int32), grid)
 
 

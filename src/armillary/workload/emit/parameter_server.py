@@ -211,7 +211,8 @@ class _Worker:
 def _server(parts: Sequence[int], plan: Plan, workers: int, compute: Compute) -> Graph:
     """Return the graph of a server, which works on gradients as they come; where several wait, on the first bucket."""
     builder = GraphBuilder()
-    gradient, weight, states = ELEMENT[plan.numbers.gradients], _weight(plan), None if plan.optimizer == "none" else MOMENTS[plan.optimizer]
+    gradient, weight = ELEMENT[plan.numbers.gradients], _weight(plan)
+    states = None if plan.optimizer == "none" else MOMENTS[plan.optimizer]
     answered: dict[tuple[int, int], list[int]] = {}
     for _ in range(plan.iterations):
         for number, part in enumerate(parts):
