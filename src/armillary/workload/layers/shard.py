@@ -36,6 +36,7 @@ class Shard:
         dropout: Whether masks are kept.
         recompute: What the backward pass does again.
         training: Whether there is a backward pass.
+        fused_loss: Whether the gradient of the logits takes the place of their softmax.
     """
 
     batch: int
@@ -56,6 +57,7 @@ class Shard:
     dropout: bool
     recompute: Literal["none", "selective", "full"]
     training: bool
+    fused_loss: bool
 
     @property
     def tokens(self) -> int:
@@ -159,6 +161,7 @@ def _shard(
         dropout=plan.dropout and training,
         recompute=plan.recompute,
         training=training,
+        fused_loss=plan.data.sharding not in ("fsdp", "hsdp"),
     )
 
 
