@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import gcd
 from typing import Literal
 
 from armillary.errors import InputError
@@ -68,6 +66,11 @@ class Shard:
     def own(self) -> int:
         """Tokens of the residual on this rank."""
         return self.tokens // self.tp if self.sequence else self.tokens
+
+    @property
+    def distinct(self) -> bool:
+        """Whether no two ranks have the same tokens of the residual."""
+        return self.sequence or self.tp == 1
 
     @property
     def element(self) -> int:
@@ -165,23 +168,12 @@ def _shard(
     )
 
 
-def check_divides(
-    axis: str, ranks: int, sizes: dict[str, int], also: Callable[[int], bool] = lambda ranks: True
-) -> None:
-    """Check that `ranks` along an axis divide all these sizes.
-
-    Args:
-        axis: Its name.
-        ranks: How many.
-        sizes: Name -> size.
-        also: Whether a number that is proposed fits otherwise.
+def check_divides(axis: str, ranks: int, name: str, size: int) -> None:
+    """Check that `ranks` along an axis divide a size.
 
     Raises:
-        InputError: they do not; it proposes the nearest number that divides them all.
+        InputError: they do not.
     """
-    for name, size in sizes.items():
-        if size % ranks:
-            fits = [each for each in divisors(gcd(*sizes.values())) if also(each)]
-            raise InputError(
-                f"{axis} {ranks}: expected a divisor of {name} {size} (nearest: {near(ranks, fits)})"
-            )
+    if size % ranks:
+        best = near(ranks, divisors(size))
+        raise InputError(f"{axis} {ranks}: expected a divisor of {name} {size} (nearest: {best})")
