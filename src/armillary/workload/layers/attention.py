@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from armillary.errors import InputError
+from dataclasses import replace
+
 from armillary.workload.layers.attention_core import Heads, core
 from armillary.workload.layers.block import Block
 from armillary.workload.layers.layer import Step
@@ -10,33 +11,15 @@ from armillary.workload.layers.linear import column, gather, replicated, row
 from armillary.workload.layers.pointwise import norm
 from armillary.workload.layers.shard import Shard
 from armillary.workload.models.schema import Decoder, Latent
-from armillary.workload.plan.ranks import divisors, near
 
 
 def heads_of(shard: Shard, model: Decoder, window: int | None) -> Heads:
-    """Return the heads of a rank; where there are more ranks of tp than kv_heads, ranks share a copy of one.
-
-    Raises:
-        InputError: heads cannot be divided so.
-    """
-    own, tp = model.attention, shard.tp
-    if own.heads % tp:
-        fits = [each for each in divisors(own.heads) if _kv_fits(model.kv_heads, each)]
-        raise InputError(f"tp {tp}: expected a divisor of {own.heads} heads (nearest: {near(tp, fits)})")
+    """Return the heads of a rank; where there are more ranks of tp than kv_heads, ranks have copies of one."""
+    own, heads = model.attention, model.attention.heads // shard.tp
     if own.latent:
-        latent, heads = own.latent, own.heads // tp
+        latent = own.latent
         return Heads(heads, heads, latent.plain_size + latent.rotary_size, latent.value_size, window)
-    if not _kv_fits(model.kv_heads, tp):
-        fits = [each for each in divisors(own.heads) if _kv_fits(model.kv_heads, each)]
-        raise InputError(
-            f"tp {tp}: expected a divisor or a multiple of {model.kv_heads} kv_heads (nearest: {near(tp, fits)})"
-        )
-    kv = max(1, model.kv_heads // tp)
-    return Heads(own.heads // tp, kv, model.head_size, model.head_size, window)
-
-
-def _kv_fits(kv_heads: int, tp: int) -> bool:
-    return kv_heads % tp == 0 or tp % kv_heads == 0
+    return Heads(heads, max(1, model.kv_heads // shard.tp), model.head_size, model.head_size, window)
 
 
 def attention_blocks(
@@ -109,7 +92,7 @@ def _absorbed(shard: Shard, latent: Latent, heads: Heads, up: Block) -> list[Blo
     for name, size in (("keys", latent.plain_size), ("values", latent.value_size)):
         moved = (rank * size + tokens * (rank + size)) * heads.query * element
         steps.append(Step(name, 2 * tokens * heads.query * size * rank, moved, shard.high))
-    attend = core(shard, key).forward[0]
+    attend = core(replace(shard, flash=True), key).forward[0]
     reach = min(shard.keys, heads.window or shard.keys)
     shared = shard.batch * reach * rank * element  # values are a part of the keys
     attend = Step("attend", attend.flops, attend.bytes - shared, attend.precision)

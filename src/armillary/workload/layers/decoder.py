@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from math import gcd
 
 from armillary.errors import InputError
 from armillary.workload.layers.attention import attention_blocks, cache_bytes
@@ -13,8 +13,9 @@ from armillary.workload.layers.experts import check_experts, expert_blocks
 from armillary.workload.layers.layer import Layer
 from armillary.workload.layers.mlp import mlp_blocks
 from armillary.workload.layers.pointwise import norm, residual
-from armillary.workload.layers.shard import Shard, check_divides, inference_shard, training_shard
+from armillary.workload.layers.shard import Shard, inference_shard, training_shard
 from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.ranks import divisors, near
 from armillary.workload.plan.schema import Plan
 
 
@@ -46,11 +47,10 @@ def decoder_layers(model: Decoder, plan: Plan, expert_rank: int) -> list[Layer]:
     """
     sequence = plan.sequence or model.context
     _check_positions(model, sequence)
+    check_width(plan.parallel.tp, model)
     shard = training_shard(plan, sequence, expert_rank)
-    _check(shard, model)
-    shares = model.tied and plan.parallel.pp == 1
-    middle = _middle(model, lambda kind: transformer_layer(shard, model, kind))
-    return [embedding(shard, model), *middle, head(shard, model, shares_table=shares)]
+    check_experts(shard, model)
+    return _all(shard, model, shares_table=model.tied and plan.parallel.pp == 1)
 
 
 def decoder_inference(model: Decoder, plan: Plan, tokens: int, context: int, batch: int) -> list[Layer]:
@@ -60,13 +60,12 @@ def decoder_inference(model: Decoder, plan: Plan, tokens: int, context: int, bat
         InputError: the model cannot be divided so.
     """
     _check_positions(model, context)
+    check_width(plan.parallel.tp, model)
     # Engines reduce after each row-parallel product; only experts whole on a rank need the tokens divided.
     divided = model.experts is not None and plan.parallel.etp not in (None, plan.parallel.tp)
     shard = inference_shard(plan, tokens, context, batch, divided=divided)
-    _check(shard, model)
-    shares = model.tied and plan.parallel.pp == 1
-    middle = _middle(model, lambda kind: transformer_layer(shard, model, kind))
-    return [embedding(shard, model), *middle, head(shard, model, shares_table=shares)]
+    check_experts(shard, model)
+    return _all(shard, model, shares_table=model.tied and plan.parallel.pp == 1)
 
 
 def transformer_layer(shard: Shard, model: Decoder, kind: Kind, *, qkv_bias: bool | None = None) -> Layer:
@@ -105,10 +104,11 @@ def transformer_layer(shard: Shard, model: Decoder, kind: Kind, *, qkv_bias: boo
     return recomputed(made, boundary) if shard.training and shard.recompute == "full" else made
 
 
-def _middle(model: Decoder, make: Callable[[Kind], Layer]) -> list[Layer]:
+def _all(shard: Shard, model: Decoder, *, shares_table: bool) -> list[Layer]:
     kinds = [kind_of(model, index) for index in range(model.layers)]
-    made = {kind: make(kind) for kind in dict.fromkeys(kinds)}
-    return [made[kind] for kind in kinds]
+    made = {kind: transformer_layer(shard, model, kind) for kind in dict.fromkeys(kinds)}
+    first, last = embedding(shard, model), head(shard, model, shares_table=shares_table)
+    return [first, *(made[kind] for kind in kinds), last]
 
 
 def _check_positions(model: Decoder, sequence: int) -> None:
@@ -117,10 +117,24 @@ def _check_positions(model: Decoder, sequence: int) -> None:
         raise InputError(f"sequence {sequence}: expected at most {rows}, the learned positions")
 
 
-def _check(shard: Shard, model: Decoder) -> None:
-    kv = model.attention.heads if model.attention.latent else model.kv_heads
-    sizes = {"heads": model.attention.heads}
+def check_width(tp: int, model: Decoder) -> None:
+    """Check that ranks of tp can divide heads and feed-forward blocks.
+
+    Raises:
+        InputError: they cannot; it proposes the nearest number that divides them all.
+    """
+    own, experts = model.attention, model.experts
+    sizes = {"heads": own.heads}
     if model.mlp and not all(model.has_experts(index) for index in range(model.layers)):
         sizes["mlp size"] = model.mlp.size
-    check_divides("tp", shard.tp, sizes, lambda tp: kv % tp == 0 or tp % kv == 0)
-    check_experts(shard, model)
+    if experts and experts.shared:
+        sizes["size of shared experts"] = experts.shared * (experts.shared_size or experts.size)
+    kv = own.heads if own.latent else model.kv_heads
+    fits = [each for each in divisors(gcd(*sizes.values())) if kv % each == 0 or each % kv == 0]
+    for name, size in sizes.items():
+        if size % tp:
+            raise InputError(f"tp {tp}: expected a divisor of {name} {size} (nearest: {near(tp, fits)})")
+    if tp not in fits:
+        raise InputError(
+            f"tp {tp}: expected a divisor or a multiple of kv_heads {kv} (nearest: {near(tp, fits)})"
+        )

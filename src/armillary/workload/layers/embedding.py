@@ -75,13 +75,15 @@ def head(shard: Shard, model: Decoder, *, shares_table: bool) -> Layer:
     steps.append(Step("exponents", bytes=logits * shard.element + wide))
     if shard.tp > 1:
         steps += [reduce("reduce target", "tp", sums), reduce("reduce sum", "tp", sums)]
-    # Cross entropy keeps its softmax in fp32 (arXiv 2205.05198, section 4.3).
+    # Cross entropy keeps its softmax in fp32 (arXiv 2205.05198, section 4.3). That of PyTorch, which goes with FSDP,
+    # has two gradients besides: of the loss, which is dense, and of the softmax.
+    gradients = wide if shard.fused_loss else 2 * wide
     loss = Block(
         "loss",
         tuple(steps),
         (Step("loss", bytes=wide + logits * shard.element),),
         saved=wide,
-        working=logits * shard.element + (0 if shard.element == STATISTIC else wide),
+        working=logits * shard.element + (gradients if shard.element < STATISTIC else gradients - wide),
     )
     return layer("head", shard, [final, output, loss], 0)
 

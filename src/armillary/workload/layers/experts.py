@@ -34,11 +34,9 @@ def check_experts(shard: Shard, model: Decoder) -> None:
         if shard.ep > 1:
             raise InputError(f"ep {shard.ep}: '{model.name}' has no experts, expected 1")
         return
-    check_divides("ep", shard.ep, {"experts": own.count})
-    check_divides("etp", shard.etp, {"size of an expert": own.size})
-    if own.shared:
-        check_divides("tp", shard.tp, {"size of shared experts": own.shared * (own.shared_size or own.size)})
-    if not shard.sequence and shard.etp != shard.tp:
+    check_divides("ep", shard.ep, "experts", own.count)
+    check_divides("etp", shard.etp, "size of an expert", own.size)
+    if not shard.distinct and shard.etp != shard.tp:
         raise InputError(
             f"etp {shard.etp}: without sequence parallelism ranks of tp have the same tokens, expected tp {shard.tp} "
             "(or parallel.sequence: true)"
@@ -67,9 +65,10 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
     hidden, element = model.hidden, shard.element
     local, inner = own.count // shard.ep, own.size // shard.etp
     wide = inner * (2 if model.gated else 1)
-    rows = loads.received * (shard.etp if shard.sequence else 1)
-    up = products(shard, rows, hidden, wide, count=local)
-    down = products(shard, rows, inner, hidden, count=local)
+    rows = loads.received * (shard.etp if shard.distinct else 1)
+    read = min(local, rows)  # weights of experts without tokens stay in memory
+    up = products(shard, rows, hidden, wide, count=read)
+    down = products(shard, rows, inner, hidden, count=read)
     vector = hidden * element
     return [
         _exchange(shard, "dispatch", loads, vector, shard.own),
@@ -106,7 +105,7 @@ def _exchange(shard: Shard, name: str, loads: Load, vector: int, tokens: int) ->
         vector: Bytes of one.
         tokens: Of this rank.
     """
-    wide = shard.sequence and shard.etp > 1
+    wide = shard.distinct and shard.etp > 1
     copies = shard.etp if wide else 1
     there = [Step("permute", bytes=(tokens + loads.sent) * vector)]
     back = []
@@ -120,7 +119,7 @@ def _exchange(shard: Shard, name: str, loads: Load, vector: int, tokens: int) ->
     if wide:
         there.append(gather("gather", "etp", loads.received * vector))
     back.append(Step("unpermute", bytes=(tokens + loads.sent) * vector))
-    if not shard.sequence and shard.tp > 1:
+    if not shard.distinct:
         back.append(reduce("reduce", "tp", tokens * vector))
     working = (loads.sent + 2 * copies * loads.received) * vector
     forward, backward = (there, back) if name == "dispatch" else (back, there)

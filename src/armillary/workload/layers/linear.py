@@ -63,7 +63,10 @@ def replicated(
     precision: Precision | None = None,
     parameters: int | None = None,
 ) -> Block:
-    """Return a projection whose weight every rank of tp has whole, of the tokens of the residual."""
+    """Return a projection whose weight every rank of tp has whole, of the tokens of the residual.
+
+    That its gradient (and a norm's) is to be summed over tp, too, where these are different tokens, is left out.
+    """
     forward, back, weight = products(shard, shard.own, k, n, precision=precision)
     return Block(
         name,

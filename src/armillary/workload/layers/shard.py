@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import gcd
 from typing import Literal
 
 from armillary.errors import InputError
@@ -36,6 +34,7 @@ class Shard:
         dropout: Whether masks are kept.
         recompute: What the backward pass does again.
         training: Whether there is a backward pass.
+        fused_loss: Whether the gradient of the logits takes the place of their softmax.
     """
 
     batch: int
@@ -56,6 +55,7 @@ class Shard:
     dropout: bool
     recompute: Literal["none", "selective", "full"]
     training: bool
+    fused_loss: bool
 
     @property
     def tokens(self) -> int:
@@ -66,6 +66,11 @@ class Shard:
     def own(self) -> int:
         """Tokens of the residual on this rank."""
         return self.tokens // self.tp if self.sequence else self.tokens
+
+    @property
+    def distinct(self) -> bool:
+        """Whether no two ranks have the same tokens of the residual."""
+        return self.sequence or self.tp == 1
 
     @property
     def element(self) -> int:
@@ -159,26 +164,16 @@ def _shard(
         dropout=plan.dropout and training,
         recompute=plan.recompute,
         training=training,
+        fused_loss=plan.data.sharding not in ("fsdp", "hsdp"),
     )
 
 
-def check_divides(
-    axis: str, ranks: int, sizes: dict[str, int], also: Callable[[int], bool] = lambda ranks: True
-) -> None:
-    """Check that `ranks` along an axis divide all these sizes.
-
-    Args:
-        axis: Its name.
-        ranks: How many.
-        sizes: Name -> size.
-        also: Whether a number that is proposed fits otherwise.
+def check_divides(axis: str, ranks: int, name: str, size: int) -> None:
+    """Check that `ranks` along an axis divide a size.
 
     Raises:
-        InputError: they do not; it proposes the nearest number that divides them all.
+        InputError: they do not.
     """
-    for name, size in sizes.items():
-        if size % ranks:
-            fits = [each for each in divisors(gcd(*sizes.values())) if also(each)]
-            raise InputError(
-                f"{axis} {ranks}: expected a divisor of {name} {size} (nearest: {near(ranks, fits)})"
-            )
+    if size % ranks:
+        best = near(ranks, divisors(size))
+        raise InputError(f"{axis} {ranks}: expected a divisor of {name} {size} (nearest: {best})")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from armillary.errors import InputError
 from armillary.workload.layers.block import Block, layer
-from armillary.workload.layers.decoder import Kind, transformer_layer
+from armillary.workload.layers.decoder import Kind, check_width, transformer_layer
 from armillary.workload.layers.experts import check_experts
 from armillary.workload.layers.layer import Layer, Step
 from armillary.workload.layers.linear import products
 from armillary.workload.layers.pointwise import norm
-from armillary.workload.layers.shard import Shard, check_divides, training_shard
+from armillary.workload.layers.shard import Shard, training_shard
 from armillary.workload.models.schema import Attention, Decoder, Mlp, Vit
 from armillary.workload.plan.schema import Plan
 
@@ -27,9 +27,9 @@ def vit_layers(model: Vit, plan: Plan, expert_rank: int) -> list[Layer]:
         raise InputError(
             f"sequence {plan.sequence}: '{model.name}' has {tokens} tokens, expected that or none"
         )
-    shard = training_shard(plan, tokens, expert_rank)
     same = _as_decoder(model)
-    check_divides("tp", shard.tp, {"heads": model.heads, "mlp": model.mlp})
+    check_width(plan.parallel.tp, same)
+    shard = training_shard(plan, tokens, expert_rank)
     check_experts(shard, same)
     one = transformer_layer(shard, same, Kind(False, None), qkv_bias=model.qkv_bias)
     return [_patches(shard, model), *[one] * model.layers, _head(shard, model)]
