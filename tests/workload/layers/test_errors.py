@@ -71,6 +71,6 @@ def test_nearest_tensor_parallel_divides_all() -> None:
     odd = model.model_copy(update={"mlp": Mlp(size=14340)})  # 6 and 10 divide it, but no heads
     with pytest.raises(InputError, match=r"tp 8: expected a divisor of mlp size 14340 \(nearest: 4\)"):
         layers_of(odd, plan)
-    few = model.model_copy(update={"attention": Attention(heads=24, kv_heads=3)})
+    few = model.model_copy(update={"attention": Attention(heads=24, kv_heads=3), "mlp": Mlp(size=14400)})
     with pytest.raises(InputError, match=r"tp 8: .* multiple of kv_heads 3 \(nearest: 6\)"):
         layers_of(few, plan)

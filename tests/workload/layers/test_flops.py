@@ -82,7 +82,7 @@ def test_whole_model(name: str) -> None:
     model = load_model(name)
     for recompute in ("none", "selective", "full"):
         made = layers_of(model, plan(sequence=512, attention="unfused", recompute=recompute))
-        wanted = flops(model, 1, 512, recomputation=recompute)  # type: ignore[arg-type]
+        wanted = flops(model, 1, 512, recomputation=recompute)
         assert sum(layer.flops for layer in made) == wanted.training
 
 

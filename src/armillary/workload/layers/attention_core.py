@@ -45,9 +45,8 @@ class Heads:
 def pairs(queries: int, keys: int, window: int | None, causal: bool) -> int:
     """Return how many scores the last `queries` tokens of `keys` have, by a causal mask or without one."""
     seen = min(keys, window or keys)
-    lacking = (
-        max(0, seen - (keys - queries + 1)) if causal else 0
-    )  # what the first query lacks; then one fewer
+    # A causal mask hides so many of them from the first query, and one fewer from each later one.
+    lacking = max(0, seen - (keys - queries + 1)) if causal else 0
     return seen * queries - lacking * (lacking + 1) // 2
 
 
@@ -67,11 +66,7 @@ def core(shard: Shard, heads: Heads) -> Block:
     reach = min(shard.keys, heads.window or shard.keys)
     kv_read = kv_new if shard.training else shard.batch * reach * heads.kv_size * element
     q, out = rows * heads.key * element, rows * heads.value * element
-    block = Block(
-        "core",
-        saved=q + kv_new + lse,
-        working=2 * (q + out) + 2 * kv_new,
-    )
+    block = Block("core", saved=q + kv_new + lse, working=2 * (q + out) + 2 * kv_new)
     forward = Step("attend", flops, q + kv_read + out + lse, shard.high)
     back = Step("attend", 2 * flops, 2 * (q + kv_new) + 2 * out + lse, shard.high)
     if shard.cp == 1:
@@ -102,25 +97,25 @@ def _unfused(shard: Shard, heads: Heads, seen: int) -> Block:
     k, v = kv_tokens * heads.key * element, kv_tokens * heads.value * element
     scores = rows * shard.keys
     mask = scores if shard.dropout else 0
-    dropped = scores * element  # what the product with the values reads
-    kept = scores * element + (mask + dropped if mask else 0)
+    held = scores * element
+    kept = held + (mask + held if mask else 0)  # softmax; mask and what it leaves
     up, down = (2 * seen * heads.query * size for size in (heads.key, heads.value))
     precision = shard.high
     return Block(
         "core",
         (
-            Step("scores", up, q + k + dropped, precision),
-            Step("softmax", bytes=2 * dropped + (dropped + mask if mask else 0)),
-            Step("values", down, dropped + v + out, precision),
+            Step("scores", up, q + k + held, precision),
+            Step("softmax", bytes=2 * held + (held + mask if mask else 0)),
+            Step("values", down, held + v + out, precision),
         ),
         (
-            Step("values", 2 * down, 2 * (dropped + v) + out, precision),
-            Step("softmax", bytes=3 * dropped + mask),
-            Step("scores", 2 * up, 2 * (q + k) + dropped, precision),
+            Step("values", 2 * down, 2 * (held + v) + out, precision),
+            Step("softmax", bytes=3 * held + mask),
+            Step("scores", 2 * up, 2 * (q + k) + held, precision),
         ),
         saved=q + k + v + kept,
         dropped=kept,
-        working=2 * dropped,
+        working=2 * held,
     )
 
 
