@@ -18,6 +18,7 @@ from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.platform.model import Platform
 
 Ints = NDArray[np.int64]
+_Cost = tuple[int, tuple[PhysicalPhase, ...]]
 
 
 def classify(
@@ -34,7 +35,7 @@ def classify(
     if shared or lost or platform.physical.jitter:
         return ranks
     patterns: dict[tuple[bytes, bytes], int] = {}
-    costs: dict[tuple[PhysicalPhase, ...], int] = {}
+    costs: dict[_Cost, int] = {}
     pattern = np.array(
         [
             patterns.setdefault((view.pattern(), _costs(view, job_phases, costs)), len(patterns))
@@ -59,12 +60,13 @@ def classify(
     return fold(colour, list(rings.values()), views, view_of, workload.channels, platform, path_code)
 
 
-def _costs(
-    view: View, job_phases: dict[Job, list[PhysicalPhase]], known: dict[tuple[PhysicalPhase, ...], int]
-) -> bytes:
+def _costs(view: View, job_phases: dict[Job, list[PhysicalPhase]], known: dict[_Cost, int]) -> bytes:
     """Return what the collectives of a view cost, as a key: groups of other ranks may have another shape."""
-    found = [tuple(replace(phase, positions=()) for phase in job_phases[job]) for job in view.jobs]
-    number = np.array([known.setdefault(phases_, len(known)) for phases_ in found], np.int64)
+    found = [
+        (len(job.splits or ()), tuple(replace(phase, positions=()) for phase in job_phases[job]))
+        for job in view.jobs
+    ]
+    number = np.array([known.setdefault(cost, len(known)) for cost in found], np.int64)
     return number[view.job[view.job >= 0]].tobytes()
 
 
