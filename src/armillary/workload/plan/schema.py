@@ -93,6 +93,23 @@ class ExpertLoad(Part):
     )
 
 
+class Serve(Part):
+    """Inference instead of training: prompts are read, then answers grow by one token at a time."""
+
+    prompt: Count = Field(description="Tokens of every prompt.")
+    outputs: Count = Field(default=1, description="Tokens of every answer.")
+    phase: Literal["both", "prefill", "decode"] = Field(
+        default="both",
+        description="prefill makes the first token; decode the others, from a cache that is there.",
+    )
+
+    @model_validator(mode="after")
+    def _some(self) -> Serve:
+        if self.phase == "decode" and self.outputs < 2:
+            raise ValueError("got outputs 1, which prefill makes; expected at least 2 for decode")
+        return self
+
+
 class Plan(Part):
     """A run of a model: sizes, parallelism, schedule and numbers."""
 
@@ -115,6 +132,7 @@ class Plan(Part):
         default="flash", description="flash keeps no scores; unfused writes them to memory and keeps them."
     )
     causal: bool = Field(default=False, description="Count only the scores that a causal mask keeps.")
+    serve: Serve | None = Field(default=None, description="Absent: training.")
     dropout: bool = Field(default=False, description="Keep dropout masks for the backward pass.")
 
 
