@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
@@ -185,7 +184,7 @@ def test_tensor_parallel_bytes_follow_the_sharding() -> None:
     found = moved(generate(TINY, plan), "tp")
     whole = tokens * TINY.hidden * element
     # Per layer two gathers and two scatters forward, the same backward, and two gathers for gradients of weights;
-    # the embedding scatters and its gradient is gathered, the head gathers (and once more for its weights) and scatters.
+    # the embedding scatters and its gradient is gathered; the head gathers, once more for its weights, and scatters.
     assert found["REDUCE_SCATTER"] == (4 * TINY.layers + 2) * whole
     assert found["ALL_GATHER"] == (6 * TINY.layers + 3) * whole // tp
 
