@@ -144,6 +144,8 @@ class GridWorkload(PhysicalWorkload):
 
     def joined(self, family: int, number: int) -> dict[int, Job]:
         """Return the all-to-alls with splits of a group, by their place among its collectives."""
+        if not any(self._splits):
+            return {}
         key = (family, number)
         if key not in self._joined:
             ranks = self.families.members(number).tolist()
