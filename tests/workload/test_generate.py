@@ -76,6 +76,7 @@ PLANS: dict[str, tuple[Model, Plan]] = {
     "zero-2": (TINY, Plan(ranks=4, batch=8, data=Data(sharding="zero-2"))),
     "zero-3": (TINY, Plan(ranks=4, batch=8, data=Data(sharding="zero-3"))),
     "fsdp": (TINY, Plan(ranks=8, batch=16, data=Data(sharding="fsdp"), parallel=Parallel(tp=2), iterations=2)),
+    "held": (TINY, Plan(ranks=8, batch=8, parallel=Parallel(pp=2), data=Data(sharding="fsdp", reshard=False))),
     "hsdp": (TINY, Plan(ranks=8, batch=16, data=Data(sharding="hsdp", shard=4))),
     "experts": (MIXED, Plan(ranks=8, batch=8, parallel=Parallel(tp=2, ep=4, etp=1), data=Data(sharding="zero-1"))),
     "experts over tp": (MIXED, Plan(ranks=16, batch=16, parallel=Parallel(tp=2, ep=4, pp=2))),
