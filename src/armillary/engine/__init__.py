@@ -58,7 +58,9 @@ def simulate(
         from armillary.engine.program import lower
         from armillary.engine.run import execute
         from armillary.platform import astra_sim_view
+        from armillary.trace.expand import expand_for
 
+        trace = expand_for(trace, "profile astra-sim")
         platform = astra_sim_view(platform)
         program = lower(trace, platform, fold_ranks=fold, messages=messages)
         lowered, run, info = program, execute(program), {}

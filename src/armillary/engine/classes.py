@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
 from armillary.engine.communicators import Communicators
-from armillary.engine.fold import Order, Ring, fold, order_of, world_lines
-from armillary.engine.items import Channels, View, check_own_ends, views_of
+from armillary.engine.fold import Order, Ring, by_place, fold, order_of, pairs_of, world_lines
+from armillary.engine.items import Channel, Channels, View, check_own_ends, views_of
 from armillary.engine.jobs import Job, JobPhase, chunks, phases
 from armillary.engine.nodes import Nodes
 from armillary.engine.quotient import QuotientComm
@@ -38,6 +40,36 @@ class Workload:
     view_of: NDArray[np.int32]
     channels: Channels
 
+    @cached_property
+    def slots_of_view(self) -> list[dict[int, int]]:
+        """`View.slots` of every view."""
+        return [view.slots() for view in self.views]
+
+    def slots(self, rank: int) -> dict[int, int]:
+        """Return the communicators of a rank by number, with their place in order of first use."""
+        return self.slots_of_view[int(self.view_of[rank])]
+
+    def slots_in(self, number: int, ranks: Ints) -> Ints:
+        """Return the slot of communicator `number` on each of `ranks`, -1 where it is not used."""
+        used, inverse = np.unique(self.view_of[ranks], return_inverse=True)
+        of_view = [self.slots_of_view[v].get(number, -1) for v in used.tolist()]
+        return np.array(of_view, np.int64)[inverse].reshape(ranks.shape)
+
+    def channel(self, channel: Channel) -> tuple[list[int], list[int]]:
+        """Return the items that send on a channel and those that receive."""
+        return self.channels[channel]
+
+
+class Slots(Protocol):
+    """What `quotient_comms` asks a workload."""
+
+    @property
+    def comms(self) -> Communicators:
+        """The communicators by number."""
+
+    def slots(self, rank: int) -> dict[int, int]:
+        """See `Workload.slots`."""
+
 
 def read_workload(
     trace: Trace, platform: Platform, lower_nodes: Callable[[Graph, Platform], Nodes]
@@ -47,11 +79,7 @@ def read_workload(
     Raises:
         InputError: the trace does not fit the machine, or has a node that cannot be simulated.
     """
-    if trace.n_ranks != platform.npus:
-        raise InputError(
-            f"the trace has {trace.n_ranks} ranks, but the network has {platform.npus} NPUs; "
-            "expected one rank per NPU"
-        )
+    check_fits(trace, platform)
     structure, examples = trace.structures()
     nodes = {s: lower_nodes(trace.graphs[g], platform) for s, g in enumerate(examples)}
     comms = Communicators(platform)
@@ -62,6 +90,19 @@ def read_workload(
     views, view_of = views_of(trace, platform, nodes, structure, comms)
     check_own_ends(trace, views, view_of)
     return views, view_of, comms, structure
+
+
+def check_fits(trace: Trace, platform: Platform) -> None:
+    """Check that the machine has an NPU for each rank.
+
+    Raises:
+        InputError: it has fewer or more.
+    """
+    if trace.n_ranks != platform.npus:
+        raise InputError(
+            f"the trace has {trace.n_ranks} ranks, but the network has {platform.npus} NPUs; "
+            "expected one rank per NPU"
+        )
 
 
 def find_phases(workload: Workload) -> tuple[JobPhases, list[str]]:
@@ -141,7 +182,9 @@ def classify(workload: Workload, job_phases: JobPhases, structure: NDArray[np.in
     patterns: dict[bytes, int] = {}
     pattern = np.array([patterns.setdefault(view.pattern(), len(patterns)) for view in views])
     colour = structure.astype(np.int64) * len(patterns) + pattern[view_of]
-    return fold(colour, _rings(workload, job_phases), views, view_of, workload.channels, workload.platform)
+    pairs = pairs_of(views, view_of, workload.channels, workload.platform)
+    colour = by_place(colour, workload.channels)
+    return fold(colour, _rings(workload, job_phases), pairs, workload.platform.dimensions)
 
 
 def _rings(workload: Workload, job_phases: JobPhases) -> list[Ring]:
@@ -149,18 +192,16 @@ def _rings(workload: Workload, job_phases: JobPhases) -> list[Ring]:
     for job, (found, _, _) in job_phases.items():
         for phase in found:
             orders[(job.comm, phase.dim)] |= order_of(phase)
-    slots_of_view = [view.slots() for view in workload.views]
     rings = []
     for (number, dim), seen in orders.items():
-        of_view = np.array([slots.get(number, -1) for slots in slots_of_view])
         members = workload.comms.get(number).members
         lines = members[None, :] if dim < 0 else world_lines(workload.platform, dim)
-        rings.append(Ring(dim, lines, seen, of_view[workload.view_of]))
+        rings.append(Ring(dim, lines, seen, workload.slots_in(number, lines)))
     return rings
 
 
 def quotient_comms(
-    workload: Workload, classes: Ints, representatives: Ints
+    workload: Slots, classes: Ints, representatives: Ints
 ) -> tuple[dict[tuple[int, int], QuotientComm], list[QuotientComm]]:
     """Return the communicators of the classes, by (class, slot) and in order.
 
@@ -168,9 +209,8 @@ def quotient_comms(
     """
     comm_at: dict[tuple[int, int], QuotientComm] = {}
     quotients: list[QuotientComm] = []
-    slots_of_view = [view.slots() for view in workload.views]
     for cls, rank in enumerate(representatives.tolist()):
-        for number, slot in slots_of_view[workload.view_of[rank]].items():
+        for number, slot in workload.slots(rank).items():
             if (cls, slot) in comm_at:
                 continue
             comm = QuotientComm(len(quotients), workload.comms.get(number))
@@ -178,7 +218,7 @@ def quotient_comms(
             members = comm.real.members
             _, first = np.unique(classes[members], return_index=True)
             for member in members[np.sort(first)].tolist():
-                there = slots_of_view[workload.view_of[member]].get(number)
+                there = workload.slots(member).get(number)
                 if there is not None:
                     comm_at[(int(classes[member]), there)] = comm
                 comm.local[int(classes[member])] = len(comm.local)

@@ -39,7 +39,7 @@ class Ring:
     lines: NDArray[np.int64]
     orders: frozenset[Order]
     slots: NDArray[np.int64]
-    """(npus,) at which of its communicators (in order of first use) each rank does so, -1: never."""
+    """(lines, n) at which of its communicators (in order of first use) each member does so, -1: never."""
 
 
 def order_of(phase: JobPhase) -> frozenset[Order]:
@@ -60,40 +60,31 @@ def world_lines(platform: Platform, dim: int) -> NDArray[np.int64]:
 
 
 def fold(
-    colour: Colours,
-    rings: list[Ring],
-    views: list[View],
-    view_of: NDArray[np.int32],
-    channels: Channels,
-    platform: Platform,
-    path_code: Callable[[Platform, Colours, Colours], Colours] | None = None,
+    colour: Colours, rings: list[Ring], pairs: list[Pairs], dimensions: tuple[Dimension, ...]
 ) -> Colours:
-    """Return the class of every rank, numbered in order of their lowest rank.
-
-    `path_code` says what lies between two ranks, for an engine in which the order of messages within a
-    tick does not matter; without it messages pay the first dimension they cross, and their order does matter.
-    """
-    if path_code is None:
-        place = _places(channels, len(colour))
-        colour = colour * (place.max(initial=0) + 1) + place
+    """Return the class of every rank, numbered in order of their lowest rank."""
     colour = _number(colour)
     known: dict[object, int] = {}
-    pairs = [
-        _Pairs.of(v, view, view_of, channels, platform, known, path_code or _first_crossed)
-        for v, view in enumerate(views)
-        if view.pairs()
-    ]
+    width = max((int(ring.slots.max(initial=-1)) for ring in rings), default=-1) + 2
     while not _settled(colour, rings, pairs):
-        columns: dict[object, Colours] = {"own": colour}
+        columns: dict[object, Colours] = {}
         for ring in rings:
-            _sign_ring(columns, ring, colour, platform.dimensions, known)
+            _sign_ring(columns, ring, colour, width, dimensions, known)
         for p in pairs:
             p.sign(columns, colour, known)
-        refined = _number(np.unique(np.stack(list(columns.values())), axis=1, return_inverse=True)[1].ravel())
+        refined = colour
+        for column in columns.values():
+            refined = _number(refined * (int(column.max()) + 2) + column + 1)
         if refined.max(initial=0) == colour.max(initial=0):
             break
         colour = refined
     return colour
+
+
+def by_place(colour: Colours, channels: Channels) -> Colours:
+    """Split colours by `_places`, for an engine in which the order of messages within a tick matters."""
+    place = _places(channels, len(colour))
+    return colour * (int(place.max(initial=0)) + 1) + place
 
 
 def _places(channels: Channels, npus: int) -> Colours:
@@ -120,14 +111,14 @@ def _places(channels: Channels, npus: int) -> Colours:
     return place
 
 
-def _settled(colour: Colours, rings: list[Ring], pairs: list[_Pairs]) -> bool:
+def _settled(colour: Colours, rings: list[Ring], pairs: list[Pairs]) -> bool:
     """One colour, and only rings in which every member sees the same: nothing can split."""
     same = colour.max(initial=0) == 0 and not pairs
     return same and all(
         order.uniform
         and order.relative != "absolute"
         and ring.lines.size == len(colour)
-        and bool((ring.slots == ring.slots[0]).all())
+        and bool((ring.slots == ring.slots[0, 0]).all())
         for ring in rings
         for order in ring.orders
     )
@@ -147,14 +138,18 @@ def _sign_ring(
     columns: dict[object, Colours],
     ring: Ring,
     colour: Colours,
+    width: int,
     dimensions: tuple[Dimension, ...],
     known: dict[object, int],
 ) -> None:
+    own, slots = colour[ring.lines], ring.slots
     # A peer is known by its colour and by which of its communicators this one is to it.
-    met = colour * (ring.slots.max(initial=-1) + 2) + ring.slots + 1
-    rows, row_of = np.unique(met[ring.lines], axis=0, return_inverse=True)
+    met = own * width + slots + 1
     n = ring.lines.shape[1]
-    if all(order.uniform for order in ring.orders):
+    if all(order.uniform and order.relative == "set" for order in ring.orders):
+        values = np.broadcast_to(_sets(met, known)[:, None], met.shape)
+    elif all(order.uniform for order in ring.orders):
+        rows, row_of = np.unique(met, axis=0, return_inverse=True)
         ids = np.array(
             [[_identify(row, i, ring.orders, b"", known) for i in range(n)] for row in rows.tolist()]
         )
@@ -162,19 +157,29 @@ def _sign_ring(
     else:
         values = np.empty(ring.lines.shape, np.int64)
         for line, members in enumerate(ring.lines):
-            row = rows[row_of.ravel()[line]].tolist()
+            row = met[line].tolist()
             costs = _costs(members, ring.orders, dimensions)
             values[line] = [_identify(row, i, ring.orders, costs[i], known) for i in range(n)]
-    slots = ring.slots[ring.lines]
-    for line in np.flatnonzero((slots != slots[:, :1]).any(axis=1)).tolist():
-        # Ranks of one class would meet here in collectives that each of them runs at another place.
-        own = colour[ring.lines[line]].tolist()
-        if len(set(zip(own, slots[line].tolist(), strict=True))) > len(set(own)):
-            values[line] = [known.setdefault(("rank", m), len(known)) for m in ring.lines[line].tolist()]
+    if len(np.unique(met)) > len(np.unique(own)):
+        values = values.copy()
+        for line in np.flatnonzero((slots != slots[:, :1]).any(axis=1)).tolist():
+            # Ranks of one class would meet here in collectives that each of them runs at another place.
+            if len(set(met[line].tolist())) > len(set(own[line].tolist())):
+                values[line] = [known.setdefault(("rank", m), len(known)) for m in ring.lines[line].tolist()]
     members, values, slots = ring.lines.ravel(), values.ravel(), slots.ravel()
     for slot in np.unique(slots[slots >= 0]).tolist():
         column = columns.setdefault((slot, ring.dim), np.full(len(colour), -1, np.int64))
         column[members[slots == slot]] = values[slots == slot]
+
+
+def _sets(met: Colours, known: dict[object, int]) -> Colours:
+    """Return the identity of what is met on each line, (lines,)."""
+    rows = np.sort(met, axis=1)
+    alike: dict[bytes, int] = {}
+    of_line = [alike.setdefault(row.tobytes(), len(alike)) for row in rows]
+    first = np.unique(of_line, return_index=True)[1]
+    ids = [known.setdefault(np.unique(rows[line]).tobytes(), len(known)) for line in first.tolist()]
+    return np.array(ids, np.int64)[of_line]
 
 
 def _identify(row: list[int], i: int, orders: frozenset[Order], cost: bytes, known: dict[object, int]) -> int:
@@ -216,28 +221,40 @@ def _first_crossed(platform: Platform, source: Colours, destination: Colours) ->
 
 
 @dataclass
-class _Pairs:
-    """Point-to-point partners of the ranks of one view, (ranks, items), and a constant per partner."""
+class Pairs:
+    """Point-to-point partners of ranks with as many of them, (ranks, partners), and a constant per partner."""
 
     ranks: NDArray[np.int64]
     peers: NDArray[np.int64]
     marks: NDArray[np.int64]
 
-    @classmethod
-    def of(
-        cls,
-        v: int,
-        view: View,
-        view_of: NDArray[np.int32],
-        channels: Channels,
-        platform: Platform,
-        known: dict[object, int],
-        path_code: Callable[[Platform, Colours, Colours], Colours],
-    ) -> _Pairs:
+    def sign(self, columns: dict[object, Colours], colour: Colours, known: dict[object, int]) -> None:
+        """Write the identity of (partner colours, marks) of these ranks into the column of pairs."""
+        column = columns.setdefault("pairs", np.full(len(colour), -1, np.int64))
+        both = np.concatenate([colour[self.peers], self.marks], axis=1)
+        column[self.ranks] = [known.setdefault(("pairs", row.tobytes()), len(known)) for row in both]
+
+
+def pairs_of(
+    views: list[View],
+    view_of: NDArray[np.int32],
+    channels: Channels,
+    platform: Platform,
+    path_code: Callable[[Platform, Colours, Colours], Colours] | None = None,
+) -> list[Pairs]:
+    """Return the partners of all ranks, by view: one for each of its items.
+
+    `path_code` says what lies between two ranks; without it messages pay the first dimension they cross.
+    """
+    known: dict[object, int] = {}
+    found = []
+    for v, view in enumerate(views):
         items = view.pairs()
+        if not items:
+            continue
         ranks = np.flatnonzero(view_of == v)
         peers = np.broadcast_to(view.peer[items], (len(ranks), len(items)))
-        path = path_code(platform, ranks[:, None], peers)
+        path = (path_code or _first_crossed)(platform, ranks[:, None], peers)
         marks = np.empty((len(ranks), len(items)), np.int64)
         for a, rank in enumerate(ranks.tolist()):
             here: dict[Channel, int] = {}
@@ -245,13 +262,8 @@ class _Pairs:
                 channel = channel_at(view, item, rank)
                 if channel not in here:
                     sends, receives = channels[channel]
-                    key = ("pair", tuple(sends), tuple(receives), int(path[a, b]))
+                    key = (tuple(sends), tuple(receives), int(path[a, b]))
                     here[channel] = known.setdefault(key, len(known))
                 marks[a, b] = here[channel]
-        return cls(ranks, peers, marks)
-
-    def sign(self, columns: dict[object, Colours], colour: Colours, known: dict[object, int]) -> None:
-        """Write the identity of (partner colours, marks) of these ranks into the column of pairs."""
-        column = columns.setdefault("pairs", np.full(len(colour), -1, np.int64))
-        both = np.concatenate([colour[self.peers], self.marks], axis=1)
-        column[self.ranks] = [known.setdefault(row.tobytes(), len(known)) for row in both]
+        found.append(Pairs(ranks, peers, marks))
+    return found

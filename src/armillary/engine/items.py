@@ -92,8 +92,12 @@ def views_of(
     return views, view_of.astype(np.int32)
 
 
-def read_view(graph: Graph, nodes: Nodes, platform: Platform, comms: Communicators) -> View:
+def read_view(
+    graph: Graph, nodes: Nodes, platform: Platform, comms: Communicators, peer: Ints | None = None
+) -> View:
     """Read the items of `graph`; `nodes` may be lowered from another graph of the same structure.
+
+    `peer` is what stands for the peer of every node; by default the rank that the node names.
 
     Raises:
         InputError: a missing or impossible attribute, or an unknown group.
@@ -113,8 +117,10 @@ def read_view(graph: Graph, nodes: Nodes, platform: Platform, comms: Communicato
     pair = send | (kind == lk.RECV)
     if pair.any():
         ends = np.where(send, graph.ints("comm_dst", -1)[at], graph.ints("comm_src", -1)[at])
+        ends = ends if peer is None else peer[at]
         view.peer[pair] = ends[pair]
-        for bad in np.flatnonzero(pair & ((ends < 0) | (ends >= comms.npus) | (size == 0))).tolist():
+        most = comms.npus if peer is None else LIMIT
+        for bad in np.flatnonzero(pair & ((ends < 0) | (ends >= most) | (size == 0))).tolist():
             _refuse_pair(graph, int(at[bad]), bool(send[bad]), int(ends[bad]), comms.npus)
     if collective.any():
         _read_jobs(graph, at[collective], view, np.flatnonzero(collective), comms, platform)

@@ -44,7 +44,18 @@ class RankGrid:
 
     def size(self, axis: str) -> int:
         """Return how many ranks lie along an axis."""
-        return prod(self.sizes[digit] for digit in self.axes[axis])
+        return prod(self.sizes[digit] for digit in self.digits_of(axis))
+
+    def digits_of(self, axis: str) -> tuple[int, ...]:
+        """Return the digits of an axis, innermost first.
+
+        Raises:
+            InputError: no such axis.
+        """
+        if axis not in self.axes:
+            known = [*self.axes, *self.subsets]
+            raise InputError(f"group '{axis}': no such axis, expected one of {known}{nearest(axis, known)}")
+        return self.axes[axis]
 
     def digits(self, family: str) -> tuple[int, ...]:
         """Return the digits in which the members of a group differ, innermost first; digits of one value are left out.
@@ -52,19 +63,27 @@ class RankGrid:
         Raises:
             InputError: no such axis.
         """
-        found: set[int] = set()
-        for axis in self.subsets[family][0:1] if family in self.subsets else family.split("+"):
-            if axis not in self.axes:
-                known = [*self.axes, *self.subsets]
-                raise InputError(
-                    f"group '{family}': no axis '{axis}', expected {known}{nearest(axis, known)}"
-                )
-            found |= {digit for digit in self.axes[axis] if self.sizes[digit] > 1}
+        axes = self.subsets[family][0:1] if family in self.subsets else family.split("+")
+        found = {digit for axis in axes for digit in self.digits_of(axis) if self.sizes[digit] > 1}
         return tuple(sorted(found))
+
+    def places(self, family: str) -> tuple[int, ...] | None:
+        """Return the coordinates that a subset keeps, each once; None where it is all, in order."""
+        if family not in self.subsets:
+            return None
+        axis, places = self.subsets[family]
+        outside = [place for place in places if not 0 <= place < self.size(axis)]
+        if outside or not places:
+            raise InputError(
+                f"group '{family}' has coordinates {list(places)[:8]} of axis '{axis}'; expected some of 0 to "
+                f"{self.size(axis) - 1}"
+            )
+        kept = tuple(dict.fromkeys(places))
+        return None if kept == tuple(range(self.size(axis))) else kept
 
     def coordinate(self, axis: str) -> Ints:
         """Return the coordinate of every rank along an axis, (n_ranks,)."""
-        return self._code(np.arange(self.n_ranks), self.axes[axis])
+        return self._code(np.arange(self.n_ranks), self.digits_of(axis))
 
     def members(self, family: str) -> Ints:
         """Return the ranks of every group of a family, (groups, members), in order of their first rank."""
@@ -73,9 +92,9 @@ class RankGrid:
         inside = self._code(ranks, digits)
         order = np.lexsort((inside, ranks - self._offset(ranks, digits)))
         table = order.reshape(-1, prod(self.sizes[digit] for digit in digits))
-        if family in self.subsets:
-            axis, places = self.subsets[family]
-            mine = self.coordinate(axis)[table[0]]
+        places = self.places(family)
+        if places is not None:
+            mine = self.coordinate(self.subsets[family][0])[table[0]]
             table = table[:, [int(np.flatnonzero(mine == place)[0]) for place in places]]
         return np.ascontiguousarray(table)
 
@@ -88,7 +107,7 @@ class RankGrid:
 
     def peers(self, ranks: Ints, axis: str, steps: int) -> Ints:
         """Return the ranks that are `steps` along an axis from `ranks`, around its end."""
-        digits = self.axes[axis]
+        digits = self.digits_of(axis)
         own = self._code(ranks, digits)
         moved = (own + steps) % self.size(axis)
         away = np.zeros_like(ranks)

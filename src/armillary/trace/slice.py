@@ -46,7 +46,7 @@ def slice_trace(trace: Trace, masks: Sequence[NDArray[np.bool_]]) -> Slice:
         sum(int((graph.types == NodeType.METADATA_NODE).sum()) for graph in graphs)
         for graphs in (parts, trace.graphs)
     ]
-    return Slice(Trace(tuple(parts), trace.rank_graph), metadata[0] - metadata[1])
+    return Slice(replace(trace, graphs=tuple(parts)), metadata[0] - metadata[1])
 
 
 def slice_graph(graph: Graph, chosen: NDArray[np.bool_]) -> Graph:

@@ -25,13 +25,30 @@ class Trace:
     rank_graph: NDArray[np.int32]
     grid: RankGrid | None = None
 
+    def __post_init__(self) -> None:
+        """Check that the grid has as many ranks.
+
+        Raises:
+            InputError: it has not.
+        """
+        if self.grid is not None and self.grid.n_ranks != len(self.rank_graph):
+            raise InputError(
+                f"the grid has {self.grid.n_ranks} ranks; expected {len(self.rank_graph)}, one per rank of the trace"
+            )
+
     @property
     def n_ranks(self) -> int:
         """Number of ranks."""
         return len(self.rank_graph)
 
+    @property
+    def total_nodes(self) -> int:
+        """Number of nodes of all ranks together."""
+        ranks = np.bincount(self.rank_graph, minlength=len(self.graphs)).tolist()
+        return sum(count * graph.n_nodes for count, graph in zip(ranks, self.graphs, strict=True))
+
     def graph(self, rank: int) -> Graph:
-        """Return the graph of `rank`."""
+        """Return the graph of `rank`; with a grid it holds rules, see `expand.rank_graph`."""
         return self.graphs[int(self.rank_graph[rank])]
 
     @classmethod

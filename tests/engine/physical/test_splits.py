@@ -78,7 +78,7 @@ def test_splits_of_a_group() -> None:
 
 
 def test_splits_need_one_number_per_member() -> None:
-    with pytest.raises(InputError, match=r"comm_splits .* of rank 0; expected 8 numbers of bytes"):
+    with pytest.raises(InputError, match=r"rank 0 has comm_splits .*; expected 8 numbers of bytes"):
         armillary.simulate(exchange(np.ones((8, 7), np.int64)), machine(MACHINES[0]))
 
 

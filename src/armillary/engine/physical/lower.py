@@ -11,30 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine import network
-from armillary.engine.classes import Workload, check_members, quotient_comms, read_workload
-from armillary.engine.items import (
-    Channel,
-    View,
-    channel_at,
-    channels_of,
-    unreceived,
-)
+from armillary.engine.classes import quotient_comms
+from armillary.engine.items import Channel, View, channel_at
 from armillary.engine.jobs import Job
 from armillary.engine.lowered import as_table
 from armillary.engine.physical import fluid_layout_kernel as lk
-from armillary.engine.physical.classes import classify, lines_of
+from armillary.engine.physical.classes import lines_of
 from armillary.engine.physical.jobs import (
     MOST_BITS,
     PhysicalPhase,
     bits,
     chunk_bytes,
     links_share,
-    phases,
     ticks,
 )
-from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, lower_nodes, slots_of
+from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
 from armillary.engine.physical.program import PhysicalProgram, Plan
-from armillary.engine.physical.splits import join_splits
+from armillary.engine.physical.workload import ListedWorkload, PhysicalWorkload
 from armillary.engine.quotient import QuotientComm
 from armillary.engine.tables import Tables
 from armillary.errors import InputError
@@ -61,29 +54,26 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
         raise InputError(
             "custom collectives are modelled by profile astra-sim only; remove them or use that profile"
         )
-    views, view_of, comms, structure = read_workload(trace, platform, lower_nodes)
-    views, view_of = join_splits(trace, views, view_of, comms)
-    channels = channels_of(views, view_of)
-    workload = Workload(trace, platform, comms, views, view_of, channels)
-    check_members(workload)
-    job_phases = {job: phases(job, comms.get(job.comm), platform) for view in views for job in view.jobs}
-    classes = classify(workload, job_phases, structure) if fold_ranks else np.arange(trace.n_ranks)
-    return _Build(workload, job_phases, classes).assemble([*unreceived(channels)])
+    workload: PhysicalWorkload
+    if trace.grid is None:
+        workload = ListedWorkload(trace, platform)
+    else:
+        from armillary.engine.physical.grid import GridWorkload
+
+        workload = GridWorkload(trace, platform)
+    classes = workload.classify() if fold_ranks else np.arange(trace.n_ranks)
+    return _Build(workload, classes).assemble(workload.warnings())
 
 
 class _Build:
     """The tables of one program while they grow."""
 
-    def __init__(self, workload: Workload, job_phases: dict[Job, list[PhysicalPhase]], classes: Ints) -> None:
-        self.workload, self.platform = workload, workload.platform
-        self.job_phases, self.classes = job_phases, classes
+    def __init__(self, workload: PhysicalWorkload, classes: Ints) -> None:
+        self.workload, self.platform, self.classes = workload, workload.platform, classes
         self.representatives = np.unique(classes, return_index=True)[1].astype(np.int64)
-        self.view_numbers = workload.view_of[self.representatives].tolist()
         self.comm_at, self.quotients = quotient_comms(workload, classes, self.representatives)
         self.dims = len(self.platform.dimensions)
-        largest = [ceil(p.volume * (job.size + 1)) for job, found in job_phases.items() for p in found]
-        largest += [int(view.size[view.peer >= 0].max(initial=0)) for view in workload.views]
-        self.scale = bits(max(largest, default=1))
+        self.scale = bits(workload.largest())
         self.tables = Tables()
         self.plans: list[Plan] = []
         self.plan_of: dict[tuple[int, Job], Plan] = {}
@@ -99,7 +89,8 @@ class _Build:
         self.slot_ready: list[int] = []
         self.channels: dict[Channel, tuple[int, int, int]] = {}
         self.routes: dict[tuple[int, int], tuple[int, ...]] = {}
-        self.adapted: dict[tuple[int, float, int], View] = {}
+        self.adapted: dict[tuple[int, float, int], PhysicalNodes] = {}
+        self.views: dict[tuple[int, int], View] = {}
 
     def port(self, cls: int, dim: int, into: bool) -> int:
         """Return the number of one direction of a class's port in a dimension."""
@@ -115,7 +106,7 @@ class _Build:
         key = (comm.number, replace(job, comm=WORLD))
         if key not in self.plan_of:
             count, big, chunk = chunk_bytes(job.size, self.platform.physical.chunks)
-            plan = Plan(len(self.plans), job, self.job_phases[job], count, big, chunk)
+            plan = Plan(len(self.plans), job, self.workload.phases(job), count, big, chunk)
             first = len(self.phase_rows) // lk.PH_COLUMNS
             memory = self.platform.system.local_mem_bandwidth
             for phase in plan.phases:
@@ -227,7 +218,7 @@ class _Build:
     def _class(self, cls: int) -> View:
         """Add one class; returns its view, whose nodes have the slots and durations of its ranks."""
         tables, rank = self.tables, int(self.representatives[cls])
-        view = self._adapt(rank, self.view_numbers[cls])
+        view = self._adapt(rank)
         nodes = view.nodes
         count = len(nodes.kind)
         delay = ceil(self.platform.physical.delay.get(rank, 0.0))
@@ -251,13 +242,13 @@ class _Build:
         tables.n_items += len(items)
         return view
 
-    def _adapt(self, rank: int, number: int) -> View:
+    def _adapt(self, rank: int) -> View:
         """Return the view of a rank with slots by stream, and durations by the speed of the rank."""
         physical = self.platform.physical
         speed = physical.speed.get(rank, 1.0)
-        key = (number, speed, rank if physical.jitter else -1)
+        view = self.workload.view(rank)
+        key = (self.workload.kind(rank), speed, rank if physical.jitter else -1)
         if key not in self.adapted:
-            view = self.workload.views[number]
             nodes = view.nodes
             assert isinstance(nodes, PhysicalNodes)
             stretch: Any = 1.0 / speed
@@ -269,8 +260,12 @@ class _Build:
             timed = np.isin(nodes.slot, (COMPUTE, CPU))
             ticks_ = np.where(timed, np.ceil(nodes.ticks * stretch), nodes.ticks).astype(np.int64)
             ticks_ = nodes.ticks if speed == 1.0 and not physical.jitter else ticks_
-            self.adapted[key] = replace(view, nodes=replace(nodes, slot=slots_of(view, nodes), ticks=ticks_))
-        return self.adapted[key]
+            self.adapted[key] = replace(nodes, slot=slots_of(view, nodes), ticks=ticks_)
+        nodes = self.adapted[key]
+        at = (id(view), id(nodes))
+        if at not in self.views:
+            self.views[at] = replace(view, nodes=nodes)
+        return self.views[at]
 
     def _collectives(self, cls: int, view: View, items: Ints, which: Ints) -> None:
         tables = self.tables
@@ -319,7 +314,7 @@ class _Build:
     def _channel(self, channel: Channel) -> tuple[int, int, int]:
         """Return (quotient channel, latency, volume) of a channel."""
         tag, source, destination, size = channel
-        sends, receives = self.workload.channels[channel]
+        sends, receives = self.workload.channel(channel)
         a, b = int(self.classes[source]), int(self.classes[destination])
         if (source, destination) not in self.routes:
             path = network.path(self.platform.dimensions, np.array(source), np.array(destination))

@@ -22,9 +22,12 @@ ANY, COMPUTE, CPU, COMM, MEMORY = range(5)
 
 @dataclass
 class PhysicalNodes(Nodes):
-    """`Nodes` whose `slot` is one of the classes above, with the stream or thread of each node (-1: none named)."""
+    """`Nodes` whose `slot` is one of the classes above, with what each node names."""
 
     stream: Ints | None = None
+    """Its stream or thread, -1: none."""
+    group: Ints | None = None
+    """A number for its ``pg_name``, -1: none."""
     roofline: bool = False
     """Whether the roofline model timed one of them."""
 
@@ -71,7 +74,8 @@ def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
     return PhysicalNodes(
         graph, order, kind, slot, ticks, counts[order].astype(np.int64), child_ptr,
         children[by_parent].astype(np.int64),
-        item, np.flatnonzero(needs_row), diagnose(graph), stream.astype(np.int64), timed,
+        item, np.flatnonzero(needs_row), diagnose(graph), stream.astype(np.int64),
+        graph.strings("pg_name")[0][order].astype(np.int64), timed,
     )  # fmt: skip
 
 
@@ -125,9 +129,10 @@ def _peaks(
 def slots_of(view: View, nodes: PhysicalNodes) -> Ints:
     """Number what nodes occupy: 0 nothing; then streams, threads, communicators, memory, in order of first use."""
     assert nodes.stream is not None
+    assert nodes.group is not None
     name = nodes.stream.copy()
     # What takes its recorded time has no job: of these, what names the same group is of one communicator.
-    comm = nodes.graph.strings("pg_name")[0][nodes.order].astype(np.int64)
+    comm = nodes.group.copy()
     which = np.flatnonzero(view.job >= 0)
     if which.size:
         comm_of_job = np.array([job.comm for job in view.jobs], np.int64)

@@ -19,7 +19,7 @@ from armillary.engine.items import View
 from armillary.engine.jobs import Job
 from armillary.errors import InputError
 from armillary.platform.model import Platform
-from armillary.trace import Trace
+from armillary.trace import Graph, Trace
 
 Ints = NDArray[np.int64]
 Rows = dict[int, tuple[int, tuple[int, ...]]]
@@ -41,29 +41,48 @@ def join_splits(
         return views, view_of
     found: dict[int, dict[int, Rows]] = {}
     for rank in range(trace.n_ranks):
-        for comm, rows in _read(trace, rank, views[view_of[rank]]).items():
+        for comm, rows in read_splits(trace.graph(rank), views[view_of[rank]]).items():
             found.setdefault(comm, {})[rank] = rows
     if not found:
         return views, view_of
-    result = [replace(views[v], jobs=list(views[v].jobs), job=views[v].job.copy()) for v in view_of.tolist()]
+    joined: list[dict[int, Job]] = [{} for _ in range(trace.n_ranks)]
     for comm, ranks in found.items():
         members = comms.get(comm).members.tolist()
-        for number in sorted({number for rows in ranks.values() for number in rows}):
-            matrix = tuple(_row(trace, ranks, rank, number, members) for rank in members)
-            size = max(1, *map(sum, matrix))
+        of_members = [ranks.get(rank, {}) for rank in members]
+        sources = [f"{trace.graph(rank).source}: rank {rank}" for rank in members]
+        for number, job in join(comm, of_members, sources).items():
             for rank in members:
-                view, (item, _) = result[rank], ranks[rank][number]
-                view.jobs.append(Job(comm, "all-to-all", size, None, splits=matrix))
-                view.job[item] = len(view.jobs) - 1
-    for view in result:
-        used, place = np.unique(view.job[view.job >= 0], return_inverse=True)
-        view.jobs[:] = [view.jobs[j] for j in used.tolist()]
-        view.job[view.job >= 0] = place
+                joined[rank][ranks[rank][number][0]] = job
+    result = [with_jobs(views[v], joined[rank]) for rank, v in enumerate(view_of.tolist())]
     return result, np.arange(trace.n_ranks, dtype=np.int32)
 
 
-def _read(trace: Trace, rank: int, view: View) -> dict[int, Rows]:
-    graph = trace.graph(rank)
+def with_jobs(view: View, joined: dict[int, Job]) -> View:
+    """Return a view in which items have other jobs."""
+    jobs, job = [*view.jobs, *joined.values()], view.job.copy()
+    job[list(joined)] = len(view.jobs) + np.arange(len(joined))
+    used, place = np.unique(job[job >= 0], return_inverse=True)
+    job[job >= 0] = place
+    return replace(view, jobs=[jobs[j] for j in used.tolist()], job=job)
+
+
+def join(comm: int, members: list[Rows], sources: list[str]) -> dict[int, Job]:
+    """Return the jobs in which the members of a communicator, in order, meet, by number; `sources` names them.
+
+    Raises:
+        InputError: as `join_splits`.
+    """
+    jobs = {}
+    for number in sorted({number for rows in members for number in rows}):
+        matrix = tuple(
+            _row(rows, number, len(members), source) for rows, source in zip(members, sources, strict=True)
+        )
+        jobs[number] = Job(comm, "all-to-all", max(1, *map(sum, matrix)), None, splits=matrix)
+    return jobs
+
+
+def read_splits(graph: Graph, view: View) -> dict[int, Rows]:
+    """Return the splits that the nodes of a graph name, by communicator."""
     codes, lists = graph.int_lists("comm_splits")
     at = np.argsort(graph.ids, kind="stable")[view.nodes.items]
     rows: dict[int, Rows] = {}
@@ -78,17 +97,16 @@ def _read(trace: Trace, rank: int, view: View) -> dict[int, Rows]:
     return rows
 
 
-def _row(trace: Trace, ranks: dict[int, Rows], rank: int, number: int, members: list[int]) -> tuple[int, ...]:
-    graph = trace.graph(rank)
-    if number not in ranks.get(rank, {}):
+def _row(rows: Rows, number: int, n_members: int, source: str) -> tuple[int, ...]:
+    if number not in rows:
         raise InputError(
-            f"{graph.source}: rank {rank} has no comm_splits where other members of its group have them; expected "
+            f"{source} has no comm_splits where other members of its group have them; expected "
             f"them on all-to-all number {number + 1} of every member"
         )
-    splits = ranks[rank][number][1]
-    if len(splits) != len(members) or min(splits) < 0:
+    splits = rows[number][1]
+    if len(splits) != n_members or min(splits) < 0:
         raise InputError(
-            f"{graph.source}: comm_splits {list(splits)[:8]} of rank {rank}; expected {len(members)} numbers of bytes, "
+            f"{source} has comm_splits {list(splits)[:8]}; expected {n_members} numbers of bytes, "
             "one per member, 0 or more"
         )
     return tuple(splits)

@@ -25,6 +25,7 @@ from armillary.errors import StuckError
 from armillary.platform.bandwidth import ports
 from armillary.platform.model import Platform
 from armillary.trace import NodeType, Trace
+from armillary.trace.expand import expand
 
 Port = tuple[int, int, str]
 """Rank, dimension, "out" or "into"."""
@@ -90,8 +91,11 @@ class Machine:
     """All ranks and all that is in flight."""
 
     def __init__(self, trace: Trace, platform: Platform) -> None:
+        trace = expand(trace)
         self.platform, self.physical = platform, platform.physical
         self.comms = Communicators(platform)
+        for graph in trace.graphs:
+            self.comms.read_metadata(graph)
         self.ranks = {rank: read(rank, trace, platform, self.comms) for rank in range(trace.n_ranks)}
         split(self.ranks, self.comms)
         self.job_phases = {

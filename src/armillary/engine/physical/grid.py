@@ -1,0 +1,284 @@
+"""A trace with a grid on a platform: classes of ranks come from its rules, and only few ranks are ever looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine import network
+from armillary.engine.classes import check_fits
+from armillary.engine.communicators import Communicator, Communicators
+from armillary.engine.fold import Ring, fold
+from armillary.engine.items import Channel, View, read_view
+from armillary.engine.jobs import Job
+from armillary.engine.physical.classes import special_of
+from armillary.engine.physical.grid_messages import GridMessages
+from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes
+from armillary.engine.physical.splits import Rows, join, read_splits, with_jobs
+from armillary.engine.physical.workload import SET, PhysicalWorkload, stripped
+from armillary.errors import InputError
+from armillary.platform.model import Platform
+from armillary.trace import Graph, Trace
+from armillary.trace.expand import refuse_outsider
+from armillary.trace.families import Families, grid_of, routes_of
+from armillary.trace.process_groups import WORLD
+
+Ints = NDArray[np.int64]
+
+
+class GridGroups(Communicators):
+    """The groups of a grid, by number; a name stands for a family, by its index."""
+
+    def __init__(self, platform: Platform, families: Families) -> None:
+        super().__init__(platform)
+        self.families = families
+
+    def get(self, number: int) -> Communicator:
+        """Return communicator `number`, which must exist."""
+        if number not in self.found:
+            members = self.families.members(number)
+            self.found[number] = Communicator(number, members, len(members) == self.npus)
+        return self.found[number]
+
+    def resolve(self, graph: Graph, position: int, name: str) -> int:
+        """Return the index of the family `name`."""
+        return self.families.find(name)
+
+
+@dataclass(frozen=True, eq=False)
+class Alike:
+    """Groups of one family whose members run the same graphs and lie alike in the machine."""
+
+    groups: Ints
+    cost: int
+    """Equal where the phases are."""
+    dims: tuple[int, ...]
+
+
+class GridWorkload(PhysicalWorkload):
+    """A trace whose groups and peers follow from a grid."""
+
+    comms: GridGroups
+
+    def __init__(self, trace: Trace, platform: Platform) -> None:
+        """Read the class graphs.
+
+        Raises:
+            InputError: the trace does not fit the platform, or something in it cannot be simulated.
+        """
+        super().__init__(platform)
+        check_fits(trace, platform)
+        self.view_of = trace.rank_graph
+        self.families = Families(trace)
+        self.comms = GridGroups(platform, self.families)
+        self.views: list[View] = []
+        routes = []
+        for graph in trace.graphs:
+            route, found = routes_of(graph, grid_of(trace))
+            nodes = lower_nodes(graph, platform)
+            self.views.append(read_view(graph, self._in_families(nodes), platform, self.comms, route))
+            routes.append(found if self.views[-1].pairs() else [])
+        self._slots = [view.slots() for view in self.views]
+        self._check_members()
+        self._check_ends()
+        self.messages = GridMessages(self.views, self.view_of, routes, grid_of(trace))
+        self._splits = [read_splits(view.nodes.graph, view) for view in self.views]
+        self._bound: dict[int, View] = {}
+        self._joined: dict[tuple[int, int], dict[int, Job]] = {}
+
+    def _in_families(self, nodes: PhysicalNodes) -> PhysicalNodes:
+        codes, names = nodes.graph.strings("pg_name")
+        family = np.array([self.families.find(name) for name in names] + [WORLD], np.int64)
+        return replace(nodes, group=family[codes[nodes.order]])
+
+    def _check_members(self) -> None:
+        for v, view in enumerate(self.views):
+            for family in self._slots[v]:
+                outside = (self.view_of == v) & (self.families.all[family].group_of < 0)
+                if outside.any():
+                    refuse_outsider(view.nodes.graph, self.families, family, int(np.argmax(outside)))
+
+    def _check_ends(self) -> None:
+        """Check that messages without an axis name the rank that runs them, if they name their own end."""
+        for v, view in enumerate(self.views):
+            graph = view.nodes.graph
+            at = view.nodes.order[view.nodes.items[view.pairs()]]
+            send = np.array([view.sends(item) for item in view.pairs()], bool)
+            own = np.where(send, graph.ints("comm_src", -1)[at], graph.ints("comm_dst", -1)[at])
+            own[graph.has("comm_axis")[at]] = -1
+            if (own != -1).any():
+                ranks = np.flatnonzero(self.view_of == v)
+                bad = np.flatnonzero((own != -1) & ((own != ranks[0]) | (len(ranks) > 1)))
+                for item in bad[:1].tolist():
+                    rank = int(ranks[ranks != own[item]][0])
+                    name = "comm_src" if send[item] else "comm_dst"
+                    raise InputError(
+                        f"{graph.node(int(at[item]))} has {name} {own[item]}; expected {rank}, the rank that runs it"
+                    )
+
+    def kind(self, rank: int) -> int:
+        """See `PhysicalWorkload`."""
+        return int(self.view_of[rank])
+
+    def view(self, rank: int) -> View:
+        """See `PhysicalWorkload`."""
+        if rank not in self._bound:
+            v = self.kind(rank)
+            view = self.views[v]
+            number = {family: self.families.number(family, rank) for family in self._slots[v]}
+            peer = view.peer
+            if self.messages.peers[v].table.size:
+                peer = np.where(peer >= 0, self.messages.peers[v].of(rank)[peer], -1)
+            jobs = [replace(job, comm=number[job.comm]) for job in view.jobs]
+            bound = replace(view, jobs=jobs, peer=peer)
+            joined: dict[int, Job] = {}
+            for family, rows in self._splits[v].items():
+                found = self.joined(family, number[family])
+                joined |= {item: found[k] for k, (item, _) in rows.items()}
+            self._bound[rank] = with_jobs(bound, joined) if joined else bound
+        return self._bound[rank]
+
+    def joined(self, family: int, number: int) -> dict[int, Job]:
+        """Return the all-to-alls with splits of a group, by their place among its collectives."""
+        key = (family, number)
+        if key not in self._joined:
+            ranks = self.families.members(number).tolist()
+            members: list[Rows] = [self._splits[self.kind(rank)].get(family, {}) for rank in ranks]
+            sources = [f"{self.views[self.kind(rank)].nodes.graph.source}: rank {rank}" for rank in ranks]
+            self._joined[key] = join(number, members, sources) if any(members) else {}
+        return self._joined[key]
+
+    def slots(self, rank: int) -> dict[int, int]:
+        """See `PhysicalWorkload`."""
+        slots = self._slots[self.kind(rank)]
+        return {self.families.number(family, rank): slot for family, slot in slots.items()}
+
+    def channel(self, channel: Channel) -> tuple[list[int], list[int]]:
+        """See `PhysicalWorkload`."""
+        return self.messages.channel(channel)
+
+    def warnings(self) -> list[str]:
+        """See `PhysicalWorkload`."""
+        lost = list(self.messages.lost())
+        if not lost:
+            return []
+        tag, source, target, size = lost[0][1]
+        return [
+            f"{sum(count for count, _ in lost)} messages are never received, the first of {size} bytes with tag {tag} "
+            f"from rank {source} to rank {target}"
+        ]
+
+    @property
+    def loses_messages(self) -> bool:
+        """See `PhysicalWorkload`."""
+        return any(True for _ in self.messages.lost())
+
+    @cached_property
+    def _plain(self) -> list[list[Job]]:
+        """The jobs of each view but those that only all-to-alls with splits have."""
+        plain = []
+        for view, splits in zip(self.views, self._splits, strict=True):
+            job = view.job.copy()
+            for rows in splits.values():
+                job[[item for item, _ in rows.values()]] = -1
+            plain.append([view.jobs[j] for j in np.unique(job[job >= 0]).tolist()])
+        return plain
+
+    def _jobs(self, family: int, group: int, views: list[int]) -> list[Job]:
+        """Return the jobs of a group whose members have these views."""
+        number = self.families.all[family].base + group
+        plain = [replace(j, comm=number) for v in views for j in self._plain[v] if j.comm == family]
+        return [*plain, *self.joined(family, number).values()]
+
+    @cached_property
+    def _examples(self) -> dict[int, list[tuple[Ints, list[int]]]]:
+        """By family: groups whose members have the same views and lie alike, and those views."""
+        result: dict[int, list[tuple[Ints, list[int]]]] = {}
+        for family in sorted({family for slots in self._slots for family in slots}):
+            table = self.families.all[family].members
+            uses = np.array([family in slots for slots in self._slots])
+            views = self.view_of[table].astype(np.int64)
+            places = [
+                table // stride % dimension.size
+                for stride, dimension in zip(
+                    network.strides(self.platform.dimensions), self.platform.dimensions, strict=True
+                )
+            ]
+            columns = [views, *(place - place.min(axis=1, keepdims=True) for place in places)]
+            alike: dict[bytes, int] = {}
+            of_group = np.array(
+                [alike.setdefault(row.tobytes(), len(alike)) for row in np.concatenate(columns, axis=1)]
+            )
+            result[family] = []
+            for number in range(len(alike)):
+                groups = np.flatnonzero(of_group == number)
+                found = np.unique(views[groups[0]])
+                if uses[found].any():
+                    result[family].append((groups, found[uses[found]].tolist()))
+        return result
+
+    def largest_volume(self) -> int:
+        """See `PhysicalWorkload`."""
+        volumes = (
+            ceil(p.volume * (job.size + 1))
+            for family, examples in self._examples.items()
+            for groups, views in examples
+            for job in self._jobs(family, int(groups[0]), views)
+            for p in self.phases(job)
+        )
+        return max(volumes, default=0)
+
+    def _alike(self, family: int) -> list[Alike]:
+        known: dict[object, int] = {}
+        result = []
+        for groups, views in self._examples[family]:
+            found = [self.phases(job) for job in self._jobs(family, int(groups[0]), views)]
+            key = (tuple(views), *map(stripped, found))
+            dims = tuple(dict.fromkeys(p.dim for phases in found for p in phases)) or (-1,)
+            result.append(Alike(groups, known.setdefault(key, len(known)), dims))
+        return result
+
+    def partition(self) -> Ints:
+        """See `PhysicalWorkload`."""
+        special = special_of(self.platform)
+        colour = self.view_of.astype(np.int64) * (int(special.max()) + 1) + special
+        rings: list[Ring] = []
+        for family in self._examples:
+            alike = self._alike(family)
+            group_of = self.families.all[family].group_of
+            cost = np.zeros(len(self.families.all[family].members), np.int64)
+            for each in alike:
+                cost[each.groups] = each.cost
+            if cost.any():
+                mine = np.where(group_of >= 0, cost[group_of], 0)
+                colour = np.unique(colour * (int(cost.max()) + 1) + mine, return_inverse=True)[1]
+            rings += self._rings(family, alike)
+        return fold(colour, rings, self.messages.pairs(self.platform), self.platform.dimensions)
+
+    def _rings(self, family: int, alike: list[Alike]) -> list[Ring]:
+        """Return the lines of all groups of a family, by dimension and length."""
+        slot = np.array([slots.get(family, -1) for slots in self._slots])
+        lines: dict[tuple[int, int], list[Ints]] = {}
+        for each in alike:
+            table = self.families.all[family].members[each.groups]
+            for dim in each.dims:
+                part = self._lines(table, dim)
+                lines.setdefault((dim, part.shape[1]), []).append(part)
+        found = []
+        for (dim, _), parts in lines.items():
+            ranks = np.concatenate(parts)
+            found.append(Ring(dim, ranks, SET, slot[self.view_of[ranks]]))
+        return found
+
+    def _lines(self, table: Ints, dim: int) -> Ints:
+        """Return the lines along a dimension of groups that lie alike."""
+        if dim < 0:
+            return table
+        stride, size = network.strides(self.platform.dimensions)[dim], self.platform.dimensions[dim].size
+        place = table[0] // stride % size
+        order = np.lexsort((place, table[0] - place * stride))
+        return table[:, order].reshape(-1, len(np.unique(place)))

@@ -1,0 +1,181 @@
+"""What lowering asks of a trace on a platform, whether its ranks are listed or follow from rules."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from functools import cached_property
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine.classes import Workload, check_members, read_workload
+from armillary.engine.communicators import Communicators
+from armillary.engine.fold import Order, Ring, fold, pairs_of
+from armillary.engine.items import Channel, View, channels_of, unreceived
+from armillary.engine.jobs import Job
+from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical.classes import lines_of, path_code, special_of
+from armillary.engine.physical.jobs import PhysicalPhase, phases
+from armillary.engine.physical.nodes import lower_nodes
+from armillary.engine.physical.splits import join_splits
+from armillary.platform.model import Platform
+from armillary.trace import Trace
+
+Ints = NDArray[np.int64]
+SET = frozenset({Order("set", (), True)})
+"""A member of a line deals with all the others alike."""
+
+
+class PhysicalWorkload(ABC):
+    """A trace on a platform: what each rank does and with whom.
+
+    `lower` calls `classify`, and then asks for the ranks that stand for a class, for those that they exchange
+    messages with, and for one member of each class in their communicators.
+    """
+
+    platform: Platform
+    comms: Communicators
+    views: list[View]
+    """Distinct views; with rules, their jobs and peers are rules too."""
+
+    def __init__(self, platform: Platform) -> None:
+        self.platform = platform
+        self._phases: dict[Job, list[PhysicalPhase]] = {}
+
+    @abstractmethod
+    def view(self, rank: int) -> View:
+        """Return what a rank does: the same object for the same rank."""
+
+    @abstractmethod
+    def kind(self, rank: int) -> int:
+        """Return a number: ranks that share it have the same nodes, and communicators in the same slots."""
+
+    @abstractmethod
+    def slots(self, rank: int) -> dict[int, int]:
+        """Return the communicators of a rank by number, with their place in order of first use."""
+
+    @abstractmethod
+    def channel(self, channel: Channel) -> tuple[list[int], list[int]]:
+        """Return the items that send on a channel and those that receive."""
+
+    @abstractmethod
+    def warnings(self) -> list[str]:
+        """Return what is odd about the messages."""
+
+    @abstractmethod
+    def largest_volume(self) -> int:
+        """Return the most bytes that any phase of any collective moves through a port."""
+
+    @abstractmethod
+    def partition(self) -> Ints:
+        """Return the class of every rank, by `fold`."""
+
+    @property
+    @abstractmethod
+    def loses_messages(self) -> bool:
+        """Whether a message is sent that no rank receives."""
+
+    def classify(self) -> Ints:
+        """Return the class of every rank; ranks that may differ by more than whom they deal with are their own."""
+        shared = self.platform.memory.kind in ("pool", "per-node") and any(
+            (view.nodes.kind == lk.MEMORY).any() for view in self.views
+        )
+        # A message that nobody receives takes part of a port that its receiver does not know of.
+        if shared or self.loses_messages or self.platform.physical.jitter:
+            return np.arange(self.platform.npus)
+        return self.partition()
+
+    def phases(self, job: Job) -> list[PhysicalPhase]:
+        """Return the phases of a job."""
+        if job not in self._phases:
+            self._phases[job] = phases(job, self.comms.get(job.comm), self.platform)
+        return self._phases[job]
+
+    def largest(self) -> int:
+        """Return the most bytes that anything moves through a port."""
+        messages = [int(view.size[view.peer >= 0].max(initial=0)) for view in self.views]
+        return max(self.largest_volume(), 1, *messages)
+
+
+class ListedWorkload(PhysicalWorkload):
+    """A trace that lists groups and peers rank by rank."""
+
+    def __init__(self, trace: Trace, platform: Platform) -> None:
+        """Read a trace.
+
+        Raises:
+            InputError: it does not fit the platform, or something in it cannot be simulated.
+        """
+        super().__init__(platform)
+        views, view_of, self.comms, self.structure = read_workload(trace, platform, lower_nodes)
+        self.views, view_of = join_splits(trace, views, view_of, self.comms)
+        channels = channels_of(self.views, view_of)
+        self.read = Workload(trace, platform, self.comms, self.views, view_of, channels)
+        check_members(self.read)
+
+    def view(self, rank: int) -> View:
+        """See `PhysicalWorkload`."""
+        return self.views[self.kind(rank)]
+
+    def kind(self, rank: int) -> int:
+        """See `PhysicalWorkload`."""
+        return int(self.read.view_of[rank])
+
+    def slots(self, rank: int) -> dict[int, int]:
+        """See `PhysicalWorkload`."""
+        return self.read.slots(rank)
+
+    def channel(self, channel: Channel) -> tuple[list[int], list[int]]:
+        """See `PhysicalWorkload`."""
+        return self.read.channel(channel)
+
+    def warnings(self) -> list[str]:
+        """See `PhysicalWorkload`."""
+        return unreceived(self.read.channels)
+
+    @property
+    def loses_messages(self) -> bool:
+        """See `PhysicalWorkload`."""
+        return any(len(sends) > len(receives) for sends, receives in self.read.channels.values())
+
+    @cached_property
+    def jobs(self) -> list[Job]:
+        """The distinct jobs of all views."""
+        return list(dict.fromkeys(job for view in self.views for job in view.jobs))
+
+    def largest_volume(self) -> int:
+        """See `PhysicalWorkload`."""
+        volumes = (ceil(p.volume * (job.size + 1)) for job in self.jobs for p in self.phases(job))
+        return max(volumes, default=0)
+
+    def partition(self) -> Ints:
+        """See `PhysicalWorkload`."""
+        read = self.read
+        patterns: dict[tuple[bytes, bytes], int] = {}
+        costs: dict[tuple[int, tuple[PhysicalPhase, ...]], int] = {}
+        keys = ((view.pattern(), self._costs(view, costs)) for view in self.views)
+        pattern = np.array([patterns.setdefault(key, len(patterns)) for key in keys])
+        special = special_of(self.platform)
+        colour = self.structure.astype(np.int64) * len(patterns) + pattern[read.view_of]
+        colour = colour * (int(special.max()) + 1) + special
+        rings = []
+        # The members of a collective that moves nothing, and so has no phases, still meet.
+        dims = {job: [p.dim for p in self.phases(job)] or [-1] for job in self.jobs}
+        for number, dim in dict.fromkeys((job.comm, dim) for job in self.jobs for dim in dims[job]):
+            lines = lines_of(self.platform, self.comms.get(number), dim)
+            rings.append(Ring(dim, lines, SET, read.slots_in(number, lines)))
+        pairs = pairs_of(self.views, read.view_of, read.channels, self.platform, path_code)
+        return fold(colour, rings, pairs, self.platform.dimensions)
+
+    def _costs(self, view: View, known: dict[tuple[int, tuple[PhysicalPhase, ...]], int]) -> bytes:
+        """Return what the collectives of a view cost, as a key: groups of other ranks may have another shape."""
+        keys = ((len(job.splits), stripped(self.phases(job))) for job in view.jobs)
+        found = [known.setdefault(key, len(known)) for key in keys]
+        return np.array(found, np.int64)[view.job[view.job >= 0]].tobytes()
+
+
+def stripped(found: list[PhysicalPhase]) -> tuple[PhysicalPhase, ...]:
+    """Return phases without the positions of the members, for comparison."""
+    return tuple(replace(phase, positions=()) for phase in found)

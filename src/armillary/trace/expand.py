@@ -1,0 +1,273 @@
+"""From the rules of a trace with a grid to the graph of every rank: what all that is symbolic must equal."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.errors import InputError
+from armillary.trace import columns as c
+from armillary.trace.columns import Columns
+from armillary.trace.families import Families, Route, routes_of
+from armillary.trace.graph import Graph
+from armillary.trace.grid import AXIS, RankGrid
+from armillary.trace.process_groups import WORLD
+from armillary.trace.schema import KINDS, NodeType
+from armillary.trace.trace import Trace
+
+Ints = NDArray[np.int64]
+TEXTS = (b"## process_group:init ##", b"[[]]", b"['String']")
+"""Name, shapes and types of the node in which PyTorch keeps the process groups."""
+MOST_NODES = 50_000_000
+"""Nodes of all ranks together that are still expanded where it is not asked for."""
+
+
+def expand(trace: Trace) -> Trace:
+    """Return the trace with a graph of its own for every rank, without rules; one without a grid as it is.
+
+    Raises:
+        InputError: a node names a group or an axis that is not there, or a group that its rank is not in.
+    """
+    if trace.grid is None:
+        return trace
+    expansion = Expansion(trace)
+    graphs = tuple(expansion.graph(rank) for rank in range(trace.n_ranks))
+    return Trace(graphs, np.arange(trace.n_ranks, dtype=np.int32))
+
+
+def expand_for(trace: Trace, what: str, most: int = MOST_NODES) -> Trace:
+    """Return `expand` of a trace for the sake of `what`.
+
+    Raises:
+        InputError: all ranks together have more than `most` nodes; see `expand` for others.
+    """
+    if trace.grid is not None and trace.total_nodes > most:
+        raise InputError(
+            f"{what} needs every rank on its own: {trace.n_ranks} ranks with {trace.total_nodes} nodes together; "
+            f"expected at most {most} nodes, that is, fewer ranks or layers"
+        )
+    return expand(trace)
+
+
+def rank_graph(trace: Trace, rank: int) -> Graph:
+    """Return the graph of one rank: groups by number, peers by rank, and a node that defines the groups.
+
+    Raises:
+        InputError: as `expand`.
+    """
+    return trace.graph(rank) if trace.grid is None else Expansion(trace).graph(rank)
+
+
+class Expansion:
+    """Makes the graphs of the ranks of a trace with a grid."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.families = Families(trace)
+        self._forms: dict[int, Form] = {}
+
+    def form(self, rank: int) -> Form:
+        """Return the form of the class of a rank."""
+        number = int(self.trace.rank_graph[rank])
+        if number not in self._forms:
+            self._forms[number] = Form.of(self.trace.graphs[number], self.families)
+        return self._forms[number]
+
+    def graph(self, rank: int) -> Graph:
+        """Return the graph of a rank."""
+        return self.form(rank).fill(rank, self.families)
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """The columns of a class graph with gaps for what differs between its ranks."""
+
+    graph: Graph
+    columns: Columns
+    used: list[int]
+    """Families whose group numbers are the strings before the last one; that one defines them."""
+    own_at: Ints
+    """Attributes whose value is the rank itself."""
+    peer_at: Ints
+    route: Ints
+    """Route of each attribute of `peer_at`."""
+    routes: list[Route]
+
+    @classmethod
+    def of(cls, graph: Graph, families: Families) -> Form:
+        """Lay out the columns of a class graph."""
+        part = _part(graph)
+        codes, names = graph.strings("pg_name")
+        family = np.array([families.find(name) for name in names] + [WORLD], np.int64)[codes]
+        used = sorted(set(family.tolist()) - {WORLD})
+        route, routes = routes_of(graph, families.grid)
+        code = {name: i for i, name in enumerate(part.names)}
+        for name in ("comm_src", "comm_dst"):
+            code.setdefault(name, len(code))
+        node = np.repeat(np.arange(part.rows.shape[1] - 1), np.diff(part.rows[c.ATTR_AT])) - 1
+        send = graph.types == NodeType.COMM_SEND_NODE
+        peer_name = np.where(send, code["comm_dst"], code["comm_src"])
+        own_name = np.where(send, code["comm_src"], code["comm_dst"])
+        has_own = np.where(send, graph.has("comm_src"), graph.has("comm_dst"))
+        # An end that an absolute message names is kept, so that a wrong one is still found.
+        filled = (route >= 0) & (graph.has(AXIS) | ~has_own)
+        inside = node >= 0
+        called = part.attr_name
+        group = inside & (called == code.get("pg_name", -1))
+        drop = inside & (called == code.get(AXIS, -1))
+        drop |= group & (family[node] == WORLD)
+        drop |= inside & filled[node] & (called == own_name[node])
+        ends = inside & filled[node] & (called == peer_name[node])
+        times = np.where(ends, 2, np.where(drop, 0, 1))
+        source = np.repeat(np.arange(len(times)), times)
+        new = part.take(source, times)
+        first = (np.cumsum(times) - times)[ends]
+        is_send = send[node[ends]]
+        own_at, peer_at = first + ~is_send, first + is_send
+        new.attr_name[first], new.attr_name[first + 1] = code["comm_src"], code["comm_dst"]
+        new.attr_kind[first] = new.attr_kind[first + 1] = KINDS["int32"]
+        texts = len(new.string_ptr) - 1
+        number = np.full(len(families.all), -1, np.int64)
+        number[used] = texts + len(TEXTS) + np.arange(len(used))
+        group_at = np.flatnonzero(group[source])
+        new.attr_value[group_at] = number[family[node[source[group_at]]]]
+        new.names[:] = list(code)
+        if used:
+            new = _with_metadata(new, graph, texts, texts + len(TEXTS) + len(used))
+        return cls(graph, new, used, own_at, peer_at, route[node[ends]], routes)
+
+    def fill(self, rank: int, families: Families) -> Graph:
+        """Return the graph of a rank.
+
+        Raises:
+            InputError: the rank is not in a group that it uses.
+        """
+        values = self.columns.attr_value.copy()
+        values[self.own_at] = rank
+        values[self.peer_at] = self.peers(rank, families.grid)[self.route]
+        texts = self.texts(rank, families)
+        ends = np.cumsum([len(self.columns.pool), *map(len, texts)])[1:]
+        columns = {
+            **vars(self.columns),
+            "attr_value": values,
+            "string_ptr": np.concatenate([self.columns.string_ptr, ends]),
+            "pool": np.concatenate([self.columns.pool, np.frombuffer(b"".join(texts), np.uint8)]),
+        }
+        fields = {name: columns[name] for name in Columns.__dataclass_fields__}
+        return Graph(Columns(**fields), 0, f"rank {rank}")
+
+    def peers(self, rank: int, grid: RankGrid) -> Ints:
+        """Return the peer of a rank on every route."""
+        found = [int(route.peers(grid, np.array([rank]))[0]) for route in self.routes]
+        return np.array(found, np.int64)
+
+    def texts(self, rank: int, families: Families) -> list[bytes]:
+        """Return the strings of a rank: the numbers of its groups, and the text that defines them."""
+        if not self.used:
+            return []
+        numbers = [families.number(family, rank) for family in self.used]
+        for family, number in zip(self.used, numbers, strict=True):
+            if number < 0:
+                refuse_outsider(self.graph, families, family, rank)
+        groups = {number: families.members(number).tolist() for number in numbers}
+        table = [
+            {"pg_name": str(number), "ranks": ranks, "group_size": len(ranks)}
+            for number, ranks in groups.items()
+        ]
+        return [*(str(number).encode() for number in numbers), f"['{json.dumps(table)}']".encode()]
+
+
+def refuse_outsider(graph: Graph, families: Families, family: int, rank: int) -> None:
+    """Refuse that `rank` runs a graph with collectives of a family none of whose groups it is in.
+
+    Raises:
+        InputError: names the node.
+    """
+    codes, names = graph.strings("pg_name")
+    mine = [code for code, name in enumerate(names) if families.find(name) == family]
+    position = int(np.argmax(np.isin(codes, mine)))
+    expected = families.all[family].members[:, 0][:8].tolist()
+    raise InputError(
+        f"{graph.node(position)}: rank {rank} is in no group '{families.all[family].name}'; expected a rank that is, "
+        f"such as {expected}"
+    )
+
+
+class _Part(Columns):
+    """The columns of one graph, cut out of those of its batch; arrays may be changed."""
+
+    def take(self, source: Ints, times: Ints) -> _Part:
+        """Return the columns with attribute i `times[i]` times; `source` says which one each is."""
+        before = np.zeros(len(times) + 1, np.int64)
+        np.cumsum(times, out=before[1:])
+        rows = self.rows.copy()
+        rows[c.ATTR_AT] = before[rows[c.ATTR_AT]]
+        docs = self.docs[:, times[self.docs[0]] > 0].copy()
+        docs[0] = before[docs[0]]
+        return _replace(
+            self, rows=rows, docs=docs, attr_name=self.attr_name[source], attr_kind=self.attr_kind[source],
+            attr_value=self.attr_value[source], names=list(self.names),
+        )  # fmt: skip
+
+
+def _replace(columns: Columns, **changes: object) -> _Part:
+    fields: dict[str, object] = {name: getattr(columns, name) for name in Columns.__dataclass_fields__}
+    return _Part(**(fields | changes))  # type: ignore[arg-type]
+
+
+def _part(graph: Graph) -> _Part:
+    columns = graph.columns
+    first, after = graph.first - 1, graph.first + graph.n_nodes
+    rows = columns.rows[:, first : after + 1].copy()
+    span = {
+        field: slice(int(rows[field, 0]), int(rows[field, -1])) for field in (c.CTRL_AT, c.DATA_AT, c.ATTR_AT)
+    }
+    for field in span:
+        rows[field] -= rows[field, 0]
+    attrs = span[c.ATTR_AT]
+    io = columns.io[:, slice(*np.searchsorted(columns.io[0], (first, after)).tolist())].copy()
+    docs = columns.docs[
+        :, slice(*np.searchsorted(columns.docs[0], (attrs.start, attrs.stop)).tolist())
+    ].copy()
+    io[0] -= first
+    docs[0] -= attrs.start
+    return _replace(
+        columns, frame_ptr=np.array([0, rows.shape[1] - 1]), unknown=np.zeros(1, np.int64), rows=rows,
+        ctrl=columns.ctrl[span[c.CTRL_AT]], data=columns.data[span[c.DATA_AT]],
+        attr_name=columns.attr_name[attrs], attr_kind=columns.attr_kind[attrs],
+        attr_value=columns.attr_value[attrs], io=io, docs=docs,
+    )  # fmt: skip
+
+
+def _with_metadata(part: _Part, graph: Graph, texts: int, definition: int) -> _Part:
+    """Add, as its first node, the one that defines the groups in string `definition`; `TEXTS` are strings from `texts`.
+
+    Its id is the highest: nodes keep their places in the order of ids.
+    """
+    row = part.rows[:, 1:2].copy()
+    row[: c.CTRL_AT] = 0
+    row[c.ID], row[c.TYPE] = _free_id(graph), NodeType.METADATA_NODE
+    row[c.NAME_AT] = texts
+    io = part.io.copy()
+    io[0] += 1
+    return _replace(
+        part,
+        frame_ptr=np.array([0, part.rows.shape[1]]),
+        rows=np.concatenate([part.rows[:, :1], row, part.rows[:, 1:]], axis=1),
+        io=np.concatenate([np.array([[1], [0], [definition], [texts + 1], [texts + 2]]), io], axis=1),
+        string_ptr=np.concatenate(
+            [part.string_ptr, part.string_ptr[-1] + np.cumsum([len(t) for t in TEXTS])]
+        ),
+        pool=np.concatenate([part.pool[: part.string_ptr[-1]], np.frombuffer(b"".join(TEXTS), np.uint8)]),
+    )
+
+
+def _free_id(graph: Graph) -> int:
+    highest = int(graph.ids.max(initial=0))
+    if highest < 2**63 - 1:
+        return highest + 1
+    taken = set(graph.ids.tolist())
+    return next(number for number in range(len(taken) + 1) if number not in taken)

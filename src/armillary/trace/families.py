@@ -1,0 +1,149 @@
+"""The groups and the peers that the rules of a trace with a grid stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.errors import InputError
+from armillary.trace.graph import Graph
+from armillary.trace.grid import AXIS, RankGrid
+from armillary.trace.process_groups import WORLD
+from armillary.trace.schema import NodeType
+from armillary.trace.trace import Trace
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Groups that follow from one rule; their numbers are `base` and those after it."""
+
+    name: str
+    base: int
+    members: Ints
+    """(groups, members)."""
+    n_ranks: int
+
+    @cached_property
+    def group_of(self) -> NDArray[np.int32]:
+        """Index of every rank's group, int32 (n_ranks,); -1: it is in none."""
+        found = np.full(self.n_ranks, -1, np.int32)
+        found[self.members] = np.arange(len(self.members), dtype=np.int32)[:, None]
+        return found
+
+
+class Families:
+    """The families of a trace in order of first use, after the world; those of the same groups are one."""
+
+    def __init__(self, trace: Trace) -> None:
+        """Find the families.
+
+        Raises:
+            InputError: a graph names a group that the grid does not have.
+        """
+        self.grid = grid_of(trace)
+        n = self.grid.n_ranks
+        self.all = [Family("", WORLD, np.arange(n)[None, :], n)]
+        self._at = {"": 0, "0": 0}
+        self._known: dict[object, int] = {(self._everything, None): 0}
+        for graph in trace.graphs:
+            codes, names = graph.strings("pg_name")
+            for code, name in enumerate(names):
+                try:
+                    self.find(name)
+                except InputError as error:
+                    raise InputError(f"{graph.node(int(np.argmax(codes == code)))}: {error}") from error
+
+    @property
+    def _everything(self) -> tuple[int, ...]:
+        return tuple(digit for digit, size in enumerate(self.grid.sizes) if size > 1)
+
+    def find(self, name: str) -> int:
+        """Return the index in `all` of a family.
+
+        Raises:
+            InputError: the grid has no such axes.
+        """
+        if name not in self._at:
+            key = (self.grid.digits(name), self.grid.places(name))
+            if key not in self._known:
+                last = self.all[-1]
+                base = last.base + len(last.members)
+                self.all.append(Family(name, base, self.grid.members(name), self.grid.n_ranks))
+                self._known[key] = len(self.all) - 1
+            self._at[name] = self._known[key]
+        return self._at[name]
+
+    def number(self, family: int, rank: int) -> int:
+        """Return the number of the group of a rank, below 0 if it is in none."""
+        group = int(self.all[family].group_of[rank])
+        return self.all[family].base + group if group >= 0 else -1
+
+    def members(self, number: int) -> Ints:
+        """Return the ranks of a group."""
+        family = next(family for family in reversed(self.all) if family.base <= number)
+        ranks: Ints = family.members[number - family.base]
+        return ranks
+
+
+@dataclass(frozen=True)
+class Route:
+    """Whom messages go to or come from: `steps` along an axis, or with no axis the rank `steps`."""
+
+    axis: str | None
+    steps: int
+
+    def peers(self, grid: RankGrid, ranks: Ints) -> Ints:
+        """Return the peers of `ranks`."""
+        if self.axis is None:
+            return np.full(len(ranks), self.steps, np.int64)
+        return grid.peers(ranks, self.axis, self.steps)
+
+
+def routes_of(graph: Graph, grid: RankGrid) -> tuple[Ints, list[Route]]:
+    """Return the distinct routes of a graph's messages and which one each node takes, (n_nodes,); -1: none.
+
+    Raises:
+        InputError: a message names an axis that the grid does not have.
+    """
+    send, receive = graph.types == NodeType.COMM_SEND_NODE, graph.types == NodeType.COMM_RECV_NODE
+    given = (send & graph.has("comm_dst")) | (receive & graph.has("comm_src"))
+    at = np.flatnonzero(given)
+    of_node = np.full(graph.n_nodes, -1, np.int64)
+    ends = np.where(send, graph.ints("comm_dst"), graph.ints("comm_src"))[at]
+    codes, names = graph.strings(AXIS)
+    (used, first), inverse = _distinct(codes[at].astype(np.int64), ends)
+    routes: dict[tuple[tuple[int, ...] | None, int], int] = {}
+    found: list[Route] = []
+    numbers = []
+    for code, steps, example in zip(*used, first, strict=True):
+        axis = names[code] if code >= 0 else None
+        digits = None
+        if axis is not None:
+            try:
+                digits, steps = grid.digits_of(axis), steps % grid.size(axis)
+            except InputError as error:
+                raise InputError(f"{graph.node(int(at[example]))}: {AXIS}: {error}") from error
+        number = routes.setdefault((digits, steps), len(found))
+        if number == len(found):
+            found.append(Route(axis, steps))
+        numbers.append(number)
+    of_node[at] = np.array(numbers, np.int64)[inverse]
+    return of_node, found
+
+
+def grid_of(trace: Trace) -> RankGrid:
+    """Return the grid of a trace that has one."""
+    assert trace.grid is not None
+    return trace.grid
+
+
+def _distinct(codes: Ints, ends: Ints) -> tuple[tuple[list[list[int]], list[int]], Ints]:
+    """Return the distinct pairs, where each is first, and which one every entry is."""
+    pairs = np.stack([codes, ends])
+    used, first, inverse = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
+    return (used.tolist(), first.tolist()), inverse.ravel()

@@ -1,0 +1,197 @@
+"""A trace whose groups and peers follow from rules, against the same with every rank written out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import armillary
+from armillary.engine.physical.grid import GridWorkload
+from armillary.engine.physical.twin import simulate_slowly
+from armillary.errors import InputError, StuckError
+from armillary.platform.model import Dimension, Jitter, Physical, Platform, Port, RemoteMemory, System
+from armillary.trace import CollectiveType, GraphBuilder, Trace
+from armillary.trace.expand import expand
+from armillary.trace.grid import AXIS, RankGrid
+
+Outcome = list[tuple[int, dict[int, int], dict[int, int]]] | str
+
+
+def outcome(trace: Trace, platform: Platform, **options: Any) -> Outcome:
+    """Return (finish, start by node id, end by node id) of every rank, or "stuck"."""
+    try:
+        timeline = armillary.simulate(trace, platform, **options)
+    except StuckError:
+        return "stuck"
+    result = []
+    for rank, cls in enumerate(timeline.rank_class.tolist()):
+        ids = timeline.table(cls).node_id.tolist()
+        start, end = (dict(zip(ids, column.tolist(), strict=True)) for column in timeline.spans(cls))
+        result.append((int(timeline.finish_ticks[rank]), start, end))
+    return result
+
+
+def same(symbolic: Outcome, listed: Outcome) -> None:
+    """Compare the nodes of the class graphs: the node that defines the groups is in the listed trace only."""
+    if isinstance(symbolic, str) or isinstance(listed, str):
+        assert symbolic == listed
+        return
+    for one, other in zip(symbolic, listed, strict=True):
+        assert one[0] == other[0]
+        assert one[1] == {node: other[1][node] for node in one[1]}
+        assert one[2] == {node: other[2][node] for node in one[2]}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A trace with a grid, and a machine."""
+
+    trace: Trace
+    platform: Platform
+
+
+def factors(draw: Any, n: int) -> list[int]:
+    """Cut n into factors in some order, some of them 1."""
+    found = []
+    while n > 1 and len(found) < 3:
+        found.append(draw(st.sampled_from([f for f in range(2, n + 1) if n % f == 0])))
+        n //= found[-1]
+    return draw(st.permutations([*found, *([n] if n > 1 else []), *draw(st.sampled_from([[], [], [1]]))]))
+
+
+@st.composite
+def platforms(draw: Any, n: int) -> Platform:
+    """A machine of n NPUs whose dimensions need not be those of the grid."""
+    sizes = [size for size in factors(draw, n) if size > 1]
+    same = draw(st.booleans())
+    rates = [10.0] if same else [10.0, 5.0, 33.3]
+    dimensions = tuple(
+        Dimension(
+            f"d{d}", draw(st.sampled_from(["Ring", "FullyConnected", "Switch", "Mesh"])), size,
+            (out := draw(st.sampled_from(rates))), draw(st.sampled_from([0.0, 100.0])), Port(out, out),
+        )
+        for d, size in enumerate(sizes)
+    )  # fmt: skip
+    ranks = st.integers(0, n - 1)
+    late = draw(st.booleans())
+    physical = Physical(
+        scheduling=draw(st.sampled_from(["fair", "fifo", "lifo", "priority"])),
+        chunks=draw(st.sampled_from([1, 1, 3])),
+        speed=draw(st.dictionaries(ranks, st.sampled_from([0.5, 1.3]), max_size=2)) if late else {},
+        delay=draw(st.dictionaries(ranks, st.sampled_from([2.5, 700.0]), max_size=2)) if late else {},
+        jitter=draw(st.sampled_from([None, None, None, None, Jitter(0.2, 3)])),
+    )
+    memory = draw(st.sampled_from([RemoteMemory("per-npu", 100, 5), RemoteMemory("pool", 100, 0)]))
+    return Platform(
+        dimensions, System(local_mem_bandwidth=draw(st.sampled_from([0.0, 20e9]))), physical, memory
+    )
+
+
+@st.composite
+def cases(draw: Any) -> Case:
+    """Up to eight steps that the classes run, each of them its own way; a class is a place along ``pp``."""
+    n = draw(st.sampled_from([2, 4, 6, 8, 12, 12, 16, 24]))
+    sizes = factors(draw, n)
+    names = [f"a{digit}" for digit in range(len(sizes))]
+    axes = {name: (digit,) for digit, name in enumerate(names)}
+    axes["wide"] = tuple(sorted(draw(st.sets(st.integers(0, len(sizes) - 1), min_size=1))))
+    axes["pp"] = (draw(st.integers(0, len(sizes) - 1)),)
+    grid = RankGrid(tuple(sizes), axes)
+    stages = grid.size("pp")
+    some = draw(st.sets(st.integers(0, stages - 1), min_size=1))
+    order = draw(st.permutations(sorted(some)))
+    grid = replace(grid, subsets={"pp.some": ("pp", tuple(order))})
+    alone = n == stages
+    builders = [GraphBuilder() for _ in range(stages)]
+    made: list[list[list[int]]] = [[] for _ in range(stages)]
+    last: list[list[int]] = [[] for _ in range(stages)]
+    for number in range(draw(st.integers(1, 8))):
+        kind = draw(
+            st.sampled_from(["collective"] * 3 + ["compute", "shift", "line", "memory", "any", "lost"])
+        )
+        deps = draw(st.sets(st.integers(0, number - 1), max_size=2)) if number else set()
+        size = draw(st.sampled_from([1, 1000, 65536, 100_001]))
+        stream, priority = draw(st.sampled_from([None, None, 1])), draw(st.sampled_from([None, 2]))
+        axis = draw(st.sampled_from([name for name in axes if grid.size(name) > 1] or [None]))
+        family = "+".join(draw(st.lists(st.sampled_from(list(axes)), min_size=1, max_size=2)))
+        family = draw(st.sampled_from([family, family, "pp.some", ""]))
+        inside = family == "pp.some" or (family and axes["pp"][0] not in grid.digits(family))
+        who = draw(st.sets(st.integers(0, stages - 1), min_size=1)) if inside else set(range(stages))
+        if family == "pp.some":
+            who = some
+        splits = draw(st.sampled_from([None, None, [500], [1, 0, 3000]]))
+        steps = draw(st.integers(-3, 3))
+        micros = draw(st.lists(st.sampled_from([1, 2, 30]), min_size=stages, max_size=stages))
+        operation = draw(
+            st.sampled_from([CollectiveType.ALL_REDUCE, CollectiveType.ALL_TO_ALL, CollectiveType.ALL_GATHER])
+        )
+        lost_from = draw(st.integers(0, stages - 1))
+        for stage, b in enumerate(builders):
+            after = [node for dep in sorted(deps) for node in made[stage][dep]]
+            before = len(b.nodes)
+            if kind == "compute":
+                b.compute("k", duration_micros=micros[stage], after=after)
+            elif kind == "memory":
+                b.memory_load("m", size, after=after)
+            elif kind == "collective" and stage in who:
+                last[stage] = [
+                    b.collective("c", operation, size, group=family or None, after=[*after, *last[stage]])
+                ]
+                if splits and operation == CollectiveType.ALL_TO_ALL:
+                    members = n if not family else grid.members(family).shape[1]
+                    bytes_ = [splits[(stage + i) % len(splits)] for i in range(members)]
+                    b.nodes[-1].attrs.append(("comm_splits", "int64_list", bytes_))
+            elif kind == "shift" and axis and steps % grid.size(axis):
+                b.recv(-steps, size, number, after=after)
+                b.send(steps, size, number, after=after)
+            elif kind == "line" and stages > 1:
+                received = [b.recv(-1, size, after=after)] if stage else []
+                if stage + 1 < stages:
+                    b.send(1, size, after=[*after, *received])
+            elif kind == "lost" and stages > 1 and number % 2 and stage == lost_from:
+                b.send(1, size, 77, after=after)
+            elif kind == "any" and alone and stages > 1:
+                other = [int(rank) for rank in grid.peers(np.arange(1), "pp", stage)]
+                first = int(np.argmax(grid.coordinate("pp") == 0))
+                assert other
+                if stage:
+                    b.send(first, size, 5, after=after)
+                else:
+                    for rank in np.flatnonzero(grid.coordinate("pp") != 0).tolist():
+                        b.recv(rank, size, 5, after=after)
+            nodes = b.nodes[before:]
+            for node in nodes:
+                if kind in ("shift", "line", "lost"):
+                    node.attrs.append((AXIS, "string", "pp" if kind != "shift" else str(axis)))
+                if stream and kind in ("collective", "compute"):
+                    node.attrs.append(("stream", "int32", stream))
+                if priority:
+                    node.attrs.append(("comm_priority", "int32", priority))
+            made[stage].append([node.id for node in nodes] or after)
+    graphs = tuple(b.graph(f"stage {stage}") for stage, b in enumerate(builders))
+    trace = Trace(graphs, grid.coordinate("pp").astype(np.int32), grid)
+    return Case(trace, draw(platforms(n)))
+
+
+@settings(deadline=None, max_examples=150)
+@given(cases())
+def test_rules_mean_what_they_expand_to(case: Case) -> None:
+    listed = outcome(expand(case.trace), case.platform, fold=False)
+    for fold in (True, False):
+        same(outcome(case.trace, case.platform, fold=fold), listed)
+    same(listed, outcome(expand(case.trace), case.platform))
+
+
+@settings(deadline=None, max_examples=30)
+@given(cases())
+def test_rules_mean_what_the_twin_says(case: Case) -> None:
+    try:
+        slow: Outcome = list(zip(*simulate_slowly(case.trace, case.platform), strict=True))
+    except StuckError:
+        slow = "stuck"
+    same(outcome(case.trace, case.platform), slow)
