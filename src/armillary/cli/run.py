@@ -117,11 +117,15 @@ def pytorch_trace(folder: str) -> Trace:
 
 
 def study_trace(study: Study) -> Trace:
-    """Return the workload of a study: its trace files, or one collective on all NPUs."""
+    """Return the workload of a study: its trace files, one collective on all NPUs, or a generated one."""
     from armillary.trace import CollectiveType, GraphBuilder, Trace, load_trace
 
     if study.trace is not None:
         return load_trace(study.trace)
+    if study.generate is not None:
+        from armillary.workload.plan.request import study_trace as generated
+
+        return generated(study)
     assert study.collective is not None  # a study has one or the other
     kind, size = study.collective.kind, study.collective.size
     builder = GraphBuilder()

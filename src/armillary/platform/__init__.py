@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         System,
     )
     from armillary.platform.native import Collective, Study, json_schema, load_platform, load_study
-    from armillary.platform.profiles import astra_sim_view, check_physical
+    from armillary.platform.profiles import astra_sim_view, check_physical, with_roofline
     from armillary.platform.show import describe, table
 
 _MODULES = {
@@ -42,7 +42,7 @@ _MODULES = {
     ),
     "native": ("Collective", "Study", "json_schema", "load_platform", "load_study"),
     "bandwidth": ("ports",),
-    "profiles": ("astra_sim_view", "check_physical"),
+    "profiles": ("astra_sim_view", "check_physical", "with_roofline"),
     "show": ("describe", "table"),
 }
 
@@ -68,6 +68,7 @@ __all__ = [
     "ports",
     "read_platform",
     "table",
+    "with_roofline",
 ]
 
 

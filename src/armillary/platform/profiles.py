@@ -31,6 +31,22 @@ def astra_sim_view(platform: Platform) -> Platform:
     )
 
 
+def with_roofline(platform: Platform) -> Platform:
+    """Return a platform whose roofline model times compute nodes, as generated workloads need: they have no times.
+
+    Raises:
+        InputError: it has no peak performance or no memory bandwidth, or takes recorded times only.
+    """
+    system, source = platform.system, platform.source or "platform"
+    if system.replay_only:
+        raise InputError(f"{source}: compute.replay: a generated workload has no recorded times")
+    if not (system.peak_performance and system.local_mem_bandwidth):
+        raise InputError(
+            f"{source}: expected npu.peak and npu.memory.bandwidth: they time the kernels of a generated workload"
+        )
+    return replace(platform, system=replace(system, roofline=True))
+
+
 def check_physical(platform: Platform) -> None:
     """Refuse what ASTRA-sim files can say and profile ``physical`` does not accept.
 

@@ -116,7 +116,7 @@ class Part(BaseModel):
 
 
 class Workload(Part):
-    """What runs: a trace, or one collective on all NPUs."""
+    """What runs: a trace, one collective on all NPUs, or the step of a model."""
 
     trace: str | None = Field(
         default=None, min_length=1, description="Prefix of the trace files, PREFIX.RANK.et."
@@ -125,11 +125,14 @@ class Workload(Part):
     size: Size | None = Field(
         default=None, description="Size of the collective, per NPU as the Chakra comm_size."
     )
+    generate: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
+        default=None, description="A model, and how it is spread over the NPUs and run."
+    )
 
     @model_validator(mode="after")
     def _one_kind(self) -> Workload:
-        if (self.trace is None) == (self.collective is None):
-            raise ValueError("expected either trace, or collective with size")
+        if sum(kind is not None for kind in (self.trace, self.collective, self.generate)) != 1:
+            raise ValueError("expected either trace, or collective with size, or generate")
         if (self.collective is None) != (self.size is None):
             raise ValueError("expected collective and size together")
         return self

@@ -36,7 +36,9 @@ class Parallel(Part):
 class Pipeline(Part):
     """Which microbatch a stage works on when."""
 
-    schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "pipedream"] = "1f1b"
+    schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "pipedream"] = Field(
+        default="1f1b", description="Order of the microbatches of a stage."
+    )
     virtual: Count = Field(default=1, description="Stages that a rank has of its own (interleaved).")
     layers: list[Natural] | None = Field(
         default=None,
@@ -118,11 +120,11 @@ class Serve(Part):
 class Plan(Part):
     """A run of a model: sizes, parallelism, schedule and numbers."""
 
-    ranks: Count
+    ranks: Count = Field(description="NPUs.")
     batch: Count = Field(description="Samples of one step, over all replicas.")
     microbatch: Count = Field(default=1, description="Samples that a replica works on at a time.")
     sequence: Count | None = Field(default=None, description="Tokens per sample; absent: the model's own.")
-    iterations: Count = 1
+    iterations: Count = Field(default=1, description="Steps, one after the other.")
     parallel: Parallel = Parallel()
     pipeline: Pipeline = Pipeline()
     data: Data = Data()
@@ -130,7 +132,9 @@ class Plan(Part):
     recompute: Literal["none", "selective", "full"] = Field(
         default="none", description="What the backward pass computes a second time instead of keeping it."
     )
-    optimizer: Literal["adam", "sgd", "momentum", "none"] = "adam"
+    optimizer: Literal["adam", "sgd", "momentum", "none"] = Field(
+        default="adam", description="What updates the weights."
+    )
     offload: Offload = Offload()
     experts: ExpertLoad = ExpertLoad()
     attention: Literal["flash", "unfused"] = Field(
