@@ -26,11 +26,11 @@ def _write_schema() -> None:
     import json
     from pathlib import Path
 
-    from armillary.platform import json_schema
+    from armillary.workload.plan.request import study_schema
 
     target = Path(__file__).parent / "_build" / "study.schema.json"
     target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(json_schema(), indent=2) + "\n")
+    target.write_text(json.dumps(study_schema(), indent=2) + "\n")
 
 
 _write_schema()

@@ -60,6 +60,7 @@ NATIVE_KEYS = (
     *("workload", "platform", "profile", "time_unit", "trace", "network", "npu", "collectives", "groups"),
     *("remote_memory", "compute", "peak", "memory", "endpoint_delay", "all-reduce", "chunks", "roofline"),
     *("speed", "stragglers", "jitter", "scheduling", "sigma", "seed", "bandwidth", "shape", "per", "up"),
+    *("efficiency", "kernel_overhead", "capacity", "bf16", "generate"),
 )
 PARTS = st.sampled_from(["npu", "collectives", "compute", "groups", "workload", "jitter", "stragglers"])
 

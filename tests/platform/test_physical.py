@@ -14,6 +14,7 @@ from armillary.platform import (
     Algorithm,
     Dimension,
     Jitter,
+    Kernels,
     Physical,
     Platform,
     Port,
@@ -37,7 +38,11 @@ platform:
     - {name: node, topology: FullyConnected, size: 3, bandwidth: 60 GB/s, latency: 500 ns}
     - {name: rack, topology: Torus, shape: [4, 2], bandwidth: {up: 50 GB/s, down: 25 GB/s}, latency: 1 us}
     - {name: row, topology: Mesh, size: 2, bandwidth: 10 GB/s, per: link, latency: 1 us}
-  npu: {peak: 1 TFLOP/s, memory: {bandwidth: 2 TB/s}, speed: {3: 0.8}}
+  npu:
+    peak: {bf16: 1 TFLOP/s, fp8: 2 TFLOP/s}
+    memory: {bandwidth: 2 TB/s, capacity: 80 GB}
+    speed: {3: 0.8}
+  compute: {roofline: true, efficiency: {compute: 45 %, memory: 80 %}, kernel_overhead: 2 us}
   collectives: {all-reduce: [direct, auto, ring, rabenseifner], all-gather: auto, broadcast: natural, chunks: 8}
   scheduling: fifo
   stragglers: {5: 2 ms, 6: 1 us}
@@ -80,6 +85,8 @@ def test_everything_physical(tmp_path: Path) -> None:
         speed={3: 0.8},
         delay={5: 2e6, 6: 1e3},
         jitter=Jitter(0.05, 7),
+        kernels=Kernels({"bf16": 1e12, "fp8": 2e12}, compute=0.45, memory=0.8, overhead=2000),
+        memory_capacity=80 * 10**9,
     )
     assert platform.system.algorithms["all-reduce"] == tuple(
         map(Algorithm, ("direct", "ring", "ring", "ring"))
@@ -169,6 +176,13 @@ CONFLICTS = [
     ("latency: 1 ns}]", "latency: 1 ns}], scheduling: lifo", "platform.scheduling: got 'lifo'"),
     ("latency: 1 ns}]", "latency: 1 ns}], stragglers: {0: 1 ns}", "platform.stragglers"),
     ("latency: 1 ns}]", "latency: 1 ns}], npu: {speed: {0: 2}}", "platform.npu.speed"),
+    ("latency: 1 ns}]", "latency: 1 ns}], npu: {peak: {bf16: 1 TFLOP/s}}", "platform.npu.peak"),
+    ("latency: 1 ns}]", "latency: 1 ns}], compute: {efficiency: 45 %}", "platform.compute.efficiency"),
+    (
+        "latency: 1 ns}]",
+        "latency: 1 ns}], compute: {kernel_overhead: 1 us}",
+        "platform.compute.kernel_overhead",
+    ),
     ("latency: 1 ns}]", "latency: 1 ns}], collectives: {barrier: ring}", "platform.collectives.barrier"),
     (
         "latency: 1 ns}]",
@@ -224,7 +238,12 @@ def test_description_and_table(tmp_path: Path) -> None:
         "speed": {"3": 0.8},
         "stragglers_ns": {"5": 2e6, "6": 1e3},
         "jitter": {"sigma": 0.05, "seed": 7},
+        "compute_efficiency": 0.45,
+        "memory_efficiency": 0.8,
+        "kernel_overhead_ns": 2000,
     }
+    assert values["peak_flops_by_precision"] == {"bf16": 1e12, "fp8": 2e12}
+    assert values["local_memory_capacity_bytes"] == 80 * 10**9
     console = Console(width=120)
     with console.capture() as capture:
         console.print(table(platform))
@@ -236,6 +255,10 @@ def test_description_and_table(tmp_path: Path) -> None:
         "rank 3: x 0.8",
         "2 ranks, 1 µs to 2 ms",
         "5 %, seed 7",
+        "bf16 1 TFLOP/s, fp8 2 TFLOP/s",
+        "2 TB/s, 74.51 GiB",
+        "45 % of the peak, 80 % of memory bandwidth, in physical",
+        "2 µs, in physical",
     ):
         assert expected in text
 
@@ -257,10 +280,25 @@ MISTAKES = [
     ("5: 2 ms", "5: nan ms", "platform.stragglers[5]: got 'nan ms', expected a time"),
     ("5: 2 ms", "50: 2 ms", "platform.stragglers[50]: got 50, expected a rank from 0 to 47"),
     ("stragglers:", "straglers:", "platform.straglers: unknown key (did you mean 'stragglers'?)"),
-    ("5 %", "0.05", "platform.jitter.sigma: got 0.05, expected a percentage with a unit, e.g. '5 %'"),
-    ("5 %", "0 %", "platform.jitter.sigma: got '0 %', expected more than 0"),
-    ("5 %", "-5 %", "platform.jitter.sigma: got '-5 %', which is negative"),
-    ("5 %", "101 %", "platform.jitter: got sigma 101 %, expected at most 100 %"),
+    ("45 %", "145 %", "platform.compute.efficiency.compute: got '145 %', expected at most 100 %"),
+    ("45 %", "0 %", "platform.compute.efficiency.compute: got '0 %', expected more than 0"),
+    (
+        "{compute: 45 %, memory: 80 %}",
+        "80",
+        "platform.compute.efficiency: got 80, expected a percentage with a unit",
+    ),
+    ("{compute: 45 %", "{comput: 45 %", "efficiency.comput: unknown key (did you mean 'compute'?)"),
+    ("bf16: 1 TFLOP/s, ", "", "missing key 'bf16' in platform.npu.peak"),
+    ("fp8:", "fp9:", "platform.npu.peak.fp9: unknown key (did you mean 'fp8'?)"),
+    ("80 GB}", "80}", "platform.npu.memory.capacity: got 80, expected a size with a unit"),
+    (
+        "sigma: 5 %",
+        "sigma: 0.05",
+        "platform.jitter.sigma: got 0.05, expected a percentage with a unit, e.g. '5 %'",
+    ),
+    ("sigma: 5 %", "sigma: 0 %", "platform.jitter.sigma: got '0 %', expected more than 0"),
+    ("sigma: 5 %", "sigma: -5 %", "platform.jitter.sigma: got '-5 %', which is negative"),
+    ("sigma: 5 %", "sigma: 101 %", "platform.jitter: got sigma 101 %, expected at most 100 %"),
     ("seed: 7", "seed: -7", "platform.jitter.seed: got -7, expected 0 or more"),
     ("seed: 7", "seed: 1.5", "platform.jitter.seed: got 1.5, expected a whole number"),
     ("sigma: 5 %, ", "", "missing key 'sigma' in platform.jitter"),

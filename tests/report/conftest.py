@@ -23,7 +23,7 @@ def build_timeline(
 ) -> Timeline:
     """Make a timeline of classes ``{"nodes": [...], "phases": [...], "finish": tick}``.
 
-    A node is a dict: kind, name, start, end and optionally label, size, parents, flops, stream, peer, least.
+    A node is a dict: kind, name, start, end and optionally label, size, parents, flops, precision, stream, peer, least.
     A phase is
     (node, chunk, index, dim, operation, start, end, bytes).
     """
@@ -40,6 +40,7 @@ def build_timeline(
                 size=np.array([node.get("size", 0) for node in nodes], dtype=np.int64),
                 flops=np.array([node.get("flops", 0) for node in nodes], dtype=np.int64),
                 stream=np.array([node.get("stream", -1) for node in nodes], dtype=np.int64),
+                precision=np.array([node.get("precision", -1) for node in nodes], dtype=np.int8),
                 peer=np.array([node.get("peer", -1) for node in nodes], dtype=np.int32),
                 parent_ptr=np.cumsum([0, *map(len, parents)], dtype=np.int64),
                 parent=np.array([p for own in parents for p in own], dtype=np.int32),

@@ -90,6 +90,16 @@ def test_streams_are_beside_each_other(build):
     assert parts["flops"].ticks == 50 + 100  # the second ran faster than the peak: its own time
 
 
+def test_flops_count_at_the_peak_of_their_precision(build):
+    nodes = [
+        {"kind": "compute", "start": 0, "end": 100, "flops": 500, "precision": 2},
+        {"kind": "compute", "start": 100, "end": 200, "flops": 500, "precision": 1},
+    ]
+    peaks = {"peak_flops_per_ns": 10.0, "peaks_flops_per_ns": {"bf16": 10.0, "fp8": 20.0}}
+    parts = {part.kind: part for part in bound(build([{"nodes": nodes}], **peaks)).parts}
+    assert parts["flops"].ticks == 25 + 50
+
+
 def test_nothing_has_no_bound(build, empty):
     for made in (build([]), empty):
         found = bound(made)
@@ -154,6 +164,7 @@ def wide(build, classes, n):
         table, name=np.full(n, ""), node_id=np.arange(n, dtype=np.uint64), kind=np.full(n, 1, np.int8),
         label=np.full(n, ""), size=np.zeros(n, np.int64), flops=np.full(n, 100), parent_ptr=ptr,
         parent=parent.astype(np.int32), stream=np.full(n, -1), peer=np.full(n, -1, np.int32),
+        precision=np.full(n, -1, np.int8),
     )  # fmt: skip
     start = np.tile(np.arange(n) * 5, classes)
     return dataclasses.replace(

@@ -56,6 +56,12 @@ def test_flops(step, build):
     assert found.peak == 2e14
     assert found.utilisation == pytest.approx(0.3)
     assert flops(build([])) is None
+    assert found.by_precision == {"": 4 * 6 * 10**7}
+    mixed = [{"kind": "compute", "start": 0, "end": 100, "flops": 500, "precision": p} for p in (2, 1, -1)]
+    peaks = {"peak_flops_per_ns": 5.0, "peaks_flops_per_ns": {"bf16": 5.0, "fp8": 10.0}}
+    found = flops(build([{"nodes": mixed, "finish": 250}], **peaks))
+    assert found.by_precision == {"fp8": 500, "bf16": 500, "": 500}
+    assert found.utilisation == (50 + 100 + 100) / 250
     huge = [{"kind": "compute", "start": 0, "end": 1, "flops": 2**62}] * 4
     assert flops(build([{"nodes": huge}])).total == 2**64
     assert flops(build([{"nodes": huge}])).utilisation is None

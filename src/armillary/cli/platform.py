@@ -24,11 +24,13 @@ def show(file: str | None, system: str | None, as_json: bool, schema: bool) -> N
     """Print the machine of a study file, or of ASTRA-sim's network file with its --system."""
     import json
 
-    from armillary.platform import describe, json_schema, load_platform, read_platform, table
-
     if schema:
-        click.echo(json.dumps(json_schema(), indent=2))
+        from armillary.workload.plan.request import study_schema
+
+        click.echo(json.dumps(study_schema(), indent=2))
         return
+    from armillary.platform import describe, load_platform, read_platform, table
+
     if file is None:
         raise click.UsageError("Missing argument 'FILE'")
     platform = read_platform(system, file) if system else load_platform(file)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli import COMMANDS
+from armillary.cli.efficiency import efficiency_option, with_efficiency
 from armillary.cli.outputs import Outputs, network_model_option, output_options, working
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _PATH = click.Path()
 @click.option("--profile", type=click.Choice(("astra-sim", "physical")), help="Meaning of the numbers.")
 @network_model_option
 @click.option("--no-fold", is_flag=True, help="Simulate every rank on its own; same result, slower.")
+@efficiency_option
 @output_options
 def command(
     study: str | None,
@@ -43,6 +45,7 @@ def command(
     profile: str | None,
     network_model: str,
     no_fold: bool,
+    efficiency: str | None,
     outputs: Outputs,
 ) -> None:
     """Simulate and report."""
@@ -61,6 +64,8 @@ def command(
             if given
             else "Missing argument 'STUDY' (or --workload, --system, --network)"
         )
+    if efficiency and not study:
+        raise click.UsageError("--efficiency is for a STUDY")
     import armillary
 
     with working("simulating"):
@@ -75,7 +80,7 @@ def command(
                 trace, machine_of_study, named = study_trace(plan), plan.platform, plan.profile
             result = armillary.simulate(
                 trace,
-                machine_of_study,
+                with_efficiency(machine_of_study, efficiency),
                 profile=profile or named,
                 fold=not no_fold,
                 network_model=network_model,
@@ -112,11 +117,15 @@ def pytorch_trace(folder: str) -> Trace:
 
 
 def study_trace(study: Study) -> Trace:
-    """Return the workload of a study: its trace files, or one collective on all NPUs."""
+    """Return the workload of a study: its trace files, one collective on all NPUs, or a generated one."""
     from armillary.trace import CollectiveType, GraphBuilder, Trace, load_trace
 
     if study.trace is not None:
         return load_trace(study.trace)
+    if study.generate is not None:
+        from armillary.workload.plan.request import study_trace as generated
+
+        return generated(study)
     assert study.collective is not None  # a study has one or the other
     kind, size = study.collective.kind, study.collective.size
     builder = GraphBuilder()

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.errors import InputError
+from armillary.platform.model import PRECISIONS
 
 KINDS = ("none", "compute", "cpu", "collective", "send", "recv", "memory")
 """Meaning of `GraphTable.kind`, by index."""
@@ -60,8 +61,12 @@ class GraphTable:
     """Rank at the other end of a send or receive, as seen by the representative of a class that ran this
     graph; -1 for other nodes, and where it is not known or differs between the classes of this graph."""
 
+    precision: NDArray[np.int8] = field(default_factory=lambda: _absent(np.int8))
+    """Index into `PRECISIONS` of what a compute node names; -1: nothing, or another."""
+
     def __post_init__(self) -> None:
         """Fill the columns that were not given."""
+        _fill(self, "precision", np.full(len(self.kind), -1, np.int8))
         _fill(self, "stream", np.full(len(self.kind), -1, np.int64))
         _fill(self, "peer", np.full(len(self.kind), -1, np.int32))
 
@@ -102,7 +107,8 @@ class Timeline:
     {name, topology, size, bandwidth_bytes_per_ns, latency_ns}), warnings (list of str), folded (bool).
 
     Where the engine knows them: ports (per dimension, {out_bytes_per_ns, into_bytes_per_ns} of one NPU),
-    peak_flops_per_ns (of one NPU), scheduling (str)."""
+    peak_flops_per_ns (of one NPU), peaks_flops_per_ns (the same by precision), scheduling (str). Where the roofline
+    model timed compute nodes: roofline ({compute_efficiency, memory_efficiency, kernel_overhead_ns})."""
     node_least: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
     """Like `node_start`: the fewest ticks a node can take on an otherwise idle machine (a compute node its
     own time, communication its latency and bytes ÷ bandwidth alone); 0 where it is not known."""
@@ -137,6 +143,12 @@ class Timeline:
         """Return start and end ticks of the nodes of class `cls`, in graph order (-1: never ran)."""
         part = slice(int(self.node_ptr[cls]), int(self.node_ptr[cls + 1]))
         return self.node_start[part], self.node_end[part]
+
+    def peaks(self, cls: int) -> NDArray[np.float64]:
+        """Return the FLOPs per ns that an NPU can do in the precision of each node; 0 where it is not known."""
+        known: dict[str, float] = self.info.get("peaks_flops_per_ns", {})
+        usual = float(self.info.get("peak_flops_per_ns") or 0)
+        return np.array([*(known.get(name, usual) for name in PRECISIONS), usual])[self.table(cls).precision]
 
     def phases(self, cls: int) -> NDArray[np.int64]:
         """Return the rows of the phase columns that belong to class `cls`."""

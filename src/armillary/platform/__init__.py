@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         Algorithm,
         Dimension,
         Jitter,
+        Kernels,
         Physical,
         Platform,
         Port,
@@ -20,18 +21,28 @@ if TYPE_CHECKING:
         System,
     )
     from armillary.platform.native import Collective, Study, json_schema, load_platform, load_study
-    from armillary.platform.profiles import astra_sim_view, check_physical
+    from armillary.platform.profiles import astra_sim_view, check_physical, with_roofline
     from armillary.platform.show import describe, table
 
 _MODULES = {
     "astra_sim": ("read_platform",),
     "model": (
-        *("Algorithm", "Dimension", "Jitter", "Physical", "Platform", "Port", "RemoteMemory", "SharedBus"),
+        *(
+            "Algorithm",
+            "Dimension",
+            "Jitter",
+            "Kernels",
+            "Physical",
+            "Platform",
+            "Port",
+            "RemoteMemory",
+            "SharedBus",
+        ),
         "System",
     ),
     "native": ("Collective", "Study", "json_schema", "load_platform", "load_study"),
     "bandwidth": ("ports",),
-    "profiles": ("astra_sim_view", "check_physical"),
+    "profiles": ("astra_sim_view", "check_physical", "with_roofline"),
     "show": ("describe", "table"),
 }
 
@@ -40,6 +51,7 @@ __all__ = [
     "Collective",
     "Dimension",
     "Jitter",
+    "Kernels",
     "Physical",
     "Platform",
     "Port",
@@ -56,6 +68,7 @@ __all__ = [
     "ports",
     "read_platform",
     "table",
+    "with_roofline",
 ]
 
 

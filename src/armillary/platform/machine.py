@@ -19,6 +19,7 @@ from armillary.platform.groups import read_groups
 from armillary.platform.model import (
     Dimension,
     Jitter,
+    Kernels,
     Physical,
     Platform,
     Port,
@@ -27,7 +28,7 @@ from armillary.platform.model import (
     System,
 )
 from armillary.platform.profiles import astra_sim_conflicts
-from armillary.platform.study_schema import Collectives, NetworkDimension, PlatformFile
+from armillary.platform.study_schema import Collectives, Compute, NetworkDimension, Npu, Peaks, PlatformFile
 from armillary.units import parse_time
 
 _MAX_NPUS = 2**31 - 1
@@ -62,6 +63,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             document.reject((*path, "groups"), model.groups, "a mapping of group id to ranks")
         groups = read_groups(document, (*path, "groups"), model.groups, npus)
     names = _algorithms(collectives, dimensions, document, (*path, "collectives"))
+    kernels = _kernels(npu, model.compute)
     platform = Platform(
         dimensions=dimensions,
         system=System(
@@ -70,7 +72,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             active_chunks=collectives.active_chunks,
             dataset_splits=collectives.chunks,
             local_mem_bandwidth=npu.memory.bandwidth * 1e9 if npu.memory else 0.0,
-            peak_performance=npu.peak or 0.0,
+            peak_performance=npu.peak.bf16 if isinstance(npu.peak, Peaks) else npu.peak or 0.0,
             roofline=model.compute.roofline,
             replay_only=model.compute.replay,
             algorithms={
@@ -92,6 +94,8 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             delay=_per_rank(document, (*path, "stragglers"), model.stragglers, npus, _time),
             jitter=Jitter(model.jitter.sigma, model.jitter.seed) if model.jitter else None,
             endpoint_delay=float(npu.endpoint_delay or 0),
+            kernels=kernels,
+            memory_capacity=(npu.memory and npu.memory.capacity) or 0,
         ),
         memory=RemoteMemory(remote.kind, remote.latency, remote.bandwidth, remote.npus_per_node or 0)
         if remote
@@ -109,6 +113,13 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             at = ("network", entry[place[1]], place[2])
         raise document.error((*path, *at), problem)
     return platform
+
+
+def _kernels(npu: Npu, compute: Compute) -> Kernels:
+    peaks = npu.peak.model_dump(exclude_none=True) if isinstance(npu.peak, Peaks) else {}
+    share = compute.efficiency
+    both = (share, share) if isinstance(share, float) else (share.compute, share.memory)
+    return Kernels(peaks, *both, overhead=compute.kernel_overhead)
 
 
 def _warnings(model: PlatformFile, document: Document, profile: ProfileName) -> list[str]:

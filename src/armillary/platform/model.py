@@ -21,6 +21,9 @@ CollectiveName = Literal[
     "reduce-scatter-block",
 ]
 
+PRECISIONS = ("fp32", "bf16", "fp8")
+"""Of matrix products: values of the attribute ``precision`` of a compute node, ``bf16`` where it has none."""
+
 
 @dataclass(frozen=True)
 class Port:
@@ -100,6 +103,23 @@ class Jitter:
 
 
 @dataclass(frozen=True)
+class Kernels:
+    """What kernels reach of an NPU in the roofline model.
+
+    Attributes:
+        peaks: Precision (`PRECISIONS`) -> FLOP/s; empty: `System.peak_performance` for every precision.
+        compute: Share of the peak that matrix products reach.
+        memory: Share of the local memory bandwidth.
+        overhead: ns that every kernel takes besides.
+    """
+
+    peaks: dict[str, float] = field(default_factory=dict)
+    compute: float = 1.0
+    memory: float = 1.0
+    overhead: float = 0.0
+
+
+@dataclass(frozen=True)
 class Physical:
     """What only profile ``physical`` models; peak FLOP/s and memory bandwidth are those of `System`."""
 
@@ -115,6 +135,9 @@ class Physical:
     jitter: Jitter | None = None
     endpoint_delay: float = 0.0
     """Delay of every message at its endpoint, ns."""
+    kernels: Kernels = field(default_factory=Kernels)
+    memory_capacity: int = 0
+    """Bytes of the local memory of an NPU; 0: not given."""
 
 
 @dataclass(frozen=True)

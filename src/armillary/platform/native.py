@@ -2,7 +2,7 @@
 
 ::
 
-    workload: {trace: traces/step}        # or {collective: all-reduce, size: 1 GiB}: one on all NPUs
+    workload: {trace: traces/step}        # or {collective: all-reduce, size: 1 GiB}: one on all NPUs; or generate
     profile: physical                     # optional; or astra-sim
     time_unit: ns                         # optional
     platform:
@@ -25,7 +25,7 @@ Only ``platform.network`` is needed. All keys and defaults stand in `armillary.p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from armillary.platform.astra_sim_keys import NETWORK_KEYS
 from armillary.platform.document import Document, KeyPath, key_text, read_document, show
 from armillary.platform.machine import read_machine
 from armillary.platform.model import CollectiveName, Platform, ProfileName
-from armillary.platform.profiles import NOT_ASTRA_SIM
+from armillary.platform.profiles import NOT_ASTRA_SIM, with_roofline
 from armillary.platform.study_schema import TAGS, PlatformFile, StudyFile
 
 
@@ -51,13 +51,18 @@ class Collective:
 
 @dataclass(frozen=True)
 class Study:
-    """A study file: exactly one of `trace` (a file prefix) and `collective` is given."""
+    """A study file: exactly one of `trace` (a file prefix), `collective` and `generate` is given.
+
+    What `generate` holds is read and checked by `armillary.workload.plan.request`, for whose errors the `document` is.
+    """
 
     platform: Platform
     trace: Path | None
     collective: Collective | None
     profile: ProfileName
     path: Path
+    generate: dict[str, Any] | None = None
+    document: Document | None = field(default=None, repr=False, compare=False)
 
 
 def load_study(path: str | Path) -> Study:
@@ -69,16 +74,23 @@ def load_study(path: str | Path) -> Study:
     document = read_document(path, "study file", "yaml")
     model = _validate(document)
     if model.workload is None:
-        raise InputError(f"{document.name}: missing key 'workload': a trace, or a collective and its size")
+        raise InputError(
+            f"{document.name}: missing key 'workload': a trace, a collective and its size, or generate"
+        )
     work = model.workload
     if model.profile == "astra-sim" and work.collective and work.collective not in COLLECTIVES:
         raise document.error(("workload", "collective"), f"got '{work.collective}': {NOT_ASTRA_SIM}")
+    if work.generate is not None and not isinstance(work.generate, dict):
+        document.reject(("workload", "generate"), work.generate, "a mapping of keys to values")
+    platform = read_machine(model.platform, document, ("platform",), model.profile)
     return Study(
-        platform=read_machine(model.platform, document, ("platform",), model.profile),
+        platform=with_roofline(platform) if work.generate is not None else platform,
         trace=Path(path).parent / work.trace if work.trace else None,
         collective=Collective(work.collective, work.size) if work.collective and work.size else None,
         profile=model.profile,
         path=Path(path),
+        generate=work.generate,
+        document=document,
     )
 
 
@@ -107,7 +119,7 @@ def load_platform(path: str | Path) -> Platform:
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a study file; quantities are strings with a pattern."""
+    """Return the JSON Schema of a study file but for what is below ``generate``; quantities are text with a pattern."""
     schema = StudyFile.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Armillary study"}
 
@@ -119,27 +131,32 @@ def _validate(document: Document) -> StudyFile:
         raise first_error(document, error) from None
 
 
-def first_error(document: Document, error: ValidationError) -> InputError:
-    """Return the first of pydantic's errors in the words of this project."""
+def first_error(document: Document, error: ValidationError, at: KeyPath = ()) -> InputError:
+    """Return the first of pydantic's errors in the words of this project; `at` is where the part stands."""
+    path, problem = first_problem(error)
+    path = (*at, *path)
+    if not problem:
+        inside = f" in {key_text(path[:-1])}" if path[:-1] else ""
+        return InputError(f"{document.where(path[:-1])}: missing key '{path[-1]}'{inside}")
+    return document.error(path, problem)
+
+
+def first_problem(error: ValidationError) -> tuple[KeyPath, str]:
+    """Return where the first of pydantic's errors is, and what: empty for a key that is missing."""
     first: Any = error.errors(include_url=False)[0]
     path: KeyPath = tuple(part for part in first["loc"] if part not in TAGS)
     context = first.get("ctx", {})
     kind = first["type"]
-    if kind == "missing_key":
-        path = (*path, context["key"])
     if kind in ("missing", "missing_key"):
-        inside = f" in {key_text(path[:-1])}" if path[:-1] else ""
-        return InputError(f"{document.where(path[:-1])}: missing key '{path[-1]}'{inside}")
+        return (path if kind == "missing" else (*path, context["key"])), ""
     if kind == "unknown_key":
-        return document.error((*path, context["key"]), first["msg"])
+        return (*path, context["key"]), first["msg"]
     if kind == "value_error":
-        return document.error(path, str(context["error"]))
+        return path, str(context["error"])
     got = show(first["input"])
     if kind == "literal_error":
         choices = [word.strip("' ") for word in context["expected"].replace(" or ", ",").split(",")]
-        return document.error(
-            path, f"got {got}, expected {one_of(choices)}{nearest(str(first['input']), choices)}"
-        )
+        return path, f"got {got}, expected {one_of(choices)}{nearest(str(first['input']), choices)}"
     expected = {
         "int_type": "a whole number",
         "string_type": "text",
@@ -148,8 +165,10 @@ def first_error(document: Document, error: ValidationError) -> InputError:
         "model_type": "a mapping of keys to values",
         "greater_than_equal": f"{context.get('ge')} or more",
         "less_than_equal": f"{context.get('le')} or less",
+        "greater_than": f"more than {context.get('gt')}",
+        "float_type": "a number",
         "too_short": "at least one entry",
         "too_long": f"at most {context.get('max_length')} entries",
         "string_too_short": "some text",
     }
-    return document.error(path, f"got {got}, expected {expected.get(kind, first['msg'])}")
+    return path, f"got {got}, expected {expected.get(kind, first['msg'])}"

@@ -31,6 +31,22 @@ def astra_sim_view(platform: Platform) -> Platform:
     )
 
 
+def with_roofline(platform: Platform) -> Platform:
+    """Return a platform whose roofline model times compute nodes, as generated workloads need: they have no times.
+
+    Raises:
+        InputError: it has no peak performance or no memory bandwidth, or takes recorded times only.
+    """
+    system, source = platform.system, platform.source or "platform"
+    if system.replay_only:
+        raise InputError(f"{source}: compute.replay: a generated workload has no recorded times")
+    if not (system.peak_performance and system.local_mem_bandwidth):
+        raise InputError(
+            f"{source}: expected npu.peak and npu.memory.bandwidth: they time the kernels of a generated workload"
+        )
+    return replace(platform, system=replace(system, roofline=True))
+
+
 def check_physical(platform: Platform) -> None:
     """Refuse what ASTRA-sim files can say and profile ``physical`` does not accept.
 
@@ -73,5 +89,11 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
         yield ("npu", "speed"), NOT_ASTRA_SIM
     if physical.delay:
         yield ("stragglers",), NOT_ASTRA_SIM
+    if physical.kernels.peaks:
+        yield ("npu", "peak"), f"got a peak by precision: {NOT_ASTRA_SIM}"
+    if physical.kernels.compute != 1 or physical.kernels.memory != 1:
+        yield ("compute", "efficiency"), f"got less than 100 %: {NOT_ASTRA_SIM}"
+    if physical.kernels.overhead:
+        yield ("compute", "kernel_overhead"), NOT_ASTRA_SIM
     if physical.jitter:
         yield ("jitter",), NOT_ASTRA_SIM

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from armillary.platform.algorithms import algorithm_text
 from armillary.platform.bandwidth import port, ports
 from armillary.platform.model import Platform, Port
-from armillary.units import format_bandwidth, format_count, format_flops, format_time
+from armillary.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -43,6 +43,8 @@ def describe(platform: Platform) -> dict[str, Any]:
         "endpoint_delay_ns": system.endpoint_delay,
         "local_memory_bandwidth_bytes_per_s": system.local_mem_bandwidth,
         "peak_flops": system.peak_performance,
+        "peak_flops_by_precision": physical.kernels.peaks,
+        "local_memory_capacity_bytes": physical.memory_capacity or None,
         "roofline": system.roofline,
         "replay_only": system.replay_only,
         "shared_bus": vars(system.shared_bus) | {"local_reduction_delay_ns": system.local_reduction_delay}
@@ -55,6 +57,9 @@ def describe(platform: Platform) -> dict[str, Any]:
             "speed": {str(rank): speed for rank, speed in physical.speed.items()},
             "stragglers_ns": {str(rank): delay for rank, delay in physical.delay.items()},
             "jitter": vars(physical.jitter) if physical.jitter else None,
+            "compute_efficiency": physical.kernels.compute,
+            "memory_efficiency": physical.kernels.memory,
+            "kernel_overhead_ns": physical.kernels.overhead,
         },
         "remote_memory": None if memory.kind == "none" else vars(memory),
         "groups": {str(key): list(ranks) for key, ranks in platform.groups.items()},
@@ -102,10 +107,21 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
             else format_time(system.endpoint_delay),
         ),
         ("rendezvous", "yes" if platform.rendezvous else "no"),
-        ("local memory", _or(system.local_mem_bandwidth, format_bandwidth(system.local_mem_bandwidth / 1e9))),
-        ("peak performance", _or(system.peak_performance, format_flops(system.peak_performance))),
+        (
+            "local memory",
+            _or(system.local_mem_bandwidth, format_bandwidth(system.local_mem_bandwidth / 1e9))
+            + (f", {format_bytes(physical.memory_capacity)}" if physical.memory_capacity else ""),
+        ),
+        ("peak performance", _peak(system.peak_performance, physical.kernels.peaks)),
         ("compute time", "roofline model" if system.roofline and not system.replay_only else "as recorded"),
     ]
+    if physical.kernels.compute != 1 or physical.kernels.memory != 1:
+        shares = (
+            f"{100 * physical.kernels.compute:g} % of the peak, {100 * physical.kernels.memory:g} % of memory"
+        )
+        rows.append(("kernel efficiency", f"{shares} bandwidth, in physical"))
+    if physical.kernels.overhead:
+        rows.append(("kernel overhead", f"{format_time(physical.kernels.overhead)}, in physical"))
     if physical.scheduling != "fair":
         rows.append(("scheduling", f"{physical.scheduling}, in physical"))
     if physical.speed:
@@ -134,6 +150,12 @@ def _algorithms(platform: Platform) -> dict[str, tuple[str, ...]]:
     """Return the algorithms as stated, and the natural ones for what ASTRA-sim runs and the file does not list."""
     natural = {kind: tuple(map(algorithm_text, row)) for kind, row in platform.system.algorithms.items()}
     return natural | platform.physical.algorithm
+
+
+def _peak(peak: float, peaks: dict[str, float]) -> str:
+    if peaks:
+        return ", ".join(f"{precision} {format_flops(value)}" for precision, value in peaks.items())
+    return _or(peak, format_flops(peak))
 
 
 def _port_text(port: Port) -> str:

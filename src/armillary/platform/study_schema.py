@@ -27,6 +27,7 @@ class Quantity:
     example: str
     positive: bool = True
     whole: str = ""
+    most: str = ""
 
     def read(self, text: object) -> float:
         """Return the value of `text`.
@@ -37,6 +38,8 @@ class Quantity:
         value = self.parse(text)
         if self.positive and value == 0:
             raise ValueError(f"got {text!r}, expected more than 0, e.g. '{self.example}'")
+        if self.most and value > self.parse(self.most):
+            raise ValueError(f"got {text!r}, expected at most {self.most}")
         if self.whole and value != int(value):
             raise ValueError(f"got {text!r}, expected a whole number of {self.whole}")
         return int(value) if self.whole else value
@@ -62,6 +65,7 @@ WholeBandwidth = Annotated[int, Quantity(units.parse_bandwidth, "bandwidth", "10
 Time = Annotated[float, Quantity(units.parse_time, "time", "500 ns", positive=False)]
 WholeTime = Annotated[int, Quantity(units.parse_time, "time", "10 ns", positive=False, whole="ns")]
 Percent = Annotated[float, Quantity(units.parse_percent, "percent", "5 %")]
+Efficiency = Annotated[float, Quantity(units.parse_percent, "percent", "45 %", most="100 %")]
 Flops = Annotated[float, Quantity(units.parse_flops, "flops", "312 TFLOP/s")]
 Size = Annotated[int, Quantity(units.parse_bytes, "bytes", "1 GiB", whole="bytes")]
 Algorithms = Annotated[
@@ -90,7 +94,8 @@ RankTimes = Annotated[
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Side = Annotated[int, Field(ge=2, le=2**31 - 1)]
 TAGS = ("<text>", "<mapping>")
-"""Names of the two ways to write a bandwidth; pydantic puts them into the place of an error."""
+"""Names of the two ways to write some values; pydantic puts them into the place of an error."""
+BY_TYPE = Discriminator(lambda value: TAGS[isinstance(value, dict)])
 
 
 class Part(BaseModel):
@@ -111,7 +116,7 @@ class Part(BaseModel):
 
 
 class Workload(Part):
-    """What runs: a trace, or one collective on all NPUs."""
+    """What runs: a trace, one collective on all NPUs, or the step of a model."""
 
     trace: str | None = Field(
         default=None, min_length=1, description="Prefix of the trace files, PREFIX.RANK.et."
@@ -120,11 +125,14 @@ class Workload(Part):
     size: Size | None = Field(
         default=None, description="Size of the collective, per NPU as the Chakra comm_size."
     )
+    generate: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
+        default=None, description="A model, and how it is spread over the NPUs and run."
+    )
 
     @model_validator(mode="after")
     def _one_kind(self) -> Workload:
-        if (self.trace is None) == (self.collective is None):
-            raise ValueError("expected either trace, or collective with size")
+        if sum(kind is not None for kind in (self.trace, self.collective, self.generate)) != 1:
+            raise ValueError("expected either trace, or collective with size, or generate")
         if (self.collective is None) != (self.size is None):
             raise ValueError("expected collective and size together")
         return self
@@ -134,12 +142,21 @@ class Memory(Part):
     """The local memory of an NPU."""
 
     bandwidth: Bandwidth
+    capacity: Size | None = Field(default=None, description="To see whether a generated workload fits.")
+
+
+class Peaks(Part):
+    """Peak performance by the precision of matrix products (physical)."""
+
+    bf16: Flops = Field(description="Also that of nodes which name no precision.")
+    fp8: Flops | None = None
+    fp32: Flops | None = None
 
 
 class Npu(Part):
     """One NPU."""
 
-    peak: Flops | None = Field(
+    peak: Annotated[Annotated[Flops, Tag(TAGS[0])] | Annotated[Peaks, Tag(TAGS[1])], BY_TYPE] | None = Field(
         default=None, description="Peak performance: for the roofline model, and for bounds in physical."
     )
     memory: Memory | None = Field(
@@ -176,10 +193,9 @@ class NetworkDimension(Part):
     shape: list[Side] | None = Field(
         default=None, min_length=1, max_length=30, description="Instead of size, for Torus and Mesh."
     )
-    bandwidth: Annotated[
-        Annotated[Bandwidth, Tag(TAGS[0])] | Annotated[UpDown, Tag(TAGS[1])],
-        Discriminator(lambda value: TAGS[isinstance(value, dict)]),
-    ] = Field(description="One way.")
+    bandwidth: Annotated[Annotated[Bandwidth, Tag(TAGS[0])] | Annotated[UpDown, Tag(TAGS[1])], BY_TYPE] = (
+        Field(description="One way.")
+    )
     per: Literal["npu", "link"] | None = Field(
         default=None,
         description="What has this bandwidth: if absent an NPU in physical, a link in astra-sim.",
@@ -239,12 +255,27 @@ class RemoteMemory(Part):
         return self
 
 
+class Efficiencies(Part):
+    """Shares of the peaks that kernels reach (physical)."""
+
+    compute: Efficiency = Field(default=1.0, description="Of the peak performance.")
+    memory: Efficiency = Field(default=1.0, description="Of the bandwidth of the local memory.")
+
+
 class Compute(Part):
     """How nodes are timed: compute by the recorded durations or the roofline model, or everything as recorded."""
 
     roofline: bool = False
     replay: bool = Field(
         default=False, description="Communication and memory, too, take their recorded durations."
+    )
+    efficiency: Annotated[
+        Annotated[Efficiency, Tag(TAGS[0])] | Annotated[Efficiencies, Tag(TAGS[1])], BY_TYPE
+    ] = Field(
+        default=1.0, description="Share of the peaks that kernels reach in the roofline model (physical)."
+    )
+    kernel_overhead: Time = Field(
+        default=0.0, description="What every kernel of the roofline model takes besides (physical)."
     )
 
 

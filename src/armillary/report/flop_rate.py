@@ -1,10 +1,18 @@
-"""Achieved FLOP/s, and the share of the peak that they are (MFU)."""
+"""Achieved FLOP/s, and the share of the peak that they are (MFU).
+
+Where kernels differ in precision, each counts against the peak of its own: the share is the time that all
+operations take at their peaks, over the step time, and cannot exceed 100 %.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from armillary.engine.timeline import Timeline
+from armillary.platform.model import PRECISIONS
 from armillary.report.ranks import class_sizes, nanoseconds
 
 
@@ -20,21 +28,27 @@ class Flops:
     """FLOP/s of all NPUs together: total ÷ step time."""
     rate_per_npu: float
     """FLOP/s per NPU, the mean over all NPUs of the machine."""
+    by_precision: dict[str, int]
+    """Operations of all ranks by the precision that their nodes name; "" for none."""
     peak: float | None
-    """FLOP/s that one NPU can do, None where the timeline does not say."""
+    """FLOP/s that one NPU can do where a node names no precision (bf16), None where the timeline does not say."""
     utilisation: float | None
-    """Model FLOPs utilisation (MFU): rate per NPU ÷ peak."""
+    """Model FLOPs utilisation (MFU): rate per NPU ÷ peak, each operation against the peak of its precision."""
 
 
 def flops(timeline: Timeline) -> Flops | None:
     """Return what is known of FLOPs, None where no node that ran has any or no time passed."""
-    each = []
-    for cls in range(len(timeline.finish)):
-        table, (start, _) = timeline.table(cls), timeline.spans(cls)
-        done = table.flops[start >= 0]
-        # Sums of halves, since a step may have more than 2**63.
-        each.append((int((done >> 32).sum()) << 32) + int((done & 0xFFFFFFFF).sum()))
-    total = sum(count * size for count, size in zip(each, class_sizes(timeline).tolist(), strict=True))
+    each, by_precision, at_peak = [], dict.fromkeys((*PRECISIONS, ""), 0), 0.0
+    for cls, ranks in enumerate(class_sizes(timeline).tolist()):
+        table, ran = timeline.table(cls), timeline.spans(cls)[0] >= 0
+        own = {name: _sum(table.flops[ran & (table.precision == i)]) for i, name in enumerate(PRECISIONS)}
+        own[""] = _sum(table.flops[ran & (table.precision < 0)])
+        each.append(sum(own.values()))
+        for name, done in own.items():
+            by_precision[name] += done * ranks
+        peaks = timeline.peaks(cls)
+        at_peak += ranks * float((table.flops / np.where(peaks, peaks, np.inf))[ran].sum())
+    total = sum(by_precision.values())
     seconds = float(nanoseconds(timeline, timeline.total_ticks)) / 1e9
     if not total or not seconds:
         return None
@@ -47,5 +61,11 @@ def flops(timeline: Timeline) -> Flops | None:
         rate=rate,
         rate_per_npu=rate / npus,
         peak=float(peak) * 1e9 if peak else None,
-        utilisation=rate / npus / (float(peak) * 1e9) if peak else None,
+        by_precision={name: done for name, done in by_precision.items() if done},
+        utilisation=at_peak / 1e9 / seconds / npus if peak else None,
     )
+
+
+def _sum(values: NDArray[np.int64]) -> int:
+    """Return a sum that may be more than 2**63."""
+    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())

@@ -45,6 +45,7 @@ def to_json(timeline: Timeline) -> dict[str, Any]:
         **_time(timeline, "finish", timeline.total_ticks),
         "bound": _bound(timeline),
         "flops": _flops(timeline),
+        "roofline": _roofline(timeline),
         "finish_ticks_by_rank": _runs(timeline),
         "classes": _classes(timeline),
         "slowest_rank": None if cls is None else int(timeline.representative[cls]),
@@ -109,6 +110,18 @@ def _flops(timeline: Timeline) -> dict[str, Any] | None:
         "npu_flops_per_s": found.rate_per_npu,
         "npu_peak_flops_per_s": found.peak,
         "mfu_ratio": found.utilisation,
+        "precisions": [
+            {"precision": name or None, "total_flops": done} for name, done in found.by_precision.items()
+        ],
+    }
+
+
+def _roofline(timeline: Timeline) -> dict[str, float] | None:
+    used = timeline.info.get("roofline")
+    return used and {
+        "compute_efficiency_ratio": used["compute_efficiency"],
+        "memory_efficiency_ratio": used["memory_efficiency"],
+        "kernel_overhead_ns": used["kernel_overhead_ns"],
     }
 
 

@@ -151,7 +151,7 @@ def _path(timeline: Timeline, kind: str, name: str, end: Ticks) -> Part:
 
 def _compute(timeline: Timeline, least: Ticks, head: Ticks, tail: Ticks) -> list[Part]:
     """Return the bounds of compute and of FLOPs at the peak: nodes of a stream run one after the other."""
-    peak = float(timeline.info.get("peak_flops_per_ns") or 0) * float(timeline.info.get("tick_ns", 1))
+    tick_ns = float(timeline.info.get("tick_ns", 1))
     found: dict[str, Part] = {}
     for cls in range(len(timeline.finish)):
         table: GraphTable = timeline.table(cls)
@@ -163,7 +163,8 @@ def _compute(timeline: Timeline, least: Ticks, head: Ticks, tail: Ticks) -> list
         own = least[at]
         before, after = (_least_of(of, len(streams), ticks[at]) for ticks in (head, tail))
         work = {"compute": _sum_of(of, len(streams), own)}
-        if peak:
+        peak = timeline.peaks(cls)[nodes] * tick_ns
+        if peak.all():
             # A node that is faster than the peak (a measured time, say) takes its own time.
             at_peak = np.minimum(table.flops[nodes] / peak, own)
             work["flops"] = np.bincount(of, weights=at_peak, minlength=len(streams)).astype(np.int64)

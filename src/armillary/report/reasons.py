@@ -94,11 +94,13 @@ class _Explainer:
         nodes = self.nodes("compute")
         text = f"Compute runs for {self.amount(ticks)}: {self.largest(nodes)}"
         done = sum(self.table.flops[nodes].tolist())
-        peak = self.timeline.info.get("peak_flops_per_ns")
+        peaks = self.timeline.peaks(self.cls)[nodes]
         if done:
             rate = done / (nanoseconds(self.timeline, ticks) / 1e9) if ticks else 0.0
             text += f"; {format_flops(rate)} while it runs"
-            text += f", {_percent(rate / (float(peak) * 1e9))} of the peak" if peak else ""
+            if ticks and peaks.all():
+                at_peak = float((self.table.flops[nodes] / peaks).sum())
+                text += f", {_percent(at_peak / nanoseconds(self.timeline, ticks))} of the peak"
         return Reason("compute", ticks, text + ".", "compute", None)
 
     def cpu(self) -> Reason:

@@ -75,7 +75,7 @@ def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
 
     line(headline(timeline), "bold")
     line(_about(timeline))
-    for text in filter(None, (bound_line(timeline, bound(timeline)), _rate(timeline))):
+    for text in filter(None, (bound_line(timeline, bound(timeline)), _rate(timeline), assumed(timeline))):
         line(text)
     cls = slowest(timeline)
     if cls is not None:
@@ -116,9 +116,21 @@ def _rate(timeline: Timeline) -> str:
     if found is None:
         return ""
     text = f"Compute rate {format_flops(found.rate_per_npu)} per NPU, {format_flops(found.rate)} in all"
-    return text + (
-        f", {_ratio(found.utilisation)} of the peak (MFU)" if found.utilisation is not None else ""
-    )
+    if found.utilisation is None:
+        return text
+    several = len(found.by_precision) > 1 and "peaks_flops_per_ns" in timeline.info
+    return f"{text}, {_ratio(found.utilisation)} of {'their peaks' if several else 'the peak'} (MFU)"
+
+
+def assumed(timeline: Timeline) -> str:
+    """Return "Compute times assumed: roofline at 45 % of the peak, 80 % of the memory bandwidth" where one was used."""
+    used = timeline.info.get("roofline")
+    if not used:
+        return ""
+    shares = [100 * used[f"{what}_efficiency"] for what in ("compute", "memory")]
+    text = f"Compute times assumed: roofline at {shares[0]:g} % of the peak, {shares[1]:g} % of the memory bandwidth"
+    overhead = used["kernel_overhead_ns"]
+    return text + (f", {format_time(overhead)} per kernel" if overhead else "")
 
 
 def _breakdown_table(timeline: Timeline, found: Breakdown, unicode: bool) -> Table:

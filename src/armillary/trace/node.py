@@ -65,7 +65,7 @@ def graph_of(
     """
     from armillary.trace.graph import Graph
 
-    packer = _Packer(source)
+    packer = Packer(source)
     packer.add(Node(name=version, attrs=list(metadata)), "GlobalMetadata")
     for node in nodes:
         packer.add(node, f"node {node.id} '{node.name}'")
@@ -95,7 +95,7 @@ def node_at(graph: Graph, position: int) -> Node:
     )
 
 
-class _Packer:
+class Packer:
     """Appends nodes to lists that become `Columns`."""
 
     def __init__(self, source: str) -> None:
@@ -112,79 +112,80 @@ class _Packer:
         self.io: list[tuple[int, ...]] = []
         self.docs: list[tuple[int, int]] = []
 
-    def fail(self, message: str) -> NoReturn:
+    def _fail(self, message: str) -> NoReturn:
         raise InputError(f"{self.source}: {self.where}: {message}")
 
     def add(self, node: Node, where: str) -> None:
+        """Append a frame; `where` is what errors call it."""
         self.where = where
         unsigned = [
-            self.integer(getattr(node, key), key, 0, 2**64 - 1)
+            self._integer(getattr(node, key), key, 0, 2**64 - 1)
             for key in ("id", "start_micros", "duration_micros")
         ]
-        kind = self.integer(node.type, "type", -(2**31), 2**31 - 1)
+        kind = self._integer(node.type, "type", -(2**31), 2**31 - 1)
         head = [len(self.ctrl), len(self.data), len(self.attrs)]
-        self.rows.append([unsigned[0], kind, *unsigned[1:], self.string(node.name, "name"), *head])
+        self.rows.append([unsigned[0], kind, *unsigned[1:], self._string(node.name, "name"), *head])
         for key, target in (("ctrl_deps", self.ctrl), ("data_deps", self.data)):
-            target.extend(self.integer(dep, key, 0, 2**64 - 1) for dep in getattr(node, key))
+            target.extend(self._integer(dep, key, 0, 2**64 - 1) for dep in getattr(node, key))
         for side, info in enumerate((node.inputs, node.outputs)):
             if info is not None:
-                texts = (self.string(text, "IOInfo") for text in info)
+                texts = (self._string(text, "IOInfo") for text in info)
                 self.io.append((len(self.rows) - 1, side, *texts))
         for attribute in node.attrs:
-            self.attribute(*attribute)
+            self._attribute(*attribute)
 
-    def integer(self, value: Any, what: str, low: int, high: int) -> int:
+    def _integer(self, value: Any, what: str, low: int, high: int) -> int:
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
-            self.fail(f"{what} is {value!r}, expected an integer from {low} to {high}")
+            self._fail(f"{what} is {value!r}, expected an integer from {low} to {high}")
         return int(value) - 2**64 if value >= 2**63 else int(value)
 
-    def encoded(self, value: Any, what: str) -> bytes:
+    def _encoded(self, value: Any, what: str) -> bytes:
         if not isinstance(value, str):
-            self.fail(f"{what} is {value!r}, expected text")
+            self._fail(f"{what} is {value!r}, expected text")
         try:
             return value.encode()
         except UnicodeEncodeError:
-            self.fail(f"{what} is {value!r}, expected text that UTF-8 can encode")
+            self._fail(f"{what} is {value!r}, expected text that UTF-8 can encode")
 
-    def string(self, value: Any, what: str) -> int:
-        raw = value if isinstance(value, bytes) else self.encoded(value, what)
+    def _string(self, value: Any, what: str) -> int:
+        raw = value if isinstance(value, bytes) else self._encoded(value, what)
         if not raw:
             return 0
         self.pool += raw
         self.string_ptr.append(len(self.pool))
         return len(self.string_ptr) - 2
 
-    def attribute(self, name: str, kind_name: str, value: Any, doc: str = "") -> None:
+    def _attribute(self, name: str, kind_name: str, value: Any, doc: str = "") -> None:
         kind = KINDS.get(kind_name) if isinstance(kind_name, str) else None
         if kind is None:
-            self.fail(
+            self._fail(
                 f"attribute '{name}' has kind {kind_name!r}, expected "
                 f"{one_of(KINDS)}{nearest(str(kind_name), KINDS)}"
             )
         if kind == 0:
             bits = 0
         elif kind & 1:
-            bits = self.scalar(name, kind, value)
+            bits = self._scalar(name, kind, value)
         else:
             if not isinstance(value, (list, tuple)):
-                self.fail(f"attribute '{name}' is {value!r}, expected a list ({kind_name})")
-            self.items.extend([self.scalar(name, kind - 1, item) for item in value])
+                self._fail(f"attribute '{name}' is {value!r}, expected a list ({kind_name})")
+            self.items.extend([self._scalar(name, kind - 1, item) for item in value])
             self.list_ptr.append(len(self.items))
             bits = len(self.list_ptr) - 2
         if doc:
-            self.docs.append((len(self.attrs), self.string(doc, "doc string")))
-        self.encoded(name, "an attribute's name")
+            self.docs.append((len(self.attrs), self._string(doc, "doc string")))
+        self._encoded(name, "an attribute's name")
         self.attrs.append((self.names.setdefault(name, len(self.names)), kind, bits))
 
-    def scalar(self, name: str, kind: int, value: Any) -> int:
+    def _scalar(self, name: str, kind: int, value: Any) -> int:
         what = f"attribute '{name}' ({KIND_NAMES[kind]})"
         bits: int | None = None
         if kind == BOOL and isinstance(value, (bool, np.bool_)):
             bits = int(value)
         elif kind in INTEGER_KINDS and kind != BOOL:
-            bits = self.integer(value, what, *RANGES[kind])
+            bits = self._integer(value, what, *RANGES[kind])
         elif (kind == STRING and isinstance(value, str)) or (kind == BYTES and isinstance(value, bytes)):
-            bits = self.string(value, what)
+            bits = self._string(value, what)
         elif kind in FLOAT_KINDS and isinstance(value, (int, float)) and not isinstance(value, bool):
             try:
                 if kind == DOUBLE:
@@ -194,10 +195,11 @@ class _Packer:
             except (OverflowError, struct.error):
                 bits = None
         if bits is None:
-            self.fail(f"{what} is {value!r}, expected a value of that kind")
+            self._fail(f"{what} is {value!r}, expected a value of that kind")
         return bits
 
     def columns(self) -> Columns:
+        """Return what was added as one graph, whose first frame is its GlobalMetadata."""
         n = len(self.rows)
         rows = np.zeros((c.ROW_FIELDS, n + 1), dtype=np.int64)
         rows[:, :n] = np.array(self.rows, dtype=np.int64).T

@@ -10,7 +10,7 @@ import pytest
 
 import armillary
 from armillary.errors import InputError, StuckError
-from armillary.platform.model import Dimension, Physical, Platform, Port, RemoteMemory, System
+from armillary.platform.model import Dimension, Kernels, Physical, Platform, Port, RemoteMemory, System
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace
 
 KINDS = list(CollectiveType)
@@ -67,6 +67,14 @@ BAD: dict[str, tuple[Callable[[GraphBuilder, int], Any], Platform, str]] = {
     "negative work": (
         lambda b, r: b.compute("a", flops=-5),
         machine(system=System(roofline=True, peak_performance=1e9, local_mem_bandwidth=1e9)), "negative num_ops"
+    ),
+    "a precision without a peak": (
+        lambda b, r: b.add("a", 4, [("num_ops", "int64", 5), ("precision", "string", "fp4")]),
+        machine(
+            system=System(roofline=True, peak_performance=1e9, local_mem_bandwidth=1e9),
+            physical=Physical(kernels=Kernels({"bf16": 1e9, "fp8": 2e9})),
+        ),
+        "has a precision without a peak; expected one of bf16, fp8",
     ),
     "no bandwidth": (all_reduce, machine(rate=0.0), "bandwidth"),
     "hardly any bandwidth": (all_reduce, machine(rate=1e-9), "bandwidth"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,16 @@ from armillary.engine.physical.twin import simulate_slowly
 from armillary.engine.result import timeline_of
 from armillary.errors import StuckError
 from armillary.jit import Mode
-from armillary.platform.model import Dimension, Jitter, Physical, Platform, Port, RemoteMemory, System
+from armillary.platform.model import (
+    Dimension,
+    Jitter,
+    Kernels,
+    Physical,
+    Platform,
+    Port,
+    RemoteMemory,
+    System,
+)
 from armillary.report import bound
 from armillary.trace import CollectiveType, Graph, GraphBuilder, NodeType, Trace, encode
 
@@ -72,7 +81,11 @@ def _graph(case: Case, rank: int) -> Graph:
 def _nodes(b: GraphBuilder, kind: str, o: dict[str, Any], rank: int, n: int, after: list[int]) -> list[int]:
     if kind in ("compute", "cpu"):
         micros = o["micros"][rank % len(o["micros"])]
-        return [b.compute("k", duration_micros=micros, cpu=kind == "cpu", after=after)]
+        work = o.get("work", {})
+        node = b.compute("k", duration_micros=micros, cpu=kind == "cpu", after=after, **work)
+        if o.get("precision"):
+            b.nodes[-1].attrs.append(("precision", "string", o["precision"]))
+        return [node]
     if kind == "skip":
         return [b.add("i", NodeType.INVALID_NODE, [("is_cpu_op", "bool", False)], after=after)]
     if kind == "memory":
@@ -151,7 +164,14 @@ def platforms(draw: Any, most: int = 24) -> tuple[Platform, list[list[int] | Non
         )
     )
     groups, ways = _groups(draw, n)
-    system = System(local_mem_bandwidth=draw(st.sampled_from([0.0, 20e9])))
+    system = System(local_mem_bandwidth=draw(st.sampled_from([0.0, 20e9])), peak_performance=3e9)
+    if system.local_mem_bandwidth:
+        system = replace(system, roofline=draw(st.booleans()))
+        kernels = Kernels(
+            draw(st.sampled_from([{}, {"bf16": 3e9, "fp8": 7e9}])),
+            *draw(st.sampled_from([(1.0, 1.0, 0.0), (0.45, 0.8, 2.5), (0.3, 1.0, 0.0)])),
+        )
+        physical = replace(physical, kernels=kernels)
     return Platform(tuple(dimensions), system, physical, memory, groups), [None, None, *ways]
 
 
@@ -205,6 +225,9 @@ def cases(draw: Any, orderly: bool = True, most: int = 9) -> Case:
                 last |= dict.fromkeys(meets, number)
         elif kind in ("compute", "cpu"):
             o["micros"] = draw(st.lists(st.sampled_from([0, 1, 2, 5, 30]), min_size=1, max_size=3))
+            flops, size = draw(st.sampled_from([0, 1, 12_345])), draw(st.sampled_from([None, 0, 40_001]))
+            o["work"] = draw(st.sampled_from([{}, {"flops": flops}, {"flops": flops, "bytes": size}]))
+            o["precision"] = draw(st.sampled_from([None, "bf16", "fp8"]))
             o["stream" if kind == "compute" else "tid"] = draw(st.sampled_from([None, 1, 2]))
         elif kind == "permute":
             o["to"] = draw(st.permutations(range(n)))
@@ -281,3 +304,11 @@ def test_groups_of_other_sizes_are_not_alike() -> None:
 def test_no_program_beats_its_bound(case: Case) -> None:
     timeline = armillary.simulate(case.trace(), case.platform)
     assert bound(timeline).ticks <= timeline.total_ticks
+
+
+def test_members_of_a_collective_that_moves_nothing_are_told_from_others() -> None:
+    ring = tuple(Dimension(f"d{i}", "Ring", 2, 10.0, 0.0, Port(10.0, 10.0)) for i in range(2))
+    platform = Platform(ring, physical=Physical(delay={0: 1.0}), groups={1: (0, 2, 3), 2: (1,)})
+    nothing = {"size": 0, "way": [1, 2, 1, 1], "type": CollectiveType.ALL_TO_ALL, "dims": None, "splits": [0],
+               "modulus": 1}  # fmt: skip
+    check(Case(platform, (("collective", (), nothing),), (0,)))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[PhysicalProgram, Run, dict[str, Any]]:
     """Lower and run; returns the program, its final state and what a timeline says about the machine."""
     from armillary.engine.physical.lower import lower
+    from armillary.engine.physical.nodes import PhysicalNodes
     from armillary.engine.physical.run import execute
     from armillary.platform import check_physical
     from armillary.platform.bandwidth import ports
@@ -27,4 +28,13 @@ def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[Physical
     }
     if platform.system.peak_performance > 0:
         info["peak_flops_per_ns"] = platform.system.peak_performance / 1e9
+    kernels = platform.physical.kernels
+    if kernels.peaks:
+        info["peaks_flops_per_ns"] = {name: peak / 1e9 for name, peak in kernels.peaks.items()}
+    if any(view.nodes.roofline for view in program.views if isinstance(view.nodes, PhysicalNodes)):
+        info["roofline"] = {
+            "compute_efficiency": kernels.compute,
+            "memory_efficiency": kernels.memory,
+            "kernel_overhead_ns": kernels.overhead,
+        }
     return program, run, info

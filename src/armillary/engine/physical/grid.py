@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
@@ -19,7 +20,7 @@ from armillary.engine.physical.classes import special_of
 from armillary.engine.physical.grid_messages import GridMessages
 from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes
 from armillary.engine.physical.splits import Rows, join, read_splits, with_jobs
-from armillary.engine.physical.workload import SET, PhysicalWorkload, stripped
+from armillary.engine.physical.workload import SET, PhysicalWorkload, spanned, stripped
 from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace import Graph, Trace
@@ -163,6 +164,10 @@ class GridWorkload(PhysicalWorkload):
         """See `PhysicalWorkload`."""
         return self.messages.channel(channel)
 
+    def group_names(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Return the family of each of these groups but the world."""
+        return {number: self.families.of(number).name for number in numbers if number != WORLD}
+
     def warnings(self) -> list[str]:
         """See `PhysicalWorkload`."""
         lost = list(self.messages.lost())
@@ -240,7 +245,7 @@ class GridWorkload(PhysicalWorkload):
         for groups, views in self._examples[family]:
             found = [self.phases(job) for job in self._jobs(family, int(groups[0]), views)]
             key = (tuple(views), *map(stripped, found))
-            dims = tuple(dict.fromkeys(p.dim for phases in found for p in phases))
+            dims = tuple(dict.fromkeys(d for phases in found for d in spanned(phases)))
             result.append(Alike(groups, known.setdefault(key, len(known)), dims))
         return result
 

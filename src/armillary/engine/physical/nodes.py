@@ -11,7 +11,7 @@ from armillary.engine.items import View
 from armillary.engine.network import LIMIT
 from armillary.engine.nodes import OPERATION, Nodes, diagnose, durations, refuse
 from armillary.engine.physical import fluid_layout_kernel as lk
-from armillary.errors import InputError
+from armillary.errors import InputError, one_of
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
 
@@ -28,6 +28,8 @@ class PhysicalNodes(Nodes):
     """Its stream or thread, -1: none."""
     group: Ints | None = None
     """A number for its ``pg_name``, -1: none."""
+    roofline: bool = False
+    """Whether the roofline model timed one of them."""
 
 
 def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
@@ -57,8 +59,8 @@ def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
     slot = np.full(n, ANY, np.int64)
     slot[collective], slot[memory], slot[compute], slot[cpu & compute] = COMM, MEMORY, COMPUTE, CPU
     ticks = exact_durations(graph, order)
-    if platform.system.roofline and not platform.system.replay_only:
-        _roofline(graph, order, platform, ticks, compute & ~cpu)
+    timed = platform.system.roofline and not platform.system.replay_only
+    timed = timed and _roofline(graph, order, platform, ticks, compute & ~cpu)
     stream = np.where(cpu & compute, graph.ints("tid", -1)[order], graph.ints("stream", -1)[order])
     ptr, parent = graph.parents()
     counts = np.diff(ptr)
@@ -73,7 +75,7 @@ def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
         graph, order, kind, slot, ticks, counts[order].astype(np.int64), child_ptr,
         children[by_parent].astype(np.int64),
         item, np.flatnonzero(needs_row), diagnose(graph), stream.astype(np.int64),
-        graph.strings("pg_name")[0][order].astype(np.int64),
+        graph.strings("pg_name")[0][order].astype(np.int64), timed,
     )  # fmt: skip
 
 
@@ -86,24 +88,42 @@ def exact_durations(graph: Graph, order: Ints) -> Ints:
     return np.where(given, np.maximum(exact, 1), ticks)
 
 
-def _roofline(graph: Graph, order: Ints, platform: Platform, ticks: Ints, compute: NDArray[np.bool_]) -> None:
-    """Time compute nodes that name their work by ``max(FLOPs ÷ peak, bytes ÷ memory bandwidth)``, rounded up."""
+def _roofline(graph: Graph, order: Ints, platform: Platform, ticks: Ints, compute: NDArray[np.bool_]) -> bool:
+    """Time compute nodes that name their work, if any: by ``max(FLOPs ÷ peak, bytes ÷ memory bandwidth)``, rounded up.
+
+    The peak is that of the node's precision; peak and bandwidth are what kernels reach of them (`Kernels`).
+    """
     named = compute & (graph.has("num_ops") | graph.has("tensor_size"))[order]
     if not named.any():
-        return
-    bandwidth, peak = platform.system.local_mem_bandwidth, platform.system.peak_performance
-    if bandwidth <= 0 or peak <= 0:
+        return False
+    bandwidth, kernels = platform.system.local_mem_bandwidth, platform.physical.kernels
+    peak: NDArray[np.float64] | float = platform.system.peak_performance
+    if bandwidth <= 0 or platform.system.peak_performance <= 0:
         raise InputError(
             "the roofline needs npu.peak and npu.memory.bandwidth: compute nodes cannot be timed"
         )
+    if kernels.peaks:
+        peak = _peaks(graph, order, kernels.peaks, named)
     ops, size = graph.ints("num_ops", 0)[order][named], graph.ints("tensor_size", 0)[order][named]
     bad = np.zeros(len(order), bool)
     bad[np.flatnonzero(named)] = (ops < 0) | (size < 0)
     refuse(graph, order, bad, "has a negative num_ops or tensor_size", "numbers of 0 or more")
-    runtime = np.ceil(np.maximum(ops / peak, size / bandwidth) * 1e9)
+    longer = np.maximum(ops / (peak * kernels.compute), size / (bandwidth * kernels.memory))
+    runtime = np.ceil(longer * 1e9 + kernels.overhead)
     bad[np.flatnonzero(named)] = runtime >= LIMIT
     refuse(graph, order, bad, "takes longer than can be counted", f"less than {LIMIT:.2g} ns")
     ticks[named] = runtime.astype(np.int64)
+    return True
+
+
+def _peaks(
+    graph: Graph, order: Ints, peaks: dict[str, float], named: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return the peak of each of the `named` nodes."""
+    codes, names = graph.strings("precision")
+    found = np.array([*(peaks.get(name, 0.0) for name in names), peaks["bf16"]])[codes[order]]
+    refuse(graph, order, named & (found == 0), "has a precision without a peak", one_of(peaks))
+    return found[named]
 
 
 def slots_of(view: View, nodes: PhysicalNodes) -> Ints:

@@ -49,6 +49,8 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
         kind = NodeType(int(graph.types[p]))
         attrs = {name: value for name, _, value in graph.attrs(p)}
         took = max(attrs.get("duration_ns", int(graph.duration_micros[p]) * 1000), 1)
+        if platform.system.roofline and kind == NodeType.COMP_NODE and not attrs.get("is_cpu_op"):
+            took = _roofline(attrs, platform, took)
         if kind == NodeType.COMP_NODE:
             took = ceil(took * stretch[place])
         node = Node(rank, int(graph.ids[p]), kind, attrs, took, int(ptr[p + 1] - ptr[p]), None)
@@ -65,6 +67,17 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
         for q in parent[ptr[p] : ptr[p + 1]].tolist():
             nodes[q].children.append(node)
     return [nodes[p] for p in order]
+
+
+def _roofline(attrs: dict[str, Any], platform: Platform, recorded: int) -> int:
+    """Return the time of a kernel that names its work, else the recorded one."""
+    if "num_ops" not in attrs and "tensor_size" not in attrs:
+        return recorded
+    kernels, system = platform.physical.kernels, platform.system
+    peak = kernels.peaks[attrs.get("precision", "bf16")] if kernels.peaks else system.peak_performance
+    computing: float = attrs.get("num_ops", 0) / (peak * kernels.compute)
+    moving: float = attrs.get("tensor_size", 0) / (system.local_mem_bandwidth * kernels.memory)
+    return ceil(max(computing, moving) * 1e9 + kernels.overhead)
 
 
 def split(ranks: dict[int, list[Node]], comms: Communicators) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from math import ceil
@@ -59,6 +60,10 @@ class PhysicalWorkload(ABC):
     @abstractmethod
     def channel(self, channel: Channel) -> tuple[list[int], list[int]]:
         """Return the items that send on a channel and those that receive."""
+
+    def group_names(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Return the names of those of these groups that have one."""
+        return {}
 
     @abstractmethod
     def warnings(self) -> list[str]:
@@ -161,7 +166,10 @@ class ListedWorkload(PhysicalWorkload):
         colour = self.structure.astype(np.int64) * len(patterns) + pattern[read.view_of]
         colour = colour * (int(special.max()) + 1) + special
         rings = []
-        for number, dim in dict.fromkeys((job.comm, p.dim) for job in self.jobs for p in self.phases(job)):
+        # A collective that moves nothing has no phases, but its members still meet.
+        for number, dim in dict.fromkeys(
+            (job.comm, d) for job in self.jobs for d in spanned(self.phases(job))
+        ):
             lines = lines_of(self.platform, self.comms.get(number), dim)
             rings.append(Ring(dim, lines, SET, read.slots_in(number, lines)))
         pairs = pairs_of(self.views, read.view_of, read.channels, self.platform, path_code)
@@ -171,6 +179,11 @@ class ListedWorkload(PhysicalWorkload):
         """Return what the collectives of a view cost, as a key: groups of other ranks may have another shape."""
         found = [known.setdefault(stripped(self.phases(job)), len(known)) for job in view.jobs]
         return np.array(found, np.int64)[view.job[view.job >= 0]].tobytes()
+
+
+def spanned(found: list[PhysicalPhase]) -> list[int]:
+    """Return the dimensions along which members of a collective meet; -1: all at once."""
+    return [phase.dim for phase in found] or [-1]
 
 
 def stripped(found: list[PhysicalPhase]) -> tuple[PhysicalPhase, ...]:

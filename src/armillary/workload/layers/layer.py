@@ -59,7 +59,8 @@ class Layer:
         forward: Steps.
         backward: Steps.
         weight: Steps.
-        parameters: Of this rank, by the axes over which their gradients are summed, e.g. {"dp+cp": n, "edp": m}.
+        parameters: Of this rank, by the axes over which their gradients are summed, e.g. {"dp+cp": n, "edp": m};
+            "" is none.
         saved: Bytes kept from forward to backward for one microbatch, under the recomputation in force.
         working: Bytes that are needed besides while one of the steps runs, at most.
         boundary: Bytes of the activation that goes on to the next layer, on this rank.

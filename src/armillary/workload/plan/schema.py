@@ -36,7 +36,9 @@ class Parallel(Part):
 class Pipeline(Part):
     """Which microbatch a stage works on when."""
 
-    schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "pipedream"] = "1f1b"
+    schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "pipedream"] = Field(
+        default="1f1b", description="Order of the microbatches of a stage."
+    )
     virtual: Count = Field(default=1, description="Stages that a rank has of its own (interleaved).")
     layers: list[Natural] | None = Field(
         default=None,
@@ -56,6 +58,11 @@ class Data(Part):
     shard: Count | None = Field(default=None, description="Ranks that share one copy (hsdp).")
     prefetch: Natural = Field(default=1, description="Layers gathered ahead (zero-3, fsdp, hsdp).")
     limit: Count = Field(default=2, description="Gathered layers that are held at a time, at most.")
+    reshard: bool = Field(
+        default=True,
+        description="Free gathered weights after each use and reduce gradients in each microbatch; else hold both "
+        "for the whole step (zero-3, fsdp, hsdp).",
+    )
     servers: Count = Field(default=1, description="Ranks that keep the weights (parameter-server).")
     asynchronous: bool = Field(
         default=False, description="Workers do not wait for each other (parameter-server)."
@@ -93,14 +100,31 @@ class ExpertLoad(Part):
     )
 
 
+class Serve(Part):
+    """Inference instead of training: prompts are read, then answers grow by one token at a time."""
+
+    prompt: Count = Field(description="Tokens of every prompt.")
+    outputs: Count = Field(default=1, description="Tokens of every answer.")
+    phase: Literal["both", "prefill", "decode"] = Field(
+        default="both",
+        description="prefill makes the first token; decode the others, from a cache that is there.",
+    )
+
+    @model_validator(mode="after")
+    def _some(self) -> Serve:
+        if self.phase == "decode" and self.outputs < 2:
+            raise ValueError("got outputs 1, which prefill makes; expected at least 2 for decode")
+        return self
+
+
 class Plan(Part):
     """A run of a model: sizes, parallelism, schedule and numbers."""
 
-    ranks: Count
+    ranks: Count = Field(description="NPUs.")
     batch: Count = Field(description="Samples of one step, over all replicas.")
     microbatch: Count = Field(default=1, description="Samples that a replica works on at a time.")
     sequence: Count | None = Field(default=None, description="Tokens per sample; absent: the model's own.")
-    iterations: Count = 1
+    iterations: Count = Field(default=1, description="Steps, one after the other.")
     parallel: Parallel = Parallel()
     pipeline: Pipeline = Pipeline()
     data: Data = Data()
@@ -108,13 +132,16 @@ class Plan(Part):
     recompute: Literal["none", "selective", "full"] = Field(
         default="none", description="What the backward pass computes a second time instead of keeping it."
     )
-    optimizer: Literal["adam", "sgd", "momentum", "none"] = "adam"
+    optimizer: Literal["adam", "sgd", "momentum", "none"] = Field(
+        default="adam", description="What updates the weights."
+    )
     offload: Offload = Offload()
     experts: ExpertLoad = ExpertLoad()
     attention: Literal["flash", "unfused"] = Field(
         default="flash", description="flash keeps no scores; unfused writes them to memory and keeps them."
     )
     causal: bool = Field(default=False, description="Count only the scores that a causal mask keeps.")
+    serve: Serve | None = Field(default=None, description="Absent: training.")
     dropout: bool = Field(default=False, description="Keep dropout masks for the backward pass.")
 
 

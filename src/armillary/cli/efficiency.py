@@ -1,0 +1,42 @@
+"""The option ``--efficiency`` of commands that simulate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from armillary.platform.model import Platform
+
+efficiency_option = click.option(
+    "--efficiency",
+    metavar="PERCENT",
+    help="Share of peak and memory bandwidth that kernels reach, e.g. 45; over that of the machine (physical).",
+)
+
+
+def with_efficiency(platform: Platform, percent: str | None) -> Platform:
+    """Return a platform on which kernels reach so much of the peaks; None: what it says itself.
+
+    Raises:
+        InputError: it is no percentage above 0, or compute nodes are not timed by the roofline model.
+    """
+    if percent is None:
+        return platform
+    from armillary.errors import InputError
+    from armillary.units import parse_percent
+
+    try:
+        share = parse_percent(percent if percent.rstrip().endswith("%") else f"{percent} %")
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise InputError(f"--efficiency '{percent}': expected a percentage above 0, up to 100, e.g. 45")
+    if not platform.system.roofline:
+        raise InputError(
+            "--efficiency: compute nodes take their recorded times, expected a machine with compute.roofline: true"
+        )
+    kernels = replace(platform.physical.kernels, compute=share, memory=share)
+    return replace(platform, physical=replace(platform.physical, kernels=kernels))

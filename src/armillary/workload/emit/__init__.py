@@ -1,0 +1,1 @@
+"""From sharded layers and the order of tasks to the graphs of a trace."""

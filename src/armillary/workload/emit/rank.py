@@ -1,0 +1,98 @@
+"""The graph of one class of ranks while it is emitted: pieces of layers, and single nodes between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from armillary.trace import CollectiveType, Graph, NodeType
+from armillary.trace.grid import RankGrid
+from armillary.trace.node import Attribute
+from armillary.trace.tiles import Tile, Tiling
+from armillary.workload.emit.tile import CHAIN, IN, Piece, collective, kernel_attributes, labels, message
+from armillary.workload.layers.layer import Step
+
+Nodes = Sequence[int]
+
+
+class Rank:
+    """Places nodes; what starts a piece does not overtake the kernels placed before it.
+
+    Attributes:
+        grid: The ranks.
+        chain: The last kernel.
+        labels: Values of the labels of what is placed next.
+    """
+
+    def __init__(self, source: str, grid: RankGrid) -> None:
+        self.grid = grid
+        self.chain: Nodes = ()
+        self.labels = {"layer": -1, "micro_batch": -1}
+        self._tiling = Tiling(source)
+        self._single: dict[tuple[object, ...], Tile] = {}
+        self._called: dict[tuple[int, ...], int] = {}
+
+    def members(self, family: str) -> int:
+        """Return how many ranks a group of a family has; 1 for the empty family."""
+        if family in self.grid.subsets:
+            return len(self.grid.subsets[family][1])
+        return prod(self.grid.sizes[digit] for digit in self.grid.digits(family)) if family else 1
+
+    def piece(self, made: Piece, inputs: Nodes, also: Nodes = ()) -> int:
+        """Place a piece that works on `inputs` and starts when `also` is done; return its first node."""
+        base = self._tiling.place(made.tile, {IN: inputs, CHAIN: [*self.chain, *also]}, self.labels)
+        if made.kernel is not None:
+            self.chain = [base + made.kernel]
+        return base
+
+    def kernel(self, name: str, size: int, after: Nodes) -> int:
+        """Place a kernel that reads and writes `size` bytes."""
+        step = Step(name, bytes=size)
+        node = self._place(
+            (name, size), name, NodeType.COMP_NODE, kernel_attributes(step), [*self.chain, *after]
+        )
+        self.chain = [node]
+        return node
+
+    def collective(self, name: str, kind: CollectiveType, family: str, size: int, after: Nodes) -> int:
+        """Place a collective; those of one family keep their order."""
+        step = Step(name, collective=kind, axes=family, size=size)
+        digits = self.grid.digits(family)
+        before = [self._called[digits]] if digits in self._called else []
+        key = (name, kind, family, size)
+        node = self._place(key, name, NodeType.COMM_COLL_NODE, collective(step), [*after, *before])
+        self._called[digits] = node
+        return node
+
+    def send(self, name: str, axis: str, steps: int, size: int, tag: int, after: Nodes) -> int:
+        """Place a send to the rank `steps` along an axis."""
+        attributes = message(Step(name, axes=axis, size=size), steps, True, tag)
+        return self._place((name, axis, steps, size, tag), name, NodeType.COMM_SEND_NODE, attributes, after)
+
+    def recv(self, name: str, axis: str, steps: int, size: int, tag: int) -> int:
+        """Place a receive from the rank `steps` along an axis."""
+        attributes = message(Step(name, axes=axis, size=size), steps, False, tag)
+        return self._place((name, axis, steps, size, tag), name, NodeType.COMM_RECV_NODE, attributes, ())
+
+    def memory(self, name: str, load: bool, size: int, after: Nodes) -> int:
+        """Place a load from, or a store to, remote memory."""
+        kind = NodeType.MEM_LOAD_NODE if load else NodeType.MEM_STORE_NODE
+        attributes: list[Attribute] = [
+            ("is_cpu_op", "bool", False),
+            ("tensor_size", "uint64", size),
+            *labels(),
+        ]
+        return self._place((name, load, size), name, kind, attributes, after)
+
+    def graph(self) -> Graph:
+        """Return the graph."""
+        return self._tiling.graph()
+
+    def _place(
+        self, key: tuple[object, ...], name: str, kind: int, attributes: list[Attribute], after: Nodes
+    ) -> int:
+        tile = self._single.get((kind, *key))
+        if tile is None:
+            tile = self._single[(kind, *key)] = Tile()
+            tile.add(name, kind, attributes, ports=(IN,))
+        return self._tiling.place(tile, {IN: after}, self.labels)

@@ -1,0 +1,263 @@
+"""What replicas do with weights and gradients: reduce, shard and gather them.
+
+A strategy is told of each use of a layer's weights before and after it, of each gradient, and of the end of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from armillary.trace import CollectiveType
+from armillary.workload.emit.rank import Nodes, Rank
+from armillary.workload.layers.layer import Layer
+from armillary.workload.plan.numbers import gradient, state, traffic, weight
+from armillary.workload.plan.schema import Plan
+
+
+def shard(size: int, ranks: int) -> int:
+    """Return the bytes of one of equal parts; the last of them is padded."""
+    return -(-size // ranks)
+
+
+@dataclass
+class Bucket:
+    """Gradients that are reduced together: the layers, their parameters, and the nodes that make them."""
+
+    parameters: int = 0
+    nodes: list[int] = field(default_factory=list)
+    layers: list[int] = field(default_factory=list)
+
+
+class Replicated:
+    """Every replica has all weights (DDP): an all-reduce of each bucket of gradients in the last backward pass."""
+
+    every_microbatch = False
+    """Whether gradients are reduced in every microbatch, not in the last one only."""
+    sharded = False
+    """Whether replicas update different parts."""
+
+    def __init__(self, rank: Rank, plan: Plan) -> None:
+        self.rank, self.plan = rank, plan
+        self.element, self.weight = gradient(plan), weight(plan)
+        self.open: dict[str, Bucket] = {}
+        self.reduced: list[int] = []
+        self.owned: dict[str, int] = {}
+        """Parameters that this rank updates, by family."""
+
+    def begin(self, uses: Sequence[tuple[int, Layer]]) -> None:
+        """Take note of the layers whose weights a step will use, in order."""
+
+    def weights(self, layer: int) -> Nodes:
+        """Return the nodes after which the weights of a layer are there."""
+        return ()
+
+    def used(self, node: int) -> None:
+        """Take note that the last use was done with this kernel."""
+
+    def gradients(self, number: int, layer: Layer, nodes: Nodes, last: bool) -> None:
+        """Take the gradients of a layer that these nodes made; `last`: of the last microbatch."""
+        if not last and not self.every_microbatch:
+            return
+        for family, parameters in layer.parameters.items():
+            bucket = self.open.setdefault(family, Bucket())
+            bucket.parameters += parameters
+            bucket.nodes += nodes
+            bucket.layers.append(number)
+            if bucket.parameters * self.element >= self.plan.data.bucket and self.plan.data.overlap:
+                self._flush(family, last)
+
+    def passed(self, last: bool) -> None:
+        """Take note that a backward pass is over; `last`: of the last microbatch."""
+        if self.every_microbatch:
+            self._flush_all(last)
+
+    def reduce(self) -> Nodes:
+        """Reduce what is left, and return the nodes after which the gradients are there."""
+        self._flush_all(True)
+        done, self.reduced = self.reduced, []
+        return done
+
+    def updated(self, node: int) -> None:
+        """Take note that the optimizer has new weights after this node."""
+
+    def _flush_all(self, last: bool) -> None:
+        for family in list(self.open):
+            self._flush(family, last)
+
+    def _flush(self, family: str, last: bool) -> None:
+        bucket = self.open.pop(family)
+        if last:
+            self.owned[family] = self.owned.get(family, 0) + self.part(family, bucket.parameters)
+        if bucket.parameters:
+            self.reduced += (
+                self.communicate(family, bucket) if self.rank.members(family) > 1 else bucket.nodes
+            )
+
+    def part(self, family: str, parameters: int) -> int:
+        """Return how many of these parameters this rank updates."""
+        return parameters
+
+    def communicate(self, family: str, bucket: Bucket) -> list[int]:
+        """Reduce a bucket, and return the nodes that end it."""
+        size = bucket.parameters * self.element
+        return [
+            self.rank.collective("gradients", CollectiveType.ALL_REDUCE, family, size, bucket.nodes),
+        ]
+
+
+class ShardedOptimizer(Replicated):
+    """Each replica updates a part of the weights (ZeRO-1 and 2): reduce-scatter, update, all-gather."""
+
+    sharded = True
+
+    def __init__(self, rank: Rank, plan: Plan) -> None:
+        super().__init__(rank, plan)
+        self.every_microbatch = plan.data.sharding == "zero-2"
+        self.buckets: list[tuple[str, Bucket]] = []
+        self.gathered: dict[int, list[int]] = {}
+
+    def part(self, family: str, parameters: int) -> int:
+        """Return the size of the shard."""
+        return shard(parameters, self.rank.members(family))
+
+    def communicate(self, family: str, bucket: Bucket) -> list[int]:
+        """Reduce and scatter a bucket."""
+        self.buckets.append((family, bucket))
+        size = self.part(family, bucket.parameters) * self.rank.members(family) * self.element
+        return [self.rank.collective("gradients", CollectiveType.REDUCE_SCATTER, family, size, bucket.nodes)]
+
+    def updated(self, node: int) -> None:
+        """Gather the new weights, those of the first layers first."""
+        self.gathered = {}
+        latest = {(family, *bucket.layers): (family, bucket) for family, bucket in self.buckets}
+        for family, bucket in reversed(latest.values()):
+            size = self.part(family, bucket.parameters) * self.weight
+            done = self.rank.collective("weights", CollectiveType.ALL_GATHER, family, size, [node])
+            for layer in bucket.layers:
+                self.gathered.setdefault(layer, []).append(done)
+        self.buckets = []
+
+    def weights(self, layer: int) -> Nodes:
+        """Return the gathers of a layer's weights."""
+        return self.gathered.get(layer, ())
+
+
+class Sharded(Replicated):
+    """Each replica keeps a part of everything (ZeRO-3, FSDP, HSDP): layers are gathered for each use.
+
+    A gather starts when the use `limit` before it is done, at most `prefetch` uses ahead of its own. Without
+    `reshard` a layer is gathered for its first use in a step, and gradients are reduced in the last microbatch.
+    """
+
+    sharded = True
+
+    def __init__(self, rank: Rank, plan: Plan) -> None:
+        super().__init__(rank, plan)
+        self.hybrid = plan.data.sharding == "hsdp"
+        self.every_microbatch = plan.data.reshard
+        self.uses: list[tuple[int, Layer]] = []
+        self.now = -1
+        self.gathers: list[list[int]] = []
+        self.ends: list[int] = []
+        self.fresh: Nodes = ()
+        """The end of the last update."""
+
+    def begin(self, uses: Sequence[tuple[int, Layer]]) -> None:
+        """Plan the gathers of a step; a layer that is used twice in a row is gathered once."""
+        if self.plan.data.reshard:
+            self.uses = [use for i, use in enumerate(uses) if i == 0 or use[0] != uses[i - 1][0]]
+        else:
+            self.uses = list(dict(uses).items())
+        self.place = {number: at for at, (number, _) in enumerate(self.uses)}
+        self.gathers, self.ends, self.now = [], [], -1
+
+    def family(self, family: str) -> str:
+        """Return the family over which parameters of a family are divided."""
+        return "fsdp" if self.hybrid and family == "dp+cp" else family
+
+    def weights(self, layer: int) -> Nodes:
+        """Place the gathers of this use and of those to prefetch, and return what this one waits for."""
+        if not self.plan.data.reshard:
+            self.now = self.place[layer]
+        elif self.now < 0 or self.uses[self.now][0] != layer:
+            self.now += 1
+        ahead = min(self.plan.data.prefetch, self.plan.data.limit - 1)
+        while len(self.gathers) <= min(self.now + ahead, len(self.uses) - 1):
+            at = len(self.gathers)
+            before = self.ends[at - ahead - 1 : at - ahead] if at > ahead else []
+            self.gathers.append(list(self._gather(self.uses[at][1], [*self.fresh, *before])))
+        return self.gathers[self.now]
+
+    def gradients(self, number: int, layer: Layer, nodes: Nodes, last: bool) -> None:
+        """Reduce the gradients of this layer."""
+        super().gradients(number, layer, nodes, last)
+        if self.plan.data.overlap:
+            self._flush_all(last)
+
+    def used(self, node: int) -> None:
+        """Let the gather that waits for this use start."""
+        self.ends[self.now : self.now + 1] = [node]
+
+    def _gather(self, layer: Layer, after: Nodes) -> Iterator[int]:
+        for family, parameters in layer.parameters.items():
+            ranks = self.rank.members(self.family(family))
+            if ranks > 1 and parameters:
+                size = shard(parameters, ranks) * self.weight
+                yield self.rank.collective(
+                    "weights", CollectiveType.ALL_GATHER, self.family(family), size, after
+                )
+
+    def part(self, family: str, parameters: int) -> int:
+        """Return the size of the shard."""
+        return shard(parameters, self.rank.members(self.family(family)))
+
+    def communicate(self, family: str, bucket: Bucket) -> list[int]:
+        """Reduce and scatter a bucket; replicas of shards add up theirs."""
+        ranks, own = (
+            self.rank.members(self.family(family)),
+            self.part(family, bucket.parameters) * self.element,
+        )
+        done: Nodes = bucket.nodes
+        if ranks > 1:
+            kind = CollectiveType.REDUCE_SCATTER
+            done = [self.rank.collective("gradients", kind, self.family(family), own * ranks, done)]
+        if self.family(family) != family and self.rank.members("replicate") > 1:
+            kind = CollectiveType.ALL_REDUCE
+            done = [self.rank.collective("shards of gradients", kind, "replicate", own, done)]
+        return list(done)
+
+    def updated(self, node: int) -> None:
+        """Let the next gathers wait for the update."""
+        self.fresh = [node]
+
+
+STRATEGIES: dict[str, type[Replicated]] = {
+    "ddp": Replicated,
+    "zero-1": ShardedOptimizer,
+    "zero-2": ShardedOptimizer,
+    "zero-3": Sharded,
+    "fsdp": Sharded,
+    "hsdp": Sharded,
+}
+
+
+def update(rank: Rank, plan: Plan, replicas: Replicated, clip: bool) -> None:
+    """Reduce what is left, clip by the norm of all gradients, and let the optimizer work on what the rank owns."""
+    done = replicas.reduce()
+    owned = sum(replicas.owned.values())
+    replicas.owned = {}
+    if plan.optimizer == "none" or not owned:
+        return
+    if clip:
+        family = "tp+cp+dp+pp" if replicas.sharded or plan.parallel.ep > 1 else "tp+pp"
+        done = [rank.kernel("gradient norm", owned * replicas.element, done)]
+        if rank.members(family) > 1:
+            done = [rank.collective("gradient norm", CollectiveType.ALL_REDUCE, family, 4, done)]
+    moved = int(owned * state(plan) * (plan.offload.optimizer or 0))
+    if moved:
+        done = [rank.memory("optimizer states", True, moved, done)]
+    node = rank.kernel("optimizer", owned * traffic(plan), done)
+    if moved:
+        node = rank.memory("optimizer states back", False, moved, [node])
+    replicas.updated(node)

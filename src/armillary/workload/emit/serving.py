@@ -1,0 +1,64 @@
+"""The graph of one pipeline stage in inference: prefill of every microbatch, then one token after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from armillary.trace import Graph
+from armillary.trace.grid import RankGrid
+from armillary.workload.emit.rank import Nodes, Rank
+from armillary.workload.emit.tile import piece
+from armillary.workload.layers.layer import Layer
+from armillary.workload.plan.schema import Plan, Serve
+
+FIRST, NEXT = "first token", "next token"
+"""Names of the kernels of the last stage that choose tokens."""
+_TOKEN = 4
+"""Bytes of a token's number."""
+Stages = list[list[tuple[int, Layer]]]
+
+
+def rounds(serve: Serve) -> list[tuple[int, int]]:
+    """Return (new tokens per sequence, keys that its queries see) of the prefill and of every decode step."""
+    prefill = [(serve.prompt, serve.prompt)] if serve.phase != "decode" else []
+    steps = range(1, serve.outputs) if serve.phase != "prefill" else range(0)
+    return prefill + [(1, serve.prompt + step) for step in steps]
+
+
+def serving_graph(
+    plan: Plan, grid: RankGrid, stage: int, microbatches: int, stages_of: Callable[[int, int], Stages]
+) -> Graph:
+    """Return the graph of a stage.
+
+    Args:
+        plan: The run; `plan.serve` is there.
+        grid: Its ranks.
+        stage: Which.
+        microbatches: Groups of sequences that follow each other through the pipeline.
+        stages_of: The layers of all stages, with their numbers, for an entry of `rounds`.
+    """
+    assert plan.serve is not None
+    rank, last = Rank(f"stage {stage}", grid), plan.parallel.pp - 1
+    tokens: list[Nodes] = [()] * microbatches
+    for number, (new, context) in enumerate(rounds(plan.serve)):
+        stages = stages_of(new, context)
+        pieces = {id(layer): piece(layer.forward) for _, layer in stages[stage]}
+        for microbatch in range(microbatches):
+            rank.labels = {"layer": -1, "micro_batch": microbatch}
+            now = tokens[microbatch]
+            if stage:
+                now = [rank.recv("receive activations", "pp", -1, stages[stage - 1][-1][1].boundary, 1)]
+            elif number and last:
+                now = [rank.recv("receive tokens", "pp", -1, plan.microbatch * _TOKEN, 2)]
+            for index, layer in stages[stage]:
+                rank.labels["layer"] = index
+                base = rank.piece(pieces[id(layer)], now)
+                now = [base + node for node in pieces[id(layer)].last]
+            if stage < last:
+                rank.send("send activations", "pp", 1, stages[stage][-1][1].boundary, 1, now)
+                continue
+            name = FIRST if number == 0 and plan.serve.phase != "decode" else NEXT
+            tokens[microbatch] = [rank.kernel(name, plan.microbatch * _TOKEN, now)]
+            if last and number + 1 < len(rounds(plan.serve)):
+                rank.send("send tokens", "pp", 1, plan.microbatch * _TOKEN, 2, tokens[microbatch])
+    return rank.graph()

@@ -1,0 +1,125 @@
+"""The steps of a layer as a tile of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from armillary.trace import NodeType
+from armillary.trace.grid import AXIS
+from armillary.trace.node import Attribute
+from armillary.trace.tiles import LABEL, Tile
+from armillary.workload.layers.layer import Step
+
+IN = ""
+"""Port of what a list of steps works on."""
+CHAIN = "chain"
+"""Port of the kernels before: those that start a tile do not overtake them."""
+LABELS = ("layer", "micro_batch")
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A tile of steps.
+
+    Attributes:
+        tile: Its nodes.
+        last: Nodes after which the result of the steps is there.
+        kernel: The last kernel; None: there is none.
+        ends: Nodes of the last step of each list that was joined, e.g. of backward and of weight.
+    """
+
+    tile: Tile
+    last: tuple[int, ...]
+    kernel: int | None
+    ends: tuple[tuple[int, ...], ...]
+
+
+def piece(*lists: Sequence[Step]) -> Piece:
+    """Return the tile of one list of steps, or of more of which the later ones continue the first.
+
+    `Piece.last` is that of the first list: what the later ones (gradients of weights) make stays on the rank.
+    """
+    tile = Tile()
+    at: dict[str, tuple[int, ...]] = {}
+    called: dict[str, tuple[int, ...]] = {}
+    ends: list[tuple[int, ...]] = []
+    kernel = None
+    for number, steps in enumerate(lists):
+        before: tuple[int, ...] | None = None if number == 0 else ends[0]
+        for step in steps:
+            names = None if step.after is None else [name for name in step.after if name in at]
+            if step.after is None:
+                after, opens = (before, False) if before else ((), True)
+            else:
+                assert names is not None
+                after = tuple(node for name in names for node in at[name])
+                opens = len(names) < len(step.after)
+            ports = (IN, CHAIN) if opens else (CHAIN,) if not after else ()
+            # Calls of one communicator run in the order of the program, as in NCCL.
+            before = _add(tile, step, (*after, *called.get(step.axes, ())), ports)
+            at[step.name] = before
+            if step.axes:
+                called[step.axes] = before
+            else:
+                kernel = before[0]
+        ends.append(before or (ends[0] if ends else ()))
+    return Piece(tile, ends[0], kernel, tuple(ends))
+
+
+def _add(tile: Tile, step: Step, after: Sequence[int], ports: Sequence[str]) -> tuple[int, ...]:
+    if step.collective is not None:
+        return (tile.add(step.name, NodeType.COMM_COLL_NODE, collective(step), after, ports),)
+    if step.shift:
+        sent = tile.add(
+            f"{step.name} send", NodeType.COMM_SEND_NODE, message(step, step.shift, True), after, ports
+        )
+        got = tile.add(
+            f"{step.name} recv", NodeType.COMM_RECV_NODE, message(step, -step.shift, False), after, ports
+        )
+        return (sent, got)
+    return (tile.add(step.name, NodeType.COMP_NODE, kernel_attributes(step), after, ports),)
+
+
+def labels() -> list[Attribute]:
+    """Return the attributes that say where in the model and in the batch a node is."""
+    return [(name, "int32", LABEL) for name in LABELS]
+
+
+def kernel_attributes(step: Step) -> list[Attribute]:
+    """Return the attributes of a compute node."""
+    found: list[Attribute] = [
+        ("is_cpu_op", "bool", False),
+        # Readers divide by it; 1 operation takes no time.
+        ("num_ops", "int64", max(1, step.flops)),
+        ("tensor_size", "uint64", max(1, step.bytes)),
+    ]
+    if step.flops and step.precision != "bf16":
+        found.append(("precision", "string", step.precision))
+    return found + labels()
+
+
+def collective(step: Step) -> list[Attribute]:
+    """Return the attributes of a collective node."""
+    assert step.collective is not None
+    found: list[Attribute] = [
+        ("is_cpu_op", "bool", False),
+        ("comm_type", "int64", int(step.collective)),
+        ("comm_size", "int64", step.size),
+        ("pg_name", "string", step.axes),
+    ]
+    if step.splits:
+        found.append(("comm_splits", "int64_list", list(step.splits)))
+    return found + labels()
+
+
+def message(step: Step, peer: int, send: bool, tag: int = 0) -> list[Attribute]:
+    """Return the attributes of a send to, or a receive from, the rank `peer` steps along the axis."""
+    return [
+        ("is_cpu_op", "bool", False),
+        ("comm_size", "int64", step.size),
+        (AXIS, "string", step.axes),
+        ("comm_dst" if send else "comm_src", "int32", peer),
+        ("comm_tag", "int32", tag),
+        *labels(),
+    ]

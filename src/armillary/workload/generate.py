@@ -1,0 +1,97 @@
+"""A model and a plan in, the trace of a training step out: one graph per class of ranks, however many ranks."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import accumulate
+
+import numpy as np
+
+from armillary.errors import InputError
+from armillary.trace import Trace
+from armillary.workload.emit.parameter_server import parameter_server_trace
+from armillary.workload.emit.serving import serving_graph
+from armillary.workload.emit.training import Pieces, Stage
+from armillary.workload.layers.layer import Layer
+from armillary.workload.layers.of_model import inference_layers, layers_of, variants
+from armillary.workload.models import Model
+from armillary.workload.models.schema import Decoder
+from armillary.workload.pipeline.partition import partition
+from armillary.workload.pipeline.tasks import tasks
+from armillary.workload.plan.ranks import microbatches, rank_grid
+from armillary.workload.plan.schema import Plan
+
+
+def generate(model: Model, plan: Plan) -> Trace:
+    """Return the trace of `plan.iterations` training steps.
+
+    Ranks of a pipeline stage are alike but for their place in the grid (`Trace.grid`); with uneven expert loads, those
+    of a stage and of a place along ``ep`` are.
+
+    Raises:
+        InputError: the plan is impossible; names the number and the nearest that works.
+    """
+    if plan.serve:
+        return _serving(model, plan)
+    if plan.data.sharding == "parameter-server":
+        # Layers are those of one worker; the ranks of the plan are not all replicas.
+        alone = plan.model_copy(update={"ranks": 1, "batch": plan.microbatch})
+        return parameter_server_trace(layers_of(model, alone), plan)
+    grid = rank_grid(plan)
+    schedule, stages = plan.pipeline.schedule, plan.parallel.pp
+    count = microbatches(plan)
+    _check(plan)
+    if schedule == "pipedream":
+        count *= plan.iterations
+    order = tasks(schedule, stages, plan.pipeline.virtual, count)
+    axis, alike = variants(model, plan)
+    places = sorted(set(alike))
+    graphs, pieces = [], Pieces()
+    for place in places:
+        virtual = partition(layers_of(model, plan, place), plan)
+        boundaries = [each[-1].boundary for each in virtual]
+        numbered = _numbered(virtual)
+        for stage in range(stages):
+            chunks = numbered[stage::stages]
+            made = Stage(plan, grid, chunks, order[stage], stage, pieces, boundaries, _tied(model, plan))
+            graphs.append(made.graph())
+    of_rank = grid.coordinate("pp")
+    if len(places) > 1:
+        of_rank = of_rank + stages * np.searchsorted(places, alike)[grid.coordinate(axis)]
+    return Trace(tuple(graphs), of_rank.astype(np.int32), grid)
+
+
+def _serving(model: Model, plan: Plan) -> Trace:
+    """Return the trace of one batch of prompts and answers."""
+    grid, count = rank_grid(plan), microbatches(plan)
+
+    @cache
+    def stages_of(new: int, context: int) -> list[list[tuple[int, Layer]]]:
+        virtual = partition(
+            inference_layers(model, plan, tokens=new, context=context, batch=plan.microbatch), plan
+        )
+        return _numbered(virtual)
+
+    graphs = [serving_graph(plan, grid, stage, count, stages_of) for stage in range(plan.parallel.pp)]
+    return Trace(tuple(graphs), grid.coordinate("pp").astype(np.int32), grid)
+
+
+def _numbered(virtual: list[list[Layer]]) -> list[list[tuple[int, Layer]]]:
+    """Return the layers of each virtual stage with their numbers in the model."""
+    first = [0, *accumulate(map(len, virtual))]
+    return [list(enumerate(each, start)) for each, start in zip(virtual, first, strict=False)]
+
+
+def _tied(model: Model, plan: Plan) -> int:
+    """Return the parameters of a rank that embedding and head share."""
+    tied = isinstance(model, Decoder) and model.tied
+    return (
+        -(-model.vocabulary // plan.parallel.tp) * model.hidden if tied and isinstance(model, Decoder) else 0
+    )
+
+
+def _check(plan: Plan) -> None:
+    if plan.pipeline.schedule == "pipedream" and plan.data.sharding != "ddp":
+        raise InputError(
+            f"sharding {plan.data.sharding}: schedule pipedream updates after every microbatch, expected ddp"
+        )

@@ -1,0 +1,108 @@
+"""Self-attention on one rank: multi-head, grouped, multi-query, latent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from armillary.workload.layers.attention_core import Heads, core
+from armillary.workload.layers.block import Block
+from armillary.workload.layers.layer import Step
+from armillary.workload.layers.linear import column, gather, replicated, row
+from armillary.workload.layers.pointwise import norm
+from armillary.workload.layers.shard import Shard
+from armillary.workload.models.schema import Decoder, Latent
+
+
+def heads_of(shard: Shard, model: Decoder, window: int | None) -> Heads:
+    """Return the heads of a rank; where there are more ranks of tp than kv_heads, ranks have copies of one."""
+    own, heads = model.attention, model.attention.heads // shard.tp
+    if own.latent:
+        latent = own.latent
+        return Heads(heads, heads, latent.plain_size + latent.rotary_size, latent.value_size, window)
+    return Heads(heads, max(1, model.kv_heads // shard.tp), model.head_size, model.head_size, window)
+
+
+def attention_blocks(
+    shard: Shard, model: Decoder, window: int | None, *, qkv_bias: bool, out_bias: bool
+) -> list[Block]:
+    """Return the blocks from the projections of a normed residual to that of the heads' outputs."""
+    heads = heads_of(shard, model, window)
+    latent = model.attention.latent
+    out = row(shard, "out", heads.query * heads.value, model.hidden, bias=out_bias)
+    if latent:
+        first = _latent_in(shard, model, latent, heads)
+        if not shard.training and shard.queries < shard.keys:
+            return [*first[:-1], *_absorbed(shard, latent, heads, first[-1]), out]
+        return [*first, core(shard, heads), out]
+    width = heads.query * heads.key + heads.kv_size
+    blocks = [column(shard, "qkv", model.hidden, width, bias=qkv_bias)]
+    if model.attention.qk_norm or model.learned_positions is None:
+        blocks.append(_positions(shard, model, heads))
+    return [*blocks, core(shard, heads), out]
+
+
+def _positions(shard: Shard, model: Decoder, heads: Heads) -> Block:
+    """Return what norms the heads of queries and keys and turns them by their position."""
+    normed = model.attention.qk_norm
+    held = shard.tokens * (heads.query + heads.kv) * heads.key * shard.element
+    passes = 2 * (normed + (model.learned_positions is None))
+    weights = 2 * heads.key * (2 if model.norm == "layer" else 1) if normed else 0
+    return Block(
+        "positions",
+        (Step("turn", bytes=passes * held),),
+        (Step("turn", bytes=(passes + normed) * held),),
+        parameters={"dp+cp": weights},
+        saved=held if normed else 0,
+        working=2 * held,
+    )
+
+
+def _latent_in(shard: Shard, model: Decoder, latent: Latent, heads: Heads) -> list[Block]:
+    """Return the projections of latent attention (DeepSeek-V2, arXiv 2405.04434).
+
+    Every rank of tp has those to the small vectors whole, and gathers their results, as Megatron-LM does.
+    """
+    hidden, rank, scale = model.hidden, latent.query_rank or 0, 2 if model.norm == "layer" else 1
+    small = latent.kv_rank + latent.rotary_size
+    blocks = [replicated(shard, "down", hidden, rank + small)]
+    if rank:
+        blocks.append(norm(shard, "down.norm", rank + latent.kv_rank, scale * (rank + latent.kv_rank)))
+        blocks.append(column(shard, "q.up", rank, heads.query * heads.key))
+    else:
+        blocks.append(norm(shard, "down.norm", latent.kv_rank, scale * latent.kv_rank))
+        blocks.append(column(shard, "q", hidden, heads.query * heads.key, keep=False))
+    width = heads.kv * (latent.plain_size + latent.value_size)
+    blocks.append(column(shard, "kv.up", latent.kv_rank, width, beside=latent.rotary_size))
+    turned = shard.tokens * heads.query * latent.rotary_size * shard.element
+    turn = (Step("turn", bytes=2 * turned),)
+    blocks.insert(-1, Block("positions", turn, turn, working=2 * turned))
+    return blocks
+
+
+def _absorbed(shard: Shard, latent: Latent, heads: Heads, up: Block) -> list[Block]:
+    """Return attention that reads the small vectors of earlier tokens as they are.
+
+    The projections to keys and values become ones of queries and of outputs (arXiv 2405.04434, section 2.1.2).
+    """
+    element, tokens, rank = shard.element, shard.tokens, latent.kv_rank
+    key = Heads(heads.query, 1, rank + latent.rotary_size, rank, heads.window)
+    steps: list[Step] = []
+    if shard.sequence:
+        steps.append(gather("gather", "tp", shard.own * (rank + latent.rotary_size) * element))
+    for name, size in (("keys", latent.plain_size), ("values", latent.value_size)):
+        moved = (rank * size + tokens * (rank + size)) * heads.query * element
+        steps.append(Step(name, 2 * tokens * heads.query * size * rank, moved, shard.high))
+    attend = core(replace(shard, flash=True), key).forward[0]
+    reach = min(shard.keys, heads.window or shard.keys)
+    shared = shard.batch * reach * rank * element  # values are a part of the keys
+    attend = Step("attend", attend.flops, attend.bytes - shared, attend.precision)
+    steps.insert(-1, attend)
+    working = 2 * tokens * heads.query * (2 * rank + latent.rotary_size) * element
+    return [Block("absorbed", tuple(steps), parameters=up.parameters, working=working)]
+
+
+def cache_bytes(shard: Shard, model: Decoder, window: int | None) -> int:
+    """Return the bytes that a layer keeps of earlier tokens: keys and values, or their latent vector whole."""
+    heads, latent = heads_of(shard, model, window), model.attention.latent
+    size = latent.kv_rank + latent.rotary_size if latent else heads.kv_size
+    return shard.batch * min(shard.keys, window or shard.keys) * size * shard.element

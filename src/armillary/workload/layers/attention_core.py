@@ -1,0 +1,171 @@
+"""The core of attention: scores, softmax, and their product with the values.
+
+It has no weights. Its backward pass takes twice the operations of the forward one, in fused kernels, too: that these
+compute the scores once more is not counted, as in the published formulas; so selective recomputation, whose purpose
+is just that, changes nothing for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from armillary.workload.layers.block import Block
+from armillary.workload.layers.layer import Step
+from armillary.workload.layers.linear import gather, scatter
+from armillary.workload.layers.shard import Shard
+
+STATISTIC = 4
+"""Bytes of the log-sum-exp of a query and head that fused kernels keep."""
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Attention heads of one rank.
+
+    Attributes:
+        query: Heads of queries.
+        kv: Heads of keys and values.
+        key: Elements of a query or key head.
+        value: Elements of a value head.
+        window: Keys a query sees at most.
+    """
+
+    query: int
+    kv: int
+    key: int
+    value: int
+    window: int | None = None
+
+    @property
+    def kv_size(self) -> int:
+        """Elements of the keys and values of a token."""
+        return self.kv * (self.key + self.value)
+
+
+def pairs(queries: int, keys: int, window: int | None, causal: bool) -> int:
+    """Return how many scores the last `queries` tokens of `keys` have, by a causal mask or without one."""
+    seen = min(keys, window or keys)
+    # A causal mask hides so many of them from the first query, and one fewer from each later one.
+    lacking = max(0, seen - (keys - queries + 1)) if causal else 0
+    return seen * queries - lacking * (lacking + 1) // 2
+
+
+def core(shard: Shard, heads: Heads) -> Block:
+    """Return the core on one rank; ranks of cp have equal shares (their queries are dealt out in zig-zag).
+
+    Shares that are no whole number of operations are rounded up.
+    """
+    per_pair = 2 * heads.query * (heads.key + heads.value)
+    seen = shard.batch * pairs(shard.queries, shard.keys, heads.window, shard.causal)
+    flops = -(-seen * per_pair // shard.cp)
+    if not shard.flash:
+        return _unfused(shard, heads, seen)
+    element, rows = shard.element, shard.tokens * heads.query
+    lse = rows * STATISTIC
+    kv_new = shard.tokens * heads.kv_size * element
+    reach = min(shard.keys, heads.window or shard.keys)
+    kv_read = kv_new if shard.training else shard.batch * reach * heads.kv_size * element
+    q, out = rows * heads.key * element, rows * heads.value * element
+    block = Block("core", saved=q + kv_new + lse, working=2 * (q + out) + 2 * kv_new)
+    forward = Step("attend", flops, q + kv_read + out + lse, shard.high)
+    back = Step("attend", 2 * flops, 2 * (q + kv_new) + 2 * out + lse, shard.high)
+    if shard.cp == 1:
+        return replace(block, forward=(forward,), backward=(back,))
+    if shard.ring:
+        first = _first_chunk(shard, heads, flops)
+        return replace(
+            block,
+            forward=_ring(forward, shard.cp, first, q + out + lse, kv_new),
+            backward=_ring_back(back, shard.cp, 2 * first, 2 * (q + out) + lse, kv_new),
+            working=block.working + 4 * kv_new,
+        )
+    whole = shard.cp * kv_new
+    forward, back = (replace(step, bytes=step.bytes + whole - kv_new) for step in (forward, back))
+    return replace(
+        block,
+        forward=(gather("gather", "cp", kv_new), forward),
+        backward=(gather("gather", "cp", kv_new), back, scatter("scatter", "cp", whole)),
+        working=block.working + 2 * whole,
+    )
+
+
+def _unfused(shard: Shard, heads: Heads, seen: int) -> Block:
+    """Return three kernels, whose scores go through memory (arXiv 2205.05198, figure 3 and section 4.1)."""
+    element, rows = shard.element, shard.tokens * heads.query
+    q, out = rows * heads.key * element, rows * heads.value * element
+    kv_tokens = shard.batch * shard.keys * heads.kv
+    k, v = kv_tokens * heads.key * element, kv_tokens * heads.value * element
+    scores = rows * shard.keys
+    mask = scores if shard.dropout else 0
+    held = scores * element
+    kept = held + (mask + held if mask else 0)  # softmax; mask and what it leaves
+    up, down = (2 * seen * heads.query * size for size in (heads.key, heads.value))
+    precision = shard.high
+    return Block(
+        "core",
+        (
+            Step("scores", up, q + k + held, precision),
+            Step("softmax", bytes=2 * held + (held + mask if mask else 0)),
+            Step("values", down, held + v + out, precision),
+        ),
+        (
+            Step("values", 2 * down, 2 * (held + v) + out, precision),
+            Step("softmax", bytes=3 * held + mask),
+            Step("scores", 2 * up, 2 * (q + k) + held, precision),
+        ),
+        saved=q + k + v + kept,
+        dropped=kept,
+        working=2 * held,
+    )
+
+
+def _first_chunk(shard: Shard, heads: Heads, flops: int) -> int:
+    """Return the operations of a rank's queries on its own keys, which the mask cuts most."""
+    length = shard.queries // (2 * shard.cp)
+    if not shard.causal or heads.window or shard.queries % (2 * shard.cp):
+        return flops - flops // shard.cp * (shard.cp - 1)
+    return shard.batch * length * (2 * length + 1) * 2 * heads.query * (heads.key + heads.value)
+
+
+def _ring(step: Step, cp: int, first: int, own: int, kv: int) -> tuple[Step, ...]:
+    """Divide `step` into a chunk for the keys and values of every rank, which come while the one before is computed.
+
+    Args:
+        step: The whole.
+        cp: Ranks.
+        first: Operations of the first chunk; the others are alike.
+        own: Bytes that every chunk reads and writes.
+        kv: Bytes of keys and values of a rank, and of a message.
+    """
+    steps: list[Step] = []
+    wait: tuple[str, ...]
+    for chunk in range(cp):
+        if chunk < cp - 1:  # two buffers: the one that arrives must not be in use
+            wait = (f"pass {chunk}", f"attend {chunk - 1}") if chunk else ("",)
+            steps.append(Step(f"pass {chunk + 1}", axes="cp", size=kv, shift=1, after=wait))
+        wait = (f"attend {chunk - 1}", f"pass {chunk}") if chunk else ("",)
+        flops = first if chunk == 0 else _share(step.flops - first, cp - 1, chunk - 1)
+        steps.append(Step(f"attend {chunk}", flops, own + kv, step.precision, after=wait))
+    return tuple(steps)
+
+
+def _ring_back(step: Step, cp: int, first: int, own: int, kv: int) -> tuple[Step, ...]:
+    """Divide the backward `step` likewise; sums of the gradients of keys and values follow them round the ring.
+
+    A pass starts at the keys and values that came last in the forward pass, so the sum is complete when it is home.
+    """
+    steps: list[Step] = []
+    wait: tuple[str, ...]
+    for each in _ring(step, cp, first, own, 2 * kv):
+        chunk = int(each.name.split()[1])
+        steps.append(replace(each, size=kv) if each.shift else each)
+        if not each.shift and chunk < cp - 1:
+            wait = (each.name, f"pass sum {chunk}") if chunk else (each.name,)
+            steps.append(Step(f"pass sum {chunk + 1}", axes="cp", size=kv, shift=1, after=wait))
+    last = (f"attend {cp - 1}", f"pass sum {cp - 1}")
+    return (*steps, Step("add", bytes=3 * kv, after=last))
+
+
+def _share(total: int, parts: int, index: int) -> int:
+    """Return part `index` of a total in whole numbers, the first ones larger."""
+    return total // parts + (index < total % parts)

@@ -1,0 +1,140 @@
+"""The layers of a decoder-only transformer on one rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+from armillary.errors import InputError
+from armillary.workload.layers.attention import attention_blocks, cache_bytes
+from armillary.workload.layers.block import Block, layer, recomputed
+from armillary.workload.layers.embedding import embedding, head
+from armillary.workload.layers.experts import check_experts, expert_blocks
+from armillary.workload.layers.layer import Layer
+from armillary.workload.layers.mlp import mlp_blocks
+from armillary.workload.layers.pointwise import norm, residual
+from armillary.workload.layers.shard import Shard, inference_shard, training_shard
+from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.ranks import divisors, near
+from armillary.workload.plan.schema import Plan
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How layers of a model differ."""
+
+    experts: bool
+    window: int | None
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        words = ["experts"] * self.experts + ["window"] * (self.window is not None)
+        return " ".join([*words, "layer"])
+
+
+def kind_of(model: Decoder, index: int) -> Kind:
+    """Return the kind of layer `index`, counted from 0."""
+    own = model.attention
+    return Kind(model.has_experts(index), own.window if index >= own.full_layers else None)
+
+
+def decoder_layers(model: Decoder, plan: Plan, expert_rank: int) -> list[Layer]:
+    """Return embedding, layers and head of a training step.
+
+    Raises:
+        InputError: the model cannot be divided so.
+    """
+    sequence = plan.sequence or model.context
+    _check_positions(model, sequence)
+    check_width(plan.parallel.tp, model)
+    shard = training_shard(plan, sequence, expert_rank)
+    check_experts(shard, model)
+    return _all(shard, model, shares_table=model.tied and plan.parallel.pp == 1)
+
+
+def decoder_inference(model: Decoder, plan: Plan, tokens: int, context: int, batch: int) -> list[Layer]:
+    """Return the same layers of a pass that makes a token for each sequence.
+
+    Raises:
+        InputError: the model cannot be divided so.
+    """
+    _check_positions(model, context)
+    check_width(plan.parallel.tp, model)
+    # Engines reduce after each row-parallel product; only experts whole on a rank need the tokens divided.
+    divided = model.experts is not None and plan.parallel.etp not in (None, plan.parallel.tp)
+    shard = inference_shard(plan, tokens, context, batch, divided=divided)
+    check_experts(shard, model)
+    return _all(shard, model, shares_table=model.tied and plan.parallel.pp == 1)
+
+
+def transformer_layer(shard: Shard, model: Decoder, kind: Kind, *, qkv_bias: bool | None = None) -> Layer:
+    """Return a layer: norm, attention, residual; norm, feed-forward block, residual.
+
+    Args:
+        shard: The share of this rank.
+        model: The model.
+        kind: Of the layer.
+        qkv_bias: Whether input projections of attention have one; None: as the model says.
+    """
+    hidden, bias = model.hidden, model.attention.bias
+    weights = hidden * (2 if model.norm == "layer" else 1)
+    blocks: list[Block] = [
+        norm(shard, "attention.norm", hidden, weights),
+        *attention_blocks(
+            shard,
+            model,
+            kind.window,
+            qkv_bias=bias != "none" if qkv_bias is None else qkv_bias,
+            out_bias=bias == "all",
+        ),
+        residual(shard, "attention.residual", hidden),
+        norm(shard, "mlp.norm", hidden, weights),
+    ]
+    if kind.experts:
+        blocks += expert_blocks(shard, model)
+    else:
+        assert model.mlp is not None
+        own = model.mlp
+        blocks += mlp_blocks(shard, hidden, own.size, gated=model.gated, bias=own.bias)
+    blocks.append(residual(shard, "mlp.residual", hidden))
+    boundary = shard.own * hidden * shard.element
+    cache = 0 if shard.training else cache_bytes(shard, model, kind.window)
+    made = layer(kind.name, shard, blocks, boundary, cache)
+    return recomputed(made, boundary) if shard.training and shard.recompute == "full" else made
+
+
+def _all(shard: Shard, model: Decoder, *, shares_table: bool) -> list[Layer]:
+    kinds = [kind_of(model, index) for index in range(model.layers)]
+    made = {kind: transformer_layer(shard, model, kind) for kind in dict.fromkeys(kinds)}
+    first, last = embedding(shard, model), head(shard, model, shares_table=shares_table)
+    return [first, *(made[kind] for kind in kinds), last]
+
+
+def _check_positions(model: Decoder, sequence: int) -> None:
+    rows = model.learned_positions
+    if rows is not None and sequence > rows:
+        raise InputError(f"sequence {sequence}: expected at most {rows}, the learned positions")
+
+
+def check_width(tp: int, model: Decoder) -> None:
+    """Check that ranks of tp can divide heads and feed-forward blocks.
+
+    Raises:
+        InputError: they cannot; it proposes the nearest number that divides them all.
+    """
+    own, experts = model.attention, model.experts
+    sizes = {"heads": own.heads}
+    if model.mlp and not all(model.has_experts(index) for index in range(model.layers)):
+        sizes["mlp size"] = model.mlp.size
+    if experts and experts.shared:
+        sizes["size of shared experts"] = experts.shared * (experts.shared_size or experts.size)
+    kv = own.heads if own.latent else model.kv_heads
+    fits = [each for each in divisors(gcd(*sizes.values())) if kv % each == 0 or each % kv == 0]
+    for name, size in sizes.items():
+        if size % tp:
+            raise InputError(f"tp {tp}: expected a divisor of {name} {size} (nearest: {near(tp, fits)})")
+    if tp not in fits:
+        raise InputError(
+            f"tp {tp}: expected a divisor or a multiple of kv_heads {kv} (nearest: {near(tp, fits)})"
+        )

@@ -1,0 +1,107 @@
+"""The first and the last layer of a decoder, whose tables ranks of tp share by rows of the vocabulary.
+
+A vocabulary that tp does not divide is rounded up to a multiple, with rows that no token has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from armillary.workload.layers.block import Block, layer
+from armillary.workload.layers.layer import Layer, Step
+from armillary.workload.layers.linear import column, gather, reduce, scatter
+from armillary.workload.layers.pointwise import norm
+from armillary.workload.layers.shard import Shard
+from armillary.workload.models.schema import Decoder
+
+TOKEN, STATISTIC = 8, 4
+"""Bytes of the number of a token, and of a sum over the vocabulary."""
+
+
+def rows_of(shard: Shard, model: Decoder) -> int:
+    """Return the rows of the vocabulary on one rank."""
+    return -(-model.vocabulary // shard.tp)
+
+
+def embedding(shard: Shard, model: Decoder) -> Layer:
+    """Return the tables of tokens and of positions."""
+    hidden, element = model.hidden, shard.element
+    whole, own = shard.tokens * hidden * element, shard.own * hidden * element
+    mask = shard.own * hidden if shard.dropout else 0
+    forward = [Step("lookup", bytes=2 * whole)]
+    backward = []
+    if shard.sequence:
+        forward.append(scatter("scatter", "tp", whole))
+        backward.append(gather("gather", "tp", own))
+    elif shard.tp > 1:
+        forward.append(reduce("reduce", "tp", whole))
+    if model.learned_positions or mask:
+        forward.append(Step("positions", bytes=2 * own + mask))
+    if mask:
+        backward.insert(0, Step("dropout", bytes=2 * own + mask))
+    added = whole + 2 * shard.tokens * hidden * shard.gradient
+    block = Block(
+        "embedding",
+        tuple(forward),
+        tuple(backward),
+        (Step("weight", bytes=added),),
+        {"dp+cp": hidden * (rows_of(shard, model) + (model.learned_positions or 0))},
+        saved=shard.tokens * TOKEN + mask,
+        working=whole,
+    )
+    return layer("embedding", shard, [block], own)
+
+
+def head(shard: Shard, model: Decoder, *, shares_table: bool) -> Layer:
+    """Return the final norm, the product with the vocabulary, and the loss, of which ranks of tp have parts.
+
+    Args:
+        shard: The share of this rank.
+        model: The model.
+        shares_table: Whether its weight is that of the embedding on the same rank.
+    """
+    hidden, rows = model.hidden, rows_of(shard, model)
+    weights = hidden * (2 if model.norm == "layer" else 1)
+    parameters = 0 if shares_table else hidden * rows
+    final = norm(shard, "norm", hidden, weights)
+    output = column(shard, "output", hidden, rows, precision=shard.high, parameters=parameters)
+    if not shard.training:
+        return _next_token(shard, model, final, output)
+    logits, sums = shard.tokens * rows, shard.tokens * STATISTIC
+    wide = logits * STATISTIC
+    steps = [Step("max", bytes=logits * shard.element)]
+    if shard.tp > 1:
+        steps.append(reduce("reduce max", "tp", sums))
+    steps.append(Step("exponents", bytes=logits * shard.element + wide))
+    if shard.tp > 1:
+        steps += [reduce("reduce target", "tp", sums), reduce("reduce sum", "tp", sums)]
+    # Cross entropy keeps its softmax in fp32 (arXiv 2205.05198, section 4.3). That of PyTorch, which goes with FSDP,
+    # has two gradients besides: of the loss, which is dense, and of the softmax.
+    gradients = wide if shard.fused_loss else 2 * wide
+    loss = Block(
+        "loss",
+        tuple(steps),
+        (Step("loss", bytes=wide + logits * shard.element),),
+        saved=wide,
+        working=logits * shard.element + (gradients if shard.element < STATISTIC else gradients - wide),
+    )
+    return layer("head", shard, [final, output, loss], 0)
+
+
+def _next_token(shard: Shard, model: Decoder, final: Block, output: Block) -> Layer:
+    """Return the head of inference, of the last token of each sequence; every rank gets all logits."""
+    hidden, rows, element = model.hidden, rows_of(shard, model), shard.element
+    last = replace(shard, queries=1, sequence=False)
+    first = norm(last, "norm", hidden, 0)
+    gemm = column(last, "output", hidden, rows, precision=shard.high)
+    steps = list(gemm.forward)
+    if shard.tp > 1:
+        steps.append(gather("gather logits", "tp", shard.batch * rows * element))
+    blocks = [
+        replace(first, parameters=final.parameters),
+        replace(gemm, forward=tuple(steps), parameters=output.parameters),
+    ]
+    if shard.sequence:
+        before = gather("gather", "tp", shard.own * hidden * element)
+        blocks.insert(0, Block("tokens", (before,)))
+    return layer("head", shard, blocks, 0)

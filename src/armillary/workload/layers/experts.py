@@ -1,0 +1,130 @@
+"""A mixture of experts on one rank, as Megatron-LM runs it: route, exchange tokens, grouped products, exchange back.
+
+Tokens go over ep to the ranks of their experts, and there to all ranks of etp, which share every expert by columns and
+rows. Without sequence parallelism ranks of tp have the same tokens; then etp must be tp, and their results are summed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from armillary.errors import InputError
+from armillary.trace import CollectiveType
+from armillary.workload.layers.block import Block
+from armillary.workload.layers.expert_load import Load, load
+from armillary.workload.layers.layer import Step
+from armillary.workload.layers.linear import gather, products, reduce, replicated, scatter
+from armillary.workload.layers.mlp import mlp_blocks
+from armillary.workload.layers.pointwise import activation
+from armillary.workload.layers.shard import Shard, check_divides
+from armillary.workload.models.schema import Decoder, Experts
+
+PROBABILITY = 4
+"""Bytes of a score of the router."""
+
+
+def check_experts(shard: Shard, model: Decoder) -> None:
+    """Check that experts can be divided so.
+
+    Raises:
+        InputError: they cannot.
+    """
+    own = model.experts
+    if own is None:
+        if shard.ep > 1:
+            raise InputError(f"ep {shard.ep}: '{model.name}' has no experts, expected 1")
+        return
+    check_divides("ep", shard.ep, "experts", own.count)
+    check_divides("etp", shard.etp, "size of an expert", own.size)
+    if not shard.distinct and shard.etp != shard.tp:
+        raise InputError(
+            f"etp {shard.etp}: without sequence parallelism ranks of tp have the same tokens, expected tp {shard.tp} "
+            "(or parallel.sequence: true)"
+        )
+
+
+def expert_blocks(shard: Shard, model: Decoder) -> list[Block]:
+    """Return the blocks of a normed residual that follow: router, routed experts, shared experts."""
+    own, hidden = model.experts, model.hidden
+    assert own is not None
+    loads = load(own, shard.own, shard.ep, shard.expert_rank, shard.skew)
+    router = own.count * (hidden + own.router_bias) + hidden * own.shared_gate
+    columns = own.count + own.shared_gate
+    choose = replicated(shard, "router", hidden, columns, precision=shard.high, parameters=router)
+    choose = replace(choose, saved=choose.saved + shard.own * own.count * PROBABILITY)
+    blocks = [choose, *_routed(shard, model, own, loads)]
+    if own.shared:
+        size = own.shared * (own.shared_size or own.size)
+        shared = mlp_blocks(shard, hidden, size, gated=model.gated, bias=own.bias, name="shared", keep=False)
+        biases = {"dp+cp": shared[-1].parameters["dp+cp"] + own.bias * (own.shared - 1) * hidden}
+        blocks += [*shared[:-1], replace(shared[-1], parameters=biases)]
+    return blocks
+
+
+def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Block]:
+    hidden, element = model.hidden, shard.element
+    local, inner = own.count // shard.ep, own.size // shard.etp
+    wide = inner * (2 if model.gated else 1)
+    rows = loads.received * (shard.etp if shard.distinct else 1)
+    read = min(local, rows)  # weights of experts without tokens stay in memory
+    up = products(shard, rows, hidden, wide, count=read)
+    down = products(shard, rows, inner, hidden, count=read)
+    vector = hidden * element
+    return [
+        _exchange(shard, "dispatch", loads, vector, shard.own),
+        Block(
+            "experts.up",
+            up[:1],
+            up[1:2],
+            up[2:],
+            {"edp": local * wide * (hidden + own.bias)},
+            saved=rows * hidden * shard.operand,
+            working=rows * (2 * hidden + wide) * element,
+        ),
+        activation(shard, "experts.activation", rows, wide, inner),
+        Block(
+            "experts.down",
+            down[:1],
+            down[1:2],
+            down[2:],
+            {"edp": local * hidden * (inner + own.bias)},
+            saved=rows * inner * shard.operand,
+            working=rows * (2 * hidden + inner) * element,
+        ),
+        _exchange(shard, "combine", loads, vector, shard.own),
+    ]
+
+
+def _exchange(shard: Shard, name: str, loads: Load, vector: int, tokens: int) -> Block:
+    """Return ``dispatch`` of tokens to the ranks of their experts, or ``combine``, the other way round.
+
+    Args:
+        shard: The share of this rank.
+        name: Which of the two.
+        loads: How many vectors go and come.
+        vector: Bytes of one.
+        tokens: Of this rank.
+    """
+    wide = shard.distinct and shard.etp > 1
+    copies = shard.etp if wide else 1
+    there = [Step("permute", bytes=(tokens + loads.sent) * vector)]
+    back = []
+    if wide:
+        back.append(scatter("scatter", "etp", copies * loads.received * vector))
+    if shard.ep > 1:
+        splits = tuple(each * vector for each in loads.splits)
+        there.append(_all_to_all(loads.sent * vector, splits))
+        alike = (loads.received // shard.ep * vector,) * shard.ep if splits else ()
+        back.append(_all_to_all(loads.received * vector, alike))
+    if wide:
+        there.append(gather("gather", "etp", loads.received * vector))
+    back.append(Step("unpermute", bytes=(tokens + loads.sent) * vector))
+    if not shard.distinct:
+        back.append(reduce("reduce", "tp", tokens * vector))
+    working = (loads.sent + 2 * copies * loads.received) * vector
+    forward, backward = (there, back) if name == "dispatch" else (back, there)
+    return Block(name, tuple(forward), tuple(backward), working=working)
+
+
+def _all_to_all(size: int, splits: tuple[int, ...]) -> Step:
+    return Step("exchange", collective=CollectiveType.ALL_TO_ALL, axes="ep", size=size, splits=splits)

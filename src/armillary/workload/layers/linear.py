@@ -1,0 +1,149 @@
+"""Matrix products with weights, divided over ranks as Megatron-LM divides them (arXiv 1909.08053, 2205.05198).
+
+Of a product Y = X·W a column-parallel one has some of the columns of W, and the whole X; a row-parallel one has some of
+the rows, and its Y are terms of a sum. With sequence parallelism X of the first is gathered, and gathered once more for
+the gradient of W while that of X is computed; Y of the second is reduced and scattered.
+"""
+
+from __future__ import annotations
+
+from armillary.trace import CollectiveType
+from armillary.workload.layers.block import Block
+from armillary.workload.layers.layer import Precision, Step
+from armillary.workload.layers.shard import Shard
+from armillary.workload.plan.schema import ELEMENT
+
+
+def gather(name: str, axes: str, size: int, after: tuple[str, ...] | None = None) -> Step:
+    """Return an all-gather; `size` is of what this rank contributes."""
+    return Step(name, collective=CollectiveType.ALL_GATHER, axes=axes, size=size, after=after)
+
+
+def scatter(name: str, axes: str, size: int) -> Step:
+    """Return a reduce-scatter; `size` is of this rank's whole input."""
+    return Step(name, collective=CollectiveType.REDUCE_SCATTER, axes=axes, size=size)
+
+
+def reduce(name: str, axes: str, size: int) -> Step:
+    """Return an all-reduce."""
+    return Step(name, collective=CollectiveType.ALL_REDUCE, axes=axes, size=size)
+
+
+def products(
+    shard: Shard, m: int, k: int, n: int, *, count: int = 1, precision: Precision | None = None
+) -> tuple[Step, Step, Step]:
+    """Return the kernels of Y = X·W: forward ``gemm``, ``input`` gradient, ``weight`` gradient.
+
+    The last adds to what other microbatches left, and waits for ``input``.
+
+    Args:
+        shard: The share of this rank.
+        m: Rows of X (of all weights together).
+        k: Columns of X.
+        n: Columns of Y.
+        count: How many weights, each for some of the rows (a grouped product).
+        precision: Absent: that of the plan.
+    """
+    precision = precision or shard.compute
+    flops, operand = 2 * m * k * n, ELEMENT[precision]
+    x, w, y = m * k, count * k * n, m * n
+    return (
+        Step("gemm", flops, (x + w) * operand + y * shard.element, precision),
+        Step("input", flops, (y + w) * operand + x * shard.element, precision),
+        Step("weight", flops, (x + y) * operand + 2 * w * shard.gradient, precision, after=("input",)),
+    )
+
+
+def replicated(
+    shard: Shard,
+    name: str,
+    k: int,
+    n: int,
+    *,
+    precision: Precision | None = None,
+    parameters: int | None = None,
+) -> Block:
+    """Return a projection whose weight every rank of tp has whole, of the tokens of the residual.
+
+    That its gradient (and a norm's) is to be summed over tp, too, where these are different tokens, is left out.
+    """
+    forward, back, weight = products(shard, shard.own, k, n, precision=precision)
+    return Block(
+        name,
+        (forward,),
+        (back,),
+        (weight,),
+        {"dp+cp": k * n if parameters is None else parameters},
+        saved=shard.own * k * ELEMENT[precision or shard.compute],
+        working=shard.own * (2 * k + n) * shard.element,
+    )
+
+
+def column(
+    shard: Shard,
+    name: str,
+    k: int,
+    n: int,
+    *,
+    bias: bool = False,
+    keep: bool = True,
+    beside: int = 0,
+    precision: Precision | None = None,
+    parameters: int | None = None,
+) -> Block:
+    """Return a column-parallel projection.
+
+    Args:
+        shard: The share of this rank.
+        name: Of the block.
+        k: Inputs.
+        n: Outputs of this rank.
+        bias: Whether it has one.
+        keep: Whether no other block keeps its input.
+        beside: Inputs that are gathered with the others, but not multiplied.
+        precision: Absent: that of the plan.
+        parameters: Absent: those of the product and bias.
+    """
+    m, element = shard.tokens, shard.element
+    gemm, back, weight = products(shard, m, k, n, precision=precision)
+    forward, backward = [gemm], [back]
+    if shard.sequence:
+        forward.insert(0, gather("gather", "tp", shard.own * (k + beside) * element))
+        backward = [
+            gather("gather", "tp", shard.own * k * element, after=("",)),
+            Step(back.name, back.flops, back.bytes, back.precision, after=("",)),
+            scatter("scatter", "tp", m * (k + beside) * element),
+        ]
+        weight = Step(weight.name, weight.flops, weight.bytes, weight.precision, after=("input", "gather"))
+    elif shard.tp > 1:
+        backward.append(reduce("reduce", "tp", m * (k + beside) * element))
+    return Block(
+        name,
+        tuple(forward),
+        tuple(backward),
+        (weight,),
+        {"dp+cp": k * n + n * bias if parameters is None else parameters},
+        saved=shard.own * k * ELEMENT[precision or shard.compute] if keep else 0,
+        working=m * (2 * k + n) * element,
+    )
+
+
+def row(shard: Shard, name: str, k: int, n: int, *, bias: bool = False) -> Block:
+    """Return a row-parallel projection of `k` inputs on this rank to `n` outputs."""
+    m, element = shard.tokens, shard.element
+    gemm, back, weight = products(shard, m, k, n)
+    forward, backward = [gemm], [back]
+    if shard.sequence:
+        forward.append(scatter("scatter", "tp", m * n * element))
+        backward.insert(0, gather("gather", "tp", shard.own * n * element))
+    elif shard.tp > 1:
+        forward.append(reduce("reduce", "tp", m * n * element))
+    return Block(
+        name,
+        tuple(forward),
+        tuple(backward),
+        (weight,),
+        {"dp+cp": k * n + n * bias},
+        saved=m * k * shard.operand,
+        working=m * (k + 2 * n) * element,
+    )

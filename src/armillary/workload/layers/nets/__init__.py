@@ -1,0 +1,1 @@
+"""Layers of the models that are no transformers."""

@@ -1,0 +1,169 @@
+"""Kernels as counts of elements, and layers that run them one after the other.
+
+Activations and weights are of the type of the matrix products (of bf16 where these are fp8), weight gradients of their
+own. Every product with weights takes the same operations for the gradient of its input as for that of its weights, also
+the first one of a model, whose input needs none: sums are those of `armillary.workload.models.operations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from armillary.workload.layers.layer import Layer, Step
+from armillary.workload.models.operations import HEAD, SCORES
+from armillary.workload.plan.schema import ELEMENT, Plan
+
+REPLICAS = "dp+cp"
+"""Ranks that have the same weights."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of the forward pass with those that it takes on the way back; sizes are elements.
+
+    Attributes:
+        name: Unique in its layer.
+        forward: Read and written by the forward pass.
+        backward: Read and written for the gradient of the input; 0: it has none.
+        operands: Activations and gradients read for the gradient of the weights.
+        weights: Of which there is a gradient; it is added to what other microbatches left.
+        parameters: Weights, and the biases and scales whose gradients the other kernels find by the way.
+        saved: Kept for the backward pass; outputs count where they are inputs.
+        held: Input and output, whose gradients are there at the same time.
+        macs: Multiply-adds of the forward pass.
+        both: A product of two activations, so that the gradient of the input takes twice the operations.
+        part: Of the model, as `operations.flops` names it: it says what is recomputed.
+        masks: Bytes of masks, kept too.
+    """
+
+    name: str
+    forward: int
+    backward: int = 0
+    operands: int = 0
+    weights: int = 0
+    parameters: int = 0
+    saved: int = 0
+    held: int = 0
+    macs: int = 0
+    both: bool = False
+    part: str = ""
+    masks: int = 0
+
+
+def product(
+    name: str,
+    macs: int,
+    inputs: int,
+    weights: int,
+    outputs: int,
+    *,
+    bias: int = 0,
+    reads: int = 1,
+    besides: int = 0,
+    saved: int | None = None,
+    part: str = "",
+) -> Kernel:
+    """Return a product of activations with weights.
+
+    Args:
+        name: Of the kernel.
+        macs: Multiply-adds.
+        inputs: Elements.
+        weights: Elements.
+        outputs: Elements.
+        bias: Further parameters.
+        reads: How often all weights are read.
+        besides: Elements that element-wise work in the same kernel reads and writes, each way.
+        saved: Elements; absent: the inputs.
+        part: See `Kernel`.
+    """
+    operands = inputs + outputs
+    moved = operands + reads * weights + besides
+    kept = inputs if saved is None else saved
+    parameters = weights + bias
+    return Kernel(name, moved, moved, operands, weights, parameters, kept, operands, macs, part=part)
+
+
+def gemm(name: str, rows: int, inputs: int, outputs: int, *, bias: int = 0, part: str = "") -> Kernel:
+    """Return the product of (rows, inputs) activations with (inputs, outputs) weights; a bias costs nothing more."""
+    return product(
+        name,
+        rows * inputs * outputs,
+        rows * inputs,
+        inputs * outputs,
+        rows * outputs,
+        bias=bias,
+        part=part,
+    )
+
+
+def recomputed(plan: Plan, kernel: Kernel) -> bool:
+    """Return whether the backward pass runs a kernel of the forward pass again."""
+    if plan.recompute == "selective":
+        return kernel.part == SCORES
+    return plan.recompute == "full" and kernel.part != HEAD
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Makes steps of kernels under the numbers of a plan."""
+
+    plan: Plan
+
+    @property
+    def element(self) -> int:
+        """Bytes of an activation or weight."""
+        return max(2, ELEMENT[self.plan.numbers.compute])
+
+    def forward(self, kernel: Kernel, after: tuple[str, ...] | None = None) -> Step:
+        """Return the step of the forward pass."""
+        return self._step(kernel.name, 2 * kernel.macs, self.element * kernel.forward, after)
+
+    def backward(self, kernel: Kernel, after: tuple[str, ...] | None = None) -> Step:
+        """Return the step that makes the gradient of the input."""
+        flops = 2 * kernel.macs * (2 if kernel.both else 1)
+        return self._step(f"{kernel.name} backward", flops, self.element * kernel.backward, after)
+
+    def weight(self, kernel: Kernel) -> Step:
+        """Return the step that makes the gradient of the weights."""
+        moved = self.element * kernel.operands + 2 * ELEMENT[self.plan.numbers.gradients] * kernel.weights
+        after = (f"{kernel.name} backward",) if kernel.backward else None
+        return self._step(f"{kernel.name} weight", 2 * kernel.macs, moved, after)
+
+    def layer(self, name: str, kernels: Sequence[Kernel], *, inputs: int, outputs: int) -> Layer:
+        """Return a layer that runs kernels one after the other.
+
+        Args:
+            name: Of the layer.
+            kernels: In the order of the forward pass.
+            inputs: Elements that full recomputation keeps.
+            outputs: Elements that go on to the next layer.
+        """
+        again = [kernel for kernel in kernels if recomputed(self.plan, kernel)]
+        backward = [self.forward(kernel) for kernel in again]
+        backward += [self.backward(kernel) for kernel in reversed(kernels) if kernel.backward]
+        weight = [self.weight(kernel) for kernel in reversed(kernels) if kernel.weights]
+        saved, dropped = self.saved(kernels), self.saved(again)
+        kept = self.element * inputs if dropped and self.plan.recompute == "full" else 0
+        return Layer(
+            name,
+            tuple(self.forward(kernel) for kernel in kernels),
+            tuple(backward),
+            tuple(weight),
+            {REPLICAS: sum(kernel.parameters for kernel in kernels)},
+            saved=min(saved, saved - dropped + kept),
+            working=self.working(kernels) + max(0, dropped - kept),
+            boundary=self.element * outputs,
+        )
+
+    def saved(self, kernels: Sequence[Kernel]) -> int:
+        """Return the bytes that kernels keep for the backward pass."""
+        return sum(self.element * kernel.saved + kernel.masks for kernel in kernels)
+
+    def working(self, kernels: Sequence[Kernel]) -> int:
+        """Return the bytes of gradients of activations that are there at a time, at most."""
+        return self.element * max(kernel.held for kernel in kernels)
+
+    def _step(self, name: str, flops: int, size: int, after: tuple[str, ...] | None) -> Step:
+        return Step(name, flops, size, self.plan.numbers.compute, after=after)

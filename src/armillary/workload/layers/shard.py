@@ -1,0 +1,179 @@
+"""What one rank has of a microbatch, and in which numbers it computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from armillary.errors import InputError
+from armillary.workload.layers.layer import Precision
+from armillary.workload.plan.ranks import divisors, near
+from armillary.workload.plan.schema import ELEMENT, Plan
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The share of one rank.
+
+    Attributes:
+        batch: Samples.
+        queries: Tokens of a sample that all ranks of cp work on.
+        keys: Tokens of a sample that the last of them sees.
+        tp: Ranks that share every matrix.
+        sequence: Whether they share the residual, too (sequence parallelism).
+        cp: Ranks that share every sample.
+        ring: Whether keys and values go round them; else all are gathered.
+        ep: Ranks that share the experts.
+        etp: Ranks that share every expert.
+        expert_rank: Of this rank along ep.
+        skew: Exponent of the Zipf law of the experts' load.
+        compute: Precision of large matrix products.
+        gradient: Bytes of an element of a weight's gradient.
+        flash: Whether the scores stay on the chip.
+        causal: Whether to count only the scores that a causal mask keeps.
+        dropout: Whether masks are kept.
+        recompute: What the backward pass does again.
+        training: Whether there is a backward pass.
+        fused_loss: Whether the gradient of the logits takes the place of their softmax.
+    """
+
+    batch: int
+    queries: int
+    keys: int
+    tp: int
+    sequence: bool
+    cp: int
+    ring: bool
+    ep: int
+    etp: int
+    expert_rank: int
+    skew: float
+    compute: Precision
+    gradient: int
+    flash: bool
+    causal: bool
+    dropout: bool
+    recompute: Literal["none", "selective", "full"]
+    training: bool
+    fused_loss: bool
+
+    @property
+    def tokens(self) -> int:
+        """Tokens between the collectives of tp."""
+        return self.batch * self.queries // self.cp
+
+    @property
+    def own(self) -> int:
+        """Tokens of the residual on this rank."""
+        return self.tokens // self.tp if self.sequence else self.tokens
+
+    @property
+    def distinct(self) -> bool:
+        """Whether no two ranks have the same tokens of the residual."""
+        return self.sequence or self.tp == 1
+
+    @property
+    def element(self) -> int:
+        """Bytes of an element of an activation: fp8 is for operands of matrix products only."""
+        return 4 if self.compute == "fp32" else 2
+
+    @property
+    def high(self) -> Precision:
+        """Precision of products that stay out of fp8: attention, router, head."""
+        return "fp32" if self.compute == "fp32" else "bf16"
+
+    @property
+    def operand(self) -> int:
+        """Bytes of an operand of a large matrix product."""
+        return ELEMENT[self.compute]
+
+
+def training_shard(plan: Plan, sequence: int, expert_rank: int) -> Shard:
+    """Return the share of a rank of one microbatch of a training step.
+
+    Raises:
+        InputError: the sequence cannot be divided so.
+    """
+    own = plan.parallel
+    divided = own.sequence and own.tp > 1
+    unit = own.cp * (own.tp if divided else 1)
+    if sequence % unit:
+        best = near(sequence, [max(unit, sequence // unit * unit), (sequence // unit + 1) * unit])
+        terms = f"cp {own.cp} x tp {own.tp}" if divided else f"cp {own.cp}"
+        other = ", or parallel.sequence: false" if divided and sequence % own.cp == 0 else ""
+        raise InputError(
+            f"sequence {sequence}: expected a multiple of {terms} = {unit} (nearest: {best}{other})"
+        )
+    if own.cp > 1 and plan.attention == "unfused":
+        raise InputError(f"attention unfused: expected flash with cp {own.cp}")
+    return _shard(plan, plan.microbatch, sequence, sequence, divided, expert_rank, training=True)
+
+
+def inference_shard(plan: Plan, tokens: int, context: int, batch: int, *, divided: bool) -> Shard:
+    """Return the share of a rank of one forward pass of `batch` sequences.
+
+    Args:
+        plan: The plan.
+        tokens: New tokens of a sequence.
+        context: Keys that the last of them sees.
+        batch: Sequences.
+        divided: Whether ranks of tp share the tokens outside of matrix products.
+
+    Raises:
+        InputError: a number is not possible.
+    """
+    own = plan.parallel
+    for name, number, least in (("tokens", tokens, 1), ("batch", batch, 1), ("context", context, tokens)):
+        if number < least:
+            raise InputError(f"{name} {number}: expected at least {least}")
+    if own.cp > 1:
+        raise InputError(f"cp {own.cp}: inference does not divide sequences, expected 1")
+    divided = divided and own.tp > 1
+    if divided and batch * tokens % own.tp:
+        total = batch * tokens
+        best = near(batch, [b for b in range(1, batch + own.tp + 1) if b * tokens % own.tp == 0])
+        raise InputError(
+            f"batch {batch} x tokens {tokens} = {total}: expected a multiple of tp {own.tp}, which share the tokens "
+            f"as etp is not tp (nearest batch: {best})"
+        )
+    return _shard(plan, batch, tokens, context, divided, 0, training=False)
+
+
+def _shard(
+    plan: Plan, batch: int, queries: int, keys: int, divided: bool, expert_rank: int, *, training: bool
+) -> Shard:
+    own = plan.parallel
+    if not 0 <= expert_rank < own.ep:
+        raise InputError(f"expert rank {expert_rank}: expected 0 to {own.ep - 1}")
+    return Shard(
+        batch=batch,
+        queries=queries,
+        keys=keys,
+        tp=own.tp,
+        sequence=divided,
+        cp=own.cp,
+        ring=own.context == "ring",
+        ep=own.ep,
+        etp=own.etp or own.tp,
+        expert_rank=expert_rank,
+        skew=plan.experts.skew,
+        compute=plan.numbers.compute,
+        gradient=ELEMENT[plan.numbers.gradients],
+        flash=plan.attention == "flash",
+        causal=plan.causal,
+        dropout=plan.dropout and training,
+        recompute=plan.recompute,
+        training=training,
+        fused_loss=plan.data.sharding not in ("fsdp", "hsdp"),
+    )
+
+
+def check_divides(axis: str, ranks: int, name: str, size: int) -> None:
+    """Check that `ranks` along an axis divide a size.
+
+    Raises:
+        InputError: they do not.
+    """
+    if size % ranks:
+        best = near(ranks, divisors(size))
+        raise InputError(f"{axis} {ranks}: expected a divisor of {name} {size} (nearest: {best})")

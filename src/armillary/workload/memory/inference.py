@@ -1,0 +1,48 @@
+"""What the ranks of a pipeline stage hold in inference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from armillary.workload.layers.layer import Layer
+from armillary.workload.memory.footprint import FRAGMENTATION, Footprint, messages
+from armillary.workload.memory.states import states
+from armillary.workload.pipeline.tasks import Task
+from armillary.workload.plan.ranks import rank_grid
+from armillary.workload.plan.schema import Plan
+
+CATEGORIES = ("weights", "cache", "working", "communication")
+
+
+def serving(
+    stages: Sequence[Sequence[Layer]],
+    plan: Plan,
+    stage: int,
+    batches: int = 1,
+    *,
+    fragmentation: float = FRAGMENTATION,
+    framework: int = 0,
+) -> Footprint:
+    """Return what the ranks of one pipeline stage hold in inference: weights, and keys and values of `batches`."""
+    pp, virtual = plan.parallel.pp, plan.pipeline.virtual
+    grid = rank_grid(plan)
+    inference = plan.model_copy(update={"optimizer": "none"})
+    chunks = [list(stages[chunk * pp + stage]) for chunk in range(virtual)]
+    layers = [layer for mine in chunks for layer in mine]
+    line = {category: np.zeros(len(layers), np.int64) for category in CATEGORIES}
+    line["weights"][:] = sum(states(layer, inference, grid).weights for layer in layers)
+    line["cache"][:] = batches * sum(layer.cache for layer in layers)
+    line["working"][:] = [layer.working for layer in layers]
+    line["communication"][:] = messages(chunks, plan)
+    order = tuple(Task("F", 0, chunk) for chunk in range(virtual))
+    return Footprint(
+        stage,
+        order,
+        np.repeat(np.arange(virtual), [len(mine) for mine in chunks]),
+        tuple(layer.name for layer in layers),
+        line,
+        fragmentation,
+        framework,
+    )

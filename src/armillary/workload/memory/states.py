@@ -1,0 +1,81 @@
+"""Bytes of weights, gradients and optimizer states that one rank holds for a layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, prod
+
+from armillary.trace.grid import RankGrid
+from armillary.workload.layers.layer import Layer
+from armillary.workload.plan.numbers import MOMENTS, gradient, state, weight
+from armillary.workload.plan.schema import Plan
+
+LAYERWISE = ("zero-3", "fsdp", "hsdp")
+"""Shardings that gather the weights of a layer when they are needed."""
+_MASTERS = ("fsdp", "hsdp")
+
+
+@dataclass(frozen=True)
+class States:
+    """Bytes of a layer's parameters and what belongs to them.
+
+    Attributes:
+        weights: That stay.
+        gradients: That stay from the first backward pass to the optimizer step.
+        optimizer: Master copy and moments.
+        gathered: Weights of the whole layer while it is computed, where a rank keeps a shard.
+        reduced: Gradients of the whole layer on their way to the ranks that keep them.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    gathered: int
+    reduced: int
+
+
+def states(layer: Layer, plan: Plan, grid: RankGrid) -> States:
+    """Return what a rank holds for the parameters of a layer.
+
+    Mixed precision with Adam takes 2 bytes of weights, 4 or 2 of gradients and 12 of optimizer states per parameter:
+    fp32 master, momentum, variance (ZeRO, arXiv 1910.02054, §3.1). What `plan.data` shards is divided by the ranks of
+    the family that the layer names. FSDP keeps its shard in fp32, which is the master copy (PyTorch FSDP2). Workers of
+    parameter servers have no optimizer. Offloaded shares are taken off.
+    """
+    sharding, element, each = plan.data.sharding, weight(plan), gradient(plan)
+    kept = 4 if sharding in _MASTERS else element
+    # Where the shard that is kept is the master copy, the optimizer has none of its own.
+    optimizer = 4 * MOMENTS[plan.optimizer] if sharding in _MASTERS else state(plan)
+    layerwise = sharding in LAYERWISE and plan.data.reshard
+    if sharding == "parameter-server":
+        optimizer = 0
+    total = {"weights": 0, "gradients": 0, "optimizer": 0}
+    whole = 0
+    for family, count in layer.parameters.items():
+        shard = -(-count // shards(plan, grid, family))
+        whole += count
+        total["weights"] += kept * (shard if sharding in LAYERWISE else count)
+        total["gradients"] += each * (shard if layerwise or sharding == "zero-2" else count)
+        total["optimizer"] += optimizer * (count if sharding == "ddp" else shard)
+    if sharding in LAYERWISE and not layerwise:
+        total["weights"] += element * whole
+    return States(
+        weights=left(total["weights"], plan.offload.weights),
+        gradients=total["gradients"],
+        optimizer=left(total["optimizer"], plan.offload.optimizer),
+        gathered=element * whole if layerwise or plan.offload.weights else 0,
+        reduced=(element + each) * whole if layerwise else 0,
+    )
+
+
+def shards(plan: Plan, grid: RankGrid, family: str) -> int:
+    """Return over how many ranks a sharding divides the parameters of a family."""
+    digits = set(grid.digits(family)) if family else set()
+    if plan.data.sharding == "hsdp":
+        digits &= set(grid.digits("fsdp"))
+    return prod(grid.sizes[digit] for digit in digits)
+
+
+def left(size: int, share: float | None) -> int:
+    """Return what stays of `size` bytes when a share of them is offloaded."""
+    return size if share is None else ceil(size * (1 - share))

@@ -1,0 +1,85 @@
+"""The key ``workload.generate`` of study files: a model and a plan whose ranks are the NPUs of the platform."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError, create_model
+
+from armillary.errors import InputError
+from armillary.platform.document import Document, KeyPath, is_there
+from armillary.platform.native import Study, first_error, json_schema
+from armillary.platform.study_schema import Part
+from armillary.trace import Trace
+from armillary.workload.models import Model, load_model, preset_names
+from armillary.workload.plan.schema import Plan
+
+PLACE: KeyPath = ("workload", "generate")
+
+
+@cache
+def generate_part() -> type[Part]:
+    """Return the layout of the key: `Plan` with a model instead of ranks."""
+    keys: dict[str, Any] = {
+        name: (field.annotation, field) for name, field in Plan.model_fields.items() if name != "ranks"
+    }
+    model = Field(description="A name of `armillary generate list`, or a file, relative to this one.")
+    return create_model(
+        "Generate",
+        __base__=Part,
+        __doc__="A model, and how it is spread and run.",
+        model=(str, model),
+        **keys,
+    )
+
+
+def read_request(study: Study) -> tuple[Model, Plan]:
+    """Return the model and the plan that a study file asks for.
+
+    Raises:
+        InputError: a key or value is wrong; names the file, the line and the key.
+    """
+    assert study.document is not None
+    try:
+        found = generate_part().model_validate(study.generate)
+    except ValidationError as error:
+        raise first_error(study.document, error, PLACE) from None
+    values = {name: getattr(found, name) for name in found.model_fields_set}
+    name = values.pop("model")
+    return _model(study.document, name), Plan(ranks=study.platform.npus, **values)
+
+
+def study_trace(study: Study) -> Trace:
+    """Return the trace that a study file asks for.
+
+    Raises:
+        InputError: the request cannot be read or is impossible; names the file and the line.
+    """
+    from armillary.workload.generate import generate
+
+    model, plan = read_request(study)
+    try:
+        return generate(model, plan)
+    except InputError as error:
+        assert study.document is not None
+        raise study.document.error(PLACE, str(error)) from error
+
+
+def study_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a study file, with the keys of ``workload.generate``."""
+    schema, own = json_schema(), generate_part().model_json_schema()
+    schema["$defs"] |= own.pop("$defs") | {"Generate": own}
+    schema["$defs"]["Workload"]["properties"]["generate"] = {"$ref": "#/$defs/Generate"}
+    return schema
+
+
+def _model(document: Document, name: str) -> Model:
+    file = (document.path or Path()).parent / name
+    if name not in preset_names() and (Path(name).suffix or len(Path(name).parts) > 1 or is_there(file)):
+        return load_model(file)
+    try:
+        return load_model(name)
+    except InputError as error:
+        raise document.error((*PLACE, "model"), str(error)) from error

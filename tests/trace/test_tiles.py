@@ -1,0 +1,68 @@
+"""Tiles against the same graph written node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from armillary.trace import Node, NodeType, graph_of, nodes_of
+from armillary.trace.tiles import LABEL, Tile, Tiling
+
+Spec = list[tuple[str, list[int], bool, bool]]
+"""Name, nodes before it in the tile, whether it hangs on the port, whether it has the label."""
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> Spec:
+    found: Spec = []
+    for index in range(draw(st.integers(1, 5))):
+        before = draw(st.lists(st.integers(0, index - 1), max_size=3)) if index else []
+        found.append((draw(st.sampled_from("ab")), before, draw(st.booleans()), draw(st.booleans())))
+    return found
+
+
+def _attributes(name: str, labelled: bool, label: int) -> list[tuple[str, str, object]]:
+    sized: list[tuple[str, str, object]] = [("sizes", "int64_list", [len(name), 7]), ("text", "string", name)]
+    return [*sized, ("label", "int32", label)] if labelled else sized
+
+
+def _tile(spec: Spec) -> Tile:
+    tile = Tile()
+    for name, before, open_, labelled in spec:
+        attributes = _attributes(name, labelled, LABEL)
+        tile.add(name, NodeType.COMP_NODE, attributes, before, ("in",) if open_ else ())
+    return tile
+
+
+def _slowly(placed: Sequence[tuple[Spec, list[int], int]]) -> list[Node]:
+    nodes: list[Node] = []
+    for spec, parents, label in placed:
+        base = len(nodes)
+        for name, before, open_, labelled in spec:
+            data = {base + each for each in before} | (set(parents) if open_ else set())
+            node = Node(len(nodes), name, NodeType.COMP_NODE, (), sorted(data))
+            node.attrs.extend(_attributes(name, labelled, label))
+            nodes.append(node)
+    return nodes
+
+
+@given(st.lists(specs(), min_size=1, max_size=3), st.data())
+def test_tiling_equals_the_nodes_one_by_one(kinds: list[Spec], data: st.DataObject) -> None:
+    tiles = [_tile(spec) for spec in kinds]
+    tiling = Tiling("tiles")
+    placed = []
+    for _ in range(data.draw(st.integers(0, 6))):
+        which = data.draw(st.integers(0, len(kinds) - 1))
+        parents = (
+            data.draw(st.lists(st.integers(0, max(tiling.n_nodes - 1, 0)), max_size=3)) if placed else []
+        )
+        label = data.draw(st.integers(0, 9))
+        assert tiling.place(tiles[which], {"in": parents, "absent": parents}, {"label": label}) == sum(
+            len(spec) for spec, _, _ in placed
+        )
+        placed.append((kinds[which], parents, label))
+    graph = tiling.graph()
+    assert graph.version == graph_of([]).version
+    assert nodes_of(graph) == nodes_of(graph_of(_slowly(placed)))
