@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from armillary.errors import InputError
 from armillary.trace.graph import Graph
+from armillary.trace.grid import AXIS
 from armillary.trace.order import find_cycle
 from armillary.trace.schema import CollectiveType, NodeType, type_name
 
@@ -149,7 +150,9 @@ def _values(graph: Graph) -> Iterator[Diagnostic]:
             np.where(send, graph.ints("comm_dst"), graph.ints("comm_src")),
         )
         yield from _maybe(graph, message & (size == 0), "of zero bytes", "error", "message")
-        yield from _maybe(graph, message & (peer < 0), "whose peer is below 0", "error", "message")
+        yield from _maybe(
+            graph, message & (peer < 0) & ~graph.has(AXIS), "whose peer is below 0", "error", "message"
+        )
     if "is_cpu_op" in names and (collective | message).any():
         on_cpu = (collective | message) & (graph.ints("is_cpu_op") != 0)
         yield from _maybe(

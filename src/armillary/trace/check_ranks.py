@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from armillary.errors import InputError
 from armillary.trace.check import Diagnostic, check
@@ -11,8 +11,15 @@ from armillary.trace.check_collectives import check_collectives, uses_of
 from armillary.trace.check_deadlock import check_deadlock
 from armillary.trace.check_messages import check_messages
 from armillary.trace.communication import read_communication
+from armillary.trace.cut import cut
+from armillary.trace.expand import expand
 from armillary.trace.process_groups import read_groups
 from armillary.trace.trace import Trace
+
+FEW_NODES = 200_000
+"""Nodes of all ranks together up to which the ranks of a grid are all expanded."""
+MOST_NODES = 5_000_000
+"""Nodes from which the ranks of a grid are not compared, even those of the smaller one."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,13 @@ def check_trace(trace: Trace, groups: Mapping[int, tuple[int, ...]] | None = Non
 
 
 def check_ranks(trace: Trace, groups: Mapping[int, tuple[int, ...]] | None = None) -> list[Diagnostic]:
-    """Check the ranks of a trace against each other only; see `check_trace`."""
+    """Check the ranks of a trace against each other only; see `check_trace`.
+
+    Those of a trace with a grid are expanded, or where they are many a smaller grid that is wrong exactly where
+    the whole one is.
+    """
+    if trace.grid is not None:
+        return _check_grid(trace)
     known, findings = read_groups(trace, groups)
     try:
         communication = read_communication(trace, known)
@@ -59,3 +72,18 @@ def check_ranks(trace: Trace, groups: Mapping[int, tuple[int, ...]] | None = Non
     findings += check_messages(trace, communication)
     findings += check_deadlock(communication, uses, agreed)
     return sorted(findings, key=lambda finding: finding.severity != "error")
+
+
+def _check_grid(trace: Trace) -> list[Diagnostic]:
+    where = ""
+    try:
+        if trace.total_nodes > FEW_NODES:
+            trace, changed = cut(trace)
+            where = f"in a grid with ranks left out ({changed}): " if changed else ""
+        if trace.total_nodes > MOST_NODES:
+            text = f"the ranks are not compared with each other: they have {trace.total_nodes} nodes together"
+            return [Diagnostic("warning", None, f"{text}, more than {MOST_NODES}")]
+        listed = expand(trace)
+    except InputError as error:
+        return [Diagnostic("error", None, str(error))]
+    return [replace(finding, message=where + finding.message) for finding in check_ranks(listed)]

@@ -28,10 +28,7 @@ def encode(graph: Graph, mode: jit.Mode | None = None) -> bytes:
         mode: which twin of the encoder; by default the one that is faster for this size.
     """
     columns, first, after = graph.columns, graph.first - 1, graph.first + graph.n_nodes
-    if mode is None:
-        warm = f"{KERNEL}:compiled" in sys.modules
-        threshold = COMPILED_FROM_WARM if warm else COMPILED_FROM
-        mode = "compiled" if graph.n_nodes >= threshold else "interpreted"
+    mode = mode or choose_mode(graph.n_nodes)
     names = [name.encode() for name in columns.names]
     name_ptr = np.zeros(len(names) + 1, dtype=np.int64)
     np.cumsum([len(name) for name in names], out=name_ptr[1:])
@@ -52,6 +49,12 @@ def encode(graph: Graph, mode: jit.Mode | None = None) -> bytes:
     else:  # memory views give Python integers
         start = kernel.encode(columns.rows.data, first, after, tuple(a.data for a in table), *ends, out.data)
     return out[start:].tobytes()
+
+
+def choose_mode(nodes: int) -> jit.Mode:
+    """Return the twin of the encoder that is faster for so many nodes in all."""
+    warm = f"{KERNEL}:compiled" in sys.modules
+    return "compiled" if nodes >= (COMPILED_FROM_WARM if warm else COMPILED_FROM) else "interpreted"
 
 
 def _bound(

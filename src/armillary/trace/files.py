@@ -7,7 +7,8 @@ import hashlib
 import os
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +17,8 @@ import numpy as np
 from armillary.errors import InputError
 from armillary.files import replacing
 from armillary.trace.decode import Data, decode, decode_many
-from armillary.trace.encode import encode
+from armillary.trace.encode import choose_mode, encode
+from armillary.trace.expand import Expansion
 from armillary.trace.graph import Graph
 from armillary.trace.trace import Trace
 
@@ -27,6 +29,7 @@ SUFFIXES = (".et", ".et.gz", ".et.zst", ".json")
 
 _READ_AT_ONCE = 1 << 16
 _BATCH_BYTES = 1 << 25
+_MOST_THREADS = 8
 
 
 def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
@@ -212,16 +215,52 @@ def write_graph(path: StrPath, graph: Graph, compress: Literal["gzip", "zstd"] |
         data = graph_to_json(graph).encode()
     else:
         data = encode(graph)
+    _write(target, data, compress)
+
+
+def _write(target: Path, data: bytes, compress: Literal["gzip", "zstd"] | None) -> None:
     if compress == "gzip":
         data = gzip.compress(data, compresslevel=6, mtime=0)
     elif compress == "zstd":
-        data = _zstandard(path).ZstdCompressor().compress(data)
+        data = _zstandard(target).ZstdCompressor().compress(data)
     with replacing(target) as temporary:
         temporary.write_bytes(data)
 
 
-def write_trace(prefix: StrPath, trace: Trace, compress: Literal["gzip", "zstd"] | None = None) -> None:
-    """Write ``<prefix>.<rank>.et`` for every rank (with ``.gz`` or ``.zst`` when compressed)."""
+def write_trace(
+    prefix: StrPath,
+    trace: Trace,
+    compress: Literal["gzip", "zstd"] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """Write ``<prefix>.<rank>.et`` for every rank (with ``.gz`` or ``.zst`` when compressed).
+
+    Of a trace with a grid, every rank's file has its own groups and peers; see `expand.rank_graph`.
+
+    Args:
+        prefix: path up to the dot before the rank.
+        trace: what to write.
+        compress: None for plain.
+        progress: called with the number of files that are written, after each of them.
+
+    Raises:
+        InputError: the folder cannot be written, or a rank has no such group or peer.
+    """
     suffix = {None: ".et", "gzip": ".et.gz", "zstd": ".et.zst"}[compress]
-    for rank in range(trace.n_ranks):
-        write_graph(f"{os.fspath(prefix)}.{rank}{suffix}", trace.graph(rank), compress)
+    graph_of = trace.graph if trace.grid is None else Expansion(trace).graph
+    mode = choose_mode(trace.total_nodes)
+
+    def write(rank: int) -> None:
+        data = encode(graph_of(rank), mode)
+        _write(Path(f"{os.fspath(prefix)}.{rank}{suffix}"), data, compress)
+
+    first = np.unique(trace.rank_graph, return_index=True)[1].tolist()
+    for done, rank in enumerate(first, 1):  # kernels and class graphs are made ready by one thread only
+        write(rank)
+        if progress:
+            progress(done)
+    rest = np.delete(np.arange(trace.n_ranks), first).tolist()
+    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+        for done, _ in enumerate(pool.map(write, rest), len(first) + 1):
+            if progress:
+                progress(done)

@@ -172,15 +172,16 @@ def _codes(contents: Sequence[Any], codes: dict[Any, int]) -> list[int]:
 
 
 def _metadata_texts(columns: Columns, rank: I64, file: I64, node_ptr: I64) -> dict[int, list[Any]]:
-    """Return by file what the metadata nodes' IOInfo says, with the node and the side."""
+    """Return by file what the metadata nodes' IOInfo says but of groups, with the node and the side."""
     frames = columns.io[0]
     wanted = np.flatnonzero(columns.rows[c.TYPE][frames] == NodeType.METADATA_NODE)
     found: dict[int, list[Any]] = {}
     for at in wanted[np.argsort(rank[frames[wanted]], kind="stable")].tolist():
-        frame, side, *texts = columns.io[:, at].tolist()
+        frame, side, *strings = columns.io[:, at].tolist()
+        texts = [columns.raw(string) for string in strings]
+        if b"pg_name" in texts[0]:  # numbers and members of groups differ as the attribute pg_name does
+            continue
         node = int(rank[frame])
         mine = int(file[node])
-        found.setdefault(mine, []).append(
-            (node - int(node_ptr[mine]), side, *(columns.raw(text) for text in texts))
-        )
+        found.setdefault(mine, []).append((node - int(node_ptr[mine]), side, *texts))
     return found

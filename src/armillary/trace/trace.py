@@ -100,7 +100,7 @@ class Trace:
         Two graphs have the same structure if, with nodes sorted by id, they have the same node
         types, durations, dependencies and attributes, apart from the attributes in `ignore` and
         blind to id values, node names, start times, GlobalMetadata and IOInfo (except that of
-        metadata nodes). The comparison is exact.
+        metadata nodes that do not define groups). The comparison is exact.
 
         Returns:
             The structure of every rank, int32 (n_ranks,), and the index of one graph per structure.

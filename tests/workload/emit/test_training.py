@@ -79,6 +79,13 @@ def test_sharded_weights_are_gathered_for_each_use() -> None:
     assert found["REDUCE_SCATTER"] == MICROBATCHES * LAYERS * part * DP * 4
 
 
+def test_sharded_weights_may_be_held_for_a_step() -> None:
+    found = moved(graph("fsdp", data=Data(sharding="fsdp", reshard=False), iterations=2), "dp+cp")
+    part = -(-PARAMETERS // DP)
+    assert found["ALL_GATHER"] == 2 * LAYERS * part * 2
+    assert found["REDUCE_SCATTER"] == 2 * LAYERS * part * DP * 4
+
+
 def test_hybrid_shards_are_added_up_by_replicas() -> None:
     found = graph("hsdp")
     own = moved(found, "fsdp")["REDUCE_SCATTER"] // 4

@@ -19,7 +19,7 @@ from armillary.engine.physical.classes import special_of
 from armillary.engine.physical.grid_messages import GridMessages
 from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes
 from armillary.engine.physical.splits import Rows, join, read_splits, with_jobs
-from armillary.engine.physical.workload import SET, PhysicalWorkload, stripped
+from armillary.engine.physical.workload import SET, PhysicalWorkload, spanned, stripped
 from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace import Graph, Trace
@@ -144,6 +144,8 @@ class GridWorkload(PhysicalWorkload):
 
     def joined(self, family: int, number: int) -> dict[int, Job]:
         """Return the all-to-alls with splits of a group, by their place among its collectives."""
+        if not any(self._splits):
+            return {}
         key = (family, number)
         if key not in self._joined:
             ranks = self.families.members(number).tolist()
@@ -238,7 +240,7 @@ class GridWorkload(PhysicalWorkload):
         for groups, views in self._examples[family]:
             found = [self.phases(job) for job in self._jobs(family, int(groups[0]), views)]
             key = (tuple(views), *map(stripped, found))
-            dims = tuple(dict.fromkeys(p.dim for phases in found for p in phases)) or (-1,)
+            dims = tuple(dict.fromkeys(d for phases in found for d in spanned(phases)))
             result.append(Alike(groups, known.setdefault(key, len(known)), dims))
         return result
 

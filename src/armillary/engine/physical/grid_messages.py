@@ -59,6 +59,7 @@ class GridMessages:
             )
             self.peers.append(Peers(ranks, table))
             _check(view, self.peers[v], self.n)
+        self._items: dict[int, Bundle] = {-1: {}}
         self._by_route = [_by_route(view) for view in views]
         first = np.cumsum([0, *map(len, routes)])
         self.bundles: list[tuple[int, tuple[int, ...]]] = [
@@ -99,15 +100,15 @@ class GridMessages:
         return np.where(self.keys[at] == wanted, self.bundle[at], -1) if len(self.keys) else wanted
 
     def items(self, bundle: int) -> Bundle:
-        """Return the items of a bundle."""
-        if bundle < 0:
-            return {}
-        v, routes = self.bundles[bundle]
-        found: Bundle = defaultdict(list)
-        for route in routes:
-            for kind, items in self._by_route[v][route].items():
-                found[kind] = sorted([*found[kind], *items])
-        return found
+        """Return the items of a bundle, -1 for none."""
+        if bundle not in self._items:
+            v, routes = self.bundles[bundle]
+            found: Bundle = defaultdict(list)
+            for route in routes:
+                for kind, items in self._by_route[v][route].items():
+                    found[kind] = sorted([*found[kind], *items])
+            self._items[bundle] = dict(found)
+        return self._items[bundle]
 
     def channel(self, channel: Channel) -> tuple[list[int], list[int]]:
         """Return the items that send on a channel and those that receive."""

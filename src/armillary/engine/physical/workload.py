@@ -161,9 +161,10 @@ class ListedWorkload(PhysicalWorkload):
         colour = self.structure.astype(np.int64) * len(patterns) + pattern[read.view_of]
         colour = colour * (int(special.max()) + 1) + special
         rings = []
-        # The members of a collective that moves nothing, and so has no phases, still meet.
-        dims = {job: [p.dim for p in self.phases(job)] or [-1] for job in self.jobs}
-        for number, dim in dict.fromkeys((job.comm, dim) for job in self.jobs for dim in dims[job]):
+        # A collective that moves nothing has no phases, but its members still meet.
+        for number, dim in dict.fromkeys(
+            (job.comm, d) for job in self.jobs for d in spanned(self.phases(job))
+        ):
             lines = lines_of(self.platform, self.comms.get(number), dim)
             rings.append(Ring(dim, lines, SET, read.slots_in(number, lines)))
         pairs = pairs_of(self.views, read.view_of, read.channels, self.platform, path_code)
@@ -174,6 +175,11 @@ class ListedWorkload(PhysicalWorkload):
         keys = ((len(job.splits), stripped(self.phases(job))) for job in view.jobs)
         found = [known.setdefault(key, len(known)) for key in keys]
         return np.array(found, np.int64)[view.job[view.job >= 0]].tobytes()
+
+
+def spanned(found: list[PhysicalPhase]) -> list[int]:
+    """Return the dimensions along which members of a collective meet; -1: all at once."""
+    return [phase.dim for phase in found] or [-1]
 
 
 def stripped(found: list[PhysicalPhase]) -> tuple[PhysicalPhase, ...]:

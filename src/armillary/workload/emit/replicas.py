@@ -146,14 +146,16 @@ class ShardedOptimizer(Replicated):
 class Sharded(Replicated):
     """Each replica keeps a part of everything (ZeRO-3, FSDP, HSDP): layers are gathered for each use.
 
-    A gather starts when the use `limit` before it is done, at most `prefetch` uses ahead of its own.
+    A gather starts when the use `limit` before it is done, at most `prefetch` uses ahead of its own. Without
+    `reshard` a layer is gathered for its first use in a step, and gradients are reduced in the last microbatch.
     """
 
-    every_microbatch = sharded = True
+    sharded = True
 
     def __init__(self, rank: Rank, plan: Plan) -> None:
         super().__init__(rank, plan)
         self.hybrid = plan.data.sharding == "hsdp"
+        self.every_microbatch = plan.data.reshard
         self.uses: list[tuple[int, Layer]] = []
         self.now = -1
         self.gathers: list[list[int]] = []
@@ -163,7 +165,11 @@ class Sharded(Replicated):
 
     def begin(self, uses: Sequence[tuple[int, Layer]]) -> None:
         """Plan the gathers of a step; a layer that is used twice in a row is gathered once."""
-        self.uses = [use for i, use in enumerate(uses) if i == 0 or use[0] != uses[i - 1][0]]
+        if self.plan.data.reshard:
+            self.uses = [use for i, use in enumerate(uses) if i == 0 or use[0] != uses[i - 1][0]]
+        else:
+            self.uses = list(dict(uses).items())
+        self.place = {number: at for at, (number, _) in enumerate(self.uses)}
         self.gathers, self.ends, self.now = [], [], -1
 
     def family(self, family: str) -> str:
@@ -172,7 +178,9 @@ class Sharded(Replicated):
 
     def weights(self, layer: int) -> Nodes:
         """Place the gathers of this use and of those to prefetch, and return what this one waits for."""
-        if self.now < 0 or self.uses[self.now][0] != layer:
+        if not self.plan.data.reshard:
+            self.now = self.place[layer]
+        elif self.now < 0 or self.uses[self.now][0] != layer:
             self.now += 1
         ahead = min(self.plan.data.prefetch, self.plan.data.limit - 1)
         while len(self.gathers) <= min(self.now + ahead, len(self.uses) - 1):
@@ -189,7 +197,7 @@ class Sharded(Replicated):
 
     def used(self, node: int) -> None:
         """Let the gather that waits for this use start."""
-        self.ends[self.now :] = [node]
+        self.ends[self.now : self.now + 1] = [node]
 
     def _gather(self, layer: Layer, after: Nodes) -> Iterator[int]:
         for family, parameters in layer.parameters.items():

@@ -150,7 +150,9 @@ class Stage:
                 also = [self.rank.memory("load activations", True, size, [*stored, *self.rank.chain])]
             now = self._use(layer, number, kind, now, also, last)
         if kind != "W" and virtual:
-            self.rank.send("send gradients", "pp", -1, self.boundaries[virtual - 1], 2 * virtual - 1, now)
+            # Frameworks send when the whole backward pass has returned, gradients of weights included.
+            after = [*now, *self.rank.chain]
+            self.rank.send("send gradients", "pp", -1, self.boundaries[virtual - 1], 2 * virtual - 1, after)
 
     def _use(
         self, layer: Layer, number: int, kind: str, now: Nodes, also: Nodes, last: bool = False

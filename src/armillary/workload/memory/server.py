@@ -8,8 +8,9 @@ import numpy as np
 
 from armillary.workload.layers.layer import Layer
 from armillary.workload.memory.footprint import FRAGMENTATION, Footprint
-from armillary.workload.memory.states import MOMENTS, left
-from armillary.workload.plan.schema import ELEMENT, Plan
+from armillary.workload.memory.states import left
+from armillary.workload.plan.numbers import MOMENTS, gradient
+from armillary.workload.plan.schema import Plan
 
 
 def server(
@@ -19,13 +20,13 @@ def server(
 
     Weights and optimizer states are in fp32. It receives the gradients of one worker and sends weights at a time.
     """
-    servers, gradient = plan.data.servers, ELEMENT[plan.numbers.gradients]
+    servers, each = plan.data.servers, gradient(plan)
     count = -(-sum(sum(layer.parameters.values()) for layer in layers) // servers)
-    bucket = min(-(-plan.data.bucket // servers), gradient * count)
+    bucket = min(-(-plan.data.bucket // servers), each * count)
     sizes = {
         "weights": left(4 * count, plan.offload.weights),
-        "gradients": gradient * count,
-        "optimizer": left(MOMENTS[plan.optimizer] * count, plan.offload.optimizer),
+        "gradients": each * count,
+        "optimizer": left(4 * MOMENTS[plan.optimizer] * count, plan.offload.optimizer),
         "communication": 2 * bucket,
     }
     line = {category: np.array([size], np.int64) for category, size in sizes.items()}

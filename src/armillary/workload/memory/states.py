@@ -7,13 +7,12 @@ from math import ceil, prod
 
 from armillary.trace.grid import RankGrid
 from armillary.workload.layers.layer import Layer
-from armillary.workload.plan.schema import ELEMENT, Plan
+from armillary.workload.plan.numbers import MOMENTS, gradient, state, weight
+from armillary.workload.plan.schema import Plan
 
 LAYERWISE = ("zero-3", "fsdp", "hsdp")
 """Shardings that gather the weights of a layer when they are needed."""
 _MASTERS = ("fsdp", "hsdp")
-MOMENTS = {"adam": 8, "momentum": 4, "sgd": 0, "none": 0}
-"""Bytes per parameter."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +42,11 @@ def states(layer: Layer, plan: Plan, grid: RankGrid) -> States:
     the family that the layer names. FSDP keeps its shard in fp32, which is the master copy (PyTorch FSDP2). Workers of
     parameter servers have no optimizer. Offloaded shares are taken off.
     """
-    sharding, numbers = plan.data.sharding, plan.numbers
-    element = 4 if numbers.compute == "fp32" else 2
-    gradient = ELEMENT[numbers.gradients]
-    kept, master = (4, 0) if sharding in _MASTERS else (element, 0 if element == 4 else 4)
-    optimizer = 0 if plan.optimizer == "none" else master + MOMENTS[plan.optimizer]
+    sharding, element, each = plan.data.sharding, weight(plan), gradient(plan)
+    kept = 4 if sharding in _MASTERS else element
+    # Where the shard that is kept is the master copy, the optimizer has none of its own.
+    optimizer = 4 * MOMENTS[plan.optimizer] if sharding in _MASTERS else state(plan)
+    layerwise = sharding in LAYERWISE and plan.data.reshard
     if sharding == "parameter-server":
         optimizer = 0
     total = {"weights": 0, "gradients": 0, "optimizer": 0}
@@ -56,15 +55,16 @@ def states(layer: Layer, plan: Plan, grid: RankGrid) -> States:
         shard = -(-count // shards(plan, grid, family))
         whole += count
         total["weights"] += kept * (shard if sharding in LAYERWISE else count)
-        total["gradients"] += gradient * (shard if sharding in (*LAYERWISE, "zero-2") else count)
+        total["gradients"] += each * (shard if layerwise or sharding == "zero-2" else count)
         total["optimizer"] += optimizer * (count if sharding == "ddp" else shard)
-    layerwise = sharding in LAYERWISE
+    if sharding in LAYERWISE and not layerwise:
+        total["weights"] += element * whole
     return States(
         weights=left(total["weights"], plan.offload.weights),
         gradients=total["gradients"],
         optimizer=left(total["optimizer"], plan.offload.optimizer),
         gathered=element * whole if layerwise or plan.offload.weights else 0,
-        reduced=(element + gradient) * whole if layerwise else 0,
+        reduced=(element + each) * whole if layerwise else 0,
     )
 
 

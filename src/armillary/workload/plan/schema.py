@@ -58,6 +58,11 @@ class Data(Part):
     shard: Count | None = Field(default=None, description="Ranks that share one copy (hsdp).")
     prefetch: Natural = Field(default=1, description="Layers gathered ahead (zero-3, fsdp, hsdp).")
     limit: Count = Field(default=2, description="Gathered layers that are held at a time, at most.")
+    reshard: bool = Field(
+        default=True,
+        description="Free gathered weights after each use and reduce gradients in each microbatch; else hold both "
+        "for the whole step (zero-3, fsdp, hsdp).",
+    )
     servers: Count = Field(default=1, description="Ranks that keep the weights (parameter-server).")
     asynchronous: bool = Field(
         default=False, description="Workers do not wait for each other (parameter-server)."
