@@ -61,7 +61,10 @@ def command(
     model, plan = load_model(name), options.plan(platform)
     with working("summing up"):
         found = advise(plan, room or 2**62, partial(replica_layers, model))
-    show_table(memory_tables.memory_table(found.footprint, room or None))
+    table = memory_tables.memory_table(found.footprint, room or None)
+    click.echo(table.title)
+    table.title = None
+    show_table(table)
     if room:
         click.echo("\n" + memory_tables.advice_line(found))
         if found.changes:

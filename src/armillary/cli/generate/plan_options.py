@@ -45,7 +45,7 @@ def plan_options(function: F) -> F:
     for name, (_, schema) in reversed(leaves.items()):
         decorated = _option(name, schema)(decorated)
     file = click.Path(path_type=Path)
-    text = "YAML file of a plan, as `workload.generate` of a study; options go over it."
+    text = "YAML file of a plan: `workload.generate` of a study but for the model; options go over it."
     return click.option("--plan", type=file, metavar="FILE", help=text)(decorated)  # type: ignore[no-any-return]
 
 

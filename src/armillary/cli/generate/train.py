@@ -94,7 +94,6 @@ def command(
 def _throughput(model: Model, plan: Plan, result: Timeline) -> str:
     """Return samples and tokens per second, and the utilisation by what the model needs, recomputation left out."""
     from armillary.report.ranks import nanoseconds
-    from armillary.units import format_count
     from armillary.workload import models
 
     seconds = float(nanoseconds(result, result.total_ticks)) / 1e9
@@ -102,7 +101,7 @@ def _throughput(model: Model, plan: Plan, result: Timeline) -> str:
     sequence = plan.sequence or models.default_sequence(model)
     text = f"Throughput {samples:,.4g} samples/s"
     if sequence:
-        text += f", {format_count(float(f'{samples * sequence:.4g}'))} tokens/s"
+        text += f", {float(f'{samples * sequence:.4g}'):,.0f} tokens/s"
     peak = result.info.get("peak_flops_per_ns")
     if plan.recompute != "none" and peak:
         work = models.flops(model, plan.batch, plan.sequence, causal=plan.causal).training * plan.iterations
