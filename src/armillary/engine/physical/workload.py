@@ -154,7 +154,7 @@ class ListedWorkload(PhysicalWorkload):
         """See `PhysicalWorkload`."""
         read = self.read
         patterns: dict[tuple[bytes, bytes], int] = {}
-        costs: dict[tuple[int, tuple[PhysicalPhase, ...]], int] = {}
+        costs: dict[tuple[PhysicalPhase, ...], int] = {}
         keys = ((view.pattern(), self._costs(view, costs)) for view in self.views)
         pattern = np.array([patterns.setdefault(key, len(patterns)) for key in keys])
         special = special_of(self.platform)
@@ -170,10 +170,9 @@ class ListedWorkload(PhysicalWorkload):
         pairs = pairs_of(self.views, read.view_of, read.channels, self.platform, path_code)
         return fold(colour, rings, pairs, self.platform.dimensions)
 
-    def _costs(self, view: View, known: dict[tuple[int, tuple[PhysicalPhase, ...]], int]) -> bytes:
+    def _costs(self, view: View, known: dict[tuple[PhysicalPhase, ...], int]) -> bytes:
         """Return what the collectives of a view cost, as a key: groups of other ranks may have another shape."""
-        keys = ((len(job.splits), stripped(self.phases(job))) for job in view.jobs)
-        found = [known.setdefault(key, len(known)) for key in keys]
+        found = [known.setdefault(stripped(self.phases(job)), len(known)) for job in view.jobs]
         return np.array(found, np.int64)[view.job[view.job >= 0]].tobytes()
 
 

@@ -193,7 +193,7 @@ class Sharded(Replicated):
         """Reduce the gradients of this layer."""
         super().gradients(number, layer, nodes, last)
         if self.plan.data.overlap:
-            self.passed(last)
+            self._flush_all(last)
 
     def used(self, node: int) -> None:
         """Let the gather that waits for this use start."""
