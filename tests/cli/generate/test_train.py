@@ -134,6 +134,7 @@ MISTAKES = [
     ("--ranks 8 --batch 8 --shard 2", "data: expected shard with sharding hsdp, and only there"),
     ("--ranks 8 --batch 8 --tp 3", "ranks 8: expected a multiple of tp 3 x cp 1 x pp 1 = 3 (nearest: 9)"),
     ("--ranks 8 --plan bad.yaml", "bad.yaml:2: parallel.tpp: unknown key (did you mean 'tp'?)"),
+    ("--ranks 8 --plan serve.yaml", "serve.yaml:1: serve: this is a plan of inference"),
     ("--ranks 8 --plan worse.yaml --tp 2", "worse.yaml:1: parallel: got 3, expected a mapping of keys"),
     ("--ranks 4 --batch 8 --on machine.yaml", "--ranks 4: the machine has 8 NPUs"),
     ("--ranks 8 --batch 8 --save r.zip", "--save needs --on"),
@@ -146,6 +147,7 @@ MISTAKES = [
 @pytest.mark.parametrize(("words", "problem"), MISTAKES)
 def test_what_is_impossible_is_one_line(here: Path, call: Call, words: str, problem: str) -> None:
     Path("bad.yaml").write_text("batch: 8\nparallel: {tpp: 2}\n")
+    Path("serve.yaml").write_text("serve: {prompt: 8}\nbatch: 8\n")
     Path("worse.yaml").write_text("parallel: 3\nbatch: 8\n")
     result = call(f"generate train model.yaml {words}")
     assert result.exit_code == 2 and problem in result.output and result.output.count("\n") == 1

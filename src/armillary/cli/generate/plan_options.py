@@ -93,6 +93,8 @@ class PlanOptions:
             if not self._file:
                 raise InputError(f"{'.'.join(map(str, path))}: {problem}") from None
             raise first_error(document, error) from None
+        if plan.serve:
+            raise document.error(("serve",), "this is a plan of inference, expected one of training")
         if platform and plan.ranks != platform.npus:
             raise InputError(f"--ranks {plan.ranks}: the machine has {platform.npus} NPUs")
         return plan
