@@ -37,7 +37,9 @@ class Simulated(ABC):
     comm_ordinals: dict[int, dict[int, int]]
     """Per quotient communicator: class -> its counter of collectives in ORDINALS, -1: it runs none."""
     groups: dict[str, int]
-    """Size of every communicator that is used, by group number."""
+    """Size of every communicator that is used, by the number of the group, or by its name."""
+    group_names: dict[int, str] = field(default_factory=dict)
+    """Name of each group that has one: its family."""
     warnings: list[str] = field(default_factory=list)
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, overload
 
@@ -56,7 +56,7 @@ class LazyTables(Sequence[GraphTable]):
         return (self[i] for i in range(len(self)))
 
 
-def graph_table(view: View) -> GraphTable:
+def graph_table(view: View, group_names: Mapping[int, str]) -> GraphTable:
     """Return what reports need of the graph of a view, in graph order."""
     nodes = view.nodes
     graph, order = nodes.graph, nodes.order
@@ -80,7 +80,9 @@ def graph_table(view: View) -> GraphTable:
         issue_kind[fixed & (types == node_type)] = KINDS.index(name)
     issue_kind[fixed & cpu] = KINDS.index("cpu")
     kind[order] = issue_kind
-    labels = [job.operation + (f"@{job.comm}" if job.comm else "") for job in view.jobs]
+    labels = [
+        job.operation + (f"@{group_names.get(job.comm, job.comm)}" if job.comm else "") for job in view.jobs
+    ]
     label = np.full(graph.n_nodes, "", dtype=f"<U{max(map(len, labels), default=1)}")
     outer = nodes.items < graph.n_nodes
     positions = order[nodes.items[outer]]
@@ -139,7 +141,7 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
         part = slice(row[layout.R_STATE], row[layout.R_STATE] + counts[c])
         at = slice(int(ptr[c]), int(ptr[c + 1]))
         start[at][nodes.order], end[at][nodes.order] = begun[part], ended[part]
-    makers = [partial(graph_table, view) for view in distinct]
+    makers = [partial(graph_table, view, lowered.group_names) for view in distinct]
     return Timeline(
         rank_class=lowered.classes.astype(np.int32),
         representative=lowered.representatives,

@@ -83,9 +83,13 @@ class Families:
         group = int(self.all[family].group_of[rank])
         return self.all[family].base + group if group >= 0 else -1
 
+    def of(self, number: int) -> Family:
+        """Return the family of a group."""
+        return next(family for family in reversed(self.all) if family.base <= number)
+
     def members(self, number: int) -> Ints:
         """Return the ranks of a group."""
-        family = next(family for family in reversed(self.all) if family.base <= number)
+        family = self.of(number)
         ranks: Ints = family.members[number - family.base]
         return ranks
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
@@ -162,6 +163,10 @@ class GridWorkload(PhysicalWorkload):
     def channel(self, channel: Channel) -> tuple[list[int], list[int]]:
         """See `PhysicalWorkload`."""
         return self.messages.channel(channel)
+
+    def group_names(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Return the family of each of these groups but the world."""
+        return {number: self.families.of(number).name for number in numbers if number != WORLD}
 
     def warnings(self) -> list[str]:
         """See `PhysicalWorkload`."""

@@ -199,6 +199,7 @@ class _Build:
             lk.Z_SIGN: -1 if scheduling == "lifo" else 1,
         }
         comms_used = self.workload.comms.found.items()
+        names = self.workload.group_names(n for n, _ in comms_used)
         found = dict.fromkeys(w for view in self.workload.views for w in view.nodes.warnings)
         return PhysicalProgram(
             tables={name: as_table(table) for name, table in flat.items()},
@@ -211,7 +212,8 @@ class _Build:
             plans=self.plans,
             items=items,
             comm_ordinals=tables.comm_ordinals,
-            groups={str(n): len(c.members) for n, c in comms_used},
+            groups={names.get(n, str(n)): len(c.members) for n, c in comms_used},
+            group_names=names,
             warnings=[*found, *warnings],
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from math import ceil
@@ -59,6 +60,10 @@ class PhysicalWorkload(ABC):
     @abstractmethod
     def channel(self, channel: Channel) -> tuple[list[int], list[int]]:
         """Return the items that send on a channel and those that receive."""
+
+    def group_names(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Return the names of those of these groups that have one."""
+        return {}
 
     @abstractmethod
     def warnings(self) -> list[str]:
