@@ -34,9 +34,7 @@ def generate(model: Model, plan: Plan) -> Trace:
     if plan.serve:
         return _serving(model, plan)
     if plan.data.sharding == "parameter-server":
-        # Layers are those of one worker; the ranks of the plan are not all replicas.
-        alone = plan.model_copy(update={"ranks": 1, "batch": plan.microbatch})
-        return parameter_server_trace(layers_of(model, alone), plan)
+        return parameter_server_trace(replica_layers(model, plan), plan)
     grid = rank_grid(plan)
     schedule, stages = plan.pipeline.schedule, plan.parallel.pp
     count = microbatches(plan)
@@ -59,6 +57,13 @@ def generate(model: Model, plan: Plan) -> Trace:
     if len(places) > 1:
         of_rank = of_rank + stages * np.searchsorted(places, alike)[grid.coordinate(axis)]
     return Trace(tuple(graphs), of_rank.astype(np.int32), grid)
+
+
+def replica_layers(model: Model, plan: Plan) -> list[Layer]:
+    """Return the layers of a rank that trains; with parameter servers not all ranks of the plan do, and each alone."""
+    if plan.data.sharding == "parameter-server":
+        plan = plan.model_copy(update={"ranks": 1, "batch": plan.microbatch})
+    return layers_of(model, plan)
 
 
 def _serving(model: Model, plan: Plan) -> Trace:

@@ -10,6 +10,8 @@ from armillary.cli.lazy import LazyGroup
 SUBCOMMANDS = {
     "list": "List the models that are built in.",
     "show": "Count the parameters and operations of a model.",
+    "train": "Generate training steps of a model on many ranks.",
+    "memory": "Sum up what a training step holds in memory.",
     "micro": "Sweep collectives and messages over sizes, like nccl-tests.",
 }
 """Command name -> one-line help; the module is the name with underscores."""

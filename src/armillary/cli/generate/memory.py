@@ -1,0 +1,105 @@
+"""`armillary generate memory`: what a training step holds in memory, and whether it fits."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from armillary.cli.generate import SUBCOMMANDS
+from armillary.cli.generate.plan_options import PlanOptions, plan_options
+from armillary.cli.outputs import show_table, working
+from armillary.errors import InputError
+
+if TYPE_CHECKING:
+    from armillary.workload.memory.advice import Advice
+
+_PATH = click.Path(path_type=Path)
+_HELP = f"""{SUBCOMMANDS["memory"]}
+
+MODEL is a name of `armillary generate list`, a model file (.yaml), or a Hugging Face config.json or its folder. With
+--capacity, or a machine that states npu.memory.capacity, changes are proposed where it does not fit.
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("name", metavar="MODEL")
+@plan_options
+@click.option("--capacity", metavar="SIZE", help='Memory of an NPU, e.g. "80 GB".')
+@click.option("--on", "machine", type=_PATH, metavar="FILE", help="Study or platform file that states it.")
+@click.option("--png", "picture", type=_PATH, metavar="FILE", help="Draw a step (.png, .svg or .pdf).")
+@click.option("--json", "as_json", type=_PATH, metavar="FILE", help="Write the same as JSON.")
+def command(
+    name: str,
+    options: PlanOptions,
+    capacity: str | None,
+    machine: Path | None,
+    picture: Path | None,
+    as_json: Path | None,
+) -> None:
+    """Sum up, compare and print."""
+    from armillary.files import check_folder, write_text
+    from armillary.platform import load_platform
+    from armillary.report import memory_tables
+    from armillary.report.picture import check_picture
+    from armillary.workload.generate import replica_layers
+    from armillary.workload.memory.advice import advise
+    from armillary.workload.models import load_model
+
+    for option, path in (("--png", picture), ("--json", as_json)):
+        if path:
+            check_folder(option, path)
+    if picture:
+        check_picture(picture)
+    platform = load_platform(machine) if machine else None
+    room = _capacity(capacity) if capacity else platform.physical.memory_capacity if platform else 0
+    if machine and not room:
+        raise click.UsageError(f"{machine} has no npu.memory.capacity; expected it, or --capacity")
+    model, plan = load_model(name), options.plan(platform)
+    with working("summing up"):
+        found = advise(plan, room or 2**62, partial(replica_layers, model))
+    table = memory_tables.memory_table(found.footprint, room or None)
+    click.echo(table.title)
+    table.title = None
+    show_table(table)
+    if room:
+        click.echo("\n" + memory_tables.advice_line(found))
+        if found.changes:
+            show_table(memory_tables.advice_table(found))
+    if picture:
+        from armillary.report.memory_picture import memory_picture
+
+        memory_picture(found.footprint, picture, room or None, model.name)
+    if as_json:
+        write_text(as_json, json.dumps(_json(found, room), indent=1, ensure_ascii=False) + "\n")
+    for path in filter(None, (picture, as_json)):
+        click.echo(f"wrote {path}", err=True)
+
+
+def _capacity(text: str) -> int:
+    from armillary.units import parse_bytes
+
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise InputError(f"--capacity: {error}") from error
+
+
+def _json(found: Advice, room: int) -> dict[str, Any]:
+    """Return the result as plain values; the last part of a key is the unit of its number."""
+    part = found.footprint
+    return {
+        "schema": "armillary-memory",
+        "version": 1,
+        "pipeline_rank": part.stage,
+        "at": part.where,
+        "peak_bytes": part.peak,
+        "needed_bytes": part.needed,
+        "categories": {f"{name}_bytes": size for name, size in part.at_peak.items()},
+        "capacity_bytes": room or None,
+        "fits": found.fits if room else None,
+        "changes": [{"change": each.text, "needed_bytes": each.needed} for each in found.changes],
+    }

@@ -1,0 +1,157 @@
+"""Options of a plan, made from its schema, so that names, choices, defaults and helps are written once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from armillary.errors import InputError
+
+if TYPE_CHECKING:
+    from armillary.platform.document import KeyPath
+    from armillary.platform.model import Platform
+    from armillary.workload.plan.schema import Plan
+
+F = TypeVar("F", bound=Callable[..., Any])
+_NAMES: dict[KeyPath, str] = {
+    ("parallel", "sequence"): "sequence-parallel",
+    ("pipeline", "layers"): "stage-layers",
+    ("data", "limit"): "gather-limit",
+    ("numbers", "compute"): "precision",
+    ("offload", "optimizer"): "offload-optimizer",
+    ("offload", "weights"): "offload-weights",
+    ("offload", "activations"): "offload-activations",
+    ("experts", "skew"): "expert-skew",
+}
+"""Options that are not named as the last key."""
+
+
+def plan_options(function: F) -> F:
+    """Add an option for every key of a plan of training, and ``--plan``; the command receives them as ``options``."""
+    leaves = {_name(path): (path, schema) for path, schema in _leaves()}
+
+    def with_options(**values: Any) -> Any:
+        given = {name: values.pop(name.replace("-", "_")) for name in leaves}
+        paths = {leaves[name][0]: (name, value) for name, value in given.items() if value is not None}
+        return function(options=PlanOptions(paths, values.pop("plan")), **values)
+
+    with_options.__doc__ = function.__doc__
+    with_options.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    decorated: Any = with_options
+    for name, (_, schema) in reversed(leaves.items()):
+        decorated = _option(name, schema)(decorated)
+    file = click.Path(path_type=Path)
+    text = "YAML file of a plan: `workload.generate` of a study but for the model; options go over it."
+    return click.option("--plan", type=file, metavar="FILE", help=text)(decorated)  # type: ignore[no-any-return]
+
+
+class PlanOptions:
+    """What the options say."""
+
+    def __init__(self, given: dict[KeyPath, tuple[str, Any]], file: Path | None) -> None:
+        self._given, self._file = given, file
+
+    def plan(self, platform: Platform | None = None) -> Plan:
+        """Return the plan.
+
+        Args:
+            platform: The machine, whose NPUs are the ranks unless an option says how many.
+
+        Raises:
+            InputError: a value is wrong or missing; names the option, or the file and the line.
+        """
+        from pydantic import ValidationError
+
+        from armillary.platform.document import Document, read_document
+        from armillary.platform.native import first_error, first_problem
+        from armillary.workload.plan.schema import Plan
+
+        document = read_document(self._file, "plan file", "yaml") if self._file else Document("options", {})
+        data = deepcopy(document.data)
+        if platform:
+            data.setdefault("ranks", platform.npus)
+        for path, (_, value) in self._given.items():
+            part = data
+            for key in path[:-1]:
+                part = part.setdefault(key, {})
+                if not isinstance(part, dict):
+                    document.reject(path[:-1], part, "a mapping of keys to values")
+            part[path[-1]] = value
+        try:
+            plan = Plan.model_validate(data)
+        except ValidationError as error:
+            path, problem = first_problem(error)
+            if path in self._given:
+                name, value = self._given[path]
+                raise InputError(f"--{name}: {problem}") from None
+            if not problem and len(path) == 1:
+                raise click.UsageError(f"Missing option '--{_name(path)}'") from None
+            if not self._file:
+                raise InputError(f"{'.'.join(map(str, path))}: {problem}") from None
+            raise first_error(document, error) from None
+        if plan.serve:
+            raise document.error(("serve",), "this is a plan of inference, expected one of training")
+        if platform and plan.ranks != platform.npus:
+            raise InputError(f"--ranks {plan.ranks}: the machine has {platform.npus} NPUs")
+        return plan
+
+
+def _leaves() -> Iterator[tuple[KeyPath, dict[str, Any]]]:
+    """Yield place and JSON schema of every value of a plan, those of inference left out."""
+    from armillary.workload.plan.schema import Plan
+
+    schema = Plan.model_json_schema()
+    for key, value in schema["properties"].items():
+        if "$ref" in value:
+            inner = schema["$defs"][value["$ref"].rpartition("/")[2]]["properties"]
+            yield from (((key, name), each) for name, each in inner.items())
+        elif key != "serve":
+            yield (key,), value
+
+
+def _name(path: KeyPath) -> str:
+    return _NAMES.get(path, str(path[-1]))
+
+
+def _option(name: str, schema: dict[str, Any]) -> Callable[[F], F]:
+    """Return the option of a value."""
+    value = schema["anyOf"][0] if "anyOf" in schema else schema
+    text, default = schema.get("description", ""), schema.get("default")
+    if default is not None and value["type"] != "boolean":
+        text += f"  [default: {_shown(default, value)}]"
+    extra: dict[str, Any] = {"type": str, "metavar": "TEXT"}
+    if value["type"] == "boolean":
+        text += f"  [default: {'yes' if default else 'no'}]"
+        return click.option(f"--{name}/--no-{name}", default=None, help=text)
+    if "enum" in value:
+        extra = {"type": click.Choice(value["enum"])}
+    elif value["type"] == "integer":
+        extra = {"type": int, "metavar": "N"}
+    elif value["type"] == "number":
+        extra = {"type": float, "metavar": "X"}
+    elif value["type"] == "array":
+        extra = {"metavar": "N,…", "callback": _numbers}
+    elif "pattern" in value:
+        extra = {"metavar": "SIZE"}
+    return click.option(f"--{name}", default=None, help=text, **extra)
+
+
+def _shown(default: Any, value: dict[str, Any]) -> str:
+    if isinstance(default, int) and "pattern" in value:
+        from armillary.units import format_bytes
+
+        return format_bytes(default)
+    return str(default)
+
+
+def _numbers(context: click.Context, parameter: click.Parameter, text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    words = text.split(",")
+    if not all(word.strip().isdecimal() for word in words):
+        raise InputError(f"{parameter.opts[0]} '{text}': expected numbers of layers, e.g. 8,9,9,6")
+    return [int(word) for word in words]

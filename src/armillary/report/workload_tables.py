@@ -1,0 +1,96 @@
+"""Tables of what a generated workload is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from armillary.trace import Trace
+from armillary.units import format_bytes, format_flops
+from armillary.workload.models import Model, parameters
+from armillary.workload.plan.ranks import microbatches
+from armillary.workload.plan.schema import Plan
+from armillary.workload.totals import Totals
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_AXES = ("tp", "cp", "dp", "pp")
+
+
+def workload_table(model: Model, plan: Plan, trace: Trace, found: Totals) -> Table:
+    """Return model, parameters, axes, batch, classes and operations of one step."""
+    table = _table(header=False)
+    table.add_column()
+    table.add_column()
+    table.add_row("model", f"{model.name}, {parameters(model).total:,} parameters")
+    table.add_row("ranks", f"{found.ranks:,}{_axes(trace)}")
+    if plan.data.sharding != "parameter-server":
+        count = microbatches(plan)
+        each = f"{count:,} microbatches of {plan.microbatch:,} for each replica"
+        table.add_row("batch", f"{plan.batch:,} samples: {each}")
+    nodes = sorted(nodes for _, nodes in found.classes)
+    span = f"{nodes[0]:,}" if nodes[0] == nodes[-1] else f"{nodes[0]:,} to {nodes[-1]:,}"
+    many = "class" if len(nodes) == 1 else "classes"
+    table.add_row("graphs", f"{len(nodes):,} {many} of ranks, {span} nodes per rank")
+    table.add_row("operations", f"{_flop(found.flops)} per step, {_flop(found.busiest)} on the busiest rank")
+    return table
+
+
+def traffic_table(found: Totals) -> Table:
+    """Return what the communication of one step moves."""
+    table = _table()
+    for name in ("communication", "over", "ranks", "calls", "bytes per rank", "of all ranks"):
+        table.add_column(name, justify="left" if name in ("communication", "over") else "right")
+    for row in found.traffic:
+        ranks = "-" if row.ranks is None else f"{row.ranks:,}"
+        sizes = format_bytes(row.bytes), format_bytes(row.total)
+        table.add_row(row.operation, row.axes or "all", ranks, f"{row.calls:,.4g}", *sizes)
+    return table
+
+
+def workload_json(model: Model, plan: Plan, trace: Trace, found: Totals) -> dict[str, Any]:
+    """Return the same as plain values; the last part of a key is the unit of its number."""
+    return {
+        "schema": "armillary-workload",
+        "version": 1,
+        "model": model.name,
+        "parameters_count": parameters(model).total,
+        "plan": plan.model_dump(exclude_none=True),
+        "ranks_count": found.ranks,
+        "axes": {axis: trace.grid.size(axis) for axis in trace.grid.axes} if trace.grid else None,
+        "classes": [{"ranks_count": ranks, "nodes_count": nodes} for ranks, nodes in found.classes],
+        "step_flops": found.flops,
+        "busiest_rank_flops": found.busiest,
+        "communication": [
+            {
+                "operation": row.operation,
+                "axes": row.axes or None,
+                "group_count": row.ranks,
+                "calls_count": row.calls,
+                "rank_bytes": row.bytes,
+                "total_bytes": row.total,
+            }
+            for row in found.traffic
+        ],
+    }
+
+
+def _axes(trace: Trace) -> str:
+    grid = trace.grid
+    if grid is None:
+        return ""
+    text = " = " + " x ".join(f"{axis} {grid.size(axis):,}" for axis in _AXES)
+    if grid.size("ep") > 1:
+        text += f"; experts etp {grid.size('etp'):,} x ep {grid.size('ep'):,} x edp {grid.size('edp'):,}"
+    return text
+
+
+def _flop(count: float) -> str:
+    return format_flops(count).replace("/s", "")
+
+
+def _table(*, header: bool = True) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    return Table(box=box.SIMPLE_HEAD if header else None, show_header=header, show_edge=False, pad_edge=False)
