@@ -70,9 +70,11 @@ class Rank:
         return self._place((name, axis, steps, size, tag), name, NodeType.COMM_SEND_NODE, attributes, after)
 
     def recv(self, name: str, axis: str, steps: int, size: int, tag: int) -> int:
-        """Place a receive from the rank `steps` along an axis."""
+        """Place a receive from the rank `steps` along an axis, which is posted when the kernels before are done."""
         attributes = message(Step(name, axes=axis, size=size), steps, False, tag)
-        return self._place((name, axis, steps, size, tag), name, NodeType.COMM_RECV_NODE, attributes, ())
+        return self._place(
+            (name, axis, steps, size, tag), name, NodeType.COMM_RECV_NODE, attributes, self.chain
+        )
 
     def memory(self, name: str, load: bool, size: int, after: Nodes) -> int:
         """Place a load from, or a store to, remote memory."""
