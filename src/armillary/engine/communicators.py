@@ -40,7 +40,8 @@ class Communicators:
         """Return communicator `number`, which must exist."""
         if number not in self.found:
             world = number == WORLD or len(self.groups[number]) == self.npus
-            members = np.arange(self.npus) if world else np.array(self.groups[number], np.int64)
+            # The order of a group of all ranks matters to an all-to-all with sizes of its own.
+            members = np.arange(self.npus) if number == WORLD else np.array(self.groups[number], np.int64)
             self.found[number] = Communicator(number, members, world)
         return self.found[number]
 
