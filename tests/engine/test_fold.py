@@ -259,6 +259,30 @@ def check(case: Case) -> None:
         assert outcome(case, *variant) == expected, f"fold, messages, mode = {variant}"
 
 
+def test_bundles_that_take_no_time_have_their_turn_within_the_tick() -> None:
+    """Rank 1 ends a collective in the tick in which it starts it, and a receive in between."""
+    ring = ["ring", "ring"]
+    case = Case(
+        {"topology": ["Ring", "Ring"], "npus_count": [4, 2], "bandwidth": [50.0, 50.0], "latency": [500.0, 500.0]},
+        {
+            "scheduling-policy": "FIFO", "endpoint-delay": 0, "active-chunks-per-dimension": 1,
+            "preferred-dataset-splits": 1, "local-mem-bw": 0,
+            **{f"{kind}-implementation": ring for kind in KINDS},
+        },
+        None,
+        {"1": list(range(8))},
+        ("--num-queues-per-dim=1", "--rendezvous-protocol=false"),
+        (
+            ("pipeline", (), 1, 0, 1),
+            ("pipeline", (0,), 1, 0, 1),
+            ("collective", (), 0, 1, None, None, None),
+            ("collective", (2,), 1, 1, [False, True], None, None),
+            ("collective", (3,), 0, 1, None, None, ["1"] * 8),
+        ),
+    )  # fmt: skip
+    check(case)
+
+
 @settings(max_examples=120, deadline=None, derandomize=True)
 @given(cases())
 def test_variants_agree_to_the_tick(case: Case) -> None:

@@ -153,7 +153,7 @@ def test_graph_tables_are_made_when_they_are_looked_at(
 
     made = []
     original = result.graph_table
-    monkeypatch.setattr(result, "graph_table", lambda view: made.append(view) or original(view))
+    monkeypatch.setattr(result, "graph_table", lambda *about: made.append(about) or original(*about))
     timeline = armillary.simulate(trace, platform, profile="astra-sim")
     assert made == []
     assert timeline.graphs[0] is timeline.graphs[0]

@@ -67,9 +67,14 @@ def chain(prog, st, pc, members):
             st[arrive_at + to] = inject + prog[delays + i * stride + column]
         for i in range(members):
             received = max(st[arrive_at + i], st[ready + i])
-            st[ready + i] = received + wait + reduce
+            tick = received + wait + reduce
+            cause = received if reduce > 0 else st[send_at + i]
+            if tick == st[ready + i] and st[registered + i] == tick:
+                # Both bundles take no time: the turn within the tick is that of the later of them.
+                cause = max(cause, st[sent + i])
+            st[ready + i] = tick
             st[registered + i] = received + wait if reduce > 0 else received
-            st[sent + i] = received if reduce > 0 else st[send_at + i]
+            st[sent + i] = cause
     for i in range(members):
         st[ends + i] = st[ready + i]
 
@@ -256,6 +261,7 @@ def deliver(prog, st, mem, heap, pc, line, positions, members):
         set_up(mem, first + i * each, each, pc, prog[positions + i], first, line)
         at = starts + i
         size = push(heap, base, size, st[at], st[at], st[at], i, EV_START, first + i * each, i)
+        st[st[ENDS] + i] = -1
     while size > 0:
         tick, registered, sent = heap[base], heap[base + 1], heap[base + 2]
         code, a, b = heap[base + 4], heap[base + 5], heap[base + 6]
@@ -266,8 +272,10 @@ def deliver(prog, st, mem, heap, pc, line, positions, members):
             size = arrive(prog, st, mem, a, b, tick, sent, heap, base, size)
         else:
             size = complete(prog, st, mem, a, tick, heap, base, size)
-            if finished(prog, mem, a):
-                i = (a - first) // each
+            i = (a - first) // each
+            # A bundle that takes no time has its turn within the tick after those that it follows.
+            last = st[st[REGISTERED] + i] if st[st[ENDS] + i] == tick else -1
+            if registered > last or (registered == last and sent > st[st[SENT] + i]):
                 st[st[ENDS] + i] = tick
                 st[st[REGISTERED] + i] = registered
                 st[st[SENT] + i] = sent
