@@ -113,7 +113,7 @@ def serving_lines(timeline: Timeline) -> list[str]:
         )
     text = f"Throughput {_rounded(found.rate)} output tokens/s, {_rounded(found.rate_per_npu)} per NPU"
     if found.prompt_rate:
-        text += f"; prompts {_rounded(found.prompt_rate)} tokens/s until their last is read"
+        text += f"; prompts read at {_rounded(found.prompt_rate)} tokens/s"
     lines.append(text)
     for name, bounds in (("Prefill", found.prefill), ("Decode", found.decode)):
         if bounds:
