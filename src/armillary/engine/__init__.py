@@ -50,6 +50,7 @@ def simulate(
     from armillary.engine.result import timeline_of
 
     lowered: Simulated
+    said = trace.about
     if profile == "physical":
         from armillary.engine.physical import run_physical
 
@@ -66,7 +67,7 @@ def simulate(
         lowered, run, info = program, execute(program), {}
     check_finished(lowered, run)
     about = {"profile": profile, "network_model": network_model, "folded": fold}
-    return timeline_of(lowered, run, platform, {**about, **info})
+    return timeline_of(lowered, run, platform, {**said, **about, **info})
 
 
 def check_available(profile: str, network_model: str) -> None:

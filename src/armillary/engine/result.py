@@ -105,6 +105,7 @@ def graph_table(view: View, group_names: Mapping[int, str]) -> GraphTable:
         node_id=graph.ids, kind=kind, label=label, size=size, flops=graph.ints("num_ops", 0),
         parent_ptr=ptr, parent=parent, stream=graph.ints("stream", -1), peer=peer,
         precision=np.array([*known, -1], np.int8)[codes],
+        moved=np.where(graph.types == NodeType.COMP_NODE, graph.ints("tensor_size", 0), 0),
     )  # fmt: skip
 
 

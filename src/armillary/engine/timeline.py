@@ -63,10 +63,13 @@ class GraphTable:
 
     precision: NDArray[np.int8] = field(default_factory=lambda: _absent(np.int8))
     """Index into `PRECISIONS` of what a compute node names; -1: nothing, or another."""
+    moved: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
+    """Bytes of local memory that a compute node reads and writes, as the roofline model counts them; else 0."""
 
     def __post_init__(self) -> None:
         """Fill the columns that were not given."""
         _fill(self, "precision", np.full(len(self.kind), -1, np.int8))
+        _fill(self, "moved", np.zeros(len(self.kind), np.int64))
         _fill(self, "stream", np.full(len(self.kind), -1, np.int64))
         _fill(self, "peer", np.full(len(self.kind), -1, np.int32))
 
@@ -107,8 +110,9 @@ class Timeline:
     {name, topology, size, bandwidth_bytes_per_ns, latency_ns}), warnings (list of str), folded (bool).
 
     Where the engine knows them: ports (per dimension, {out_bytes_per_ns, into_bytes_per_ns} of one NPU),
-    peak_flops_per_ns (of one NPU), peaks_flops_per_ns (the same by precision), scheduling (str). Where the roofline
-    model timed compute nodes: roofline ({compute_efficiency, memory_efficiency, kernel_overhead_ns})."""
+    peak_flops_per_ns (of one NPU), peaks_flops_per_ns (the same by precision), memory_bytes_per_ns, scheduling
+    (str). Where the roofline model timed compute nodes: roofline ({compute_efficiency, memory_efficiency,
+    kernel_overhead_ns}). What the trace says of itself (`Trace.about`)."""
     node_least: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
     """Like `node_start`: the fewest ticks a node can take on an otherwise idle machine (a compute node its
     own time, communication its latency and bytes ÷ bandwidth alone); 0 where it is not known."""

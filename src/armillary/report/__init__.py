@@ -18,17 +18,20 @@ if TYPE_CHECKING:
     from armillary.report.perfetto import write_perfetto
     from armillary.report.picture import breakdown_picture
     from armillary.report.reasons import Reason, bound_line, explain
+    from armillary.report.serving import Bounds, ServingTimes, serving_times
     from armillary.report.summary import headline, print_summary
     from armillary.report.time_breakdown import Breakdown, astra_exposed, breakdown, waited_for
 
 _MODULE_OF = {
     "Bound": "lower_bound",
+    "Bounds": "serving",
     "Breakdown": "time_breakdown",
     "CollectiveRow": "communication",
     "DimensionRow": "communication",
     "Flops": "flop_rate",
     "Part": "lower_bound",
     "Reason": "reasons",
+    "ServingTimes": "serving",
     "Step": "critical",
     "astra_exposed": "time_breakdown",
     "bound": "lower_bound",
@@ -43,6 +46,7 @@ _MODULE_OF = {
     "flops": "flop_rate",
     "headline": "summary",
     "print_summary": "summary",
+    "serving_times": "serving",
     "shares": "critical",
     "to_json": "json_report",
     "waited_for": "time_breakdown",
@@ -52,12 +56,14 @@ _MODULE_OF = {
 
 __all__ = [
     "Bound",
+    "Bounds",
     "Breakdown",
     "CollectiveRow",
     "DimensionRow",
     "Flops",
     "Part",
     "Reason",
+    "ServingTimes",
     "Step",
     "astra_exposed",
     "bound",
@@ -72,6 +78,7 @@ __all__ = [
     "flops",
     "headline",
     "print_summary",
+    "serving_times",
     "shares",
     "to_json",
     "waited_for",

@@ -16,6 +16,7 @@ from armillary.report.flop_rate import flops
 from armillary.report.late import Late
 from armillary.report.lower_bound import bound
 from armillary.report.ranks import class_sizes, nanoseconds, slowest
+from armillary.report.serving import serving_json
 from armillary.report.time_breakdown import astra_exposed, breakdown, waited_for
 
 SCHEMA = "armillary-report"
@@ -46,6 +47,7 @@ def to_json(timeline: Timeline) -> dict[str, Any]:
         "bound": _bound(timeline),
         "flops": _flops(timeline),
         "roofline": _roofline(timeline),
+        "serving": serving_json(timeline),
         "finish_ticks_by_rank": _runs(timeline),
         "classes": _classes(timeline),
         "slowest_rank": None if cls is None else int(timeline.representative[cls]),

@@ -43,6 +43,17 @@ def memory_table(footprint: Footprint, capacity: int | None = None) -> Table:
     return table
 
 
+def memory_line(footprint: Footprint, capacity: int | None = None) -> str:
+    """Return weights, keys and values, and whether it fits, of the rank that needs most."""
+    peak, needed = footprint.at_peak, format_bytes(footprint.needed)
+    parts = [f"{TITLES[name]} {format_bytes(peak[name])}" for name in ("weights", "cache") if peak[name]]
+    text = f"{', '.join(parts)}; {needed} per rank"
+    if capacity is None:
+        return text
+    fits = "fits" if footprint.needed <= capacity else "does not fit"
+    return f"{text}, {fits} into {format_bytes(capacity)}"
+
+
 def advice_line(advice: Advice) -> str:
     """Return whether the plan fits, for people."""
     needed, capacity = format_bytes(advice.footprint.needed), format_bytes(advice.capacity)

@@ -18,7 +18,7 @@ _AXES = ("tp", "cp", "dp", "pp")
 
 
 def workload_table(model: Model, plan: Plan, trace: Trace, found: Totals) -> Table:
-    """Return model, parameters, axes, batch, classes and operations of one step."""
+    """Return model, parameters, axes, batch, classes and operations of one step, or of a whole run of inference."""
     table = _table(header=False)
     table.add_column()
     table.add_column()
@@ -26,13 +26,19 @@ def workload_table(model: Model, plan: Plan, trace: Trace, found: Totals) -> Tab
     table.add_row("ranks", f"{found.ranks:,}{_axes(trace)}")
     if plan.data.sharding != "parameter-server":
         count = microbatches(plan)
-        each = f"{count:,} microbatches of {plan.microbatch:,} for each replica"
-        table.add_row("batch", f"{plan.batch:,} samples: {each}")
+        many = "microbatch" if count == 1 else "microbatches"
+        each = f"{count:,} {many} of {plan.microbatch:,} for each replica"
+        table.add_row("batch", f"{plan.batch:,} {'sequences' if plan.serve else 'samples'}: {each}")
+    if plan.serve:
+        own, only = plan.serve, {"prefill": ", prefill only", "decode": ", decode only"}
+        text = f"prompts of {own.prompt:,} tokens, answers of {own.outputs:,}{only.get(own.phase, '')}"
+        table.add_row("inference", text)
     nodes = sorted(nodes for _, nodes in found.classes)
     span = f"{nodes[0]:,}" if nodes[0] == nodes[-1] else f"{nodes[0]:,} to {nodes[-1]:,}"
     many = "class" if len(nodes) == 1 else "classes"
     table.add_row("graphs", f"{len(nodes):,} {many} of ranks, {span} nodes per rank")
-    table.add_row("operations", f"{_flop(found.flops)} per step, {_flop(found.busiest)} on the busiest rank")
+    whole = "in all" if plan.serve else "per step"
+    table.add_row("operations", f"{_flop(found.flops)} {whole}, {_flop(found.busiest)} on the busiest rank")
     return table
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +20,16 @@ IGNORED = ("comm_src", "comm_dst", "pg_name", "comm_splits")
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Rank r runs ``graphs[rank_graph[r]]``; with a `grid`, groups and peers in the graphs are its rules."""
+    """Rank r runs ``graphs[rank_graph[r]]``; with a `grid`, groups and peers in the graphs are its rules.
+
+    `about` is what its maker says of the whole, as JSON knows values; a timeline repeats it in `info`. Files do not
+    keep it.
+    """
 
     graphs: tuple[Graph, ...]
     rank_graph: NDArray[np.int32]
     grid: RankGrid | None = None
+    about: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check that the grid has as many ranks.

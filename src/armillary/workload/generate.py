@@ -1,7 +1,8 @@
-"""A model and a plan in, the trace of a training step out: one graph per class of ranks, however many ranks."""
+"""A model and a plan in, a trace of training or inference out: one graph per class of ranks, however many ranks."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import accumulate
 
@@ -10,7 +11,7 @@ import numpy as np
 from armillary.errors import InputError
 from armillary.trace import Trace
 from armillary.workload.emit.parameter_server import parameter_server_trace
-from armillary.workload.emit.serving import serving_graph
+from armillary.workload.emit.serving import rounds, serving_graph
 from armillary.workload.emit.training import Pieces, Stage
 from armillary.workload.layers.layer import Layer
 from armillary.workload.layers.of_model import inference_layers, layers_of, variants
@@ -20,10 +21,11 @@ from armillary.workload.pipeline.partition import partition
 from armillary.workload.pipeline.tasks import tasks
 from armillary.workload.plan.ranks import microbatches, rank_grid
 from armillary.workload.plan.schema import Plan
+from armillary.workload.plan.serving import check_serving
 
 
 def generate(model: Model, plan: Plan) -> Trace:
-    """Return the trace of `plan.iterations` training steps.
+    """Return the trace of `plan.iterations` training steps, or, with `plan.serve`, of prompts and answers.
 
     Ranks of a pipeline stage are alike but for their place in the grid (`Trace.grid`); with uneven expert loads, those
     of a stage and of a place along ``ep`` are.
@@ -60,7 +62,32 @@ def generate(model: Model, plan: Plan) -> Trace:
 
 
 def replica_layers(model: Model, plan: Plan) -> list[Layer]:
-    """Return the layers of a rank that trains; with parameter servers not all ranks of the plan do, and each alone."""
+    """Return the layers of a rank as they are held in memory.
+
+    With parameter servers not all ranks of the plan train, and each alone. In inference the layers have the keys and
+    values of whole answers, and need what the larger of prefill and decode needs.
+
+    Raises:
+        InputError: the plan is impossible; names the number and the nearest that works.
+    """
+    if plan.serve:
+        check_serving(plan)
+        both = [
+            inference_layers(model, plan, tokens=new, context=context, batch=plan.microbatch)
+            for new, context in dict.fromkeys((rounds(plan.serve)[0], rounds(plan.serve)[-1]))
+        ]
+        made: dict[tuple[int, ...], Layer] = {}
+        return [
+            made.setdefault(
+                tuple(map(id, pair)),
+                replace(
+                    pair[-1],
+                    working=max(each.working for each in pair),
+                    boundary=max(each.boundary for each in pair),
+                ),
+            )
+            for pair in zip(*both, strict=True)
+        ]
     if plan.data.sharding == "parameter-server":
         plan = plan.model_copy(update={"ranks": 1, "batch": plan.microbatch})
     return layers_of(model, plan)
@@ -68,6 +95,8 @@ def replica_layers(model: Model, plan: Plan) -> list[Layer]:
 
 def _serving(model: Model, plan: Plan) -> Trace:
     """Return the trace of one batch of prompts and answers."""
+    assert plan.serve is not None
+    check_serving(plan)
     grid, count = rank_grid(plan), microbatches(plan)
 
     @cache
@@ -78,7 +107,14 @@ def _serving(model: Model, plan: Plan) -> Trace:
         return _numbered(virtual)
 
     graphs = [serving_graph(plan, grid, stage, count, stages_of) for stage in range(plan.parallel.pp)]
-    return Trace(tuple(graphs), grid.coordinate("pp").astype(np.int32), grid)
+    about = {
+        "batch": plan.batch,
+        "microbatches": count,
+        "prompt": plan.serve.prompt,
+        "phase": plan.serve.phase,
+        "tokens": len(rounds(plan.serve)),
+    }
+    return Trace(tuple(graphs), grid.coordinate("pp").astype(np.int32), grid, {"serving": about})
 
 
 def _numbered(virtual: list[list[Layer]]) -> list[list[tuple[int, Layer]]]:

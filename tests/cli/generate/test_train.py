@@ -49,8 +49,8 @@ def here(inputs: Path) -> Path:
 
 
 def test_every_key_has_one_option_with_its_description() -> None:
-    leaves = {_name(path): schema for path, schema in _leaves()}
-    assert len(leaves) == len(list(_leaves())) > 30
+    leaves = {_name(path): schema for path, schema in _leaves("training")}
+    assert len(leaves) == len(list(_leaves("training"))) > 30
     options = {option.opts[0][2:]: option for option in command.params[1:]}
     for name, schema in leaves.items():
         assert schema["description"] in (options[name].help or ""), name  # type: ignore[attr-defined]

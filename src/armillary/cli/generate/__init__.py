@@ -11,7 +11,8 @@ SUBCOMMANDS = {
     "list": "List the models that are built in.",
     "show": "Count the parameters and operations of a model.",
     "train": "Generate training steps of a model on many ranks.",
-    "memory": "Sum up what a training step holds in memory.",
+    "serve": "Generate inference of a model on many ranks.",
+    "memory": "Sum up what training or inference holds in memory.",
     "micro": "Sweep collectives and messages over sizes, like nccl-tests.",
 }
 """Command name -> one-line help; the module is the name with underscores."""

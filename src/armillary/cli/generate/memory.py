@@ -1,4 +1,4 @@
-"""`armillary generate memory`: what a training step holds in memory, and whether it fits."""
+"""`armillary generate memory`: what training or inference holds in memory, and whether it fits."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ _PATH = click.Path(path_type=Path)
 _HELP = f"""{SUBCOMMANDS["memory"]}
 
 MODEL is a name of `armillary generate list`, a model file (.yaml), or a Hugging Face config.json or its folder. With
---capacity, or a machine that states npu.memory.capacity, changes are proposed where it does not fit.
+--capacity, or a machine that states npu.memory.capacity, changes are proposed where it does not fit. With --prompt
+it is inference, with the keys and values of all sequences at their full length.
 """
 
 
 @click.command(help=_HELP)
 @click.argument("name", metavar="MODEL")
-@plan_options
+@plan_options("both")
 @click.option("--capacity", metavar="SIZE", help='Memory of an NPU, e.g. "80 GB".')
 @click.option("--on", "machine", type=_PATH, metavar="FILE", help="Study or platform file that states it.")
 @click.option("--png", "picture", type=_PATH, metavar="FILE", help="Draw a step (.png, .svg or .pdf).")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from armillary.workload.plan.schema import Plan
 
 F = TypeVar("F", bound=Callable[..., Any])
+Kind = Literal["training", "inference", "both"]
 _NAMES: dict[KeyPath, str] = {
     ("parallel", "sequence"): "sequence-parallel",
     ("pipeline", "layers"): "stage-layers",
@@ -28,16 +29,25 @@ _NAMES: dict[KeyPath, str] = {
     ("experts", "skew"): "expert-skew",
 }
 """Options that are not named as the last key."""
+_OF_INFERENCE: dict[KeyPath, str] = {
+    ("batch",): "Sequences, over all replicas.",
+    ("microbatch",): "Sequences that a replica works on at a time.",
+}
+"""Other descriptions."""
 
 
-def plan_options(function: F) -> F:
-    """Add an option for every key of a plan of training, and ``--plan``; the command receives them as ``options``."""
-    leaves = {_name(path): (path, schema) for path, schema in _leaves()}
+def plan_options(kind: Kind) -> Callable[[F], F]:
+    """Add an option for every key of such a plan, and ``--plan``; the command receives them as ``options``."""
+    return lambda function: _with_options(function, kind)
+
+
+def _with_options(function: F, kind: Kind) -> F:
+    leaves = {_name(path): (path, schema) for path, schema in _leaves(kind)}
 
     def with_options(**values: Any) -> Any:
         given = {name: values.pop(name.replace("-", "_")) for name in leaves}
         paths = {leaves[name][0]: (name, value) for name, value in given.items() if value is not None}
-        return function(options=PlanOptions(paths, values.pop("plan")), **values)
+        return function(options=PlanOptions(paths, values.pop("plan"), kind), **values)
 
     with_options.__doc__ = function.__doc__
     with_options.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
@@ -52,8 +62,8 @@ def plan_options(function: F) -> F:
 class PlanOptions:
     """What the options say."""
 
-    def __init__(self, given: dict[KeyPath, tuple[str, Any]], file: Path | None) -> None:
-        self._given, self._file = given, file
+    def __init__(self, given: dict[KeyPath, tuple[str, Any]], file: Path | None, kind: Kind) -> None:
+        self._given, self._file, self._kind = given, file, kind
 
     def plan(self, platform: Platform | None = None) -> Plan:
         """Return the plan.
@@ -88,29 +98,40 @@ class PlanOptions:
             if path in self._given:
                 name, value = self._given[path]
                 raise InputError(f"--{name}: {problem}") from None
-            if not problem and len(path) == 1:
+            if not problem and path in (known for known, _ in _leaves(self._kind)):
                 raise click.UsageError(f"Missing option '--{_name(path)}'") from None
             if not self._file:
                 raise InputError(f"{'.'.join(map(str, path))}: {problem}") from None
             raise first_error(document, error) from None
-        if plan.serve:
+        if not plan.serve and self._kind == "inference":
+            raise click.UsageError("Missing option '--prompt'")
+        if plan.serve and self._kind == "training":
             raise document.error(("serve",), "this is a plan of inference, expected one of training")
         if platform and plan.ranks != platform.npus:
             raise InputError(f"--ranks {plan.ranks}: the machine has {platform.npus} NPUs")
         return plan
 
 
-def _leaves() -> Iterator[tuple[KeyPath, dict[str, Any]]]:
-    """Yield place and JSON schema of every value of a plan, those of inference left out."""
+def _leaves(kind: Kind) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
+    """Yield place and JSON schema of every value of such a plan."""
     from armillary.workload.plan.schema import Plan
+    from armillary.workload.plan.serving import MEANT
 
     schema = Plan.model_json_schema()
     for key, value in schema["properties"].items():
-        if "$ref" in value:
-            inner = schema["$defs"][value["$ref"].rpartition("/")[2]]["properties"]
-            yield from (((key, name), each) for name, each in inner.items())
-        elif key != "serve":
-            yield (key,), value
+        refers = value if "$ref" in value else value.get("anyOf", [{}])[0]
+        parts: dict[KeyPath, dict[str, Any]] = {(key,): value}
+        if "$ref" in refers:
+            inner = schema["$defs"][refers["$ref"].rpartition("/")[2]]["properties"]
+            parts = {(key, name): each for name, each in inner.items()}
+        for path, each in parts.items():
+            if key == "serve":
+                if kind != "training":
+                    yield path, each
+            elif kind != "inference":
+                yield path, each
+            elif path in MEANT:
+                yield path, each | {"description": _OF_INFERENCE.get(path, each.get("description"))}
 
 
 def _name(path: KeyPath) -> str:

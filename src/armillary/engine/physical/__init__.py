@@ -28,6 +28,8 @@ def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[Physical
     }
     if platform.system.peak_performance > 0:
         info["peak_flops_per_ns"] = platform.system.peak_performance / 1e9
+    if platform.system.local_mem_bandwidth > 0:
+        info["memory_bytes_per_ns"] = platform.system.local_mem_bandwidth / 1e9
     kernels = platform.physical.kernels
     if kernels.peaks:
         info["peaks_flops_per_ns"] = {name: peak / 1e9 for name, peak in kernels.peaks.items()}

@@ -59,7 +59,7 @@ def decoder_inference(model: Decoder, plan: Plan, tokens: int, context: int, bat
     Raises:
         InputError: the model cannot be divided so.
     """
-    _check_positions(model, context)
+    _check_positions(model, context, "prompt and answer of")
     check_width(plan.parallel.tp, model)
     # Engines reduce after each row-parallel product; only experts whole on a rank need the tokens divided.
     divided = model.experts is not None and plan.parallel.etp not in (None, plan.parallel.tp)
@@ -111,10 +111,10 @@ def _all(shard: Shard, model: Decoder, *, shares_table: bool) -> list[Layer]:
     return [first, *(made[kind] for kind in kinds), last]
 
 
-def _check_positions(model: Decoder, sequence: int) -> None:
+def _check_positions(model: Decoder, sequence: int, what: str = "sequence") -> None:
     rows = model.learned_positions
     if rows is not None and sequence > rows:
-        raise InputError(f"sequence {sequence}: expected at most {rows}, the learned positions")
+        raise InputError(f"{what} {sequence}: expected at most {rows}, the learned positions")
 
 
 def check_width(tp: int, model: Decoder) -> None:

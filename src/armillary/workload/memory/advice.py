@@ -9,7 +9,9 @@ from typing import Any
 from armillary.errors import InputError
 from armillary.workload.layers.layer import Layer
 from armillary.workload.memory.footprint import FRAGMENTATION, Footprint, worst
+from armillary.workload.memory.inference import worst_serving
 from armillary.workload.pipeline.partition import partition
+from armillary.workload.plan.ranks import microbatches
 from armillary.workload.plan.schema import Plan
 
 _STRONGER = {
@@ -84,7 +86,8 @@ def advise(
 
     def evaluate(each: Plan) -> Footprint:
         stages = partition(layers_of(each), each)
-        return worst(stages, each, fragmentation=fragmentation, framework=framework)
+        most = worst_serving if each.serve else worst
+        return most(stages, each, fragmentation=fragmentation, framework=framework)
 
     found = evaluate(plan)
     changes: list[Change] = []
@@ -105,6 +108,12 @@ def advise(
 def _candidates(plan: Plan) -> Iterator[Iterator[tuple[str, Plan]]]:
     """Yield kinds of changes; of each the smallest that fits is enough."""
     yield _one(plan, "attention", "flash")
+    if plan.serve:
+        yield _fewer(plan)
+        yield _smaller(plan)
+        for axis in ("tp", "pp", "ep"):
+            yield _doubled(plan, axis)
+        return
     yield _one(plan, "recompute", "selective", "full")
     yield _sharding(plan)
     if plan.parallel.tp > 1 and not plan.parallel.sequence:
@@ -136,6 +145,13 @@ def _smaller(plan: Plan) -> Iterator[tuple[str, Plan]]:
     for microbatch in range(size - 1, 0, -1):
         if size % microbatch == 0:
             yield f"microbatch {microbatch}", plan.model_copy(update={"microbatch": microbatch})
+
+
+def _fewer(plan: Plan) -> Iterator[tuple[str, Plan]]:
+    count = microbatches(plan)
+    unit = plan.batch // count
+    while count := count // 2:
+        yield f"batch {count * unit}", plan.model_copy(update={"batch": count * unit})
 
 
 def _doubled(plan: Plan, axis: str) -> Iterator[tuple[str, Plan]]:

@@ -10,7 +10,7 @@ from armillary.workload.layers.layer import Layer
 from armillary.workload.memory.footprint import FRAGMENTATION, Footprint, messages
 from armillary.workload.memory.states import states
 from armillary.workload.pipeline.tasks import Task
-from armillary.workload.plan.ranks import rank_grid
+from armillary.workload.plan.ranks import microbatches, rank_grid
 from armillary.workload.plan.schema import Plan
 
 CATEGORIES = ("weights", "cache", "working", "communication")
@@ -46,3 +46,19 @@ def serving(
         fragmentation,
         framework,
     )
+
+
+def worst_serving(
+    stages: Sequence[Sequence[Layer]],
+    plan: Plan,
+    *,
+    fragmentation: float = FRAGMENTATION,
+    framework: int = 0,
+) -> Footprint:
+    """Return the same of the pipeline rank that needs most, with the keys and values of all its microbatches."""
+    count = microbatches(plan)
+    found = [
+        serving(stages, plan, stage, count, fragmentation=fragmentation, framework=framework)
+        for stage in range(plan.parallel.pp)
+    ]
+    return max(found, key=lambda each: each.needed)

@@ -1,0 +1,123 @@
+"""What commands that generate a trace share: write it, simulate it, and say what came out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from armillary.cli.efficiency import efficiency_option, with_efficiency
+from armillary.cli.outputs import Outputs, output_options, working
+from armillary.errors import InputError
+
+if TYPE_CHECKING:
+    from armillary.engine.timeline import Timeline
+    from armillary.platform.model import Platform
+    from armillary.trace import Trace
+
+F = TypeVar("F", bound=Callable[..., Any])
+_PATH = click.Path(path_type=Path)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be done with a trace.
+
+    Attributes:
+        folder: Where to write it; None: nowhere.
+        machine: File of the machine to simulate it on; None: do not.
+        efficiency: Share of the peaks that kernels reach there.
+        outputs: Files for the result.
+    """
+
+    folder: Path | None
+    machine: Path | None
+    efficiency: str | None
+    outputs: Outputs
+
+    def platform(self) -> Platform | None:
+        """Return the machine, checked as all else that is asked for.
+
+        Raises:
+            InputError: the folder is there already, or the machine cannot be read.
+        """
+        for option, value in {**vars(self.outputs), "efficiency": self.efficiency}.items():
+            if value is not None and option != "json" and not self.machine:
+                raise click.UsageError(f"--{option} needs --on")
+        folder = self.folder
+        if folder and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InputError(f"--write {folder}: is there already, expected a new or an empty folder")
+        if not self.machine:
+            return None
+        from armillary.platform import load_platform, with_roofline
+
+        return with_efficiency(with_roofline(load_platform(self.machine)), self.efficiency)
+
+    def carry_out(
+        self,
+        trace: Trace,
+        platform: Platform | None,
+        described: dict[str, Any],
+        more: Callable[[Timeline], str] | None = None,
+    ) -> None:
+        """Write, simulate and print.
+
+        Args:
+            trace: The trace.
+            platform: What `platform` returned.
+            described: The trace for ``--json``; the result is added.
+            more: What there is to say about a result besides its summary.
+        """
+        from armillary.files import write_text
+
+        if self.folder:
+            _write(self.folder, trace)
+        if platform:
+            import armillary
+            from armillary import report
+
+            with working("simulating"):
+                result = armillary.simulate(trace, platform)
+            click.echo()
+            replace(self.outputs, json=None).present(result)
+            if more:
+                click.echo("\n" + more(result))
+            described = {**described, "result": report.to_json(result)}
+        if self.outputs.json:
+            write_text(self.outputs.json, json.dumps(described, indent=1, ensure_ascii=False) + "\n")
+            click.echo(f"wrote {self.outputs.json}", err=True)
+
+
+def request_options(function: F) -> F:
+    """Add ``--write``, ``--on``, ``--efficiency`` and outputs to a command; it receives one `Request`."""
+
+    def with_request(**values: Any) -> Any:
+        request = Request(*(values.pop(name) for name in ("folder", "machine", "efficiency", "outputs")))
+        return function(request=request, **values)
+
+    with_request.__doc__ = function.__doc__
+    with_request.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    decorated: Any = efficiency_option(output_options(with_request))
+    on = "Simulate on the machine of a study or platform file."
+    decorated = click.option("--on", "machine", type=_PATH, metavar="FILE", help=on)(decorated)
+    write = "Write traces and groups of ranks to a new folder."
+    return click.option("--write", "folder", type=_PATH, metavar="DIR", help=write)(decorated)  # type: ignore[no-any-return]
+
+
+def _write(folder: Path, trace: Trace) -> None:
+    from armillary.trace import write_trace
+    from armillary.trace.group_file import write_group_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    prefix, groups = folder / "rank", folder / "groups.json"
+    with click.progressbar(
+        length=trace.n_ranks, label="writing", file=sys.stderr, hidden=not sys.stderr.isatty()
+    ) as bar:
+        write_trace(prefix, trace, progress=lambda done: bar.update(done - bar.pos))
+    write_group_file(groups, trace)
+    click.echo(f"wrote {prefix}.<rank>.et of {trace.n_ranks:,} ranks, and {groups}", err=True)

@@ -1,0 +1,54 @@
+"""`armillary generate serve`: inference of a model on many ranks."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import click
+
+from armillary.cli.generate import SUBCOMMANDS
+from armillary.cli.generate.plan_options import PlanOptions, plan_options
+from armillary.cli.generate.request import Request, request_options
+from armillary.cli.outputs import show_table, working
+
+_HELP = f"""{SUBCOMMANDS["serve"]}
+
+MODEL is a name of `armillary generate list`, a model file (.yaml), or a Hugging Face config.json or its folder. All
+prompts are there at the start; answers grow by one token at a time. What this consists of is printed; --write writes
+its traces, --on simulates it and prints the times of tokens.
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("name", metavar="MODEL")
+@plan_options("inference")
+@request_options
+def command(name: str, options: PlanOptions, request: Request) -> None:
+    """Generate, describe, and write or simulate."""
+    from armillary.report.memory_tables import memory_line
+    from armillary.report.workload_tables import traffic_table, workload_json, workload_table
+    from armillary.workload.generate import generate, replica_layers
+    from armillary.workload.memory.advice import advise
+    from armillary.workload.models import load_model
+    from armillary.workload.totals import totals
+
+    platform = request.platform()
+    model, plan = load_model(name), options.plan(platform)
+    with working("generating"):
+        trace = generate(model, plan)
+        found = totals(trace)
+    capacity = platform.physical.memory_capacity if platform else 0
+    held = advise(plan, 2**62, partial(replica_layers, model)).footprint
+    table = workload_table(model, plan, trace, found)
+    table.add_row("memory", memory_line(held, capacity or None))
+    show_table(table)
+    if found.traffic:
+        click.echo()
+        show_table(traffic_table(found))
+    described = workload_json(model, plan, trace, found)
+    described["memory"] = {
+        **{f"{category}_bytes": size for category, size in held.at_peak.items()},
+        "needed_bytes": held.needed,
+        "capacity_bytes": capacity or None,
+    }
+    request.carry_out(trace, platform, described)
