@@ -120,7 +120,9 @@ def expand(document: Document, path: KeyPath) -> tuple[Document, tuple[str, ...]
     if isinstance(own.get("network"), dict):
         own["network"] = _dimensions(base["network"], own["network"], document, (*path, "network"))
     elif own.get("topology") is not None:
-        raise document.error((*path, "topology"), f"preset {name} has a network, expected no topology beside it")
+        raise document.error(
+            (*path, "topology"), f"preset {name} has a network, expected no topology beside it"
+        )
     merged: Any = _merge(base, own)
     values = dict(leaves(merged))
     open_ = [n for n in preset.numbers if n.unverified and str(values.get(n.key)) == n.value]
@@ -144,7 +146,8 @@ def _dimensions(
     for name, change in changes.items():
         if name not in names:
             raise document.error(
-                (*path, name), f"the preset has no such dimension{nearest(str(name), names)}; it has {', '.join(names)}"
+                (*path, name),
+                f"the preset has no such dimension{nearest(str(name), names)}; it has {', '.join(names)}",
             )
         if not isinstance(change, dict):
             raise document.error((*path, name), f"got {show(change)}, expected a mapping of keys to values")
@@ -155,5 +158,3 @@ def _merge(base: Any, own: Any) -> Any:
     if not isinstance(base, dict) or not isinstance(own, dict):
         return own
     return base | {key: _merge(base[key], value) if key in base else value for key, value in own.items()}
-
-

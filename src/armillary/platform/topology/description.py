@@ -58,7 +58,7 @@ class _Any(Part):
     )
     table: str | None = Field(default=None, description="CSV file node,destination,next of routing static.")
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(default=0, description="Of ecmp and adaptive.")
-    failures: list[FailureEntry] = []
+    failures: list[FailureEntry] = Field(default=[])
 
 
 class _Links(_Any):
@@ -186,12 +186,10 @@ class Network:
 
     def at(self, time: float = 0.0) -> Routing:
         """Return the routing over the topology as it is at a time (ns)."""
-        return routing(self.routing, degraded(self.topology, self.failures, time), self.seed, self.table)
+        return routing_of(self.routing, degraded(self.topology, self.failures, time), self.seed, self.table)
 
 
-def routing(
-    name: RoutingName, topology: Topology, seed: int = 0, table: Path | None = None
-) -> Routing:
+def routing_of(name: RoutingName, topology: Topology, seed: int = 0, table: Path | None = None) -> Routing:
     """Return a routing by its name.
 
     Raises:
@@ -201,7 +199,9 @@ def routing(
         return DimensionOrder(topology)
     if name == "static":
         if table is None:
-            raise InputError(f"{topology.name}: routing 'static' needs a table, expected a CSV file node,destination,next")
+            raise InputError(
+                f"{topology.name}: routing 'static' needs a table, expected a CSV file node,destination,next"
+            )
         return Static.read(topology, table)
     if name == "shortest":
         return Shortest(topology)
@@ -227,7 +227,10 @@ def read_topology(document: Document, path: KeyPath, data: Any) -> Network:
     try:
         topology = _build(named, kind, document, path, folder)
         failures = tuple(
-            Failure(**entry.model_dump(exclude={"link"}), link=(entry.link[0], entry.link[1]) if entry.link else None)
+            Failure(
+                **entry.model_dump(exclude={"link"}),
+                link=(entry.link[0], entry.link[1]) if entry.link else None,
+            )
             for entry in kind.failures
         )
         degraded(topology, failures)

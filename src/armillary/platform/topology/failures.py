@@ -59,7 +59,9 @@ def stages(topology: Topology, failures: Iterable[Failure]) -> list[tuple[float,
 
 def _links(topology: Topology, failure: Failure) -> Ints:
     if not 0 <= failure.bandwidth <= 1:
-        raise InputError(f"{topology.name}: failure: got bandwidth {failure.bandwidth:g}, expected a share from 0 to 1")
+        raise InputError(
+            f"{topology.name}: failure: got bandwidth {failure.bandwidth:g}, expected a share from 0 to 1"
+        )
     if failure.until is not None and failure.until <= failure.at:
         raise InputError(f"{topology.name}: failure: got until {failure.until:g} ns, expected more than at")
     if (failure.node is None) == (failure.link is None):

@@ -24,7 +24,7 @@ from armillary.platform.topology.graph import UNBOUNDED, Topology
 from armillary.platform.topology.wiring import Wiring
 
 if TYPE_CHECKING:
-    import networkx
+    import networkx  # type: ignore[import-untyped]
 
 _NPU = re.compile(r"(?:npu|gpu)[ _-]?(\d{1,9})", re.IGNORECASE)
 _KEYS = ("from", "to", "bandwidth", "latency", "buffer", "kind", "way")
@@ -49,7 +49,7 @@ def read_graph(path: str | Path) -> Topology:
     if suffix == ".csv":
         rows = csv.DictReader(read_text(path, "edge list").splitlines(), skipinitialspace=True)
         _known(rows.fieldnames or (), f"{path}:1")
-        return edges(path.stem, _edges(((f"{path}:{rows.line_num}", row) for row in rows)))
+        return edges(path.stem, _edges((f"{path}:{rows.line_num}", row) for row in rows))
     document = read_document(path, "edge list", "yaml")
     document.check_keys(("links", "npus", "forward"))
     links = document.require("links", "a list of {from, to, bandwidth, latency}")
@@ -62,8 +62,8 @@ def read_graph(path: str | Path) -> Topology:
         document.reject(("npus",), npus, "a list of different names")
     if not isinstance(forward, bool):
         document.reject(("forward",), forward, "true or false")
-    rows = ((document.where(("links", position)), link) for position, link in enumerate(links))
-    return edges(path.stem, _edges(rows), npus=npus and [str(name) for name in npus], forward=forward)
+    listed = ((document.where(("links", position)), link) for position, link in enumerate(links))
+    return edges(path.stem, _edges(listed), npus=npus and [str(name) for name in npus], forward=forward)
 
 
 def edges(
@@ -91,13 +91,15 @@ def edges(
         if tail == head:
             raise InputError(f"{name}: a link leads from '{tail}' to itself, expected two nodes")
         if not 0 < bandwidth < float("inf"):
-            raise InputError(f"{name}: link '{tail}' → '{head}': got bandwidth {bandwidth:g}, expected more than 0")
+            raise InputError(
+                f"{name}: link '{tail}' → '{head}': got bandwidth {bandwidth:g}, expected more than 0"
+            )
     wiring = Wiring(name, len(ranked))
     wiring.tier("switch", len(switches))
     for kind in dict.fromkeys(link[5] for link in links):
         tails, heads, rates, delays, room, _ = zip(*(link for link in links if link[5] == kind), strict=True)
-        ends = ([number[node] for node in side] for side in (tails, heads))
-        wiring.connect(*ends, kind, rates, delays, buffer=room, one_way=True)
+        a, b = ([number[node] for node in side] for side in (tails, heads))
+        wiring.connect(a, b, kind, rates, delays, buffer=room, one_way=True)
     return wiring.topology(forwards=forward, labels=tuple(number))
 
 
@@ -113,7 +115,9 @@ def from_networkx(graph: networkx.Graph, name: str = "graph", *, forward: bool =
     """
     ranks = {str(node): data["npu"] for node, data in graph.nodes(data=True) if data.get("npu") is not None}
     if ranks and sorted(ranks.values()) != list(range(len(ranks))):
-        raise InputError(f"{name}: got NPU ranks {show(sorted(ranks.values()))}, expected 0 to {len(ranks) - 1}")
+        raise InputError(
+            f"{name}: got NPU ranks {show(sorted(ranks.values()))}, expected 0 to {len(ranks) - 1}"
+        )
     links: list[Edge] = []
     for tail, head, data in graph.edges(data=True):
         where = f"{name}: edge '{tail}' → '{head}'"
@@ -146,7 +150,9 @@ def _networkx() -> Any:
     try:
         import networkx
     except ImportError as error:
-        raise InputError("graphs of networkx and GraphML files need networkx: pip install armillary[graph]") from error
+        raise InputError(
+            "graphs of networkx and GraphML files need networkx: pip install armillary[graph]"
+        ) from error
     return networkx
 
 
@@ -166,7 +172,9 @@ def _known(keys: Iterable[str], where: str) -> None:
     keys = list(keys)
     for key in keys:
         if key not in _KEYS:
-            raise InputError(f"{where}: unknown key '{key}'{nearest(str(key), _KEYS)}; known keys: {', '.join(_KEYS)}")
+            raise InputError(
+                f"{where}: unknown key '{key}'{nearest(str(key), _KEYS)}; known keys: {', '.join(_KEYS)}"
+            )
     for key in _KEYS[:4]:
         if key not in keys:
             raise InputError(f"{where}: missing key '{key}'; known keys: {', '.join(_KEYS)}")
@@ -217,14 +225,12 @@ def _edge(where: str, row: Mapping[str, Any]) -> Edge:
 def _ranked(name: str, names: Iterable[str]) -> list[str]:
     ranks: dict[int, str] = {}
     for node in names:
-        if match := _NPU.fullmatch(node):
-            if (other := ranks.setdefault(int(match[1]), node)) != node:
-                raise InputError(f"{name}: '{other}' and '{node}' have the same rank")
+        match = _NPU.fullmatch(node)
+        if match and (other := ranks.setdefault(int(match[1]), node)) != node:
+            raise InputError(f"{name}: '{other}' and '{node}' have the same rank")
     if not ranks:
         raise InputError(f"{name}: no node is an NPU, expected names like 'npu 0' or a list npus")
     for rank in range(len(ranks)):
         if rank not in ranks:
             raise InputError(f"{name}: has {len(ranks)} NPUs but none of rank {rank}")
     return [ranks[rank] for rank in range(len(ranks))]
-
-

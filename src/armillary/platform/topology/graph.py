@@ -23,7 +23,7 @@ MOST_LINKS = 50_000_000
 
 @dataclass(frozen=True)
 class Tier:
-    """Nodes `first` to `first + count - 1` of one sort, called ``NAME 0``, ``NAME 1``, …"""
+    """Nodes `first` to `first + count - 1` of one sort, called ``NAME 0``, ``NAME 1`` and so on."""
 
     name: str
     first: int
@@ -131,7 +131,9 @@ class Topology:
                 if tier.name == sort and number.isdigit() and int(number) < tier.count:
                     return tier.first + int(number)
         names = self.labels or [f"{tier.name} {i}" for tier in self.tiers for i in {0, tier.count - 1}]
-        raise InputError(f"{self.name}: no node '{name}'{nearest(name, names) or f', expected e.g. {names[0]}'}")
+        raise InputError(
+            f"{self.name}: no node '{name}'{nearest(name, names) or f', expected e.g. {names[0]}'}"
+        )
 
     def between(self, tails: ArrayLike, heads: ArrayLike) -> Ints:
         """Return the first link from each of `tails` to each of `heads` (arrays of nodes), or -1."""

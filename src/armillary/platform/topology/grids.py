@@ -88,7 +88,9 @@ def wafer_mesh(
     columns, rows = shape
     wide, high = die or shape
     if columns % wide or rows % high:
-        raise InputError(f"wafer-mesh: dies of {wide} x {high} do not fill a wafer of {columns} x {rows} NPUs")
+        raise InputError(
+            f"wafer-mesh: dies of {wide} x {high} do not fill a wafer of {columns} x {rows} NPUs"
+        )
     wiring = Wiring("wafer-mesh", columns * rows, buffer)
     rank = np.arange(columns * rows)
     x, y = rank % columns, rank // columns
@@ -103,7 +105,9 @@ def wafer_mesh(
         ):
             wiring.connect(links, links + step, kind, rate, latency if delay is None else delay)
     block = y // high * (columns // wide) + x // wide if die else ()
-    return wiring.topology(forwards=True, shape=shape, block=block, dimensions=_mesh(shape, bandwidth, latency))
+    return wiring.topology(
+        forwards=True, shape=shape, block=block, dimensions=_mesh(shape, bandwidth, latency)
+    )
 
 
 def optical_torus(
@@ -160,8 +164,13 @@ def optical_torus(
         wiring.connect(rank[optical], to[optical], "optical circuit", bandwidth, delay)
     sides = np.array(shape) // cube
     block = place[0] // cube + sides[0] * (place[1] // cube + sides[1] * (place[2] // cube))
-    plain = () if twisted else tuple(
-        Dimension(name, "Torus", side, bandwidth, latency) for name, side in zip("xyz", shape, strict=True)
+    plain = (
+        ()
+        if twisted
+        else tuple(
+            Dimension(name, "Torus", side, bandwidth, latency)
+            for name, side in zip("xyz", shape, strict=True)
+        )
     )
     return wiring.topology(forwards=True, shape=shape, block=block, dimensions=plain)
 

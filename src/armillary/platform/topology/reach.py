@@ -36,7 +36,9 @@ def unreachable(topology: Topology, source: int, destination: int) -> InputError
     reached = int((distances(topology, destination) >= 0).sum())
     why = f"{topology.node_name(destination)} is reached from {reached - 1} of {topology.nodes - 1} nodes"
     if len(down):
-        why += f"; {len(down)} of {topology.links} links are down, the first {topology.link_name(int(down[0]))}"
+        why += (
+            f"; {len(down)} of {topology.links} links are down, the first {topology.link_name(int(down[0]))}"
+        )
     everyone = dataclasses.replace(topology, forwards=np.ones(topology.nodes, np.bool_))
     if distances(everyone, destination)[source] >= 0:
         why += "; it could be reached if NPUs forwarded (routing 'rail')"

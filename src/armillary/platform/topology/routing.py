@@ -203,7 +203,9 @@ class Rail(Ecmp):
     def __init__(self, topology: Topology, seed: int = 0) -> None:
         super().__init__(topology, seed)
         if not topology.host:
-            raise InputError(f"{topology.name}: routing 'rail' needs hosts, expected e.g. a rail-optimised topology")
+            raise InputError(
+                f"{topology.name}: routing 'rail' needs hosts, expected e.g. a rail-optimised topology"
+            )
         inner = np.flatnonzero((topology.tail < topology.npus) & (topology.head >= topology.npus))
         hosts = topology.tail[inner] // topology.host
         low, high = np.full(topology.nodes, topology.nodes), np.full(topology.nodes, -1)
@@ -222,7 +224,10 @@ class Rail(Ecmp):
         inside = (self._host[tail] == self._host[head]) & (self._host[tail] >= 0)
         to_rail = inside & (off_rail[tail] & ~is_npu[head] | ~is_npu[tail] & is_npu[head] & ~off_rail[head])
         changed = abroad & (off_rail | ~is_npu)
-        return np.where(changed[tail], to_rail & (topology.bandwidth > 0), super()._allowed(destination))
+        allowed: Bools = np.where(
+            changed[tail], to_rail & (topology.bandwidth > 0), super()._allowed(destination)
+        )
+        return allowed
 
 
 class Static(Shortest):
@@ -276,11 +281,6 @@ class Static(Shortest):
         )
 
 
-def walk_nodes(topology: Topology, source: int, links: Ints) -> Ints:
-    """Return the nodes of a way, from `source`."""
-    return np.concatenate([[source], topology.head[links]])
-
-
 def _mix(*parts: Ints) -> NDArray[np.uint64]:
     """Return a hash of integers, element by element (the finaliser of SplitMix64, Steele et al. 2014)."""
     state = np.zeros(len(parts[0]), np.uint64)
@@ -290,6 +290,3 @@ def _mix(*parts: Ints) -> NDArray[np.uint64]:
         state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         state ^= state >> np.uint64(31)
     return state
-
-
-

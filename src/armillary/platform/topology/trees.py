@@ -60,7 +60,9 @@ def leaf_spine(
     leaf, spine = wiring.tier("leaf", leaves), wiring.tier("spine", spines)
     wiring.connect(npu, leaf[npu // npus_per_leaf], "npu-leaf", bandwidth, latency)
     wiring.connect(leaf[:, None], spine, "leaf-spine", uplink or bandwidth, latency)
-    return wiring.topology(block=np.concatenate([npu // npus_per_leaf, np.arange(leaves), np.full(spines, -1)]))
+    return wiring.topology(
+        block=np.concatenate([npu // npus_per_leaf, np.arange(leaves), np.full(spines, -1)])
+    )
 
 
 def rail_optimised(
@@ -100,8 +102,12 @@ def rail_optimised(
         raise InputError(f"rail-optimised: {hosts} hosts are not a multiple of hosts_per_unit {per_unit}")
     units = hosts // per_unit
     if units > 1 and not spines:
-        raise InputError(f"rail-optimised: {units} units and no spines: nothing joins them, expected spines: 1 or more")
-    check_size("rail-optimised", 2 * hosts * npus_per_host * (host_switches + 1) + units * npus_per_host * spines * 2)
+        raise InputError(
+            f"rail-optimised: {units} units and no spines: nothing joins them, expected spines: 1 or more"
+        )
+    check_size(
+        "rail-optimised", 2 * hosts * npus_per_host * (host_switches + 1) + units * npus_per_host * spines * 2
+    )
     wiring = Wiring("rail-optimised", hosts * npus_per_host, buffer)
     npu = np.arange(wiring.npus)
     host, rail = npu // npus_per_host, npu % npus_per_host
@@ -153,7 +159,9 @@ def dragonfly(
     ends = routers * global_links
     count = groups or ends + 1
     if not 2 <= count <= ends + 1:
-        raise InputError(f"dragonfly: groups: got {count}, expected 2 to {ends + 1} (routers x global_links + 1)")
+        raise InputError(
+            f"dragonfly: groups: got {count}, expected 2 to {ends + 1} (routers x global_links + 1)"
+        )
     check_size("dragonfly", count * (2 * npus_per_router * routers + routers * routers + ends))
     wiring = Wiring("dragonfly", count * routers * npus_per_router, buffer)
     npu = np.arange(wiring.npus)
