@@ -133,8 +133,9 @@ def json_schema() -> dict[str, Any]:
 
     schema = StudyFile.model_json_schema()
     schema["$defs"] |= topology_schema()
-    network = schema["$defs"]["PlatformFile"]["properties"]["network"]
-    network["anyOf"].append({"type": "object", "additionalProperties": {"type": "object"}})
+    keys = schema["$defs"]["PlatformFile"]["properties"]
+    keys["topology"] = {"$ref": "#/$defs/Topology"}
+    keys["network"]["anyOf"].append({"type": "object", "additionalProperties": {"type": "object"}})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Armillary study"}
 
 

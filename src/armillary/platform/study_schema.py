@@ -304,7 +304,7 @@ class PlatformFile(Part):
         min_length=1,
         description="Dimensions, innermost first; over a preset also a mapping of a dimension's name to its keys.",
     )
-    topology: Annotated[Any, WithJsonSchema({"$ref": "#/$defs/Topology"})] = Field(
+    topology: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
         default=None, description="A graph instead of dimensions: to be looked at, not simulated yet."
     )
     npu: Npu = Npu()

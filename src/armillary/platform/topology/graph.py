@@ -130,7 +130,12 @@ class Topology:
             for tier in self.tiers:
                 if tier.name == sort and number.isdigit() and int(number) < tier.count:
                     return tier.first + int(number)
-        names = self.labels or [f"{tier.name} {i}" for tier in self.tiers for i in {0, tier.count - 1}]
+        names = self.labels or [
+            f"{tier.name} {i}"
+            for tier in self.tiers
+            for i in (number, tier.count - 1)
+            if str(i).isdigit() and int(i) < tier.count
+        ]
         raise InputError(
             f"{self.name}: no node '{name}'{nearest(name, names) or f', expected e.g. {names[0]}'}"
         )

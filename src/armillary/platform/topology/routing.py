@@ -129,8 +129,9 @@ class Shortest(Routing):
         far = distances(self.topology, destination)
         head, tail = self.topology.head, self.topology.tail
         passes = self.topology.forwards | (np.arange(self.topology.nodes) == destination)
-        nearer: Bools = (far[head] >= 0) & (far[tail] == far[head] + 1)
-        return nearer & passes[head] & (self.topology.bandwidth > 0)
+        nearer: Bools = (far[head] >= 0) & (far[tail] == far[head] + 1) & passes[head]
+        nearer &= self.topology.bandwidth > 0
+        return nearer
 
     def _table(self, destination: int) -> tuple[Ints, Ints]:
         """Return (nodes + 1) where the next links of a node begin in the second array."""

@@ -133,11 +133,8 @@ def _reachable(network: Network) -> str:
 
 def failure_text(failure: Failure) -> str:
     """Return a failure in words."""
-    what = (
-        str(failure.node)
-        if failure.link is None
-        else (" → " if failure.one_way else " ↔ ").join(map(str, failure.link))
-    )
+    way = " → " if failure.one_way else " ↔ "
+    what = str(failure.node) if failure.link is None else way.join(map(str, failure.link))
     how = "down" if failure.bandwidth == 0 else f"{100 * failure.bandwidth:g} % of the bandwidth"
     if failure.latency:
         how += f", {format_time(failure.latency)} more"

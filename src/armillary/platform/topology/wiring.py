@@ -59,6 +59,8 @@ class Wiring:
             one_way: No way back.
             buffer: Bytes, if not the one of this wiring.
         """
+        if not np.size(tails) or not np.size(heads):
+            return
         if kind not in self._kinds:
             self._kinds.append(kind)
         room = self.buffer if buffer is None else buffer
