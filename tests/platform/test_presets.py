@@ -95,6 +95,13 @@ def test_a_list_replaces_the_network(tmp_path: Path) -> None:
     assert [d.name for d in load_study(study(tmp_path, text)).platform.dimensions] == ["a"]
 
 
+def test_a_shape_takes_the_place_of_a_size(tmp_path: Path) -> None:
+    text = "{preset: tpuv4-pod, network: {ici: {shape: [4, 8]}}}"
+    assert [d.size for d in load_study(study(tmp_path, text)).platform.dimensions] == [4, 8]
+    text = "{preset: tpuv4-pod, network: {ici: {size: 4}}}"
+    assert [d.size for d in load_study(study(tmp_path, text)).platform.dimensions] == [4]
+
+
 def test_a_file_wins_over_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("hgx-h100").write_text("network: [{topology: Ring, size: 5, bandwidth: 1 GB/s, latency: 1 ns}]")

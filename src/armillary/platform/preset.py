@@ -151,7 +151,13 @@ def _dimensions(
             )
         if not isinstance(change, dict):
             raise document.error((*path, name), f"got {show(change)}, expected a mapping of keys to values")
-    return [_merge(part, changes.get(part["name"], {})) for part in base]
+    merged = []
+    for part in base:
+        change = changes.get(part["name"], {})
+        other = {"size": "shape", "shape": "size"}
+        dropped = {other[key] for key in change if key in other} - change.keys()
+        merged.append({key: value for key, value in _merge(part, change).items() if key not in dropped})
+    return merged
 
 
 def _merge(base: Any, own: Any) -> Any:

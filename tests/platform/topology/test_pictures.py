@@ -27,7 +27,7 @@ from armillary.platform.topology.sketch import Panel
 
 
 def counts(panel: Panel) -> dict[str, int]:
-    sorts = [mark.sort for mark in panel.marks]
+    sorts = [mark.sort for mark in panel.marks if mark.sort != "row"]
     return {sort: sorts.count(sort) for sort in set(sorts)}
 
 
@@ -36,15 +36,15 @@ def test_a_small_graph_is_drawn_in_full() -> None:
     assert counts(panel) == {"npu": 16, "switch": 20}
     assert len(panel.lines) == 48
     assert sum(line.kind == "down" for line in panel.lines) == 4
-    assert len({mark.at for mark in panel.marks}) == 36
-    heights = {mark.tip.rpartition(" ")[0]: mark.at[1] for mark in panel.marks}
-    assert heights["npu"] < heights["edge"] < heights["aggregation"] < heights["core"]
+    assert len({mark.at for mark in panel.marks}) == 36 + 4
+    heights = {mark.label: mark.at[1] for mark in panel.marks if mark.sort == "row"}
+    assert heights["npu"] < heights["edge"] < heights["aggr."] < heights["core"]
 
 
 def test_a_large_graph_is_collapsed() -> None:
     whole, one = draw(rail_optimised(64, 8, 9.0, 1.0, 1.0, 1.0, hosts_per_unit=32, spines=4))
     assert (whole.title, one.title) == ("64 hosts", "host 0")
-    assert counts(whole)["block"] == 15 and "15 of 64 hosts shown" in whole.notes
+    assert counts(whole)["block"] == 15 and "host: 15 of 64 shown" in whole.notes
     assert counts(one) == {"npu": 8, "switch": 1 + 8}
     groups, _ = draw(dragonfly(2, 4, 2, 1.0, 1.0))
     assert counts(groups) == {"block": 9} and len(groups.lines) == 36

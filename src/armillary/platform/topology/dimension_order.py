@@ -40,7 +40,8 @@ class DimensionOrder(Routing):
         at, target = np.broadcast_arrays(np.atleast_1d(source), destination)
         at, target = at.astype(np.int64), target.astype(np.int64)
         began, who = at, np.arange(len(at))
-        messages, taken = [], []
+        messages: list[Ints] = []
+        taken: list[Ints] = []
         while len(who := who[at[who] != target[who]]):
             link = self._next(at[who], target[who])
             self._checked(link, began[who], target[who])
@@ -58,10 +59,7 @@ class DimensionOrder(Routing):
                 to[up] = peer
             at = at.copy()
             at[who] = to
-        message = np.concatenate([*messages, np.empty(0, np.int64)]).astype(np.int64)
-        link = np.concatenate([*taken, np.empty(0, np.int64)]).astype(np.int64)
-        ends = np.cumsum(np.bincount(message, minlength=len(target)))
-        return Paths(np.concatenate([[0], ends]), link[np.argsort(message, kind="stable")])
+        return Paths.gather(len(target), messages, taken)
 
     def _next(self, at: Ints, target: Ints) -> Ints:
         """Return the link that each message at an NPU takes."""

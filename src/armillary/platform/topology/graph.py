@@ -95,6 +95,10 @@ class Topology:
         return np.repeat(np.arange(self.nodes), np.diff(self.first_link))
 
     @functools.cached_property
+    def _ends(self) -> Ints:
+        return self.tail * self.nodes + self.head
+
+    @functools.cached_property
     def incoming(self) -> tuple[Ints, Ints]:
         """(nodes + 1) where the links into a node begin in the second array, (links) link numbers."""
         order = np.argsort(self.head, kind="stable")
@@ -142,7 +146,7 @@ class Topology:
 
     def between(self, tails: ArrayLike, heads: ArrayLike) -> Ints:
         """Return the first link from each of `tails` to each of `heads` (arrays of nodes), or -1."""
-        key = self.tail * self.nodes + self.head
+        key = self._ends
         wanted = np.asarray(tails, np.int64) * self.nodes + np.asarray(heads, np.int64)
         at = np.searchsorted(key, wanted)
         found: Ints = np.where(key[np.minimum(at, self.links - 1)] == wanted, at, -1)

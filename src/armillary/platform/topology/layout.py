@@ -139,24 +139,26 @@ def _rows(panel: Panel, topology: Topology, items: Sequence[Sequence[int]]) -> d
     for position, level in enumerate(levels):
         y = -0.8 + 1.6 * (position + (0.5 if len(levels) == 1 else 0.0)) / max(len(levels) - 1, 1)
         members = by_row[level]
+        name = _row_name(topology, items, members)
+        panel.marks.append(Mark((-0.98, y), "row", name))
         shown = visible(len(members), 2 * _ROW if all(len(nodes) == 1 for nodes in items) else _ROW)
-        for member, place in zip(shown, row(len(shown), y), strict=True):
+        for member, place in zip(shown, row(len(shown), y, 1.64, 0.16), strict=True):
             if member is None:
                 panel.marks.append(Mark(place, "gap", "…", f"{len(members) - len(shown) + 1} more"))
             else:
                 places[members[member]] = place
         if None in shown:
-            panel.notes.append(
-                f"{len(shown) - 1} of {len(members)} {_row_name(topology, items, members)} shown"
-            )
+            panel.notes.append(f"{name}: {len(shown) - 1} of {len(members)} shown")
     return places
 
 
 def _row_name(topology: Topology, items: Sequence[Sequence[int]], members: Sequence[int]) -> str:
     nodes = items[members[0]]
     if len(nodes) > 1:
-        return f"{_part(topology)}s"
-    return "switches" if topology.labels else topology.node_name(nodes[0]).rpartition(" ")[0] + " nodes"
+        return _part(topology)
+    if topology.labels:
+        return topology.sort_of(nodes[0])
+    return topology.node_name(nodes[0]).rpartition(" ")[0].replace("aggregation", "aggr.")
 
 
 def _around(panel: Panel, topology: Topology, items: Sequence[Sequence[int]]) -> dict[int, Place]:

@@ -61,14 +61,15 @@ def write_picture(title: str, panels: Sequence[Panel], path: str | os.PathLike[s
     figure = Figure(figsize=(max(5.4 * columns, 6.5), 5.6 * rows + 0.4), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=12)
+    colours = _colours(panels)
     for position, panel in enumerate(panels):
-        _draw(figure.add_subplot(rows, columns, position + 1), panel)
+        _draw(figure.add_subplot(rows, columns, position + 1), panel, colours)
     with replacing(path) as temporary, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")
         figure.savefig(temporary, format=Path(path).suffix[1:].lower(), dpi=110)
 
 
-def _draw(axes: Axes, panel: Panel) -> None:
+def _draw(axes: Axes, panel: Panel, colours: dict[str, str]) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path as Curve
@@ -77,7 +78,6 @@ def _draw(axes: Axes, panel: Panel) -> None:
     axes.set(xlim=(-1.05, 1.05), ylim=(-1.0 - below, 1.05), aspect="equal")
     axes.axis("off")
     axes.set_title(panel.title, fontsize=10)
-    colours = _colours(panel)
     thin = 1.0 if len(panel.lines) < 80 else 0.6 if len(panel.lines) < 200 else 0.35
     for line in panel.lines:
         curve = Curve([line.start, line.control, line.end], [Curve.MOVETO, Curve.CURVE3, Curve.CURVE3])
@@ -90,6 +90,9 @@ def _draw(axes: Axes, panel: Panel) -> None:
     for mark in panel.marks:
         if mark.sort == "gap":
             axes.text(*mark.at, "…", ha="center", va="center", fontsize=11, color="#444444", zorder=3)
+            continue
+        if mark.sort == "row":
+            axes.text(*mark.at, mark.label, ha="left", va="center", fontsize=7, color="#444444")
             continue
         shape = {"npu": "o", "switch": "s", "block": "s"}[mark.sort]
         axes.plot(*mark.at, shape, ms=size, color=_FILL[mark.sort], mec="white", mew=0.6, zorder=2)
@@ -106,22 +109,25 @@ def _draw(axes: Axes, panel: Panel) -> None:
     axes.text(0, -0.95, "\n".join(panel.notes), ha="center", va="top", fontsize=8, linespacing=1.4)
 
 
-def _colours(panel: Panel) -> dict[str, str]:
-    kinds = [kind for kind in panel.kinds if kind != "down"]
+def _colours(panels: Sequence[Panel]) -> dict[str, str]:
+    kinds = [
+        kind for kind in dict.fromkeys(kind for panel in panels for kind in panel.kinds) if kind != "down"
+    ]
     return {kind: _LINES[i % len(_LINES)] for i, kind in enumerate(kinds)} | {"": _LINES[0], "down": _DOWN}
 
 
 def _sizes(panel: Panel) -> tuple[float, float]:
     """Return the size of a mark and of its label (0: none) in points, so that neighbours do not touch."""
-    places = sorted(mark.at for mark in panel.marks)
+    places = sorted(mark.at for mark in panel.marks if mark.sort != "row")
     gaps = [math.dist(a, b) for i, a in enumerate(places) for b in places[i + 1 : i + 12]]
     size = max(3.5, min(20.0, 105 * min(gaps, default=0.2)))
     return size, (size * 0.42 if size > 9 else 0.0)
 
 
 def _page(title: str, panels: Sequence[Panel]) -> str:
+    colours = _colours(panels)
     body = "\n".join(
-        f"<figure><figcaption><b>{html.escape(panel.title)}</b></figcaption>{_svg(panel)}"
+        f"<figure><figcaption><b>{html.escape(panel.title)}</b></figcaption>{_svg(panel, colours)}"
         f"<figcaption>{'<br>'.join(map(html.escape, panel.notes))}</figcaption></figure>"
         for panel in panels
     )
@@ -139,13 +145,12 @@ path {{ fill: none }} path:hover, circle:hover, rect:hover {{ stroke: #000 }}
 """
 
 
-def _svg(panel: Panel) -> str:
+def _svg(panel: Panel, colours: dict[str, str]) -> str:
     half = _SIZE / 2
 
     def at(place: tuple[float, float]) -> tuple[float, float]:
         return half + place[0] * half * 0.95, half - place[1] * half * 0.95
 
-    colours = _colours(panel)
     size, font = (value * 0.85 for value in _sizes(panel))
     parts = []
     for line in panel.lines:
@@ -162,16 +167,17 @@ def _svg(panel: Panel) -> str:
             parts.append(
                 f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size / 2:.1f}" fill="{_FILL["npu"]}">{tip}</circle>'
             )
-        elif mark.sort != "gap":
+        elif mark.sort in _FILL:
             parts.append(
                 f'<rect x="{x - size / 2:.1f}" y="{y - size / 2:.1f}" width="{size:.1f}" height="{size:.1f}" '
                 f'fill="{_FILL[mark.sort]}">{tip}</rect>'
             )
-        if mark.label and (font or mark.sort == "gap"):
-            inside = len(mark.label) <= 4
+        if mark.label and (font or mark.sort not in _FILL):
+            inside = len(mark.label) <= 4 or mark.sort == "row"
+            left = ' style="text-anchor: start"' if mark.sort == "row" else ""
             colour = "#fff" if inside and mark.sort in ("npu", "block") else "#000"
             parts.append(
-                f'<text x="{x:.1f}" y="{y - (0 if inside else size):.1f}" font-size="{max(font, 8):.1f}" '
+                f'<text{left} x="{x:.1f}" y="{y - (0 if inside else size):.1f}" font-size="{max(font, 8):.1f}" '
                 f'fill="{colour}">{html.escape(mark.label)}</text>'
             )
     return f'<svg width="{_SIZE}" height="{_SIZE}" viewBox="0 0 {_SIZE} {_SIZE}">{"".join(parts)}</svg>'

@@ -32,6 +32,26 @@ class Paths:
     first: Ints
     link: Ints
 
+    @classmethod
+    def gather(cls, count: int, messages: list[Ints], links: list[Ints]) -> Paths:
+        """Return the ways of `count` messages from their links in the order taken.
+
+        Args:
+            count: Number of messages.
+            messages: In each array, every message at most once.
+            links: The link that each of these messages takes next.
+        """
+        hops = np.zeros(count, np.int64)
+        for who in messages:
+            hops[who] += 1
+        first = np.concatenate([[0], np.cumsum(hops)])
+        link = np.empty(first[-1], np.int64)
+        at = first[:-1].copy()
+        for who, taken in zip(messages, links, strict=True):
+            link[at[who]] = taken
+            at[who] += 1
+        return cls(first, link)
+
     @property
     def hops(self) -> Ints:
         """(messages) number of links."""
@@ -91,7 +111,8 @@ class Shortest(Routing):
         source, destination = np.broadcast_arrays(np.atleast_1d(source), destination)
         source, destination = source.astype(np.int64), destination.astype(np.int64)
         numbers = np.zeros(source.shape, np.int64) if flow is None else np.broadcast_to(flow, source.shape)
-        messages, steps, taken = [], [], []
+        messages: list[Ints] = []
+        taken: list[Ints] = []
         by_destination = np.argsort(destination, kind="stable")
         targets, starts = np.unique(destination[by_destination], return_index=True)
         for target, group in zip(targets.tolist(), np.split(by_destination, starts[1:]), strict=True):
@@ -110,15 +131,9 @@ class Shortest(Routing):
                     raise self._circle(int(source[who[0]]), target)
                 link = links[first[at] + self._pick(count, at, source[who], target, numbers[who])]
                 messages.append(who)
-                steps.append(np.full(len(who), step))
                 taken.append(link)
                 at, step = self.topology.head[link], step + 1
-        if not taken:
-            return Paths(np.zeros(len(source) + 1, np.int64), np.empty(0, np.int64))
-        message, link = np.concatenate(messages), np.concatenate(taken)
-        order = np.lexsort((np.concatenate(steps), message))
-        ends = np.cumsum(np.bincount(message, minlength=len(source)))
-        return Paths(np.concatenate([[0], ends]), link[order])
+        return Paths.gather(len(source), messages, taken)
 
     def _pick(self, count: Ints, at: Ints, source: Ints, destination: int, flow: Ints) -> Ints:
         """Return which of `count` candidates each message takes."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from armillary.errors import InputError
+from armillary.platform.astra_sim_keys import NETWORK_KEYS
 from armillary.platform.native import load_platform, platform_document
 from armillary.platform.preset import preset_names, read_preset
 from armillary.platform.topology.description import Network, read_topology
@@ -36,6 +37,8 @@ def load_network(path: str | Path) -> Network | None:
     document = platform_document(path)
     at = ("platform",) if "platform" in document.data else ()
     data = document.data["platform"] if at else document.data
+    if all(key in document.data for key in NETWORK_KEYS):  # a file of ASTRA-sim, which has such a key, too
+        return None
     if not isinstance(data, dict) or data.get("topology") is None or "preset" in data or "network" in data:
         return None
     return read_topology(document, (*at, "topology"), data["topology"])

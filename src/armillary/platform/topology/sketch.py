@@ -15,7 +15,7 @@ class Mark:
 
     Attributes:
         at: Its place.
-        sort: "npu", "switch", "block" or "gap" (an ellipsis for what is left out).
+        sort: "npu", "switch", "block", "gap" (an ellipsis for what is left out) or "row" (the name of a row).
         label: Written beside or in it.
         tip: Said about it where a reader can ask.
     """
@@ -73,9 +73,9 @@ def circle(count: int, radius: float = 0.8, centre: Place = (0.0, 0.0)) -> list[
     return [(centre[0] + radius * math.sin(turn), centre[1] + radius * math.cos(turn)) for turn in turns]
 
 
-def row(count: int, y: float, width: float = 1.8) -> list[Place]:
+def row(count: int, y: float, width: float = 1.8, middle: float = 0.0) -> list[Place]:
     """Return places side by side."""
-    return [(width * ((i + 0.5) / count - 0.5), y) for i in range(count)]
+    return [(middle + width * ((i + 0.5) / count - 0.5), y) for i in range(count)]
 
 
 def grid(sizes: Sequence[int]) -> dict[tuple[int, ...], Place]:
