@@ -141,7 +141,7 @@ def test_optical_circuits_are_the_faces_of_cubes() -> None:
 
 
 def test_twisting_a_torus_shortens_its_ways() -> None:
-    """Camarero, Martínez and Beivide; TPU v4 (ISCA 2023) uses it for sides n, n, 2n and n, 2n, 2n."""
+    """Cámara et al. (TPDS 2010); TPU v4 uses it for sides n, n, 2n and n, 2n, 2n. Diameters are counted here."""
     for shape, plain, twisted in (((4, 4, 8), 8, 6), ((4, 8, 8), 10, 6)):
         worst = []
         for twist in (False, True):
