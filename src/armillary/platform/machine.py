@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from armillary.platform.algorithms import (
@@ -46,7 +46,13 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
     Raises:
         InputError: A value is out of range, or the profile does not model something that is there.
     """
-    dimensions, entry = _dimensions(model, document, path, profile)
+    if model.network is None:
+        raise document.error(
+            (*path, "topology"),
+            "no network model simulates a graph yet; expected network, a list of dimensions "
+            "(`armillary platform show` draws the graph)",
+        )
+    dimensions, entry = dimensions_of(model.network, document, (*path, "network"), profile)
     npus = Platform(dimensions).npus
     if npus > _MAX_NPUS:
         raise document.error((*path, "network"), f"has {npus} NPUs in all, expected at most {_MAX_NPUS}")
@@ -131,21 +137,21 @@ def _warnings(model: PlatformFile, document: Document, profile: ProfileName) -> 
     return warnings
 
 
-def _dimensions(
-    model: PlatformFile, document: Document, path: KeyPath, profile: ProfileName
+def dimensions_of(
+    network: Sequence[NetworkDimension], document: Document, path: KeyPath, profile: ProfileName
 ) -> tuple[tuple[Dimension, ...], dict[str, int]]:
-    """Return the dimensions, and for the name of each its position in the file."""
+    """Return the dimensions listed at `path`, and for the name of each its position there."""
     result: list[Dimension] = []
     entry: dict[str, int] = {}
-    for position, part in enumerate(model.network):
+    for position, part in enumerate(network):
         name = part.name or f"dim{position}"
         shape = part.shape or [part.size or 0]
-        if shape == [1] and len(model.network) > 1:
-            document.reject((*path, "network", position, "size"), 1, "2 or more")
+        if shape == [1] and len(network) > 1:
+            document.reject((*path, position, "size"), 1, "2 or more")
         for axis, size in enumerate(shape):
             full = f"{name}.{axis}" if part.shape else name
             if full in entry:
-                raise document.error((*path, "network", position, "name"), f"name '{full}' is used twice")
+                raise document.error((*path, position, "name"), f"name '{full}' is used twice")
             entry[full] = position
             result.append(_dimension(part, full, size, part.per or _per(profile)))
     return tuple(result), entry

@@ -19,26 +19,29 @@
       groups: {1: [0, 1, 2, 3]}
       compute: {roofline: true}
 
-Only ``platform.network`` is needed. All keys and defaults stand in `armillary.platform.study_schema`;
+Only ``platform.network`` is needed; ``platform: {preset: hgx-h100}`` is a known system, and other keys beside it
+change that. All keys and defaults stand in `armillary.platform.study_schema`;
 `json_schema` exports them. Paths are relative to the file.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from armillary.errors import InputError, nearest, one_of
+from armillary.errors import InputError, nearest
 from armillary.platform.algorithms import COLLECTIVES
 from armillary.platform.astra_sim_keys import NETWORK_KEYS
-from armillary.platform.document import Document, KeyPath, key_text, read_document, show
+from armillary.platform.document import Document, is_there, read_document
 from armillary.platform.machine import read_machine
 from armillary.platform.model import CollectiveName, Platform, ProfileName
+from armillary.platform.native_errors import first_error
+from armillary.platform.preset import expand, preset_document, preset_names
 from armillary.platform.profiles import NOT_ASTRA_SIM, with_roofline
-from armillary.platform.study_schema import TAGS, PlatformFile, StudyFile
+from armillary.platform.study_schema import PlatformFile, StudyFile
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def load_study(path: str | Path) -> Study:
     Raises:
         InputError: The file is missing or malformed, or has no workload.
     """
-    document = read_document(path, "study file", "yaml")
+    document, warnings = expand(read_document(path, "study file", "yaml"), ("platform",))
     model = _validate(document)
     if model.workload is None:
         raise InputError(
@@ -84,7 +87,7 @@ def load_study(path: str | Path) -> Study:
         document.reject(("workload", "generate"), work.generate, "a mapping of keys to values")
     platform = read_machine(model.platform, document, ("platform",), model.profile)
     return Study(
-        platform=with_roofline(platform) if work.generate is not None else platform,
+        platform=_warned(with_roofline(platform) if work.generate is not None else platform, warnings),
         trace=Path(path).parent / work.trace if work.trace else None,
         collective=Collective(work.collective, work.size) if work.collective and work.size else None,
         profile=model.profile,
@@ -95,33 +98,61 @@ def load_study(path: str | Path) -> Study:
 
 
 def load_platform(path: str | Path) -> Platform:
-    """Read the machine of a study file, or of a file that holds the platform mapping alone.
+    """Read the machine of a study file, of a file that holds the platform mapping alone, or a preset by its name.
 
     Such a file names no profile: where it does not say, a bandwidth is per NPU, as in profile ``physical``.
 
     Raises:
         InputError: The file is missing or malformed.
     """
-    document = read_document(path, "platform file", "yaml")
+    document = platform_document(path)
     if "platform" in document.data:
+        document, warnings = expand(document, ("platform",))
         study = _validate(document)
-        return read_machine(study.platform, document, ("platform",), study.profile)
+        return _warned(read_machine(study.platform, document, ("platform",), study.profile), warnings)
     if all(key in document.data for key in NETWORK_KEYS):
         raise InputError(
             f"{document.name}: this is an ASTRA-sim network file, which needs a system file beside it; "
             "expected a native platform file with the key 'network'"
         )
+    document, warnings = expand(document, ())
     try:
         model = PlatformFile.model_validate(document.data)
     except ValidationError as error:
         raise first_error(document, error) from None
-    return read_machine(model, document, (), "physical")
+    return _warned(read_machine(model, document, (), "physical"), warnings)
+
+
+def platform_document(path: str | Path) -> Document:
+    """Return the parsed file, or the content of one that names a preset if `path` is no file but a preset's name.
+
+    Raises:
+        InputError: It is neither, or malformed.
+    """
+    if str(path) in preset_names() and not is_there(path):
+        return preset_document(str(path))
+    if Path(path).suffix or is_there(path):
+        return read_document(path, "platform file", "yaml")
+    raise InputError(
+        f"{path}: neither a file nor a preset{nearest(str(path), preset_names())}; "
+        f"presets: {', '.join(preset_names())}"
+    )
 
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a study file but for what is below ``generate``; quantities are text with a pattern."""
+    from armillary.platform.topology.description import topology_schema
+
     schema = StudyFile.model_json_schema()
+    schema["$defs"] |= topology_schema()
+    keys = schema["$defs"]["PlatformFile"]["properties"]
+    keys["topology"] = {"$ref": "#/$defs/Topology"}
+    keys["network"]["anyOf"].append({"type": "object", "additionalProperties": {"type": "object"}})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Armillary study"}
+
+
+def _warned(platform: Platform, warnings: tuple[str, ...]) -> Platform:
+    return replace(platform, warnings=(*platform.warnings, *warnings)) if warnings else platform
 
 
 def _validate(document: Document) -> StudyFile:
@@ -129,46 +160,3 @@ def _validate(document: Document) -> StudyFile:
         return StudyFile.model_validate(document.data)
     except ValidationError as error:
         raise first_error(document, error) from None
-
-
-def first_error(document: Document, error: ValidationError, at: KeyPath = ()) -> InputError:
-    """Return the first of pydantic's errors in the words of this project; `at` is where the part stands."""
-    path, problem = first_problem(error)
-    path = (*at, *path)
-    if not problem:
-        inside = f" in {key_text(path[:-1])}" if path[:-1] else ""
-        return InputError(f"{document.where(path[:-1])}: missing key '{path[-1]}'{inside}")
-    return document.error(path, problem)
-
-
-def first_problem(error: ValidationError) -> tuple[KeyPath, str]:
-    """Return where the first of pydantic's errors is, and what: empty for a key that is missing."""
-    first: Any = error.errors(include_url=False)[0]
-    path: KeyPath = tuple(part for part in first["loc"] if part not in TAGS)
-    context = first.get("ctx", {})
-    kind = first["type"]
-    if kind in ("missing", "missing_key"):
-        return (path if kind == "missing" else (*path, context["key"])), ""
-    if kind == "unknown_key":
-        return (*path, context["key"]), first["msg"]
-    if kind == "value_error":
-        return path, str(context["error"])
-    got = show(first["input"])
-    if kind == "literal_error":
-        choices = [word.strip("' ") for word in context["expected"].replace(" or ", ",").split(",")]
-        return path, f"got {got}, expected {one_of(choices)}{nearest(str(first['input']), choices)}"
-    expected = {
-        "int_type": "a whole number",
-        "string_type": "text",
-        "bool_type": "true or false",
-        "list_type": "a list",
-        "model_type": "a mapping of keys to values",
-        "greater_than_equal": f"{context.get('ge')} or more",
-        "less_than_equal": f"{context.get('le')} or less",
-        "greater_than": f"more than {context.get('gt')}",
-        "float_type": "a number",
-        "too_short": "at least one entry",
-        "too_long": f"at most {context.get('max_length')} entries",
-        "string_too_short": "some text",
-    }
-    return path, f"got {got}, expected {expected.get(kind, first['msg'])}"

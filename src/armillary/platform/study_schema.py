@@ -295,7 +295,21 @@ class Jitter(Part):
 class PlatformFile(Part):
     """A machine."""
 
-    network: list[NetworkDimension] = Field(min_length=1, description="Dimensions, innermost first.")
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": [key]} for key in ("network", "preset", "topology")]}
+    )
+
+    preset: str | None = Field(
+        default=None, description="A known system (`armillary platform list`); the other keys change it."
+    )
+    network: list[NetworkDimension] | None = Field(
+        default=None,
+        min_length=1,
+        description="Dimensions, innermost first; over a preset also a mapping of a dimension's name to its keys.",
+    )
+    topology: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
+        default=None, description="A graph instead of dimensions: to be looked at, not simulated yet."
+    )
     npu: Npu = Npu()
     collectives: Collectives = Collectives()
     remote_memory: RemoteMemory | None = None
@@ -309,6 +323,14 @@ class PlatformFile(Part):
     stragglers: RankTimes = Field(default=None, description="Rank: how late it starts (physical).")
     jitter: Jitter | None = None
     rendezvous: bool = Field(default=False, description="Receivers announce themselves before data is sent.")
+
+    @model_validator(mode="after")
+    def _one_network(self) -> PlatformFile:
+        if self.network is None and self.topology is None:
+            raise PydanticCustomError("missing_key", "missing key", {"key": "network"})
+        if self.network is not None and self.topology is not None:
+            raise ValueError("expected either network or topology, not both")
+        return self
 
 
 class StudyFile(Part):

@@ -77,7 +77,7 @@ class PlanOptions:
         from pydantic import ValidationError
 
         from armillary.platform.document import Document, read_document
-        from armillary.platform.native import first_error, first_problem
+        from armillary.platform.native_errors import first_error, first_problem
         from armillary.workload.plan.schema import Plan
 
         document = read_document(self._file, "plan file", "yaml") if self._file else Document("options", {})

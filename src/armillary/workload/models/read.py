@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from armillary.errors import InputError, nearest
 from armillary.platform.document import Document, Source, is_there, read_document
-from armillary.platform.native import first_error
+from armillary.platform.native_errors import first_error
 from armillary.workload.models.hugging_face import from_hugging_face
 from armillary.workload.models.schema import KINDS, Model
 

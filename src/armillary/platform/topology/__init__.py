@@ -1,0 +1,73 @@
+"""Networks as graphs of NPUs and switches: builders, routing, failures, files and pictures."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from armillary.platform.topology.description import Network, read_topology
+    from armillary.platform.topology.dimension_order import DimensionOrder
+    from armillary.platform.topology.failures import Failure, degraded, stages
+    from armillary.platform.topology.files import edges, from_networkx, read_graph, to_networkx
+    from armillary.platform.topology.graph import UNBOUNDED, Topology
+    from armillary.platform.topology.grids import from_dimensions, hypercube, optical_torus, wafer_mesh
+    from armillary.platform.topology.reach import check_connected, distances
+    from armillary.platform.topology.routing import Adaptive, Ecmp, Paths, Rail, Routing, Shortest, Static
+    from armillary.platform.topology.show import load_network, panels_of
+    from armillary.platform.topology.trees import dragonfly, fat_tree, leaf_spine, rail_optimised
+
+_MODULES = {
+    "description": ("Network", "read_topology"),
+    "dimension_order": ("DimensionOrder",),
+    "failures": ("Failure", "degraded", "stages"),
+    "files": ("edges", "from_networkx", "read_graph", "to_networkx"),
+    "graph": ("UNBOUNDED", "Topology"),
+    "grids": ("from_dimensions", "hypercube", "optical_torus", "wafer_mesh"),
+    "reach": ("check_connected", "distances"),
+    "routing": ("Adaptive", "Ecmp", "Paths", "Rail", "Routing", "Shortest", "Static"),
+    "show": ("load_network", "panels_of"),
+    "trees": ("dragonfly", "fat_tree", "leaf_spine", "rail_optimised"),
+}
+
+__all__ = [
+    "UNBOUNDED",
+    "Adaptive",
+    "DimensionOrder",
+    "Ecmp",
+    "Failure",
+    "Network",
+    "Paths",
+    "Rail",
+    "Routing",
+    "Shortest",
+    "Static",
+    "Topology",
+    "check_connected",
+    "degraded",
+    "distances",
+    "dragonfly",
+    "edges",
+    "fat_tree",
+    "from_dimensions",
+    "from_networkx",
+    "hypercube",
+    "leaf_spine",
+    "load_network",
+    "optical_torus",
+    "panels_of",
+    "rail_optimised",
+    "read_graph",
+    "read_topology",
+    "stages",
+    "to_networkx",
+    "wafer_mesh",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on first use, so that importing the package stays cheap."""
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,261 @@
+"""A topology as study files describe it: ``topology: {kind: fat-tree, k: 8, bandwidth: 50 GB/s, …}``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+from pydantic.json_schema import models_json_schema
+
+from armillary.errors import InputError, one_of
+from armillary.platform.document import Document, KeyPath
+from armillary.platform.machine import dimensions_of
+from armillary.platform.native_errors import first_error
+from armillary.platform.study_schema import (
+    Bandwidth,
+    Count,
+    NetworkDimension,
+    Part,
+    Percent,
+    Side,
+    Size,
+    Time,
+)
+from armillary.platform.topology.dimension_order import DimensionOrder
+from armillary.platform.topology.failures import Failure, degraded
+from armillary.platform.topology.files import read_graph
+from armillary.platform.topology.graph import UNBOUNDED, Topology
+from armillary.platform.topology.grids import from_dimensions, hypercube, optical_torus, wafer_mesh
+from armillary.platform.topology.routing import Adaptive, Ecmp, Rail, Routing, Shortest, Static
+from armillary.platform.topology.trees import dragonfly, fat_tree, leaf_spine, rail_optimised
+
+RoutingName = Literal["dimension-order", "shortest", "ecmp", "adaptive", "rail", "static"]
+
+
+class FailureEntry(Part):
+    """A node or a link that fails or gets worse."""
+
+    node: str | None = Field(default=None, description="E.g. spine 0; all of its links.")
+    link: Annotated[list[str], Field(min_length=2, max_length=2)] | None = Field(
+        default=None, description="Two nodes."
+    )
+    at: Time = Field(default=0.0, description="From when on.")
+    until: Time | None = Field(default=None, description="When it is repaired; if absent never.")
+    bandwidth: Percent = Field(default=0.0, description="What remains of the bandwidth; if absent nothing.")
+    latency: Time = Field(default=0.0, description="What is added to the latency.")
+    one_way: bool = Field(default=False, description="Only from the first node to the second.")
+
+
+class _Any(Part):
+    """Keys of every kind."""
+
+    buffer: Size | None = Field(default=None, description="At the end of every link; if absent unlimited.")
+    routing: RoutingName | None = Field(
+        default=None, description="If absent dimension-order where there are dimensions, else ecmp."
+    )
+    table: str | None = Field(default=None, description="CSV file node,destination,next of routing static.")
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(default=0, description="Of ecmp and adaptive.")
+    failures: list[FailureEntry] = Field(default=[])
+
+
+class _Links(_Any):
+    bandwidth: Bandwidth
+    latency: Time
+
+
+class DimensionsKind(_Any):
+    """Nested dimensions as a graph."""
+
+    kind: Literal["dimensions"]
+    network: list[NetworkDimension] = Field(min_length=1, description="As platform.network.")
+
+
+class FatTreeKind(_Links):
+    """A k-ary fat tree."""
+
+    kind: Literal["fat-tree"]
+    k: Side
+    oversubscription: Annotated[float, Field(gt=0)] = Field(default=1.0, strict=False)
+
+
+class LeafSpineKind(_Links):
+    """Leaves and spines."""
+
+    kind: Literal["leaf-spine"]
+    leaves: Count
+    spines: Count
+    npus_per_leaf: Count
+    uplink: Bandwidth | None = None
+
+
+class DragonflyKind(_Links):
+    """A dragonfly."""
+
+    kind: Literal["dragonfly"]
+    npus_per_router: Count
+    routers: Count = Field(description="Of a group.")
+    global_links: Count = Field(description="Of a router.")
+    groups: Side | None = None
+    local_bandwidth: Bandwidth | None = None
+    global_bandwidth: Bandwidth | None = None
+    global_latency: Time | None = None
+
+
+class RailKind(_Links):
+    """Hosts on rails; bandwidth and latency are those of the NICs."""
+
+    kind: Literal["rail-optimised"]
+    hosts: Count
+    npus_per_host: Count
+    host_bandwidth: Bandwidth
+    host_latency: Time
+    host_switches: Count = 1
+    hosts_per_unit: Count | None = None
+    spines: Annotated[int, Field(ge=0)] = 0
+    uplink: Bandwidth | None = None
+
+
+class WaferKind(_Links):
+    """A 2-D mesh on a wafer."""
+
+    kind: Literal["wafer-mesh"]
+    shape: list[Count] = Field(min_length=2, max_length=2)
+    die: list[Count] | None = Field(default=None, min_length=2, max_length=2)
+    die_bandwidth: Bandwidth | None = None
+    die_latency: Time | None = None
+
+
+class HypercubeKind(_Links):
+    """A hypercube of 2**order NPUs."""
+
+    kind: Literal["hypercube"]
+    order: Annotated[int, Field(ge=1, le=24)]
+
+
+class OpticalTorusKind(_Links):
+    """A 3-D torus of cubes, joined by optical circuit switches."""
+
+    kind: Literal["optical-torus"]
+    shape: list[Side] = Field(min_length=3, max_length=3)
+    cube: Count = 4
+    optical_latency: Time | None = None
+    twisted: bool = False
+
+
+class FileKind(_Any):
+    """An edge list or GraphML file."""
+
+    kind: Literal["file"]
+    file: str = Field(min_length=1, description="A .csv, .yaml or .graphml file.")
+
+
+KINDS: dict[str, type[_Any]] = {
+    "dimensions": DimensionsKind,
+    "fat-tree": FatTreeKind,
+    "leaf-spine": LeafSpineKind,
+    "dragonfly": DragonflyKind,
+    "rail-optimised": RailKind,
+    "wafer-mesh": WaferKind,
+    "hypercube": HypercubeKind,
+    "optical-torus": OpticalTorusKind,
+    "file": FileKind,
+}
+_BUILDERS: dict[str, Callable[..., Topology]] = {
+    "fat-tree": fat_tree,
+    "leaf-spine": leaf_spine,
+    "dragonfly": dragonfly,
+    "rail-optimised": rail_optimised,
+    "wafer-mesh": wafer_mesh,
+    "hypercube": hypercube,
+    "optical-torus": optical_torus,
+}
+
+
+@dataclass(frozen=True)
+class Network:
+    """A described topology: the graph as built, the routing's name, and what fails when."""
+
+    topology: Topology
+    routing: RoutingName
+    seed: int = 0
+    failures: tuple[Failure, ...] = ()
+    table: Path | None = None
+
+    def at(self, time: float = 0.0) -> Routing:
+        """Return the routing over the topology as it is at a time (ns)."""
+        return routing_of(self.routing, degraded(self.topology, self.failures, time), self.seed, self.table)
+
+
+def routing_of(name: RoutingName, topology: Topology, seed: int = 0, table: Path | None = None) -> Routing:
+    """Return a routing by its name.
+
+    Raises:
+        InputError: The topology does not allow it, or a table is missing.
+    """
+    if name == "dimension-order":
+        return DimensionOrder(topology)
+    if name == "static":
+        if table is None:
+            raise InputError(
+                f"{topology.name}: routing 'static' needs a table, expected a CSV file node,destination,next"
+            )
+        return Static.read(topology, table)
+    if name == "shortest":
+        return Shortest(topology)
+    return {"ecmp": Ecmp, "adaptive": Adaptive, "rail": Rail}[name](topology, seed)
+
+
+def read_topology(document: Document, path: KeyPath, data: Any) -> Network:
+    """Return what the mapping `data`, which stands at `path` of a document, describes.
+
+    Raises:
+        InputError: A key is unknown or missing, or a value does not fit.
+    """
+    if not isinstance(data, dict):
+        document.reject(path, data, "a mapping with a kind")
+    if "kind" not in data:
+        raise document.error(path, f"missing key 'kind', expected {one_of(KINDS)}")
+    named = document.choice((*path, "kind"), data["kind"], KINDS)
+    try:
+        kind = KINDS[named].model_validate(data)
+    except ValidationError as error:
+        raise first_error(document, error, path) from None
+    folder = document.path.parent if document.path else Path()
+    try:
+        topology = _build(named, kind, document, path, folder)
+        failures = tuple(
+            Failure(
+                **entry.model_dump(exclude={"link"}),
+                link=(entry.link[0], entry.link[1]) if entry.link else None,
+            )
+            for entry in kind.failures
+        )
+        degraded(topology, failures)
+    except InputError as error:
+        raise error if str(error).startswith(document.name) else document.error(path, str(error)) from None
+    chosen: RoutingName = kind.routing or ("dimension-order" if topology.dimensions else "ecmp")
+    return Network(topology, chosen, kind.seed, failures, folder / kind.table if kind.table else None)
+
+
+def topology_schema() -> dict[str, Any]:
+    """Return the JSON Schemas of all kinds, by name, and of their choice as ``Topology``."""
+    models = [(model, "validation") for model in KINDS.values()]
+    _, schema = models_json_schema(models, ref_template="#/$defs/{model}")  # type: ignore[arg-type]
+    parts: dict[str, Any] = schema["$defs"]
+    choices = [{"$ref": f"#/$defs/{model.__name__}"} for model in KINDS.values()]
+    return parts | {"Topology": {"oneOf": choices, "description": "A graph of NPUs and switches."}}
+
+
+def _build(named: str, kind: _Any, document: Document, path: KeyPath, folder: Path) -> Topology:
+    buffer = UNBOUNDED if kind.buffer is None else kind.buffer
+    if isinstance(kind, FileKind):
+        return read_graph(folder / kind.file)
+    if isinstance(kind, DimensionsKind):
+        dimensions, _ = dimensions_of(kind.network, document, (*path, "network"), "physical")
+        return from_dimensions(dimensions, buffer)
+    own = {key: value for key, value in kind if key not in _Any.model_fields and key != "kind"}
+    own = {key: tuple(value) if isinstance(value, list) else value for key, value in own.items()}
+    return _BUILDERS[named](**own, buffer=buffer)

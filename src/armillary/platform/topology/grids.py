@@ -1,0 +1,189 @@
+"""Topologies whose NPUs stand on a grid: nested dimensions, hypercubes, wafers, optical tori."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from armillary.errors import InputError
+from armillary.platform.bandwidth import port
+from armillary.platform.model import Dimension
+from armillary.platform.topology.graph import UNBOUNDED, Ints, Topology, check_size
+from armillary.platform.topology.wiring import Wiring
+
+
+def from_dimensions(
+    dimensions: Sequence[Dimension], buffer: int = UNBOUNDED, name: str = "network"
+) -> Topology:
+    """Return the graph of nested dimensions; NPUs pass on what has to change the dimension.
+
+    Every link has the `bandwidth` of its dimension, up and down links of a Switch what the port sends and
+    receives. The two links that join the NPUs of a Ring of 2 are one of twice the bandwidth.
+    """
+    shape = tuple(dimension.size for dimension in dimensions)
+    npus = math.prod(shape)
+    check_size(name, sum(npus * (d.size - 1 if d.topology == "FullyConnected" else 2) for d in dimensions))
+    wiring = Wiring(name, npus, buffer)
+    rank = np.arange(npus)
+    stride = 1
+    for dimension in dimensions:
+        size, at = dimension.size, rank // stride % dimension.size
+        rate, latency = dimension.bandwidth, dimension.latency
+        if dimension.topology == "Switch":
+            switches = wiring.tier(f"{dimension.name} switch", npus // size)
+            up = switches[rank // (stride * size) * stride + rank % stride]
+            both = port(dimension)
+            wiring.connect(rank, up, dimension.name, both.out, latency, back=both.into)
+        elif dimension.topology == "FullyConnected":
+            for step in range(1, size):
+                ahead = rank + ((at + step) % size - at) * stride
+                wiring.connect(rank, ahead, dimension.name, rate, latency, one_way=True)
+        else:
+            closed = dimension.topology != "Mesh" and size > 2
+            start = rank if closed else rank[at < size - 1]
+            ahead = start + ((at[start] + 1) % size - at[start]) * stride
+            double = 2 if size == 2 and dimension.topology != "Mesh" else 1
+            wiring.connect(start, ahead, dimension.name, rate * double, latency)
+        stride *= size
+    return wiring.topology(
+        forwards=True,
+        dimensions=tuple(dimensions),
+        shape=shape,
+        block=_blocks(wiring, shape[0] if len(shape) > 1 else 0),
+    )
+
+
+def hypercube(order: int, bandwidth: float, latency: float, buffer: int = UNBOUNDED) -> Topology:
+    """Return 2**`order` NPUs, linked where their ranks differ in one bit."""
+    bits = [Dimension(f"bit {i}", "FullyConnected", 2, bandwidth, latency) for i in range(order)]
+    return from_dimensions(bits, buffer, "hypercube")
+
+
+def wafer_mesh(
+    shape: tuple[int, int],
+    bandwidth: float,
+    latency: float,
+    *,
+    die: tuple[int, int] | None = None,
+    die_bandwidth: float | None = None,
+    die_latency: float | None = None,
+    buffer: int = UNBOUNDED,
+) -> Topology:
+    """Return a 2-D mesh of NPUs on a wafer, or on several dies of `die` NPUs each.
+
+    Args:
+        shape: Columns and rows of NPUs.
+        bandwidth: Of a link within a die, bytes per ns.
+        latency: Of such a link, ns.
+        die: Columns and rows of NPUs of one die; None: the wafer is one.
+        die_bandwidth: Of a link that crosses between dies, if it differs.
+        die_latency: Of such a link, if it differs.
+        buffer: Bytes at the end of a link.
+
+    Raises:
+        InputError: The dies do not fill the wafer.
+    """
+    columns, rows = shape
+    wide, high = die or shape
+    if columns % wide or rows % high:
+        raise InputError(
+            f"wafer-mesh: dies of {wide} x {high} do not fill a wafer of {columns} x {rows} NPUs"
+        )
+    wiring = Wiring("wafer-mesh", columns * rows, buffer)
+    rank = np.arange(columns * rows)
+    x, y = rank % columns, rank // columns
+    for start, step, at, side in (
+        (rank[x < columns - 1], 1, x, wide),
+        (rank[y < rows - 1], columns, y, high),
+    ):
+        crosses = (at[start] + 1) % side == 0
+        for links, kind, rate, delay in (
+            (start[~crosses], "die", bandwidth, latency),
+            (start[crosses], "between dies", die_bandwidth or bandwidth, die_latency),
+        ):
+            wiring.connect(links, links + step, kind, rate, latency if delay is None else delay)
+    block = y // high * (columns // wide) + x // wide if die else ()
+    return wiring.topology(
+        forwards=True, shape=shape, block=block, dimensions=_mesh(shape, bandwidth, latency)
+    )
+
+
+def optical_torus(
+    shape: tuple[int, int, int],
+    bandwidth: float,
+    latency: float,
+    *,
+    cube: int = 4,
+    optical_latency: float | None = None,
+    twisted: bool = False,
+    buffer: int = UNBOUNDED,
+) -> Topology:
+    """Return a 3-D torus of cubes that optical circuit switches join, as of TPU v4 (Jouppi et al., ISCA 2023, §2).
+
+    Within a cube of `cube`³ NPUs links are electrical. A link that leaves a face is a circuit: a link of its own
+    with `optical_latency`, no queue and no sharing, for as long as the job runs. Which cubes stand where is
+    therefore no property of the graph: any free ones do, and a failed one is replaced by leaving it out. The
+    seconds that it takes to set the switches, and more than one job on them, are not modelled. A twisted torus
+    shifts the way around each short axis by half of each axis that is twice as long.
+
+    Args:
+        shape: Sides, multiples of `cube`.
+        bandwidth: Of every link, bytes per ns.
+        latency: Of an electrical link, ns.
+        cube: Side of a cube.
+        optical_latency: Of a circuit, ns; None: as electrical.
+        twisted: See above; the sides must be n and 2n.
+        buffer: Bytes at the end of a link.
+
+    Raises:
+        InputError: The sides do not fit.
+    """
+    if any(side % cube for side in shape):
+        raise InputError(f"optical-torus: shape {list(shape)} is no multiple of the cube's side {cube}")
+    short, long = min(shape), max(shape)
+    if twisted and (long != 2 * short or set(shape) != {short, long}):
+        raise InputError(f"optical-torus: shape {list(shape)} cannot be twisted, expected sides n and 2n")
+    wiring = Wiring("optical-torus", math.prod(shape), buffer)
+    rank = np.arange(math.prod(shape))
+    stride = np.array([1, shape[0], shape[0] * shape[1]])
+    place = np.array([rank // stride[axis] % shape[axis] for axis in range(3)])
+    for axis in range(3):
+        ahead = place.copy()
+        ahead[axis] += 1
+        around = ahead[axis] == shape[axis]
+        ahead[axis, around] = 0
+        for other in range(3):
+            if twisted and shape[axis] == short and shape[other] == long:
+                ahead[other, around] = (ahead[other, around] + short) % long
+        optical = ahead[axis] % cube == 0
+        to = stride @ ahead
+        delay = latency if optical_latency is None else optical_latency
+        wiring.connect(rank[~optical], to[~optical], "electrical", bandwidth, latency)
+        wiring.connect(rank[optical], to[optical], "optical circuit", bandwidth, delay)
+    sides = np.array(shape) // cube
+    block = place[0] // cube + sides[0] * (place[1] // cube + sides[1] * (place[2] // cube))
+    plain = (
+        ()
+        if twisted
+        else tuple(
+            Dimension(name, "Torus", side, bandwidth, latency)
+            for name, side in zip("xyz", shape, strict=True)
+        )
+    )
+    return wiring.topology(forwards=True, shape=shape, block=block, dimensions=plain)
+
+
+def _mesh(shape: tuple[int, ...], bandwidth: float, latency: float) -> tuple[Dimension, ...]:
+    return tuple(
+        Dimension(name, "Mesh", side, bandwidth, latency) for name, side in zip("xy", shape, strict=True)
+    )
+
+
+def _blocks(wiring: Wiring, size: int) -> Ints:
+    """Return the innermost group of every NPU; switches of the innermost dimension belong to theirs."""
+    block = np.full(wiring.nodes, -1)
+    if size:
+        block[: wiring.npus] = np.arange(wiring.npus) // size
+    return block

@@ -1,0 +1,157 @@
+"""Panels of nested building blocks: one for each level, its members drawn as what the level before made."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from armillary.platform.bandwidth import links_per_npu, port
+from armillary.platform.model import Dimension
+from armillary.platform.topology.sketch import Line, Mark, Panel, Place, circle, grid, row, visible
+from armillary.units import format_bandwidth, format_count, format_time
+
+_MOST = {1: 14, 2: 8, 3: 4}
+"""Members shown along an axis, by the number of axes."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of a machine: `shape` members in a building block."""
+
+    name: str
+    topology: str
+    shape: tuple[int, ...]
+    note: str
+
+
+def levels_of(dimensions: Sequence[Dimension]) -> list[Level]:
+    """Return the levels of dimensions; the axes of one Torus or Mesh are one level."""
+    result = []
+    for (name, topology, *_), group in itertools.groupby(dimensions, _family):
+        parts = list(group)
+        for first in range(0, len(parts), 3):
+            some = parts[first : first + 3]
+            result.append(Level(str(name), str(topology), tuple(d.size for d in some), _note(parts[0])))
+    return result
+
+
+def panels(levels: Sequence[Level]) -> list[Panel]:
+    """Return a panel for each level, innermost first."""
+    result, below = [], 1
+    for level in levels:
+        size = math.prod(level.shape)
+        shape = " x ".join(map(str, level.shape))
+        panel = Panel(f"{level.name}: {level.topology} of {shape}", [level.note])
+        if below > 1:
+            panel.notes.append(
+                f"each square is {format_count(below)} NPUs; {format_count(size * below)} in all"
+            )
+        _draw(panel, level, "npu" if below == 1 else "block", below)
+        result.append(panel)
+        below *= size
+    return result
+
+
+def _family(dimension: Dimension) -> tuple[object, ...]:
+    name, _, axis = dimension.name.rpartition(".")
+    if axis.isdigit() and dimension.topology in ("Torus", "Mesh"):
+        return name, dimension.topology, dimension.bandwidth, dimension.latency
+    if dimension.topology in ("Torus", "Mesh"):
+        return "grid", dimension.topology, dimension.bandwidth, dimension.latency
+    return dimension.name, dimension.topology, id(dimension)
+
+
+def _note(dimension: Dimension) -> str:
+    both = port(dimension)
+    rate = f"{format_bandwidth(dimension.bandwidth)} per link"
+    if links_per_npu(dimension.topology, dimension.size) > 1:
+        rate += f", {format_bandwidth(both.out)} per NPU"
+    if both.out != both.into:
+        rate = f"{format_bandwidth(both.out)} up and {format_bandwidth(both.into)} down per NPU"
+    return f"{rate}, {format_time(dimension.latency)} per hop"
+
+
+def _draw(panel: Panel, level: Level, sort: str, below: int) -> None:
+    if level.topology == "Switch":
+        _star(panel, level, sort, below)
+    elif level.topology == "FullyConnected" or (len(level.shape) == 1 and level.topology != "Mesh"):
+        _round(panel, level, sort, below)
+    else:
+        _grid(panel, level, sort, below)
+
+
+def _mark(at: Place, sort: str, member: int | None, below: int) -> Mark:
+    if member is None:
+        return Mark(at, "gap", "…")
+    tip = (
+        f"npu {member}"
+        if below == 1
+        else f"NPUs {member * below} to {(member + 1) * below - 1} of this level"
+    )
+    return Mark(at, sort, str(member), tip)
+
+
+def _star(panel: Panel, level: Level, sort: str, below: int) -> None:
+    members = visible(level.shape[0], _MOST[1])
+    hub = (0.0, 0.55)
+    for member, place in zip(members, row(len(members), -0.55), strict=True):
+        panel.marks.append(_mark(place, sort, member, below))
+        if member is not None:
+            panel.lines.append(Line(place, hub, level.name, tip=level.note))
+    panel.marks.append(Mark(hub, "switch", "switch", f"switch of {level.shape[0]} ports"))
+
+
+def _round(panel: Panel, level: Level, sort: str, below: int) -> None:
+    size = math.prod(level.shape)
+    members = visible(size, _MOST[1] if level.topology == "FullyConnected" else 16)
+    places = circle(len(members))
+    panel.marks += [_mark(place, sort, member, below) for member, place in zip(members, places, strict=True)]
+    whole = level.topology == "FullyConnected"
+    for i, j in itertools.combinations(range(len(members)), 2):
+        beside = j - i == 1 or (i == 0 and j == len(members) - 1)
+        if (whole or beside) and (beside or None not in (members[i], members[j])):
+            dashed = None in (members[i], members[j])
+            if not (whole and dashed):
+                panel.lines.append(Line(places[i], places[j], level.name, dashed=dashed, tip=level.note))
+
+
+def _grid(panel: Panel, level: Level, sort: str, below: int) -> None:
+    axes = [visible(size, _MOST[len(level.shape)]) for size in level.shape]
+    places = grid([len(axis) for axis in axes])
+    closed = level.topology == "Torus"
+    for spot, place in places.items():
+        members = [axis[i] for axis, i in zip(axes, spot, strict=True)]
+        stride = [math.prod(level.shape[:a]) for a in range(len(axes))]
+        left_out = None in members
+        number = (
+            None if left_out else sum(m * s for m, s in zip(members, stride, strict=True) if m is not None)
+        )
+        panel.marks.append(_mark(place, sort, number, below))
+        for neighbour, around, axis in _neighbours(spot, axes):
+            if around and not (closed and level.shape[axis] > 2):
+                continue
+            dashed = left_out or None in [a[i] for a, i in zip(axes, neighbour, strict=True)]
+            bend = 0.0 if not around else (0.16 if axis != 1 else -0.16)
+            panel.lines.append(
+                Line(
+                    place,
+                    places[neighbour],
+                    f"{level.name}, around" if around else level.name,
+                    bend,
+                    0.6 if around else 1.0,
+                    dashed,
+                    level.note,
+                )
+            )
+
+
+def _neighbours(
+    spot: tuple[int, ...], axes: list[list[int | None]]
+) -> Iterator[tuple[tuple[int, ...], bool, int]]:
+    """Yield (next place along an axis, whether that is around the edge, axis)."""
+    for axis, members in enumerate(axes):
+        ahead = (spot[axis] + 1) % len(members)
+        if len(members) > 1:
+            yield (*spot[:axis], ahead, *spot[axis + 1 :]), ahead == 0, axis

@@ -1,0 +1,72 @@
+"""Who reaches whom, and what to say if somebody does not."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from armillary.errors import InputError
+from armillary.platform.topology.graph import Ints, Topology, ranges
+
+
+def distances(topology: Topology, destination: int) -> Ints:
+    """Return (nodes) the fewest links to `destination`, -1 where no way leads to it.
+
+    Links that are down are not used, and nodes that do not forward only as the ends of a way.
+    """
+    found = np.full(topology.nodes, -1)
+    found[destination] = 0
+    first, order = topology.incoming
+    frontier, step = np.array([destination]), 0
+    while len(frontier):
+        step += 1
+        links = order[ranges(first[frontier], first[frontier + 1] - first[frontier])]
+        tails = topology.tail[links[topology.bandwidth[links] > 0]]
+        tails = np.unique(tails[found[tails] < 0])
+        found[tails] = step
+        frontier = tails[topology.forwards[tails]]
+    return found
+
+
+def unreachable(topology: Topology, source: int, destination: int) -> InputError:
+    """Return the error of a pair without a way."""
+    pair = f"{topology.name}: no way from {topology.node_name(source)} to {topology.node_name(destination)}"
+    down = np.flatnonzero(topology.bandwidth == 0)
+    reached = int((distances(topology, destination) >= 0).sum())
+    why = f"{topology.node_name(destination)} is reached from {reached - 1} of {topology.nodes - 1} nodes"
+    if len(down):
+        why += (
+            f"; {len(down)} of {topology.links} links are down, the first {topology.link_name(int(down[0]))}"
+        )
+    everyone = dataclasses.replace(topology, forwards=np.ones(topology.nodes, np.bool_))
+    if distances(everyone, destination)[source] >= 0:
+        why += "; it could be reached if NPUs forwarded (routing 'rail')"
+    return InputError(f"{pair}: {why}")
+
+
+def check_connected(topology: Topology) -> None:
+    """Refuse a graph in which some NPU does not reach another.
+
+    Raises:
+        InputError: Names such a pair, and the size of the parts.
+    """
+    if topology.forwards.all():
+        here = distances(topology, 0)
+        back = distances(_reversed(topology), 0)
+        for lost, names in ((here, lambda node: (node, 0)), (back, lambda node: (0, node))):
+            missing = np.flatnonzero(lost[: topology.npus] < 0)
+            if len(missing):
+                raise unreachable(topology, *names(int(missing[0])))
+        return
+    for destination in range(topology.npus):
+        missing = np.flatnonzero(distances(topology, destination)[: topology.npus] < 0)
+        if len(missing):
+            raise unreachable(topology, int(missing[0]), destination)
+
+
+def _reversed(topology: Topology) -> Topology:
+    first, order = topology.incoming
+    return dataclasses.replace(
+        topology, first_link=first, head=topology.tail[order], bandwidth=topology.bandwidth[order]
+    )

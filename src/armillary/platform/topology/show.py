@@ -1,0 +1,150 @@
+"""The graph of a platform file or preset: read, as a table, as plain values, as a picture."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from armillary.errors import InputError
+from armillary.platform.astra_sim_keys import NETWORK_KEYS
+from armillary.platform.native import load_platform, platform_document
+from armillary.platform.preset import preset_names, read_preset
+from armillary.platform.topology.description import Network, read_topology
+from armillary.platform.topology.failures import Failure, degraded, stages
+from armillary.platform.topology.graph import UNBOUNDED
+from armillary.platform.topology.layout import draw
+from armillary.platform.topology.levels import levels_of, panels
+from armillary.platform.topology.reach import check_connected
+from armillary.platform.topology.sketch import Panel
+from armillary.units import format_bandwidth, format_bytes, format_count, format_time
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+_CHECKED = 1024
+"""NPUs up to which a table says whether all reach each other."""
+
+
+def load_network(path: str | Path) -> Network | None:
+    """Return the graph that a platform file describes with ``topology``, or None if it has dimensions.
+
+    Raises:
+        InputError: The file is missing or malformed.
+    """
+    document = platform_document(path)
+    at = ("platform",) if "platform" in document.data else ()
+    data = document.data["platform"] if at else document.data
+    if all(key in document.data for key in NETWORK_KEYS):  # a file of ASTRA-sim, which has such a key, too
+        return None
+    if not isinstance(data, dict) or data.get("topology") is None or "preset" in data or "network" in data:
+        return None
+    return read_topology(document, (*at, "topology"), data["topology"])
+
+
+def panels_of(path: str | Path) -> tuple[str, list[Panel]]:
+    """Return the title and the panels of a picture of a platform file or preset.
+
+    Raises:
+        InputError: The file is missing or malformed.
+    """
+    network = load_network(path)
+    title = Path(path).name
+    document = platform_document(path)
+    if document.path is None and str(path) in preset_names():
+        preset = read_preset(str(path))
+        title = preset.title
+        if preset.topology is not None:
+            network = read_topology(preset.document, ("topology",), preset.topology)
+    if network is None:
+        return title, panels(levels_of(load_platform(path).dimensions))
+    return title, draw(degraded(network.topology, network.failures))
+
+
+def describe(network: Network) -> dict[str, Any]:
+    """Return a graph as plain values, ready for JSON."""
+    topology = network.topology
+    return {
+        "name": topology.name,
+        "npus": topology.npus,
+        "switches": {tier.name: tier.count for tier in topology.tiers[1:] if tier.count},
+        "links": [
+            {"kind": kind, "count": int(of.sum())}
+            | {
+                key: sorted(set((values[of] * scale).tolist()))
+                for key, values, scale in (
+                    ("bandwidth_bytes_per_s", topology.bandwidth, 1e9),
+                    ("latency_ns", topology.latency, 1),
+                )
+            }
+            for number, kind in enumerate(topology.kinds)
+            if (of := topology.kind == number).any()
+        ],
+        "routing": network.routing,
+        "seed": network.seed,
+        "failures": [vars(failure) for failure in network.failures],
+    }
+
+
+def table(network: Network) -> Group:
+    """Return a graph as a rich table: sorts of nodes, kinds of links, routing and failures."""
+    from rich.console import Group
+    from rich.table import Table
+
+    topology = network.topology
+    nodes = Table(title=topology.name, title_justify="left", box=None)
+    nodes.add_column("nodes")
+    nodes.add_column("count", justify="right")
+    for tier in topology.tiers:
+        if tier.count:
+            nodes.add_row(tier.name, format_count(tier.count))
+    links = Table(box=None)
+    for column in ("links", "count", "bandwidth", "latency", "buffer"):
+        links.add_column(column, justify="left" if column == "links" else "right")
+    for number, kind in enumerate(topology.kinds):
+        of = topology.kind == number
+        room = int(topology.buffer[of].min())
+        links.add_row(
+            kind,
+            format_count(int(of.sum())),
+            _span(topology.bandwidth[of], format_bandwidth),
+            _span(topology.latency[of], format_time),
+            "unlimited" if room == UNBOUNDED else format_bytes(room),
+        )
+    rest = Table(box=None, show_header=False)
+    rest.add_row("routing", network.routing + (f", seed {network.seed}" if network.seed else ""))
+    for failure in network.failures:
+        rest.add_row("failure", failure_text(failure))
+    if topology.npus <= _CHECKED:
+        rest.add_row("reachable", _reachable(network))
+    return Group(nodes, "", links, "", rest)
+
+
+def _reachable(network: Network) -> str:
+    """Return whether all NPUs reach each other, at every time."""
+    for time, topology in stages(network.topology, network.failures):
+        if network.routing == "rail":
+            topology = dataclasses.replace(topology, forwards=np.ones(topology.nodes, np.bool_))
+        try:
+            check_connected(topology)
+        except InputError as error:
+            return (f"from {format_time(time)}: " if time else "") + str(error)
+    return "every NPU from every other"
+
+
+def failure_text(failure: Failure) -> str:
+    """Return a failure in words."""
+    way = " → " if failure.one_way else " ↔ "
+    what = str(failure.node) if failure.link is None else way.join(map(str, failure.link))
+    how = "down" if failure.bandwidth == 0 else f"{100 * failure.bandwidth:g} % of the bandwidth"
+    if failure.latency:
+        how += f", {format_time(failure.latency)} more"
+    when = f" from {format_time(failure.at)}" if failure.at else ""
+    return f"{what}: {how}{when}" + (f" to {format_time(failure.until)}" if failure.until is not None else "")
+
+
+def _span(values: Any, write: Any) -> str:
+    ends = dict.fromkeys(write(float(value)) for value in (np.min(values), np.max(values)))
+    return " to ".join(ends)
