@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 
 from decode import NODES, long_graph
 
@@ -20,13 +21,14 @@ from armillary.trace import GraphBuilder, Trace, write_graph, write_trace
 RANKS = 4096
 
 
-def measure(name: str, *words: str) -> dict[str, object]:
-    """Run a command once to warm the caches and three times to measure."""
+def measure_command(name: str, *words: str, before: Callable[[], None] = lambda: None) -> dict[str, object]:
+    """Run a command of armillary once to warm the caches and three times to measure, each time after `before`."""
     best, peak = float("inf"), 0.0
     for _ in range(4):
+        before()
         start = time.perf_counter()
         process = subprocess.Popen(
-            [sys.executable, "-m", "armillary", "trace", *words],
+            [sys.executable, "-m", "armillary", *words],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -62,7 +64,7 @@ def main() -> None:
             ("slice", "slice", long, "-o", f"{folder}/part.et", "--type", "comm-coll"),
             ("check_4096_equal_ranks", "check", f"{folder}/equal"),
         ):
-            print(json.dumps(measure(name, *words)), flush=True)
+            print(json.dumps(measure_command(name, "trace", *words)), flush=True)
 
 
 if __name__ == "__main__":
