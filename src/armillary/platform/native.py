@@ -26,6 +26,7 @@ change that. All keys and defaults stand in `armillary.platform.study_schema`;
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from pydantic import ValidationError
 from armillary.errors import InputError, nearest
 from armillary.platform.algorithms import COLLECTIVES
 from armillary.platform.astra_sim_keys import NETWORK_KEYS
-from armillary.platform.document import Document, is_there, read_document
+from armillary.platform.document import Document, Source, is_there, read_document
 from armillary.platform.machine import read_machine
 from armillary.platform.model import CollectiveName, Platform, ProfileName
 from armillary.platform.native_errors import first_error
@@ -97,9 +98,10 @@ def load_study(path: str | Path) -> Study:
     )
 
 
-def load_platform(path: str | Path) -> Platform:
+def load_platform(path: Source) -> Platform:
     """Read the machine of a study file, of a file that holds the platform mapping alone, or a preset by its name.
 
+    What such a file holds may be given as a mapping, too.
     Such a file names no profile: where it does not say, a bandwidth is per NPU, as in profile ``physical``.
 
     Raises:
@@ -123,12 +125,14 @@ def load_platform(path: str | Path) -> Platform:
     return _warned(read_machine(model, document, (), "physical"), warnings)
 
 
-def platform_document(path: str | Path) -> Document:
+def platform_document(path: Source) -> Document:
     """Return the parsed file, or the content of one that names a preset if `path` is no file but a preset's name.
 
     Raises:
         InputError: It is neither, or malformed.
     """
+    if isinstance(path, Mapping):
+        return read_document(path, "platform file", "yaml")
     if str(path) in preset_names() and not is_there(path):
         return preset_document(str(path))
     if Path(path).suffix or is_there(path):
