@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 
 import armillary
 from armillary.engine.timeline import Timeline
+from armillary.errors import InputError
 from armillary.platform.model import Dimension, Physical, Platform, RemoteMemory, System
 from armillary.trace import CollectiveType, NodeType, Trace
 from armillary.trace.check_ranks import check_trace
@@ -200,3 +202,23 @@ def test_serving_reads_the_prompt_and_makes_tokens() -> None:
     prefill = generate(TINY, plan.model_copy(update={"serve": Serve(prompt=16, phase="prefill")}))
     head = 4 * 2 * TINY.hidden * TINY.vocabulary
     assert operations(prefill) == sum(parts.values()) - parts["head"] + head
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ranks": 16, "parallel": {"tp": 5}}, r"tp 5: expected a divisor of heads 32 \(nearest: 4\)"),
+        (
+            {"parallel": {"ep": 2, "etp": 16}},
+            r"etp 16: expected etp 16 x ep 2 to divide .* = 8 \(nearest etp: 4\)",
+        ),
+        ({"parallel": {"ep": 3}}, r"ep 3: expected a divisor of experts 8 \(nearest: 2\)"),
+        ({"ranks": 2_000_000_000}, r"ranks 2000000000: expected at most 16777216"),
+        ({"batch": 2**31 - 8}, r"268435455 microbatches and .* \(nearest: \d+ microbatches\)"),
+        ({"iterations": 10**9}, r"iterations 1000000000 make .* \(nearest: \d+ iterations\)"),
+    ],
+)
+def test_impossible_plans_name_the_nearest_that_works(changes: dict[str, Any], message: str) -> None:
+    plan = Plan.model_validate({"ranks": 8, "batch": 8} | changes)
+    with pytest.raises(InputError, match=message):
+        generate(load_model("mixtral-8x7b"), plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+from numpy.typing import NDArray
 
 from armillary import jit
 from armillary.trace import columns as c
@@ -13,7 +14,7 @@ from armillary.trace.schema import STRING
 
 KERNEL = "armillary.trace.encode_kernel"
 
-COMPILED_FROM = 8000
+COMPILED_FROM = 15_000
 """Nodes from which the compiled encoder wins over the interpreted one, loading Numba included."""
 
 COMPILED_FROM_WARM = 100
@@ -27,8 +28,22 @@ def encode(graph: Graph, mode: jit.Mode | None = None) -> bytes:
         graph: the graph.
         mode: which twin of the encoder; by default the one that is faster for this size.
     """
-    columns, first, after = graph.columns, graph.first - 1, graph.first + graph.n_nodes
-    mode = mode or choose_mode(graph.n_nodes)
+    return encode_frames(graph, 0, graph.n_nodes + 1, mode or choose_mode(graph.n_nodes)).tobytes()
+
+
+def encode_frames(
+    graph: Graph, begin: int, end: int, mode: jit.Mode, ends: c.I64 | None = None
+) -> NDArray[np.uint8]:
+    """Encode some frames of a graph, of which number 0 is its GlobalMetadata and n is node n - 1, uint8 (bytes,).
+
+    Args:
+        graph: the graph.
+        begin: the first frame.
+        end: the frame after the last.
+        mode: which twin of the encoder.
+        ends: gets, for each attribute of the graph's columns in these frames, where its value ends in the result.
+    """
+    columns, first, after = graph.columns, graph.first - 1 + begin, graph.first - 1 + end
     names = [name.encode() for name in columns.names]
     name_ptr = np.zeros(len(names) + 1, dtype=np.int64)
     np.cumsum([len(name) for name in names], out=name_ptr[1:])
@@ -43,12 +58,18 @@ def encode(graph: Graph, mode: jit.Mode | None = None) -> bytes:
     docs = np.searchsorted(columns.docs[0], (attrs.start, attrs.stop))
     out = np.empty(_bound(graph, first, after, attrs, slice(*io), slice(*docs), name_ptr), dtype=np.uint8)
     kernel = jit.load(KERNEL, mode)
-    ends = int(io[1]), int(docs[1])
+    last = int(io[1]), int(docs[1])
+    stops = np.empty(0, np.int64) if ends is None else ends
     if mode == "compiled":
-        start = kernel.encode(columns.rows, first, after, table, *ends, out)
+        start = kernel.encode(columns.rows, graph.first - 1, first, after, table, *last, out, stops)
     else:  # memory views give Python integers
-        start = kernel.encode(columns.rows.data, first, after, tuple(a.data for a in table), *ends, out.data)
-    return out[start:].tobytes()
+        views = tuple(a.data for a in table)
+        start = kernel.encode(
+            columns.rows.data, graph.first - 1, first, after, views, *last, out.data, stops.data
+        )
+    if ends is not None:
+        ends -= start
+    return out[start:]
 
 
 def choose_mode(nodes: int) -> jit.Mode:

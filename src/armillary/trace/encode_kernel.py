@@ -107,12 +107,22 @@ def put_dependencies(out: Any, pos: int, field: int, deps: Any, first: int, afte
 
 
 @njit
-def encode(rows: Any, first: int, after: int, table: Any, io_end: int, doc_end: int, out: Any) -> Any:
-    """Write frames `first` to `after`, the first of which is the GlobalMetadata, to the end of `out`.
+def encode(
+    rows: Any,
+    metadata: int,
+    first: int,
+    after: int,
+    table: Any,
+    io_end: int,
+    doc_end: int,
+    out: Any,
+    ends: Any,
+) -> Any:
+    """Write frames `first` to `after` to the end of `out`; `metadata` is the number of the GlobalMetadata.
 
     `table` holds ctrl, data, attr_name, attr_kind, attr_value, list_ptr, items, string_ptr, pool, io,
     docs and, for the attribute names, offsets and bytes; `io_end` and `doc_end` are the ends of this
-    graph's part of io and docs.
+    graph's part of io and docs. `ends`, unless it is empty, gets where the value of each attribute ends in `out`.
     """
     ctrl, data, attr_name, attr_kind, attr_value = table[0], table[1], table[2], table[3], table[4]
     string_ptr, pool, io, docs, name_ptr, name_pool = (
@@ -126,12 +136,14 @@ def encode(rows: Any, first: int, after: int, table: Any, io_end: int, doc_end: 
     pos = len(out)
     for back in range(after - first):
         row = after - 1 - back
-        head = row == first
+        head = row == metadata
         frame_end = pos
         for attr_back in range(rows[ATTR_AT, row + 1] - rows[ATTR_AT, row]):
             attr = rows[ATTR_AT, row + 1] - 1 - attr_back
             end = pos
             kind = attr_kind[attr] & 63
+            if len(ends) > 0:
+                ends[attr] = pos
             if kind != 0:
                 pos = put_value(out, pos, kind, attr_value[attr], table)
             if doc_end > 0 and docs[0, doc_end - 1] == attr:

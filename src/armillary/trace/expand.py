@@ -89,6 +89,8 @@ class Form:
     columns: Columns
     used: list[int]
     """Families whose group numbers are the strings before the last one; that one defines them."""
+    group_at: Ints
+    """Attributes whose value is the number of a group."""
     own_at: Ints
     """Attributes whose value is the rank itself."""
     peer_at: Ints
@@ -137,7 +139,7 @@ class Form:
         new = replace(new, names=list(code))
         if used:
             new = _with_metadata(new, graph, texts, texts + len(TEXTS) + len(used))
-        return cls(graph, new, used, own_at, peer_at, route[node[ends]], routes)
+        return cls(graph, new, used, group_at, own_at, peer_at, route[node[ends]], routes)
 
     def fill(self, rank: int, families: Families) -> Graph:
         """Return the graph of a rank.

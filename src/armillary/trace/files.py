@@ -18,8 +18,8 @@ from armillary.errors import InputError
 from armillary.files import replacing
 from armillary.trace.decode import Data, decode, decode_many
 from armillary.trace.encode import choose_mode, encode
-from armillary.trace.expand import Expansion
 from armillary.trace.graph import Graph
+from armillary.trace.stamp import Stamps
 from armillary.trace.trace import Trace
 
 StrPath = str | os.PathLike[str]
@@ -247,14 +247,20 @@ def write_trace(
         InputError: the folder cannot be written, or a rank has no such group or peer.
     """
     suffix = {None: ".et", "gzip": ".et.gz", "zstd": ".et.zst"}[compress]
-    graph_of = trace.graph if trace.grid is None else Expansion(trace).graph
-    mode = choose_mode(trace.total_nodes)
+    if trace.grid is None:
+        mode = choose_mode(trace.total_nodes)
+        first = np.unique(trace.rank_graph, return_index=True)[1].tolist()
+
+        def data_of(rank: int) -> bytes:
+            return encode(trace.graph(rank), mode)
+
+    else:
+        stamps = Stamps(trace)
+        first, data_of = stamps.samples, stamps.file
 
     def write(rank: int) -> None:
-        data = encode(graph_of(rank), mode)
-        _write(Path(f"{os.fspath(prefix)}.{rank}{suffix}"), data, compress)
+        _write(Path(f"{os.fspath(prefix)}.{rank}{suffix}"), data_of(rank), compress)
 
-    first = np.unique(trace.rank_graph, return_index=True)[1].tolist()
     for done, rank in enumerate(first, 1):  # kernels and class graphs are made ready by one thread only
         write(rank)
         if progress:

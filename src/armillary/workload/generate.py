@@ -10,7 +10,7 @@ import numpy as np
 
 from armillary.errors import InputError
 from armillary.trace import Trace
-from armillary.workload.emit.parameter_server import parameter_server_trace
+from armillary.workload.emit.parameter_server import parameter_server_trace, workers_of
 from armillary.workload.emit.serving import rounds, serving_graph
 from armillary.workload.emit.training import Pieces, Stage
 from armillary.workload.layers.layer import Layer
@@ -22,6 +22,9 @@ from armillary.workload.pipeline.tasks import tasks
 from armillary.workload.plan.ranks import microbatches, rank_grid
 from armillary.workload.plan.schema import Plan
 from armillary.workload.plan.serving import check_serving
+
+MOST_NODES = 50_000_000
+"""Nodes of all distinct graphs: what fits into tens of GB."""
 
 
 def generate(model: Model, plan: Plan) -> Trace:
@@ -37,15 +40,17 @@ def generate(model: Model, plan: Plan) -> Trace:
         return _serving(model, plan)
     if plan.data.sharding == "parameter-server":
         return parameter_server_trace(replica_layers(model, plan), plan)
+    first = layers_of(model, plan)
+    partition(first, plan)  # what the model cannot do comes before what the ranks cannot
     grid = rank_grid(plan)
     schedule, stages = plan.pipeline.schedule, plan.parallel.pp
     count = microbatches(plan)
-    _check(plan)
+    axis, alike = variants(model, plan)
+    places = sorted(set(alike))
+    _check(plan, first, count, len(places))
     if schedule == "pipedream":
         count *= plan.iterations
     order = tasks(schedule, stages, plan.pipeline.virtual, count)
-    axis, alike = variants(model, plan)
-    places = sorted(set(alike))
     graphs, pieces = [], Pieces()
     for place in places:
         virtual = partition(layers_of(model, plan, place), plan)
@@ -89,6 +94,7 @@ def replica_layers(model: Model, plan: Plan) -> list[Layer]:
             for pair in zip(*both, strict=True)
         ]
     if plan.data.sharding == "parameter-server":
+        workers_of(plan)
         plan = plan.model_copy(update={"ranks": 1, "batch": plan.microbatch})
     return layers_of(model, plan)
 
@@ -131,7 +137,16 @@ def _tied(model: Model, plan: Plan) -> int:
     )
 
 
-def _check(plan: Plan) -> None:
+def _check(plan: Plan, layers: list[Layer], count: int, places: int) -> None:
+    steps = sum(len(layer.forward) + len(layer.backward) + len(layer.weight) for layer in layers)
+    nodes = count * steps * places
+    if nodes * plan.iterations > MOST_NODES:
+        fits = MOST_NODES // nodes
+        best = f"{fits} iterations" if fits else f"{MOST_NODES // (steps * places)} microbatches"
+        raise InputError(
+            f"batch {plan.batch}: {count} microbatches and iterations {plan.iterations} make about "
+            f"{nodes * plan.iterations} nodes, expected at most {MOST_NODES} (nearest: {best})"
+        )
     if plan.pipeline.schedule == "pipedream" and plan.data.sharding != "ddp":
         raise InputError(
             f"sharding {plan.data.sharding}: schedule pipedream updates after every microbatch, expected ddp"

@@ -132,7 +132,7 @@ MISTAKES = [
     ("--ranks 8 --batch 8 --offload-weights 2", "--offload-weights: got 2.0, expected 1.0 or less"),
     ("--ranks 8 --batch 8 --stage-layers 2,x", "--stage-layers '2,x': expected numbers of layers"),
     ("--ranks 8 --batch 8 --shard 2", "data: expected shard with sharding hsdp, and only there"),
-    ("--ranks 8 --batch 8 --tp 3", "ranks 8: expected a multiple of tp 3 x cp 1 x pp 1 = 3 (nearest: 9)"),
+    ("--ranks 8 --batch 8 --tp 3", "tp 3: expected a divisor of heads 8 (nearest: 2)"),
     ("--ranks 8 --plan bad.yaml", "bad.yaml:2: parallel.tpp: unknown key (did you mean 'tp'?)"),
     ("--ranks 8 --plan serve.yaml", "serve.yaml:1: serve: this is a plan of inference"),
     ("--ranks 8 --plan worse.yaml --tp 2", "worse.yaml:1: parallel: got 3, expected a mapping of keys"),
@@ -173,6 +173,8 @@ def test_memory_says_what_fits(here: Path, call: Call) -> None:
     [
         ("--ranks 8 --batch 8 --capacity 80", "--capacity: got '80', which has no unit"),
         ("--batch 8 --on study.yaml", "study.yaml has no npu.memory.capacity"),
+        ("--ranks 8 --batch 8 --capacity 0GB", "got '0GB', expected more than nothing"),
+        ("--ranks 8 --batch 8 --tp 8 --sharding parameter-server", "tp 8: expected 1 with sharding"),
         ("--ranks 8 --batch 8 --png m.jpg", "m.jpg"),
         ("--ranks 8 --batch 8 --json none/m.json", "there is no folder 'none'"),
     ],

@@ -77,7 +77,24 @@ def test_ring(cp: int) -> None:
     one = layers(decoder(), cp * 2, parallel={"cp": cp, "tp": 2})[1]
     kv = BATCH * SEQUENCE // cp * (4 // 2) * (6 + 6) * 2
     assert [each for each in sent(one.forward) if each[1] == "cp"] == [(1, "cp", kv)] * (cp - 1)
-    assert [each for each in sent(one.backward) if each[1] == "cp"] == [(1, "cp", kv)] * 2 * (cp - 1)
+    assert [each for each in sent(one.backward) if each[1] == "cp"] == [(-1, "cp", kv)] * 2 * (cp - 1)
+
+
+@pytest.mark.parametrize("cp", [2, 4, 8])
+def test_gradients_of_keys_and_values_come_home(cp: int) -> None:
+    """Keys go round, then back from where they are; the sum of each meets all queries and ends on its own rank."""
+    one = layers(decoder(), cp, parallel={"cp": cp})[1]
+    place, queries, summed = 0, {0}, None
+    for step in one.forward:
+        place = (place + step.shift) % cp
+        queries.add(place)
+    assert queries == set(range(cp))
+    for step in one.backward:
+        if step.shift and "sum" not in step.name:
+            place = (place + step.shift) % cp
+        elif step.shift:
+            summed = ((cp - 1 if summed is None else summed) + step.shift) % cp
+    assert summed == 0
 
 
 def test_a_chunk_of_the_ring_is_computed_while_the_next_arrives() -> None:

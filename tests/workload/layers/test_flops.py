@@ -111,14 +111,14 @@ def test_any_decoder(data: st.DataObject) -> None:
         experts["dense_first"] = 1
     if data.draw(st.booleans()):
         experts = None
-        ep = etp = 1
+        ep, etp = 1, tp
     model = decoder(
         attention=attention,
         experts=experts,
         activation=data.draw(st.sampled_from(("gelu", "swiglu"))),
         learned_positions=data.draw(st.none() | st.just(32)),
     )
-    skew = data.draw(st.sampled_from((0.0, 0.7, 3.0)))
+    skew = data.draw(st.sampled_from((0.0, 0.7, 3.0))) if experts else 0.0
     causal = data.draw(st.booleans())
     parallel: dict[str, object] = {"etp": etp, "context": data.draw(st.sampled_from(("ring", "all-gather")))}
     recompute = data.draw(st.sampled_from(("none", "full")))

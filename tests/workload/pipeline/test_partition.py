@@ -32,6 +32,12 @@ def names(stages: list[list[Layer]]) -> str:
     return " ".join("".join(layer.name[0] for layer in stage) for stage in stages)
 
 
+def test_a_stage_without_layers_is_refused() -> None:
+    with pytest.raises(InputError, match=r"stage 1 has none, .* \(nearest: \[2, 1, 1, 0\]\)"):
+        partition(model(4), plan(4, 1, [4, 0, 0, 0]))
+    assert names(partition(model(4), plan(4, 1, [2, 1, 1, 0]))) == "ell l l h"
+
+
 @pytest.mark.parametrize(
     ("count", "wanted", "found"),
     [

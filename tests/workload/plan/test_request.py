@@ -67,7 +67,7 @@ MISTAKES = [
     ("1 MiB", "1", 6, "workload.generate.data.bucket: got 1, expected a size with a unit"),
     ("overlap: false", "sharding: fspd", 6, "(did you mean 'fsdp'?)"),
     ("overlap: false", "shard: 2", 6, "workload.generate.data: expected shard with sharding hsdp, and only there"),
-    ("tp: 4", "tp: 3", 2, "workload.generate: ranks 8: expected a multiple of tp 3 x cp 1 x pp 1 = 3"),
+    ("tp: 4", "tp: 3", 2, "workload.generate: tp 3: expected a divisor of"),
     ("batch: 16", "batch: 15", 2, "workload.generate: batch 15: expected a multiple of dp 2 x microbatch 1"),
     ("tp: 4", "sequence: false, order: tp-pp", 2, "workload.generate: order 'tp-pp': expected each of"),
 ]  # fmt: skip

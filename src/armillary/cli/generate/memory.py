@@ -84,9 +84,12 @@ def _capacity(text: str) -> int:
     from armillary.units import parse_bytes
 
     try:
-        return parse_bytes(text)
+        room = parse_bytes(text)
     except ValueError as error:
         raise InputError(f"--capacity: {error}") from error
+    if not room:
+        raise InputError(f"--capacity: got '{text}', expected more than nothing")
+    return room
 
 
 def _json(found: Advice, room: int) -> dict[str, Any]:

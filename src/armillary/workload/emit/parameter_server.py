@@ -61,7 +61,7 @@ def parameter_server_trace(layers: Sequence[Layer], plan: Plan, *, compute: Comp
         InputError: the plan has no servers, or no workers, divides the model, or its batch cannot be divided; or a
             layer communicates.
     """
-    workers, microbatches = _workers(plan)
+    workers, microbatches = workers_of(plan)
     for layer in layers:
         for step in (*layer.forward, *layer.backward, *layer.weight):
             if step.collective is not None or step.shift:
@@ -95,8 +95,12 @@ def buckets(layers: Sequence[Layer], plan: Plan) -> Iterator[Bucket]:
             behind, elements, turn = place, 0, (turn + more) % servers
 
 
-def _workers(plan: Plan) -> tuple[int, int]:
-    """Return how many workers there are, and how many microbatches each of them has in an iteration."""
+def workers_of(plan: Plan) -> tuple[int, int]:
+    """Return how many workers there are, and how many microbatches each of them has in an iteration.
+
+    Raises:
+        InputError: there are none, the plan divides the model, or its batch cannot be divided.
+    """
     own, servers = plan.parallel, plan.data.servers
     if plan.data.sharding != "parameter-server":
         raise InputError(f"sharding '{plan.data.sharding}': expected 'parameter-server'")

@@ -152,16 +152,17 @@ def _ring(step: Step, cp: int, first: int, own: int, kv: int) -> tuple[Step, ...
 def _ring_back(step: Step, cp: int, first: int, own: int, kv: int) -> tuple[Step, ...]:
     """Divide the backward `step` likewise; sums of the gradients of keys and values follow them round the ring.
 
-    A pass starts at the keys and values that came last in the forward pass, so the sum is complete when it is home.
+    The passes go the other way, from the keys and values that came last in the forward pass, so that the sum of each
+    is complete when it is home.
     """
     steps: list[Step] = []
     wait: tuple[str, ...]
     for each in _ring(step, cp, first, own, 2 * kv):
         chunk = int(each.name.split()[1])
-        steps.append(replace(each, size=kv) if each.shift else each)
+        steps.append(replace(each, size=kv, shift=-1) if each.shift else each)
         if not each.shift and chunk < cp - 1:
             wait = (each.name, f"pass sum {chunk}") if chunk else (each.name,)
-            steps.append(Step(f"pass sum {chunk + 1}", axes="cp", size=kv, shift=1, after=wait))
+            steps.append(Step(f"pass sum {chunk + 1}", axes="cp", size=kv, shift=-1, after=wait))
     last = (f"attend {cp - 1}", f"pass sum {cp - 1}")
     return (*steps, Step("add", bytes=3 * kv, after=last))
 

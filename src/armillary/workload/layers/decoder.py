@@ -48,7 +48,7 @@ def decoder_layers(model: Decoder, plan: Plan, expert_rank: int) -> list[Layer]:
     sequence = plan.sequence or model.context
     _check_positions(model, sequence)
     check_width(plan.parallel.tp, model)
-    shard = training_shard(plan, sequence, expert_rank)
+    shard = training_shard(plan, sequence, expert_rank, longest=model.learned_positions)
     check_experts(shard, model)
     return _all(shard, model, shares_table=model.tied and plan.parallel.pp == 1)
 

@@ -33,6 +33,10 @@ def check_experts(shard: Shard, model: Decoder) -> None:
     if own is None:
         if shard.ep > 1:
             raise InputError(f"ep {shard.ep}: '{model.name}' has no experts, expected 1")
+        if shard.etp != shard.tp:
+            raise InputError(f"etp {shard.etp}: '{model.name}' has no experts, expected none")
+        if shard.skew:
+            raise InputError(f"experts.skew {shard.skew}: '{model.name}' has no experts, expected 0")
         return
     check_divides("ep", shard.ep, "experts", own.count)
     check_divides("etp", shard.etp, "size of an expert", own.size)

@@ -88,8 +88,17 @@ class Shard:
         return ELEMENT[self.compute]
 
 
-def training_shard(plan: Plan, sequence: int, expert_rank: int) -> Shard:
+def training_shard(
+    plan: Plan, sequence: int, expert_rank: int, *, longest: int | None = None, fixed: bool = False
+) -> Shard:
     """Return the share of a rank of one microbatch of a training step.
+
+    Args:
+        plan: The plan.
+        sequence: Tokens of a sample.
+        expert_rank: Of the rank along ep.
+        longest: Tokens that the model takes at most.
+        fixed: Whether it takes no other number of tokens.
 
     Raises:
         InputError: the sequence cannot be divided so.
@@ -98,12 +107,13 @@ def training_shard(plan: Plan, sequence: int, expert_rank: int) -> Shard:
     divided = own.sequence and own.tp > 1
     unit = own.cp * (own.tp if divided else 1)
     if sequence % unit:
-        best = near(sequence, [max(unit, sequence // unit * unit), (sequence // unit + 1) * unit])
+        below, above = max(unit, sequence // unit * unit), (sequence // unit + 1) * unit
+        best = near(sequence, [below] if longest and above > longest else [below, above])
         terms = f"cp {own.cp} x tp {own.tp}" if divided else f"cp {own.cp}"
-        other = ", or parallel.sequence: false" if divided and sequence % own.cp == 0 else ""
-        raise InputError(
-            f"sequence {sequence}: expected a multiple of {terms} = {unit} (nearest: {best}{other})"
-        )
+        whole = "parallel.sequence: false" if divided and sequence % own.cp == 0 else ""
+        nearest = f" cp: {near(own.cp, divisors(sequence))}" if fixed else f": {best}"
+        hint = f"nearest: {whole}" if fixed and whole else f"nearest{nearest}" + f", or {whole}" * bool(whole)
+        raise InputError(f"sequence {sequence}: expected a multiple of {terms} = {unit} ({hint})")
     if own.cp > 1 and plan.attention == "unfused":
         raise InputError(f"attention unfused: expected flash with cp {own.cp}")
     return _shard(plan, plan.microbatch, sequence, sequence, divided, expert_rank, training=True)

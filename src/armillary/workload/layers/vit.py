@@ -29,7 +29,7 @@ def vit_layers(model: Vit, plan: Plan, expert_rank: int) -> list[Layer]:
         )
     same = _as_decoder(model)
     check_width(plan.parallel.tp, same)
-    shard = training_shard(plan, tokens, expert_rank)
+    shard = training_shard(plan, tokens, expert_rank, fixed=True)
     check_experts(shard, same)
     one = transformer_layer(shard, same, Kind(False, None), qkv_bias=model.qkv_bias)
     return [_patches(shard, model), *[one] * model.layers, _head(shard, model)]

@@ -24,8 +24,8 @@ def partition(layers: Sequence[Layer], plan: Plan) -> list[list[Layer]]:
     few as they can be.
 
     Raises:
-        InputError: the counts are not as many as the stages, do not add up to the model's layers, or there are more
-            stages than layers.
+        InputError: the counts are not as many as the stages, do not add up to the model's layers, or leave a stage
+            empty; or there are more stages than layers.
     """
     first = int(layers[0].name == EMBEDDING)
     last = len(layers) - int(layers[-1].name == HEAD)
@@ -43,6 +43,19 @@ def partition(layers: Sequence[Layer], plan: Plan) -> list[list[Layer]]:
     found = [list(body[a:b]) for a, b in pairwise(ends)]
     found[0] = [*layers[:first], *found[0]]
     found[-1] += layers[last:]
+    if [] in found:
+        raise InputError(
+            f"pipeline.layers: stage {found.index([])} has none, expected at least 1 (nearest: "
+            f"{_filled_up(counts, [not stage for stage in found])})"
+        )
+    return found
+
+
+def _filled_up(counts: list[int], empty: list[bool]) -> list[int]:
+    """Return the counts with one layer more in each empty stage, from the largest ones."""
+    found = [count + lacks for count, lacks in zip(counts, empty, strict=True)]
+    for _ in range(sum(empty)):
+        found[found.index(max(found))] -= 1
     return found
 
 

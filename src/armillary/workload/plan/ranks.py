@@ -9,6 +9,8 @@ from armillary.errors import InputError, nearest
 from armillary.trace.grid import RankGrid
 from armillary.workload.plan.schema import Parallel, Plan
 
+MOST = 2**24
+"""Ranks of which everybody has some numbers in memory."""
 AXES = ("tp", "cp", "ep", "dp", "pp")
 
 
@@ -30,6 +32,8 @@ def replicas(plan: Plan) -> int:
         InputError: the ranks cannot be divided so.
     """
     own = plan.parallel
+    if plan.ranks > MOST:
+        raise InputError(f"ranks {plan.ranks}: expected at most {MOST}")
     model = own.tp * own.cp * own.pp
     if own.dp is None:
         if plan.ranks % model:
@@ -77,10 +81,11 @@ def rank_grid(plan: Plan) -> RankGrid:
     etp = own.tp if own.etp is None else own.etp
     stage = own.tp * own.cp * dp
     if stage % (etp * own.ep):
-        fits = divisors(stage // etp if stage % etp == 0 else stage)
+        name, value, other = ("etp", etp, own.ep) if stage % etp else ("ep", own.ep, etp)
+        fits = divisors(stage // other if stage % other == 0 else stage)
         raise InputError(
-            f"ep {own.ep}: expected etp {etp} x ep to divide tp {own.tp} x cp {own.cp} x dp {dp} = {stage} "
-            f"(nearest: {near(own.ep, fits)})"
+            f"{name} {value}: expected etp {etp} x ep {own.ep} to divide tp {own.tp} x cp {own.cp} x dp {dp} = {stage} "
+            f"(nearest {name}: {near(value, fits)})"
         )
     order = _order(own)
     shard = own.cp * dp if plan.data.shard is None else plan.data.shard

@@ -1,0 +1,132 @@
+"""The files of the ranks of a trace with a grid, without encoding each of them.
+
+Files of one class differ in the nodes that define groups, and in the numbers of groups and ranks. Where these take as
+many bytes, all else is the same: one file is encoded and the others are copies with other numbers in their places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary import jit
+from armillary.trace.encode import choose_mode, encode_frames
+from armillary.trace.expand import Expansion, Form, refuse_outsider
+from armillary.trace.trace import Trace
+
+Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class Stamp:
+    """A file to copy.
+
+    Attributes:
+        form: The class of ranks.
+        body: All but the first frames, in which groups are defined.
+        groups: Where the number of the group of each family of `Form.used` is, (places, digits).
+        own: Where the rank is, (places, bytes).
+        peers: Where the peer of each of `Form.routes` is, (places, bytes).
+    """
+
+    form: Form
+    body: Bytes
+    groups: list[Ints]
+    own: Ints
+    peers: list[Ints]
+
+
+class Stamps:
+    """Makes the bytes of the files of a trace with a grid."""
+
+    def __init__(self, trace: Trace) -> None:
+        """Find out which ranks have files of the same layout.
+
+        Raises:
+            InputError: a rank is not in a group that it uses; see `Expansion` for others.
+        """
+        self.expansion = Expansion(trace)
+        self._stamps: dict[tuple[int, int], Stamp] = {}
+        self._like = np.zeros(trace.n_ranks, np.int64)
+        self.samples: list[int] = []
+        """One rank of each layout."""
+        nodes = 0
+        for number, graph in enumerate(trace.graphs):
+            ranks = np.flatnonzero(trace.rank_graph == number)
+            if len(ranks):
+                _, first, like = np.unique(
+                    self._widths(ranks), axis=0, return_index=True, return_inverse=True
+                )
+                self._like[ranks] = like.ravel()
+                self.samples += ranks[first].tolist()
+                nodes += len(first) * graph.n_nodes
+        self.mode: jit.Mode = choose_mode(nodes)
+
+    def _widths(self, ranks: Ints) -> Ints:
+        """Return how many bytes each number takes in the files of ranks of a class, (ranks, numbers)."""
+        form, families = self.expansion.form(int(ranks[0])), self.expansion.families
+        found = [_varint_size(ranks)]
+        for each in form.used:
+            family = families.all[each]
+            group = family.group_of[ranks].astype(np.int64)
+            if (group < 0).any():
+                refuse_outsider(form.graph, families, each, int(ranks[group < 0][0]))
+            found.append(np.char.str_len((family.base + group).astype(str)))
+        found += [_varint_size(route.peers(families.grid, ranks)) for route in form.routes]
+        return np.stack(found, axis=1)
+
+    def file(self, rank: int) -> bytes:
+        """Return the bytes of the file of a rank."""
+        key = int(self.expansion.trace.rank_graph[rank]), int(self._like[rank])
+        form, families = self.expansion.form(rank), self.expansion.families
+        graph = form.fill(rank, families)
+        head = encode_frames(graph, 0, 2 if form.used else 1, self.mode)
+        if key not in self._stamps:
+            self._stamps[key] = self._stamp(rank)
+        stamp = self._stamps[key]
+        body = stamp.body.copy()
+        for places, text in zip(stamp.groups, form.texts(rank, families), strict=False):
+            body[places] = np.frombuffer(text, np.uint8)
+        body[stamp.own] = _varint(rank)
+        for places, peer in zip(stamp.peers, form.peers(rank, families.grid).tolist(), strict=True):
+            body[places] = _varint(peer)
+        return head.tobytes() + body.tobytes()
+
+    def _stamp(self, rank: int) -> Stamp:
+        """Encode the file of a rank, and note where its numbers are."""
+        form, families = self.expansion.form(rank), self.expansion.families
+        graph = form.fill(rank, families)
+        ends = np.zeros(len(form.columns.attr_name), np.int64)
+        body = encode_frames(graph, 2 if form.used else 1, graph.n_nodes + 1, self.mode, ends)
+
+        def places(attributes: Ints, width: int) -> Ints:
+            return ends[attributes][:, None] + np.arange(-width, 0)
+
+        texts = form.texts(rank, families)[: len(form.used)]
+        value = form.columns.attr_value[form.group_at]
+        first = int(value.min()) if len(value) else 0
+        peers = form.peers(rank, families.grid).tolist()
+        return Stamp(
+            form,
+            body.copy(),
+            [places(form.group_at[value == first + i], len(text)) for i, text in enumerate(texts)],
+            places(form.own_at, len(_varint(rank))),
+            [places(form.peer_at[form.route == i], len(_varint(peer))) for i, peer in enumerate(peers)],
+        )
+
+
+def _varint(value: int) -> Bytes:
+    """Return a number of 0 or more as a varint."""
+    found = []
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return np.array([*found, value], np.uint8)
+
+
+def _varint_size(values: Ints) -> Ints:
+    """Return the bytes of each of these varints."""
+    return np.searchsorted(1 << np.arange(7, 63, 7), values, side="right") + 1
