@@ -7,17 +7,19 @@ inner pair of ends. A bundle is a request; requests wait in lists of `mem`. Rule
 from __future__ import annotations
 
 from armillary.engine.layout_kernel import *
-from armillary.jit import inner, use
+from armillary.jit import in_variant, inner, use
 
 heaps = use("armillary.engine.heap_kernel")
 push = heaps.push
 at_rank = use("armillary.engine.congestion.queue_kernel").at_rank
+CONTENTION = in_variant("contention")
+"""Messages wait for links (`armillary.engine.congestion`)."""
 
 
 @inner
 def timed(prog, st, mem, heap, base, size, tick, delay, code, end):
     """Schedule an event of one end, or of a bundle; returns the new heap size."""
-    if prog[Z_LINKS] > 0:
+    if CONTENTION:
         r = mem[end + M_RANK] if code == EV_BUNDLE else end // ENDS_PER_RANK
         at_rank(prog, st, mem, heap, r, tick + delay, code, end, 0)
         return st[V_HEAP]

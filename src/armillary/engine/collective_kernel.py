@@ -7,7 +7,7 @@ phases, `heap` the events.
 from __future__ import annotations
 
 from armillary.engine.layout_kernel import *
-from armillary.jit import inner, use
+from armillary.jit import in_variant, inner, use
 
 phase = use("armillary.engine.phase_kernel")
 push = use("armillary.engine.heap_kernel").push
@@ -16,6 +16,8 @@ send_message = use("armillary.engine.congestion.link_kernel").send_message
 at_rank, at_end = queue.at_rank, queue.at_end
 begin, chain, deliver = phase.begin, phase.chain, phase.deliver
 set_up, machine_size = phase.set_up, phase.machine_size
+CONTENTION = in_variant("contention")
+"""Messages wait for links (`armillary.engine.congestion`)."""
 
 
 @inner
@@ -33,7 +35,7 @@ def phase_row(prog, at, p):
 @inner
 def schedule(prog, st, mem, heap, r, tick, registered, sent, seq, code, a, b):
     """Put an event of rank `r` on the heap."""
-    if prog[Z_LINKS] > 0:
+    if CONTENTION:
         at_rank(prog, st, mem, heap, r, tick, code, a, b)
     else:
         st[V_HEAP] = push(heap, 0, st[V_HEAP], tick, registered, sent, seq, code, a, b)
@@ -57,7 +59,7 @@ def post_send(prog, st, mem, heap, r, node, item, tick):
     st[st[SEND_NODE] + first + number] = node
     inject = tick
     control = prog[at + I_CONTROL]
-    if prog[Z_LINKS] > 0:
+    if CONTENTION:
         if control < 0:
             inject_pair(prog, st, mem, heap, r, node, item, tick)
         elif st[st[CHANNEL] + channel * CS_COLUMNS + CS_CLEARED] > number:
@@ -106,7 +108,7 @@ def post_recv(prog, st, mem, heap, r, node, item, tick):
     first = prog[prog[CHANNELS] + channel * CN_COLUMNS + CN_FIRST]
     st[st[RECV_NODE] + first + number] = node
     control = prog[at + I_CONTROL]
-    if prog[Z_LINKS] > 0:
+    if CONTENTION:
         if st[st[CHANNEL] + channel * CS_COLUMNS + CS_ARRIVED] > number:
             at_end(st, mem, heap, tick, EV_RECV, r, node)
         elif control >= 0:
@@ -304,15 +306,29 @@ def start_phase(prog, st, mem, heap, r, stream, tick):
     count = prog[comm + CO_ARRIVED] + st[st[ITEM_INSTANCE] + item] * prog[comm + CO_STRIDE]
     count += chunk * prog[plan + PL_LINES] + prog[row + PH_LINE] + line
     pc = cost_of(prog, st, item, chunk, p)
-    if prog[Z_MESSAGES] == 1:
-        size = machine_size(prog, pc)
-        if st[st[ARRIVED_AT] + count] == 0:
-            st[st[ARRIVED_AT] + count] = 1 + allocate(prog, st, mem, pc, line, size)
-        block = st[st[ARRIVED_AT] + count] - 1
-        machine = block + 1 + prog[entry + 1] * size
-        mem[machine + M_OWNER] = stream
-        st[V_HEAP] = begin(prog, st, mem, machine, tick, st[st[ROW_SEQ] + here], heap, 0, st[V_HEAP])
-        return
+    if CONTENTION:
+        move(prog, st, mem, heap, entry, count, pc, stream, here, tick)
+    elif prog[Z_MESSAGES] == 1:
+        move(prog, st, mem, heap, entry, count, pc, stream, here, tick)
+    else:
+        join(prog, st, mem, heap, item, chunk, p, line, count, pc)
+
+
+@inner
+def move(prog, st, mem, heap, entry, count, pc, stream, here, tick):
+    """Start one member of a phase whose messages are moved one by one."""
+    size = machine_size(prog, pc)
+    if st[st[ARRIVED_AT] + count] == 0:
+        st[st[ARRIVED_AT] + count] = 1 + allocate(prog, st, mem, pc, prog[entry], size)
+    block = st[st[ARRIVED_AT] + count] - 1
+    machine = block + 1 + prog[entry + 1] * size
+    mem[machine + M_OWNER] = stream
+    st[V_HEAP] = begin(prog, st, mem, machine, tick, st[st[ROW_SEQ] + here], heap, 0, st[V_HEAP])
+
+
+@inner
+def join(prog, st, mem, heap, item, chunk, p, line, count, pc):
+    """Count one member in to a phase; the last one evaluates it."""
     # Members may be at odds about the direction: that of the first one counts. Kept above the count.
     if st[st[ARRIVED_AT] + count] == 0:
         st[st[ARRIVED_AT] + count] = pc << 24

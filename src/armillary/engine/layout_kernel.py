@@ -115,7 +115,7 @@ EV_MESSAGE = 1
 EV_START = 2
 
 # V_STATUS
-OK, GROW, MISMATCH = range(3)
+OK, GROW, MISMATCH, TOO_LONG = range(4)
 # Node kinds
 FIXED, COLLECTIVE, SEND, RECV, MEMORY, SKIP, PART, PART_SEND, PART_RECV = range(9)
 # Slots; a node of slot NONE is issued as soon as it is free, one of slot INNER by its collective.
@@ -152,6 +152,8 @@ EV_NODE, EV_PHASE, EV_SEND, EV_RECV, EV_SERVE, EV_FIRE, EV_BUS_SENT, EV_BUS_RECE
     range(3, 12)
 )
 LATE = 1 << 60
+# With contention a run stops here: any single duration may still be added
+LAST_TICK = 1 << 62
 
 # Ends of the shared bus of a rank (outer NPU, outer memory, inner NPU, inner memory; partners differ in
 # the last bit) and the columns of an end

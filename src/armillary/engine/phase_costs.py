@@ -138,22 +138,10 @@ class PhaseCosts:
         block.attach(lk.PC_EQUAL, equal)
         at = self.length
         self.longest[at] = float(equal[:, 0].max()) if apart else self.on_bus
-        if self.links:
-            self.longest[at] += self._one_after_the_other(self.links, schedule, size, endpoint)
         self.blocks.append(block.table(at))
         self.addresses += [at + place for place in block.addresses]
         self.length += len(self.blocks[-1])
         return at
-
-    def _one_after_the_other(self, links: Links, schedule: Schedule, size: int, endpoint: int) -> float:
-        """Return more than the ticks that a phase can take with every message and bundle waiting for all others."""
-        total = 0.0
-        for role in schedule.roles:
-            sent = size // role.send_div * role.send_mul
-            reduced = self.timing.reduction(size // role.charge_div * role.charge_mul)
-            total += sum(links.ticks(s) + links.ticks(CONTROL_BYTES) for s in np.unique(sent).tolist()) * len(sent)
-            total += float(reduced.sum(dtype=np.float64)) + endpoint * len(reduced)
-        return total * (1 if schedule.relative == "absolute" else schedule.n)
 
     def _measure(self, schedule: Schedule) -> None:
         receives = max(len(role.recv_peer) for role in schedule.roles)

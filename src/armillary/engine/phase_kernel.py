@@ -8,7 +8,7 @@ moves every message through an event heap and takes any schedule. A phase cost `
 from __future__ import annotations
 
 from armillary.engine.layout_kernel import *
-from armillary.jit import inner, njit, use
+from armillary.jit import in_variant, inner, njit, use
 
 heaps = use("armillary.engine.heap_kernel")
 bus = use("armillary.engine.bus_kernel")
@@ -17,6 +17,8 @@ send_message = use("armillary.engine.congestion.link_kernel").send_message
 push, pop = heaps.push, heaps.pop
 at_rank, at_end = queue.at_rank, queue.at_end
 ask = bus.ask
+CONTENTION = in_variant("contention")
+"""Messages wait for links (`armillary.engine.congestion`)."""
 
 
 @inner
@@ -101,7 +103,7 @@ def insert(prog, st, mem, at, tick, number, heap, base, size):
         return ask(prog, st, mem, mem[at + M_RANK], row, at, tick, heap, base, size)
     wait = prog[row + CH_WAIT]
     reduce = prog[row + CH_REDUCE]
-    if prog[Z_LINKS] > 0:
+    if CONTENTION:
         at_rank(prog, st, mem, heap, mem[at + M_RANK], tick + wait, EV_BUNDLE, at, row * prog[row + CH_REDUCES])
         return st[V_HEAP]
     if reduce > 0:
@@ -138,7 +140,7 @@ def launch(prog, st, mem, at, k, inject, sent, heap, base, size):
     column = mem[at + M_POSITION] * prog[pc + PC_DELAY_STRIDE] + prog[row + SE_DELAY]
     delay = prog[prog[pc + PC_DELAY] + column]
     to = other(prog, mem, at, prog[row + SE_PEER])
-    if prog[Z_LINKS] > 0:
+    if CONTENTION:
         send_message(
             prog, st, mem, heap, mem[at + M_RANK], mem[to + M_RANK], delay, EV_MESSAGE, to, prog[row + SE_MATCH], inject
         )
@@ -199,7 +201,7 @@ def post(prog, st, mem, at, tick, heap, base, size):
         inject = tick
         if control >= 0:
             slot = other(prog, mem, at, prog[row + SE_PEER]) + M_COLUMNS + 2 * prog[row + SE_MATCH]
-            if prog[Z_LINKS] > 0:
+            if CONTENTION:
                 if mem[slot] == CLEARED:
                     mem[slot] = POSTED
                     at_end(st, mem, heap, tick, EV_GO, at, k)
@@ -220,7 +222,7 @@ def post(prog, st, mem, at, tick, heap, base, size):
         mem[at + M_RECEIVES] = k + 1
         slot = at + M_COLUMNS + 2 * k
         state = mem[slot]
-        if prog[Z_LINKS] > 0:
+        if CONTENTION:
             if prog[mem[at + M_COST] + PC_CONTROL] >= 0:
                 clear(prog, st, mem, at, k, tick, heap)
                 continue
@@ -238,7 +240,7 @@ def post(prog, st, mem, at, tick, heap, base, size):
             inject = max(sent, tick + control_delay(prog, mem, sender, match))
             size = launch(prog, st, mem, sender, match, inject, sent, heap, base, size)
         mem[slot + 1] = tick
-    return size if prog[Z_LINKS] == 0 else st[V_HEAP]
+    return st[V_HEAP] if CONTENTION else size
 
 
 @inner

@@ -217,10 +217,6 @@ class _Build:
         if len(collective):
             ticks = np.array([plan.ticks for plan in self.plans], np.float64)
             total += float((ticks[collective[:, lk.I_PLAN]] * collective[:, lk.I_CHUNKS]).sum())
-        if self.links:
-            size = join([view.size[view.peer >= 0] for view in self.class_views], np.int64)
-            sizes, times = np.unique(size, return_counts=True)
-            total += sum(self.links.ticks(s + CONTROL_BYTES) * t for s, t in zip(sizes.tolist(), times.tolist(), strict=True))
         # Memory nodes have their ticks in the column in which messages have their delay.
         total += float(items[kind != lk.COLLECTIVE, lk.I_DELAY].sum(dtype=np.float64))
         if total >= LONGEST:

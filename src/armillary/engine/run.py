@@ -48,7 +48,11 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
         mode = "interpreted" if estimate(lowered) < INTERPRETED_EVENTS else "compiled"
     contention = lowered.scalars.get(lk.Z_LINKS, 0) > 0
     columns = lk.QUEUE_COLUMNS if contention else lk.HEAP_COLUMNS
-    kernel = load(f"armillary.engine.{'congestion.loop' if contention else 'step'}_kernel", mode)
+    kernel = (
+        load("armillary.engine.congestion.loop_kernel", mode, "contention")
+        if contention
+        else load("armillary.engine.step_kernel", mode)
+    )
     tables: dict[str, Table] = {**lowered.tables, "COSTS": lowered.costs.relocated}
     prog, base = flat_program(tables, mode, lowered.scalars)
     _relocate(prog, base, lowered)

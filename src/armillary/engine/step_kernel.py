@@ -8,7 +8,7 @@ registration order (docs/architecture.md, "Ties").
 from __future__ import annotations
 
 from armillary.engine.layout_kernel import *
-from armillary.jit import inner, njit, use
+from armillary.jit import in_variant, inner, njit, use
 
 heaps = use("armillary.engine.heap_kernel")
 pop, put, take = heaps.pop, heaps.put, heaps.take
@@ -27,6 +27,8 @@ schedule, next_seq, node_row, phase_row = (
 post_send, post_recv, issue_part = collective.post_send, collective.post_recv, collective.issue_part
 queue_of, enqueue = collective.queue_of, collective.enqueue
 start_waiting, issue_collective = collective.start_waiting, collective.issue_collective
+CONTENTION = in_variant("contention")
+"""Messages wait for links (`armillary.engine.congestion`)."""
 
 
 @inner
@@ -97,7 +99,7 @@ def issue(prog, st, mem, heap, r, node, slot, tick):
     if kind == COLLECTIVE:
         issue_collective(prog, st, mem, heap, r, item, tick)
     elif kind == MEMORY:
-        if prog[Z_LINKS] > 0:
+        if CONTENTION:
             serve(prog, st, mem, heap, r, node, tick)
         else:
             # Requests of one tick are served in rank order, after everything else that happens in it.
@@ -171,7 +173,7 @@ def complete_part(prog, st, mem, heap, r, row, tick):
     st[st[PARTS_LEFT] + item] -= 1
     if st[st[PARTS_LEFT] + item] == 0:
         stream = prog[prog[ITEMS] + item * I_COLUMNS + I_STREAM]
-        if prog[Z_LINKS] > 0:
+        if CONTENTION:
             at_once(st, mem, heap, tick, EV_PHASE, stream, 0)
         else:
             schedule(prog, st, mem, heap, r, tick, tick, tick, next_seq(st), EV_PHASE, stream, 0)

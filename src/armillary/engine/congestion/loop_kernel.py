@@ -99,6 +99,9 @@ def run(prog, st, mem, heap, budget, heap_room, machine_room):
                 st[V_BATCH] = 0
         elif st[V_HEAP] > 0:
             tick = heap[0]
+            if tick >= LAST_TICK:
+                st[V_STATUS] = TOO_LONG
+                return
             if heap[1] >= 0:
                 st[V_NOW] = heap[1]
             what = heap[2]

@@ -43,12 +43,6 @@ class Links:
         both = np.stack([occupied, np.array([d.latency for d in self.dimensions]) + occupied], axis=-1)
         return whole_ticks(both * np.array(wired)[:, None], "a message")
 
-    def ticks(self, size: int) -> float:
-        """Return more than the ticks that a message of `size` bytes can take on an idle network."""
-        crossed = [(2 if b.kind == "star" else 1 if b.kind == "all-pairs" else b.dimension.size) for b in self.blocks]
-        hop = [d.latency + size / d.bandwidth if d.size > 1 else 0.0 for d in self.dimensions]
-        return float(np.dot(crossed, hop))
-
     @property
     def count(self) -> int:
         """Number of links."""
