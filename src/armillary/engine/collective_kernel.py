@@ -63,7 +63,7 @@ def post_send(prog, st, mem, heap, r, node, item, tick):
         if control < 0:
             inject_pair(prog, st, mem, heap, r, node, item, tick)
         elif st[st[CHANNEL] + channel * CS_COLUMNS + CS_CLEARED] > number:
-            at_end(st, mem, heap, tick, EV_GO_PAIR, r, node)
+            at_end(prog, st, mem, heap, tick, EV_GO_PAIR, r, node)
         return
     if control >= 0:
         if st[st[CHANNEL] + channel * CS_COLUMNS + CS_POSTED] <= number:
@@ -110,7 +110,7 @@ def post_recv(prog, st, mem, heap, r, node, item, tick):
     control = prog[at + I_CONTROL]
     if CONTENTION:
         if st[st[CHANNEL] + channel * CS_COLUMNS + CS_ARRIVED] > number:
-            at_end(st, mem, heap, tick, EV_RECV, r, node)
+            at_end(prog, st, mem, heap, tick, EV_RECV, r, node)
         elif control >= 0:
             to = prog[prog[CHANNELS] + channel * CN_COLUMNS + CN_SENDER]
             send_message(prog, st, mem, heap, r, to, control, EV_CLEAR_PAIR, channel, 0, tick)

@@ -36,9 +36,9 @@ SCRATCH = ("STARTS", "ENDS", "REGISTERED", "SENT", "SEND_AT", "ARRIVE_AT", "READ
 # requests, the bundle that just got through the bus, the outer end that an inner one has served (+ 1)
 V_HEAP, V_SEQ, V_MACHINE, V_STATUS, V_A, V_B, V_EVENTS, V_DEFERRED = range(43, 51)
 V_REQUESTS, V_THROUGH, V_SERVED = range(51, 54)
-# Network with contention: its tables, then free rows, event and batch that are being processed
-LINK, BUCKETS, V_ROWS, V_NOW, V_BATCH = range(54, 59)
-STATE_HEAD = 59
+# Contention: buckets of lists, free rows; lists being processed: the tick, a rank at it, what cannot wait; the last
+BUCKETS, V_ROWS, V_NOW, V_BATCH, V_ONCE, V_ONCE_TAIL = range(54, 60)
+STATE_HEAD = 60
 # fmt: on
 
 # Columns of an event: tick, registered, sent, sequence number, code, two operands.
@@ -168,22 +168,23 @@ Q_NEXT, Q_TICKS, Q_INNER, Q_PROCESS_TICKS, Q_PROCESS, Q_BACK, Q_THEN, Q_REF, Q_R
 Q_COLUMNS = 9
 THEN_BUNDLE, THEN_SEND, THEN_PROCESS, THEN_RETIRE = range(4)
 
-# Events with contention: in the heap rows of tick, sequence number, kind + 8 * operand
-QUEUE_COLUMNS = 3
-KINDS = 8
-BATCH, HOP, FREE_LINK, ITEM, FIRE = range(5)
-# Rows in `mem`: a message on its way; a batch of events of one rank and tick; an event
+# Events with contention. The heap has rows of a tick and its list; lists hold what = kind + KINDS * address of a row.
+QUEUE_COLUMNS = 2
+KINDS = 4
+HOP, EVENT, BATCH, FREE_LINK = range(4)
+# Rows in `mem` and the first column of each, what comes after it in its list: a message on its way; what is due on
+# a rank at a tick (rank EVERY: whatever is due at the tick), first the next such row of its bucket; an event; a link
 ROW_COLUMNS = 8
 W_NEXT = 0
 W_AT, W_TO, W_SIZE, W_COST, W_CODE, W_A, W_B = range(1, 8)
-B_RANK, B_TICK, B_HEAD, B_TAIL = range(1, 5)
+B_RANK, B_TICK, B_HEAD, B_TAIL, B_CHAIN = range(1, 6)
 G_CODE, G_A, G_B = range(1, 4)
+LK_BUSY, LK_HEAD, LK_TAIL = range(1, 4)
+EVERY = -1
 # Events that only contention has: a receive finds its message; a control message arrives, or its send is posted
 # later than that, in a collective or point to point
 EV_LATE, EV_CLEAR, EV_GO, EV_CLEAR_PAIR, EV_GO_PAIR = range(12, 17)
-# Columns of a link: tick and sequence number at which it becomes free, its queue. Of a dimension of links.
-LK_TICK, LK_SEQ, LK_HEAD, LK_TAIL = range(4)
-LK_COLUMNS = 4
+# Columns of a dimension of links, and its kinds
 LD_KIND, LD_SIZE, LD_STRIDE, LD_FIRST = range(4)
 LD_COLUMNS = 4
 LOOP, LINE, ALL_PAIRS, STAR = range(4)

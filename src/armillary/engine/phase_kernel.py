@@ -204,7 +204,7 @@ def post(prog, st, mem, at, tick, heap, base, size):
             if CONTENTION:
                 if mem[slot] == CLEARED:
                     mem[slot] = POSTED
-                    at_end(st, mem, heap, tick, EV_GO, at, k)
+                    at_end(prog, st, mem, heap, tick, EV_GO, at, k)
                 else:
                     mem[slot] = WAITING
                 continue
@@ -228,7 +228,7 @@ def post(prog, st, mem, at, tick, heap, base, size):
                 continue
             mem[slot] = POSTED
             if state == ARRIVED:
-                at_end(st, mem, heap, tick, EV_LATE, at, 0)
+                at_end(prog, st, mem, heap, tick, EV_LATE, at, 0)
             continue
         mem[slot] = POSTED
         if state == ARRIVED:

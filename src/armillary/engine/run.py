@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
+from armillary.engine.congestion.start import fire, first_rows
 from armillary.engine.flat import Table, flat_program, flat_state, room
 from armillary.engine.program import Lowered
 from armillary.jit import Mode, load
@@ -46,34 +47,31 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
     """
     if mode is None:
         mode = "interpreted" if estimate(lowered) < INTERPRETED_EVENTS else "compiled"
-    contention = lowered.scalars.get(lk.Z_LINKS, 0) > 0
-    columns = lk.QUEUE_COLUMNS if contention else lk.HEAP_COLUMNS
-    kernel = (
-        load("armillary.engine.congestion.loop_kernel", mode, "contention")
-        if contention
-        else load("armillary.engine.step_kernel", mode)
-    )
+    links, ranks = lowered.sizes["links"], lowered.sizes["ranks"]
+    if links:
+        kernel, columns = load("armillary.engine.congestion.loop_kernel", mode, "contention"), lk.QUEUE_COLUMNS
+    else:
+        kernel, columns = load("armillary.engine.step_kernel", mode), lk.HEAP_COLUMNS
     tables: dict[str, Table] = {**lowered.tables, "COSTS": lowered.costs.relocated}
     prog, base = flat_program(tables, mode, lowered.scalars)
     _relocate(prog, base, lowered)
     state, place = _state(lowered, mode)
     burst, block = _burst(lowered)
-    mem, heap = room(2 * block, mode), room(4 * burst * columns, mode)
-    _fire(state, heap, lowered.sizes["ranks"], contention)
-    while state[lk.V_STATUS] in (lk.OK, lk.GROW) and state[lk.V_HEAP] + state[lk.V_BATCH] > 0:
+    mem, heap = room(2 * block + first_rows(links, ranks), mode), room(4 * burst * columns, mode)
+    if links:
+        fire(state, mem, links, ranks)
+    else:
+        _fire(state, heap, ranks)
+    while state[lk.V_STATUS] in (lk.OK, lk.GROW) and state[lk.V_HEAP] + state[lk.V_NOW] > 0:
         if state[lk.V_STATUS] == lk.GROW:
             mem, heap = grow(mem, 2 * block, mode), grow(heap, burst * columns, mode)
         kernel.run(prog, state, mem, heap, BUDGET, len(heap) // columns - burst, len(mem) - block)
     return Run(state, place)
 
 
-def _fire(state: Any, heap: Any, ranks: int, contention: bool) -> None:
+def _fire(state: Any, heap: Any, ranks: int) -> None:
     """Let every rank issue its first nodes at tick 0, in rank order."""
     for r in range(ranks):
-        if contention:
-            at = r * lk.QUEUE_COLUMNS
-            heap[at + 1], heap[at + 2] = r, lk.FIRE + lk.KINDS * r
-            continue
         at = r * lk.HEAP_COLUMNS
         heap[at + 3], heap[at + 4], heap[at + 5] = r, lk.EV_FIRE, r
     state[lk.V_HEAP] = state[lk.V_SEQ] = ranks
@@ -122,7 +120,7 @@ def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
         "ARRIVED_AT": z["arrived"], "CHANNEL": z["channels"] * lk.CS_COLUMNS, "SEND_TICK": z["pairs"],
         "SEND_NODE": z["pairs"], "RECV_NODE": z["pairs"], "SERVER_FREE": z["servers"], "ROW_START": z["rows"],
         "ROW_END": z["rows"], "ROW_SEQ": z["rows"], "BUS": ends * lk.E_COLUMNS,
-        "LINK": z["links"] * lk.LK_COLUMNS, "BUCKETS": lowered.scalars.get(lk.Z_BUCKETS, 0),
+        "BUCKETS": lowered.scalars.get(lk.Z_BUCKETS, 0),
         **dict.fromkeys(lk.SCRATCH, lowered.costs.widest),
     }  # fmt: skip
     return flat_state(sizes, filled, mode)

@@ -174,7 +174,7 @@ def complete_part(prog, st, mem, heap, r, row, tick):
     if st[st[PARTS_LEFT] + item] == 0:
         stream = prog[prog[ITEMS] + item * I_COLUMNS + I_STREAM]
         if CONTENTION:
-            at_once(st, mem, heap, tick, EV_PHASE, stream, 0)
+            at_once(st, mem, EV_PHASE, stream, 0)
         else:
             schedule(prog, st, mem, heap, r, tick, tick, tick, next_seq(st), EV_PHASE, stream, 0)
 

@@ -11,7 +11,7 @@ step = use("armillary.engine.step_kernel")
 phase = use("armillary.engine.phase_kernel")
 bus = use("armillary.engine.bus_kernel")
 collective = use("armillary.engine.collective_kernel")
-drop, free_row, end_batch, at_rank = queue.drop, queue.free_row, queue.end_batch, queue.at_rank
+at_rank, forget, free_row, pop, take = queue.at_rank, queue.forget, queue.free_row, queue.pop, queue.take
 forward, link_free = links.forward, links.link_free
 phase_done, complete_node, bundle_done = step.phase_done, step.complete_node, step.bundle_done
 issue_free, message_arrived = step.issue_free, step.message_arrived
@@ -31,6 +31,8 @@ def happen(prog, st, mem, heap, code, a, b, tick):
             at_rank(prog, st, mem, heap, mem[a + M_RANK], tick + prog[b + CH_REDUCE], EV_BUNDLE, a, 0)
         else:
             bundle_done(prog, st, mem, heap, a, tick)
+    elif code == EV_FIRE:
+        issue_free(prog, st, mem, heap, a, tick)
     elif code == EV_PHASE:
         phase_done(prog, st, mem, heap, a, tick)
     elif code in (EV_NODE, EV_RECV):
@@ -82,44 +84,47 @@ def run_event(prog, st, mem, heap, event, tick):
 def run(prog, st, mem, heap, budget, heap_room, machine_room):
     """Process up to `budget` events; stops early for lack of room (GROW) or on an error (V_STATUS)."""
     st[V_STATUS] = OK
-    while budget > 0:
+    tick = mem[st[V_NOW] + B_TICK]
+    while budget > 0 and st[V_STATUS] == OK:
         if st[V_HEAP] > heap_room or st[V_MACHINE] > machine_room:
             st[V_STATUS] = GROW
             return
         budget -= 1
-        batch = st[V_BATCH]
-        if batch > 0 and (st[V_HEAP] == 0 or heap[1] >= 0):
-            event = mem[batch + B_HEAD]
+        st[V_EVENTS] += 1
+        if st[V_ONCE] > 0:
+            event = st[V_ONCE] // KINDS
+            st[V_ONCE] = mem[event + W_NEXT]
+            run_event(prog, st, mem, heap, event, tick)
+        elif st[V_BATCH] > 0:
+            event = take(mem, st[V_BATCH] + B_HEAD) // KINDS
             if event > 0:
-                mem[batch + B_HEAD] = mem[event + W_NEXT]
-                st[V_EVENTS] += 1
-                run_event(prog, st, mem, heap, event, mem[batch + B_TICK])
+                run_event(prog, st, mem, heap, event, tick)
             else:
-                end_batch(prog, st, mem, batch)
+                forget(prog, st, mem, st[V_BATCH])
                 st[V_BATCH] = 0
+                st[V_EVENTS] -= 1
+        elif st[V_NOW] > 0:
+            what = take(mem, st[V_NOW] + B_HEAD)
+            row = what // KINDS
+            kind = what % KINDS
+            if what == 0:
+                forget(prog, st, mem, st[V_NOW])
+                st[V_NOW] = 0
+                st[V_EVENTS] -= 1
+            elif kind == HOP:
+                hop_done(prog, st, mem, heap, row, tick)
+            elif kind == FREE_LINK:
+                link_free(prog, st, mem, heap, row, tick)
+            elif kind == BATCH:
+                st[V_BATCH] = row
+                st[V_EVENTS] -= 1
+            else:
+                run_event(prog, st, mem, heap, row, tick)
         elif st[V_HEAP] > 0:
-            tick = heap[0]
+            st[V_EVENTS] -= 1
+            st[V_NOW] = pop(st, heap)
+            tick = mem[st[V_NOW] + B_TICK]
             if tick >= LAST_TICK:
                 st[V_STATUS] = TOO_LONG
-                return
-            if heap[1] >= 0:
-                st[V_NOW] = heap[1]
-            what = heap[2]
-            drop(st, heap)
-            kind = what % KINDS
-            what = what // KINDS
-            st[V_EVENTS] += 1
-            if kind == BATCH:
-                st[V_BATCH] = what
-            elif kind == HOP:
-                hop_done(prog, st, mem, heap, what, tick)
-            elif kind == FREE_LINK:
-                link_free(prog, st, mem, heap, what, tick)
-            elif kind == ITEM:
-                run_event(prog, st, mem, heap, what, tick)
-            else:
-                issue_free(prog, st, mem, heap, what, tick)
         else:
-            return
-        if st[V_STATUS] != OK:
             return

@@ -14,7 +14,7 @@ from armillary.platform.model import Dimension
 
 Ints = NDArray[np.int64]
 KINDS = {"loop": lk.LOOP, "line": lk.LINE, "all-pairs": lk.ALL_PAIRS, "star": lk.STAR}
-FEWEST_BUCKETS = 1 << 10
+FEWEST_BUCKETS, MOST_BUCKETS = 1 << 10, 1 << 20
 
 
 @dataclass
@@ -55,5 +55,5 @@ class Links:
 
     def scalars(self, npus: int) -> dict[int, int]:
         """Return the scalars of the program."""
-        buckets = max(FEWEST_BUCKETS, 1 << (4 * npus).bit_length())
+        buckets = min(max(FEWEST_BUCKETS, 1 << (2 * npus + 2 * self.count).bit_length()), MOST_BUCKETS)
         return {lk.Z_LINKS: len(self.dimensions), lk.Z_NPUS: npus, lk.Z_BUCKETS: buckets}
