@@ -81,7 +81,9 @@ def start_send(prog, st, mem, end, tick, heap, base, size):
     st[partner + E_STATE] = RECEIVING
     st[partner + E_SENT] = 0
     moved = offset + mem[request + Q_TICKS]
-    size = timed(prog, st, mem, heap, base, size, tick, moved + prog[Z_BUS_L] + prog[Z_BUS_O], EV_BUS_RECEIVED, end ^ 1)
+    size = timed(
+        prog, st, mem, heap, base, size, tick, moved + prog[Z_BUS_L] + prog[Z_BUS_O], EV_BUS_RECEIVED, end ^ 1
+    )
     st[at + E_STATE] = SENDING
     return timed(prog, st, mem, heap, base, size, tick, moved, EV_BUS_SENT, end)
 

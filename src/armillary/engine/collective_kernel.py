@@ -70,7 +70,9 @@ def post_send(prog, st, mem, heap, r, node, item, tick):
             st[st[SEND_TICK] + first + number] = tick
             return
         inject = max(tick, st[st[SEND_TICK] + first + number] + control)
-    schedule(prog, st, mem, heap, r, inject + prog[at + I_DELAY], inject, tick, next_seq(st), EV_SEND, r, node)
+    schedule(
+        prog, st, mem, heap, r, inject + prog[at + I_DELAY], inject, tick, next_seq(st), EV_SEND, r, node
+    )
 
 
 @inner
@@ -88,7 +90,15 @@ def clear_pair(prog, st, mem, heap, channel, tick):
     st[st[CHANNEL] + channel * CS_COLUMNS + CS_CLEARED] = number + 1
     if st[st[CHANNEL] + channel * CS_COLUMNS + CS_SENT] > number:
         row = prog[CHANNELS] + channel * CN_COLUMNS
-        go_pair(prog, st, mem, heap, prog[row + CN_SENDER], st[st[SEND_NODE] + prog[row + CN_FIRST] + number], tick)
+        go_pair(
+            prog,
+            st,
+            mem,
+            heap,
+            prog[row + CN_SENDER],
+            st[st[SEND_NODE] + prog[row + CN_FIRST] + number],
+            tick,
+        )
 
 
 @inner
@@ -146,7 +156,9 @@ def issue_part(prog, st, mem, heap, r, node, tick):
     st[st[NODE_START] + prog[prog[RANKS] + r * R_COLUMNS + R_STATE] + node] = tick
     kind = prog[row + N_KIND]
     if kind == PART:
-        schedule(prog, st, mem, heap, r, tick + prog[row + N_TICKS], tick, tick, next_seq(st), EV_NODE, r, node)
+        schedule(
+            prog, st, mem, heap, r, tick + prog[row + N_TICKS], tick, tick, next_seq(st), EV_NODE, r, node
+        )
         return
     item = prog[prog[RANKS] + r * R_COLUMNS + R_ITEMS] + prog[row + N_ITEM]
     if kind == PART_SEND:

@@ -104,7 +104,9 @@ def insert(prog, st, mem, at, tick, number, heap, base, size):
     wait = prog[row + CH_WAIT]
     reduce = prog[row + CH_REDUCE]
     if CONTENTION:
-        at_rank(prog, st, mem, heap, mem[at + M_RANK], tick + wait, EV_BUNDLE, at, row * prog[row + CH_REDUCES])
+        at_rank(
+            prog, st, mem, heap, mem[at + M_RANK], tick + wait, EV_BUNDLE, at, row * prog[row + CH_REDUCES]
+        )
         return st[V_HEAP]
     if reduce > 0:
         return push(
@@ -142,7 +144,17 @@ def launch(prog, st, mem, at, k, inject, sent, heap, base, size):
     to = other(prog, mem, at, prog[row + SE_PEER])
     if CONTENTION:
         send_message(
-            prog, st, mem, heap, mem[at + M_RANK], mem[to + M_RANK], delay, EV_MESSAGE, to, prog[row + SE_MATCH], inject
+            prog,
+            st,
+            mem,
+            heap,
+            mem[at + M_RANK],
+            mem[to + M_RANK],
+            delay,
+            EV_MESSAGE,
+            to,
+            prog[row + SE_MATCH],
+            inject,
         )
         return st[V_HEAP]
     arrival = inject + delay

@@ -51,7 +51,12 @@ class Lowered(Simulated):
 
 
 def lower(
-    trace: Trace, platform: Platform, *, fold_ranks: bool = True, messages: bool = False, contention: bool = False
+    trace: Trace,
+    platform: Platform,
+    *,
+    fold_ranks: bool = True,
+    messages: bool = False,
+    contention: bool = False,
 ) -> Lowered:
     """Lower `trace` on `platform`.
 
@@ -298,17 +303,18 @@ class _Build:
         )
         items[i, lk.I_CHANNEL] = tables.channel(key, len(sends), len(receives))
         message, control = (
-            int(self._delay(a, b, bytes_)) for a, b, bytes_ in
+            self._delay(a, b, bytes_) for a, b, bytes_ in
             ((source, destination, size), (destination, source, CONTROL_BYTES))
         )  # fmt: skip
         items[i, lk.I_DELAY] = message
         items[i, lk.I_CONTROL] = control if self.platform.rendezvous else -1
 
-    def _delay(self, source: int, destination: int, size: int) -> Ints:
+    def _delay(self, source: int, destination: int, size: int) -> int:
+        """Return the delay of a message; with contention the number of its size."""
         if self.links:
-            return self.links.sizes(np.array(size))
+            return self.links.size(size)
         dimension, hop = network.route(self.platform.dimensions, np.array(source), np.array(destination))
-        return network.delay(self.platform.dimensions, dimension, hop, np.array(size))
+        return int(network.delay(self.platform.dimensions, dimension, hop, np.array(size)))
 
     def _memory(self, cls: int, view: View, items: Ints, which: Ints) -> None:
         memory = self.platform.memory

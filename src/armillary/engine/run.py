@@ -49,7 +49,10 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
         mode = "interpreted" if estimate(lowered) < INTERPRETED_EVENTS else "compiled"
     links, ranks = lowered.sizes["links"], lowered.sizes["ranks"]
     if links:
-        kernel, columns = load("armillary.engine.congestion.loop_kernel", mode, "contention"), lk.QUEUE_COLUMNS
+        kernel, columns = (
+            load("armillary.engine.congestion.loop_kernel", mode, "contention"),
+            lk.QUEUE_COLUMNS,
+        )
     else:
         kernel, columns = load("armillary.engine.step_kernel", mode), lk.HEAP_COLUMNS
     tables: dict[str, Table] = {**lowered.tables, "COSTS": lowered.costs.relocated}

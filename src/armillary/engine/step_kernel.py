@@ -93,7 +93,9 @@ def issue(prog, st, mem, heap, r, node, slot, tick):
     if slot != NONE:
         st[st[BUSY] + r * 3 + slot] = 1
     if kind == FIXED:
-        schedule(prog, st, mem, heap, r, tick + prog[row + N_TICKS], tick, tick, next_seq(st), EV_NODE, r, node)
+        schedule(
+            prog, st, mem, heap, r, tick + prog[row + N_TICKS], tick, tick, next_seq(st), EV_NODE, r, node
+        )
         return
     item = prog[prog[RANKS] + r * R_COLUMNS + R_ITEMS] + prog[row + N_ITEM]
     if kind == COLLECTIVE:

@@ -58,7 +58,9 @@ def link_blocks(dimensions: tuple[Dimension, ...]) -> list[LinkBlock]:
                 f"links of dimension {d} ({dimension.name}) have bandwidth {dimension.bandwidth:g}; expected more than 0"
             )
         stride = stride * dimensions[d - 1].size if d else 1
-        count = npus * (2 if dimension.topology == "Switch" else links_per_npu(dimension.topology, dimension.size))
+        count = npus * (
+            2 if dimension.topology == "Switch" else links_per_npu(dimension.topology, dimension.size)
+        )
         blocks.append(LinkBlock(dimension, KINDS[dimension.topology], stride, first, count))
         first += count
     return blocks

@@ -31,8 +31,13 @@ class Links:
     def sizes(self, size: Ints) -> Ints:
         """Return the numbers of message sizes in bytes, element by element."""
         values, inverse = np.unique(size, return_inverse=True)
-        numbers = [self.number.setdefault(value, len(self.number)) for value in values.tolist()]
-        return np.array(numbers, np.int64)[inverse].reshape(np.shape(size))
+        return np.array([self.size(value) for value in values.tolist()], np.int64)[inverse].reshape(
+            size.shape
+        )
+
+    def size(self, size: int) -> int:
+        """Return the number of a message size in bytes."""
+        return self.number.setdefault(size, len(self.number))
 
     def costs(self) -> Ints:
         """Return (ticks on the link, ticks to its other end) per size and dimension, (sizes, dimensions, 2)."""
