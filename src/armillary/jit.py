@@ -61,7 +61,7 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
 
     With a `variant`, the branches that ask for it by `in_variant` are compiled, and those without it are not.
     """
-    global _mode, _variant  # noqa: PLW0603  those of the module that is being executed right now
+    global _mode, _variant
     key = f"{name}:{mode}:{variant}"
     if key in sys.modules:
         return sys.modules[key]

@@ -318,9 +318,7 @@ def start_phase(prog, st, mem, heap, r, stream, tick):
     count = prog[comm + CO_ARRIVED] + st[st[ITEM_INSTANCE] + item] * prog[comm + CO_STRIDE]
     count += chunk * prog[plan + PL_LINES] + prog[row + PH_LINE] + line
     pc = cost_of(prog, st, item, chunk, p)
-    if CONTENTION:
-        move(prog, st, mem, heap, entry, count, pc, stream, here, tick)
-    elif prog[Z_MESSAGES] == 1:
+    if CONTENTION or prog[Z_MESSAGES] == 1:
         move(prog, st, mem, heap, entry, count, pc, stream, here, tick)
     else:
         join(prog, st, mem, heap, item, chunk, p, line, count, pc)

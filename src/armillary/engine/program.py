@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
 from armillary.engine import network
-from armillary.engine.congestion.network import Links
 from armillary.engine.classes import JobPhases, Workload, classify, find_phases, quotient_comms, read_workload
+from armillary.engine.congestion.network import Links
 from armillary.engine.custom import expand, uses_custom
 from armillary.engine.items import (
     View,

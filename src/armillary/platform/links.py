@@ -55,7 +55,8 @@ def link_blocks(dimensions: tuple[Dimension, ...]) -> list[LinkBlock]:
     for d, dimension in enumerate(dimensions):
         if not dimension.bandwidth > 0 and dimension.size > 1:
             raise InputError(
-                f"links of dimension {d} ({dimension.name}) have bandwidth {dimension.bandwidth:g}; expected more than 0"
+                f"links of dimension {d} ({dimension.name}) have bandwidth {dimension.bandwidth:g}; "
+                "expected more than 0"
             )
         stride = stride * dimensions[d - 1].size if d else 1
         count = npus * (

@@ -35,8 +35,8 @@ def platform(dimensions: tuple[Dimension, ...], algorithm: str = "ring", **syste
     return Platform(dimensions, System(**keys), dialect="astra-sim")
 
 
-def ranks_of(steps: list[list[Step]]) -> Trace:
-    """Each rank computes and sends in turn; its receives wait for nothing."""
+def ranks_of(steps: list[list[Step]], work: list[list[int]] | None = None) -> Trace:
+    """Each rank computes and sends in turn and works on its CPU; its receives wait for nothing."""
     builders = [GraphBuilder() for _ in steps]
     for rank, own in enumerate(steps):
         last: list[int] = []
@@ -44,7 +44,10 @@ def ranks_of(steps: list[list[Step]]) -> Trace:
             last = [builders[rank].compute(f"{number}", duration_micros=micros, after=last)]
             last = [builders[rank].send(to, size, tag=number, after=last)]
             builders[to].recv(rank, size, tag=number)
-    for builder in builders:
+    for builder, micros_of in zip(builders, work or [[] for _ in steps], strict=True):
+        last = []
+        for micros in micros_of:
+            last = [builder.compute("CPU", duration_micros=micros, cpu=True, after=last)]
         if not builder.nodes:
             builder.compute("idle")
     return Trace.from_ranks({rank: builder.graph() for rank, builder in enumerate(builders)})
@@ -67,9 +70,10 @@ def test_equal_to_the_twin(dimensions: tuple[Dimension, ...], data: Any) -> None
         others = st.integers(0, npus - 1).filter(lambda to, rank=rank: to != rank)
         step = st.tuples(st.integers(0, 2), others, st.sampled_from([1, 500, 1000, 1001, 3000]))
         steps.append(data.draw(st.lists(step, max_size=4)))
-    expected = Twin(dimensions, steps).run()
+    work = data.draw(st.lists(st.lists(st.integers(1, 3), max_size=3), min_size=npus, max_size=npus))
+    expected = Twin(dimensions, steps, work).run()
     mode: Mode = data.draw(st.sampled_from(["interpreted", "compiled"]))
-    lowered = lower(ranks_of(steps), platform(dimensions), contention=True)
+    lowered = lower(ranks_of(steps, work), platform(dimensions), contention=True)
     found = execute(lowered, mode)
     check_finished(lowered, found)
     first = np.cumsum([0, *(len(view.nodes.order) for view in lowered.views)])
@@ -136,6 +140,21 @@ def test_messages_pay_every_dimension() -> None:
     machine = platform(dimensions)
     found = armillary.simulate(ranks_of(steps), machine, profile="astra-sim", network_model="congestion")
     assert found.finish_ticks[[0, 3]].tolist() == [1229, 1229]
+
+
+def test_the_rank_that_is_due_first_at_a_tick_does_all_it_has_to_do() -> None:
+    # Both send at tick 2000; rank 1, which has known since tick 0 that something is due then, comes first.
+    builders = [GraphBuilder() for _ in range(3)]
+    for rank in (0, 1):
+        first = builders[rank].compute("first", duration_micros=1)
+        second = builders[rank].compute("second", duration_micros=1, after=[first])
+        builders[rank].send(2, 1000, after=[second])
+        builders[2].recv(rank, 1000)
+    builders[1].compute("CPU", duration_micros=2, cpu=True)
+    trace = Trace.from_ranks({rank: builder.graph() for rank, builder in enumerate(builders)})
+    machine = platform((Dimension("", "Switch", 3, 1.0, 50.0),))
+    found = armillary.simulate(trace, machine, profile="astra-sim", network_model="congestion")
+    assert found.finish_ticks.tolist() == [2000 + 2 * 1050 + 1000, 2000 + 2 * 1050, 2000 + 2 * 1050 + 1000]
 
 
 @pytest.mark.parametrize("budget", [1, 7])

@@ -15,10 +15,13 @@ Step = tuple[int, int, int]
 
 
 class Twin:
-    """Ranks that compute and send in turn; every receive is posted at tick 0."""
+    """Ranks that compute and send in turn, and work on their CPU meanwhile; every receive is posted at tick 0."""
 
-    def __init__(self, dimensions: tuple[Dimension, ...], steps: list[list[Step]]) -> None:
+    def __init__(
+        self, dimensions: tuple[Dimension, ...], steps: list[list[Step]], work: list[list[int]] | None = None
+    ) -> None:
         self.dimensions, self.steps = dimensions, steps
+        self.work = work or [[] for _ in steps]
         self.blocks = link_blocks(dimensions)
         self.now = 0
         self.lists: dict[int, deque[Do]] = defaultdict(deque)
@@ -32,6 +35,7 @@ class Twin:
         """Return `sent`."""
         for rank in range(len(self.steps)):
             self.compute(rank, 0)
+            self.use_cpu(rank, 0)
         while self.lists:
             self.now = min(self.lists)
             while self.lists[self.now]:
@@ -54,6 +58,11 @@ class Twin:
         if step < len(self.steps[rank]):
             ticks = max(1000 * self.steps[rank][step][0], 1)
             self.on_rank(rank, self.now + ticks, partial(self.send, rank, step))
+
+    def use_cpu(self, rank: int, step: int) -> None:
+        if step < len(self.work[rank]):
+            ticks = max(1000 * self.work[rank][step], 1)
+            self.on_rank(rank, self.now + ticks, partial(self.use_cpu, rank, step + 1))
 
     def send(self, rank: int, step: int) -> None:
         _, to, size = self.steps[rank][step]
