@@ -22,6 +22,7 @@ Mode = Literal["compiled", "interpreted"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _mode: Mode = "interpreted"
+_variant = ""
 
 
 def njit(function: F) -> F:
@@ -55,14 +56,17 @@ def _compile(function: F, **options: bool) -> F:
     return result
 
 
-def load(name: str, mode: Mode) -> ModuleType:
-    """Return the kernel module `name` in `mode`, loading it and the kernels it uses on first call."""
-    global _mode  # noqa: PLW0603  the mode of the module that is being executed right now
-    key = f"{name}:{mode}"
+def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
+    """Return the kernel module `name` in `mode`, loading it and the kernels it uses on first call.
+
+    With a `variant`, the branches that ask for it by `in_variant` are compiled, and those without it are not.
+    """
+    global _mode, _variant
+    key = f"{name}:{mode}:{variant}"
     if key in sys.modules:
         return sys.modules[key]
     if mode == "compiled":
-        _point_cache_at_sources()
+        _point_cache_at_sources(variant)
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError(name)
@@ -70,7 +74,8 @@ def load(name: str, mode: Mode) -> ModuleType:
     if alias is None or alias.loader is None:
         raise ModuleNotFoundError(name)
     module = importlib.util.module_from_spec(alias)
-    before, _mode = _mode, mode
+    before = _mode, _variant
+    _mode, _variant = mode, variant
     sys.modules[key] = module
     try:
         alias.loader.exec_module(module)
@@ -78,13 +83,18 @@ def load(name: str, mode: Mode) -> ModuleType:
         del sys.modules[key]
         raise
     finally:
-        _mode = before
+        _mode, _variant = before
     return module
 
 
 def use(name: str) -> ModuleType:
-    """Return the kernel module `name` in the mode of the module that calls this while it is loaded."""
-    return load(name, _mode)
+    """Return the kernel module `name` in the mode and variant of the module that calls this while it is loaded."""
+    return load(name, _mode, _variant)
+
+
+def in_variant(name: str) -> bool:
+    """Tell whether the module that calls this is being loaded in variant `name`."""
+    return _variant == name
 
 
 def cache_folder() -> Path:
@@ -96,7 +106,7 @@ def cache_folder() -> Path:
     return home / "armillary" / f"kernels-{digest.hexdigest()[:16]}"
 
 
-def _point_cache_at_sources() -> None:
+def _point_cache_at_sources(variant: str) -> None:
     numba: Any = importlib.import_module("numba")
 
-    numba.config.CACHE_DIR = str(cache_folder())
+    numba.config.CACHE_DIR = str(cache_folder() / variant)

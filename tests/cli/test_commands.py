@@ -29,6 +29,18 @@ def test_astra_sim_prints_its_line_for_every_rank(inputs: Path, call: Call) -> N
     ]
 
 
+def test_links_with_contention(inputs: Path, call: Call) -> None:
+    # Neighbours on a ring share no link: the ticks are those without contention.
+    result = call(f"{ASTRA} --network-model=congestion")
+    assert result.stdout.splitlines() == [
+        f"sys[{rank}] finished, 63000 cycles, exposed communication 43000 cycles." for rank in range(4)
+    ]
+    result = call("run --workload step --system system.json --network network.yml --network-model congestion")
+    assert result.exit_code == 0, result.output
+    assert "63,000 ticks" in result.stdout
+    assert "congestion network, 4 ranks\n" in result.stdout
+
+
 def test_astra_sim_takes_all_flags(inputs: Path, call: Call) -> None:
     result = call(
         f"{ASTRA} --num-queues-per-dim=2 --rendezvous-protocol=true --injection-scale=2 --comm-scale=1 "

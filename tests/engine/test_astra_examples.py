@@ -32,13 +32,16 @@ def examples(shared: Path) -> Path:
     return shared / "traces" / "astra_examples"
 
 
-def run(examples: Path, workload: Path, system: str | dict[str, Any], network: str) -> armillary.Timeline:
+def run(
+    examples: Path, workload: Path, system: str | dict[str, Any], network: str, model: str = "analytical"
+) -> armillary.Timeline:
     config = examples / "config"
     return armillary.astra_sim.simulate(
         workload,
         config / system if isinstance(system, str) else system,
         config / network,
         config / "no_memory_expansion.json",
+        network_model=model,
     )
 
 
@@ -48,25 +51,44 @@ def example(examples: Path, name: str, npus: int) -> Path:
 
 @pytest.mark.parametrize("name", RING)
 @pytest.mark.parametrize("npus", [4, 8, 16])
-def test_microbenchmarks_on_a_ring(examples: Path, name: str, npus: int) -> None:
-    timeline = run(examples, example(examples, name, npus), "Ring_4chunks.json", f"Ring_{npus}npus.yml")
+@pytest.mark.parametrize("model", ["analytical", "congestion"])
+def test_microbenchmarks_on_a_ring(examples: Path, name: str, npus: int, model: str) -> None:
+    timeline = run(
+        examples, example(examples, name, npus), "Ring_4chunks.json", f"Ring_{npus}npus.yml", model
+    )
     expected = RING[name][(4, 8, 16).index(npus)]
     assert timeline.finish_ticks.tolist() == [expected] * npus
 
 
-@pytest.mark.parametrize(("network", "ticks"), [("HGX-H100-validated.yml", 55222), ("Ring_8npus.yml", 31758)])
-def test_validated_server(examples: Path, network: str, ticks: int) -> None:
-    timeline = run(examples, example(examples, "all_reduce", 8), "HGX-H100-validated.json", network)
+@pytest.mark.parametrize(
+    ("network", "model", "ticks"),
+    [
+        ("HGX-H100-validated.yml", "analytical", 55222),
+        ("HGX-H100-validated.yml", "congestion", 57426),
+        ("Ring_8npus.yml", "analytical", 31758),
+        ("Ring_8npus.yml", "congestion", 34680),
+    ],
+)
+def test_validated_server(examples: Path, network: str, model: str, ticks: int) -> None:
+    timeline = run(examples, example(examples, "all_reduce", 8), "HGX-H100-validated.json", network, model)
     assert timeline.finish_ticks.tolist() == [ticks] * 8
 
 
-@pytest.mark.parametrize(("network", "ticks"), [("HGX-H100-validated.yml", 79478), ("Ring_8npus.yml", 90174)])
-def test_custom_collective(examples: Path, network: str, ticks: int) -> None:
+@pytest.mark.parametrize(
+    ("network", "model", "ticks"),
+    [
+        ("HGX-H100-validated.yml", "analytical", 79478),
+        ("HGX-H100-validated.yml", "congestion", 83748),
+        ("Ring_8npus.yml", "analytical", 90174),
+        ("Ring_8npus.yml", "congestion", 90174),
+    ],
+)
+def test_custom_collective(examples: Path, network: str, model: str, ticks: int) -> None:
     folder = examples.parent / "msccl"
     system = json.loads((folder / "custom_collective.json").read_text())
     key = "all-reduce-implementation-custom"
     system[key] = [str(folder / Path(system[key][0]).parent.name / Path(system[key][0]).name)]
-    timeline = run(examples, example(examples, "all_reduce", 8), system, network)
+    timeline = run(examples, example(examples, "all_reduce", 8), system, network, model)
     assert timeline.finish_ticks.tolist() == [ticks] * 8
 
 

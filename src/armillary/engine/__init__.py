@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["simulate"]
 
 PROFILES = ("physical", "astra-sim")
-NETWORK_MODELS = ("analytical",)
+NETWORK_MODELS = {"physical": ("analytical",), "astra-sim": ("analytical", "congestion")}
 
 
 def simulate(
@@ -35,7 +35,8 @@ def simulate(
         profile: "physical": whatever is active at the same time shares the wires; "astra-sim": tick for
             tick what ASTRA-sim computes. 1 tick is 1 ns in both.
         fold: Simulate one rank of each class that provably behaves alike; the ticks are the same.
-        network_model: "analytical".
+        network_model: "analytical", or "congestion": messages wait for the links that they cross, one
+            on each at a time (profile "astra-sim").
         messages: Move every message of the collectives instead of evaluating whole phases; same ticks, slower.
 
     Returns:
@@ -46,6 +47,7 @@ def simulate(
         StuckError: the simulation cannot finish; the message says who waits for what.
     """
     check_available(profile, network_model)
+    contention = network_model == "congestion"
     from armillary.engine.diagnose import check_finished
     from armillary.engine.result import timeline_of
 
@@ -63,10 +65,10 @@ def simulate(
 
         trace = expand_for(trace, "profile astra-sim")
         platform = astra_sim_view(platform)
-        program = lower(trace, platform, fold_ranks=fold, messages=messages)
+        program = lower(trace, platform, fold_ranks=fold, messages=messages, contention=contention)
         lowered, run, info = program, execute(program), {}
     check_finished(lowered, run)
-    about = {"profile": profile, "network_model": network_model, "folded": fold}
+    about = {"profile": profile, "network_model": network_model, "folded": fold and not contention}
     return timeline_of(lowered, run, platform, {**said, **about, **info})
 
 
@@ -76,11 +78,16 @@ def check_available(profile: str, network_model: str) -> None:
     Raises:
         InputError: names it and what there is.
     """
-    for value, known, what in (
-        (profile, PROFILES, "profile"),
-        (network_model, NETWORK_MODELS, "network model"),
-    ):
-        if value not in known:
-            raise InputError(
-                f"{what} '{value}' is not available in this version; expected {one_of(known)}{nearest(value, known)}"
-            )
+    if profile not in PROFILES:
+        raise InputError(
+            f"profile '{profile}' is not available in this version; "
+            f"expected {one_of(PROFILES)}{nearest(profile, PROFILES)}"
+        )
+    known = NETWORK_MODELS[profile]
+    if network_model not in known:
+        elsewhere = [name for name in PROFILES if network_model in NETWORK_MODELS[name]]
+        there = f" (profile {elsewhere[0]} has it)" if elsewhere else nearest(network_model, known)
+        raise InputError(
+            f"network model '{network_model}' is not available in this version in profile {profile}; "
+            f"expected {one_of(known)}{there}"
+        )

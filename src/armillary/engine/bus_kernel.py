@@ -7,15 +7,22 @@ inner pair of ends. A bundle is a request; requests wait in lists of `mem`. Rule
 from __future__ import annotations
 
 from armillary.engine.layout_kernel import *
-from armillary.jit import inner, use
+from armillary.jit import in_variant, inner, use
 
 heaps = use("armillary.engine.heap_kernel")
 push = heaps.push
+at_rank = use("armillary.engine.congestion.queue_kernel").at_rank
+CONTENTION = in_variant("contention")
+"""Messages wait for links (`armillary.engine.congestion`)."""
 
 
 @inner
-def timed(st, heap, base, size, tick, delay, code, end):
-    """Schedule an event of one end; returns the new heap size."""
+def timed(prog, st, mem, heap, base, size, tick, delay, code, end):
+    """Schedule an event of one end, or of a bundle; returns the new heap size."""
+    if CONTENTION:
+        r = mem[end + M_RANK] if code == EV_BUNDLE else end // ENDS_PER_RANK
+        at_rank(prog, st, mem, heap, r, tick + delay, code, end, 0)
+        return st[V_HEAP]
     st[V_SEQ] += 1
     return push(heap, base, size, tick + delay, tick, tick, st[V_SEQ], code, end, 0)
 
@@ -74,9 +81,11 @@ def start_send(prog, st, mem, end, tick, heap, base, size):
     st[partner + E_STATE] = RECEIVING
     st[partner + E_SENT] = 0
     moved = offset + mem[request + Q_TICKS]
-    size = timed(st, heap, base, size, tick, moved + prog[Z_BUS_L] + prog[Z_BUS_O], EV_BUS_RECEIVED, end ^ 1)
+    size = timed(
+        prog, st, mem, heap, base, size, tick, moved + prog[Z_BUS_L] + prog[Z_BUS_O], EV_BUS_RECEIVED, end ^ 1
+    )
     st[at + E_STATE] = SENDING
-    return timed(st, heap, base, size, tick, moved, EV_BUS_SENT, end)
+    return timed(prog, st, mem, heap, base, size, tick, moved, EV_BUS_SENT, end)
 
 
 @inner
@@ -119,13 +128,13 @@ def ask(prog, st, mem, r, charge, owner, tick, heap, base, size):
 
 
 @inner
-def process_next(st, mem, end, tick, heap, base, size):
+def process_next(prog, st, mem, end, tick, heap, base, size):
     """Start processing the next request of an end if it is idle; returns the new heap size."""
     at = st[BUS] + end * E_COLUMNS
     if st[at + E_PROCESSING] == 0 and st[at + E_PROCESS] != 0:
         st[at + E_PROCESSING] = 1
         delay = mem[st[at + E_PROCESS] + Q_PROCESS_TICKS]
-        return timed(st, heap, base, size, tick, delay, EV_BUS_PROCESSED, end)
+        return timed(prog, st, mem, heap, base, size, tick, delay, EV_BUS_PROCESSED, end)
     return size
 
 
@@ -134,7 +143,7 @@ def retire(prog, st, mem, request, tick, heap, base, size):
     """A bundle is through: it completes now, or after its reduction; returns the new heap size."""
     reduce = mem[request + Q_REDUCE]
     if reduce > 0:
-        size = timed(st, heap, base, size, tick, reduce, EV_BUNDLE, mem[request + Q_REF])
+        size = timed(prog, st, mem, heap, base, size, tick, reduce, EV_BUNDLE, mem[request + Q_REF])
     else:
         st[V_THROUGH] = mem[request + Q_REF]
     mem[request + Q_NEXT] = st[V_REQUESTS]
@@ -168,7 +177,7 @@ def leave(prog, st, mem, end, request, tick, heap, base, size):
         append(st, mem, at, E_SENDS, other)
     elif then == THEN_PROCESS:
         append(st, mem, at, E_PROCESS, other)
-        size = process_next(st, mem, npu, tick, heap, base, size)
+        size = process_next(prog, st, mem, npu, tick, heap, base, size)
     else:
         size = retire(prog, st, mem, other, tick, heap, base, size)
     st[V_SERVED] = npu + 1
@@ -197,7 +206,7 @@ def bus_event(prog, st, mem, code, end, tick, heap, base, size):
                 size = through_inner(prog, st, mem, end, 2, 1, THEN_PROCESS, request, tick, heap, base, size)
             else:
                 append(st, mem, at, E_PROCESS, request)
-            size = process_next(st, mem, end, tick, heap, base, size)
+            size = process_next(prog, st, mem, end, tick, heap, base, size)
         else:
             size = leave(prog, st, mem, end, request, tick, heap, base, size)
     else:
@@ -214,5 +223,5 @@ def bus_go_on(prog, st, mem, end, tick, heap, base, size):
         served = st[V_SERVED] - 1
         st[V_SERVED] = 0
         size = kick(prog, st, mem, served, tick, heap, base, size)
-    size = process_next(st, mem, end, tick, heap, base, size)
+    size = process_next(prog, st, mem, end, tick, heap, base, size)
     return kick(prog, st, mem, end, tick, heap, base, size)

@@ -7,12 +7,17 @@ phases, `heap` the events.
 from __future__ import annotations
 
 from armillary.engine.layout_kernel import *
-from armillary.jit import inner, use
+from armillary.jit import in_variant, inner, use
 
 phase = use("armillary.engine.phase_kernel")
 push = use("armillary.engine.heap_kernel").push
+queue = use("armillary.engine.congestion.queue_kernel")
+send_message = use("armillary.engine.congestion.link_kernel").send_message
+at_rank, at_end = queue.at_rank, queue.at_end
 begin, chain, deliver = phase.begin, phase.chain, phase.deliver
 set_up, machine_size = phase.set_up, phase.machine_size
+CONTENTION = in_variant("contention")
+"""Messages wait for links (`armillary.engine.congestion`)."""
 
 
 @inner
@@ -28,9 +33,12 @@ def phase_row(prog, at, p):
 
 
 @inner
-def schedule(st, heap, tick, registered, sent, seq, code, a, b):
-    """Put an event on the heap."""
-    st[V_HEAP] = push(heap, 0, st[V_HEAP], tick, registered, sent, seq, code, a, b)
+def schedule(prog, st, mem, heap, r, tick, registered, sent, seq, code, a, b):
+    """Put an event of rank `r` on the heap."""
+    if CONTENTION:
+        at_rank(prog, st, mem, heap, r, tick, code, a, b)
+    else:
+        st[V_HEAP] = push(heap, 0, st[V_HEAP], tick, registered, sent, seq, code, a, b)
 
 
 @inner
@@ -51,12 +59,53 @@ def post_send(prog, st, mem, heap, r, node, item, tick):
     st[st[SEND_NODE] + first + number] = node
     inject = tick
     control = prog[at + I_CONTROL]
+    if CONTENTION:
+        if control < 0:
+            inject_pair(prog, st, mem, heap, r, node, item, tick)
+        elif st[st[CHANNEL] + channel * CS_COLUMNS + CS_CLEARED] > number:
+            at_end(prog, st, mem, heap, tick, EV_GO_PAIR, r, node)
+        return
     if control >= 0:
         if st[st[CHANNEL] + channel * CS_COLUMNS + CS_POSTED] <= number:
             st[st[SEND_TICK] + first + number] = tick
             return
         inject = max(tick, st[st[SEND_TICK] + first + number] + control)
-    schedule(st, heap, inject + prog[at + I_DELAY], inject, tick, next_seq(st), EV_SEND, r, node)
+    schedule(
+        prog, st, mem, heap, r, inject + prog[at + I_DELAY], inject, tick, next_seq(st), EV_SEND, r, node
+    )
+
+
+@inner
+def inject_pair(prog, st, mem, heap, r, node, item, tick):
+    """Put a point-to-point message on the links."""
+    at = prog[ITEMS] + item * I_COLUMNS
+    to = prog[prog[CHANNELS] + prog[at + I_CHANNEL] * CN_COLUMNS + CN_RECEIVER]
+    send_message(prog, st, mem, heap, r, to, prog[at + I_DELAY], EV_SEND, r, node, tick)
+
+
+@inner
+def clear_pair(prog, st, mem, heap, channel, tick):
+    """The control message of the next receive of a channel is at the sender (rendezvous)."""
+    number = st[st[CHANNEL] + channel * CS_COLUMNS + CS_CLEARED]
+    st[st[CHANNEL] + channel * CS_COLUMNS + CS_CLEARED] = number + 1
+    if st[st[CHANNEL] + channel * CS_COLUMNS + CS_SENT] > number:
+        row = prog[CHANNELS] + channel * CN_COLUMNS
+        go_pair(
+            prog,
+            st,
+            mem,
+            heap,
+            prog[row + CN_SENDER],
+            st[st[SEND_NODE] + prog[row + CN_FIRST] + number],
+            tick,
+        )
+
+
+@inner
+def go_pair(prog, st, mem, heap, r, node, tick):
+    """Send a point-to-point message that its receiver has cleared."""
+    item = prog[prog[RANKS] + r * R_COLUMNS + R_ITEMS] + prog[node_row(prog, r, node) + N_ITEM]
+    inject_pair(prog, st, mem, heap, r, node, item, tick)
 
 
 @inner
@@ -69,15 +118,25 @@ def post_recv(prog, st, mem, heap, r, node, item, tick):
     first = prog[prog[CHANNELS] + channel * CN_COLUMNS + CN_FIRST]
     st[st[RECV_NODE] + first + number] = node
     control = prog[at + I_CONTROL]
+    if CONTENTION:
+        if st[st[CHANNEL] + channel * CS_COLUMNS + CS_ARRIVED] > number:
+            at_end(prog, st, mem, heap, tick, EV_RECV, r, node)
+        elif control >= 0:
+            to = prog[prog[CHANNELS] + channel * CN_COLUMNS + CN_SENDER]
+            send_message(prog, st, mem, heap, r, to, control, EV_CLEAR_PAIR, channel, 0, tick)
+        return
     if st[st[CHANNEL] + channel * CS_COLUMNS + CS_ARRIVED] > number:
-        schedule(st, heap, tick, tick, tick, next_seq(st), EV_RECV, r, node)
+        schedule(prog, st, mem, heap, r, tick, tick, tick, next_seq(st), EV_RECV, r, node)
     elif control >= 0 and st[st[CHANNEL] + channel * CS_COLUMNS + CS_SENT] > number:
         sent = st[st[SEND_TICK] + first + number]
         inject = max(sent, tick + control)
         sender = prog[prog[CHANNELS] + channel * CN_COLUMNS + CN_SENDER]
         schedule(
+            prog,
             st,
+            mem,
             heap,
+            sender,
             inject + prog[at + I_DELAY],
             inject,
             sent,
@@ -97,7 +156,9 @@ def issue_part(prog, st, mem, heap, r, node, tick):
     st[st[NODE_START] + prog[prog[RANKS] + r * R_COLUMNS + R_STATE] + node] = tick
     kind = prog[row + N_KIND]
     if kind == PART:
-        schedule(st, heap, tick + prog[row + N_TICKS], tick, tick, next_seq(st), EV_NODE, r, node)
+        schedule(
+            prog, st, mem, heap, r, tick + prog[row + N_TICKS], tick, tick, next_seq(st), EV_NODE, r, node
+        )
         return
     item = prog[prog[RANKS] + r * R_COLUMNS + R_ITEMS] + prog[row + N_ITEM]
     if kind == PART_SEND:
@@ -183,6 +244,7 @@ def allocate(prog, st, mem, pc, line, size):
     for i in range(machines):
         position = prog[prog[row + LN_POSITION] + i]
         set_up(mem, block + 1 + i * size, size, pc, position, block + 1, prog[row + LN_INDEX])
+        mem[block + 1 + i * size + M_RANK] = prog[prog[row + LN_RANK] + i]
     return block
 
 
@@ -230,7 +292,9 @@ def evaluate(prog, st, mem, heap, item, chunk, p, line, pc):
         other = prog[ITEMS] + st[st[INSTANCE_ITEM] + members + prog[local + i]] * I_COLUMNS
         seq = st[st[ROW_SEQ] + prog[other + I_ROW] + chunk * phases + p]
         stream = prog[other + I_STREAM] + chunk
-        schedule(st, heap, st[ends + i], st[registered + i], st[sent + i], seq, EV_PHASE, stream, 0)
+        st[V_HEAP] = push(
+            heap, 0, st[V_HEAP], st[ends + i], st[registered + i], st[sent + i], seq, EV_PHASE, stream, 0
+        )
 
 
 @inner
@@ -254,16 +318,27 @@ def start_phase(prog, st, mem, heap, r, stream, tick):
     count = prog[comm + CO_ARRIVED] + st[st[ITEM_INSTANCE] + item] * prog[comm + CO_STRIDE]
     count += chunk * prog[plan + PL_LINES] + prog[row + PH_LINE] + line
     pc = cost_of(prog, st, item, chunk, p)
-    if prog[Z_MESSAGES] == 1:
-        size = machine_size(prog, pc)
-        if st[st[ARRIVED_AT] + count] == 0:
-            st[st[ARRIVED_AT] + count] = 1 + allocate(prog, st, mem, pc, line, size)
-        block = st[st[ARRIVED_AT] + count] - 1
-        machine = block + 1 + prog[entry + 1] * size
-        mem[machine + M_OWNER] = stream
-        mem[machine + M_RANK] = r
-        st[V_HEAP] = begin(prog, st, mem, machine, tick, st[st[ROW_SEQ] + here], heap, 0, st[V_HEAP])
-        return
+    if CONTENTION or prog[Z_MESSAGES] == 1:
+        move(prog, st, mem, heap, entry, count, pc, stream, here, tick)
+    else:
+        join(prog, st, mem, heap, item, chunk, p, line, count, pc)
+
+
+@inner
+def move(prog, st, mem, heap, entry, count, pc, stream, here, tick):
+    """Start one member of a phase whose messages are moved one by one."""
+    size = machine_size(prog, pc)
+    if st[st[ARRIVED_AT] + count] == 0:
+        st[st[ARRIVED_AT] + count] = 1 + allocate(prog, st, mem, pc, prog[entry], size)
+    block = st[st[ARRIVED_AT] + count] - 1
+    machine = block + 1 + prog[entry + 1] * size
+    mem[machine + M_OWNER] = stream
+    st[V_HEAP] = begin(prog, st, mem, machine, tick, st[st[ROW_SEQ] + here], heap, 0, st[V_HEAP])
+
+
+@inner
+def join(prog, st, mem, heap, item, chunk, p, line, count, pc):
+    """Count one member in to a phase; the last one evaluates it."""
     # Members may be at odds about the direction: that of the first one counts. Kept above the count.
     if st[st[ARRIVED_AT] + count] == 0:
         st[st[ARRIVED_AT] + count] = pc << 24
@@ -305,7 +380,7 @@ def issue_collective(prog, st, mem, heap, r, item, tick):
     st[st[ITEM_INSTANCE] + item] = ordinal
     st[st[ITEM_LEFT] + item] = chunks
     if chunks == 0 or prog[plan + PL_PHASES] == 0:
-        schedule(st, heap, tick, tick, tick, next_seq(st), EV_NODE, r, prog[at + I_NODE])
+        schedule(prog, st, mem, heap, r, tick, tick, tick, next_seq(st), EV_NODE, r, prog[at + I_NODE])
         return
     phases = prog[plan + PL_PHASES]
     first = prog[plan + PL_FIRST]

@@ -9,7 +9,7 @@ from armillary.engine.items import View
 from armillary.engine.lowered import Simulated
 from armillary.engine.run import Run
 from armillary.engine.stuck import format_stuck
-from armillary.errors import StuckError
+from armillary.errors import InputError, StuckError
 
 _HELD = "chunks held in queues"
 _HINT = "\nmore active chunks per dimension, more queues per dimension or another algorithm may avoid this deadlock"
@@ -21,11 +21,17 @@ def check_finished(lowered: Simulated, run: Run) -> None:
     """Raise if a rank has not run all its nodes.
 
     Raises:
+        InputError: time does not fit the ticks.
         StuckError: a table of who waits for what, or the two collectives that do not match.
     """
     layout = lowered.layout
     if run.scalar(layout.V_STATUS) == layout.MISMATCH:
         raise StuckError(_mismatch(lowered, run.scalar(layout.V_A), run.scalar(layout.V_B)))
+    if run.scalar(layout.V_STATUS) == getattr(layout, "TOO_LONG", None):
+        raise InputError(
+            f"the simulation takes more than {layout.LAST_TICK:.3g} ns, with messages waiting for links; "
+            "expected less: ticks are int64"
+        )
     left = run.table("LEFT")
     if not left.any():
         return

@@ -16,7 +16,9 @@ from __future__ import annotations
 Z_RANKS, Z_LEVELS, Z_QUEUES, Z_LIMIT, Z_TREES, Z_MESSAGES = range(12, 18)
 # LogGP shared bus: L, o, g
 Z_BUS_L, Z_BUS_O, Z_BUS_G = range(18, 21)
-PROGRAM_HEAD = 21
+# Network with contention: its tables, then how many dimensions it has (0: no contention)
+LINK_DIMS, LINK_COSTS, Z_LINKS, Z_NPUS, Z_BUCKETS = range(21, 26)
+PROGRAM_HEAD = 26
 
 # Tables of the state: nodes and slots; queues and streams; collectives; channels and memory; phases; scratch
 (
@@ -34,7 +36,9 @@ SCRATCH = ("STARTS", "ENDS", "REGISTERED", "SENT", "SEND_AT", "ARRIVE_AT", "READ
 # requests, the bundle that just got through the bus, the outer end that an inner one has served (+ 1)
 V_HEAP, V_SEQ, V_MACHINE, V_STATUS, V_A, V_B, V_EVENTS, V_DEFERRED = range(43, 51)
 V_REQUESTS, V_THROUGH, V_SERVED = range(51, 54)
-STATE_HEAD = 54
+# Contention: buckets of lists, free rows; lists being processed: the tick, a rank at it, what cannot wait; the last
+BUCKETS, V_ROWS, V_NOW, V_BATCH, V_ONCE, V_ONCE_TAIL = range(54, 60)
+STATE_HEAD = 60
 # fmt: on
 
 # Columns of an event: tick, registered, sent, sequence number, code, two operands.
@@ -103,6 +107,7 @@ IDLE = 0
 POSTED = 1
 ARRIVED = 2
 WAITING = 3  # rendezvous: the sender waits for the receive to be posted
+CLEARED = 4  # rendezvous with contention: the receiver has cleared a send that is not posted yet
 
 # Codes of the two events of a machine: operand a is the machine, b the receive.
 EV_BUNDLE = 0
@@ -110,7 +115,7 @@ EV_MESSAGE = 1
 EV_START = 2
 
 # V_STATUS
-OK, GROW, MISMATCH = range(3)
+OK, GROW, MISMATCH, TOO_LONG = range(4)
 # Node kinds
 FIXED, COLLECTIVE, SEND, RECV, MEMORY, SKIP, PART, PART_SEND, PART_RECV = range(9)
 # Slots; a node of slot NONE is issued as soon as it is free, one of slot INNER by its collective.
@@ -136,17 +141,19 @@ ALL, FIRST, LAST = range(3)
 CO_INSTANCE, CO_REPS, CO_ARRIVED, CO_STRIDE, CO_ITEMS = range(5)
 CO_COLUMNS = 5
 # Entry of a local member in a ring: (line, machine); a line row; a channel row and its counters
-LN_N, LN_MACHINES, LN_INDEX, LN_LOCAL, LN_POSITION = range(5)
-LN_COLUMNS = 5
+LN_N, LN_MACHINES, LN_INDEX, LN_LOCAL, LN_POSITION, LN_RANK = range(6)
+LN_COLUMNS = 6
 CN_FIRST, CN_SENDER, CN_RECEIVER = range(3)
 CN_COLUMNS = 3
-CS_SENT, CS_POSTED, CS_ARRIVED = range(3)
-CS_COLUMNS = 3
+CS_SENT, CS_POSTED, CS_ARRIVED, CS_CLEARED = range(4)
+CS_COLUMNS = 4
 # Further event codes
 EV_NODE, EV_PHASE, EV_SEND, EV_RECV, EV_SERVE, EV_FIRE, EV_BUS_SENT, EV_BUS_RECEIVED, EV_BUS_PROCESSED = (
     range(3, 12)
 )
 LATE = 1 << 60
+# With contention a run stops here: any single duration may still be added
+LAST_TICK = 1 << 62
 
 # Ends of the shared bus of a rank (outer NPU, outer memory, inner NPU, inner memory; partners differ in
 # the last bit) and the columns of an end
@@ -160,3 +167,24 @@ BURST = 8
 Q_NEXT, Q_TICKS, Q_INNER, Q_PROCESS_TICKS, Q_PROCESS, Q_BACK, Q_THEN, Q_REF, Q_REDUCE = range(9)
 Q_COLUMNS = 9
 THEN_BUNDLE, THEN_SEND, THEN_PROCESS, THEN_RETIRE = range(4)
+
+# Events with contention. The heap has rows of a tick and its list; lists hold what = kind + KINDS * address of a row.
+QUEUE_COLUMNS = 2
+KINDS = 4
+HOP, EVENT, BATCH, FREE_LINK = range(4)
+# Rows in `mem` and the first column of each, what comes after it in its list: a message on its way; what is due on
+# a rank at a tick (rank EVERY: whatever is due at the tick), first the next such row of its bucket; an event; a link
+ROW_COLUMNS = 8
+W_NEXT = 0
+W_AT, W_TO, W_SIZE, W_COST, W_CODE, W_A, W_B = range(1, 8)
+B_RANK, B_TICK, B_HEAD, B_TAIL, B_CHAIN = range(1, 6)
+G_CODE, G_A, G_B = range(1, 4)
+LK_BUSY, LK_HEAD, LK_TAIL = range(1, 4)
+EVERY = -1
+# Events that only contention has: a receive finds its message; a control message arrives, or its send is posted
+# later than that, in a collective or point to point
+EV_LATE, EV_CLEAR, EV_GO, EV_CLEAR_PAIR, EV_GO_PAIR = range(12, 17)
+# Columns of a dimension of links, and its kinds
+LD_KIND, LD_SIZE, LD_STRIDE, LD_FIRST = range(4)
+LD_COLUMNS = 4
+LOOP, LINE, ALL_PAIRS, STAR = range(4)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from armillary.collective import Role, Schedule
 from armillary.engine import layout_kernel as lk
 from armillary.engine import network
+from armillary.engine.congestion.network import Links
 from armillary.engine.flat import flat_program, flat_state, room
 from armillary.jit import Mode, load
 from armillary.platform.model import Dimension, SharedBus
@@ -48,6 +49,8 @@ class PhaseCosts:
     """The phase costs of a program, as one table of integers that can be moved (`relocated`)."""
 
     timing: Timing
+    links: Links | None = None
+    """With contention: the tables hold message sizes, by number, in place of delays."""
     blocks: list[Ints] = field(default_factory=list)
     addresses: list[int] = field(default_factory=list)
     """Places in the table that hold addresses."""
@@ -129,7 +132,7 @@ class PhaseCosts:
         head[lk.PC_EQUAL_ROWS] = 1 if shared else schedule.n
         self._measure(schedule)
         # Phases that share a bus never run alone: there is nothing to know in advance.
-        apart = self.timing.bus is None or not on_bus
+        apart = (self.timing.bus is None or not on_bus) and self.links is None
         equal = _equal(block, schedule, shared) if apart else np.zeros((schedule.n, 3), np.int64)
         self.instant |= endpoint == 0 and any((row == 0).any() for row in rows)
         block.attach(lk.PC_EQUAL, equal)
@@ -177,7 +180,7 @@ class PhaseCosts:
         charge[:, lk.CH_WAIT] = endpoint
         reduced = self.timing.reduction(size // role.charge_div * role.charge_mul)
         charge[:, lk.CH_REDUCE] = np.where(role.charge_reduce != 0, reduced, 0)
-        charge[:, lk.CH_BUS] = -1
+        charge[:, lk.CH_BUS], charge[:, lk.CH_REDUCES] = -1, role.charge_reduce != 0
         if self.timing.bus and on_bus:
             self._bus(charge, size // role.charge_div * role.charge_mul, role)
         block.head[at + lk.RO_INITIAL] = role.initial
@@ -220,6 +223,8 @@ class PhaseCosts:
         np.maximum(divide, 1, out=divide)
         to = np.broadcast_to(schedule.peers(me, peer), (len(me), width))
         sizes = np.full_like(peer, CONTROL_BYTES) if control else size // divide * multiply
+        if self.links:
+            return self.links.sizes(np.broadcast_to(sizes, to.shape))
         ends = (members[to], members[me]) if control else (members[me], members[to])
         dimension, hop = network.route(self.timing.dimensions, *ends)
         return network.delay(self.timing.dimensions, dimension, hop, sizes)

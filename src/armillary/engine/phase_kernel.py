@@ -8,13 +8,17 @@ moves every message through an event heap and takes any schedule. A phase cost `
 from __future__ import annotations
 
 from armillary.engine.layout_kernel import *
-from armillary.jit import inner, njit, use
+from armillary.jit import in_variant, inner, njit, use
 
 heaps = use("armillary.engine.heap_kernel")
 bus = use("armillary.engine.bus_kernel")
-push = heaps.push
-pop = heaps.pop
+queue = use("armillary.engine.congestion.queue_kernel")
+send_message = use("armillary.engine.congestion.link_kernel").send_message
+push, pop = heaps.push, heaps.pop
+at_rank, at_end = queue.at_rank, queue.at_end
 ask = bus.ask
+CONTENTION = in_variant("contention")
+"""Messages wait for links (`armillary.engine.congestion`)."""
 
 
 @inner
@@ -104,6 +108,11 @@ def insert(prog, st, mem, at, tick, number, heap, base, size):
         return ask(prog, st, mem, mem[at + M_RANK], row, at, tick, heap, base, size)
     wait = prog[row + CH_WAIT]
     reduce = prog[row + CH_REDUCE]
+    if CONTENTION:
+        at_rank(
+            prog, st, mem, heap, mem[at + M_RANK], tick + wait, EV_BUNDLE, at, row * prog[row + CH_REDUCES]
+        )
+        return st[V_HEAP]
     if reduce > 0:
         return push(
             heap, base, size, tick + wait + reduce, tick + wait, tick, mem[at + M_SEQ], EV_BUNDLE, at, 0
@@ -136,9 +145,25 @@ def launch(prog, st, mem, at, k, inject, sent, heap, base, size):
     role = role_of(prog, pc, mem[at + M_POSITION])
     row = prog[role + RO_SEND] + k * SE_COLUMNS
     column = mem[at + M_POSITION] * prog[pc + PC_DELAY_STRIDE] + prog[row + SE_DELAY]
-    arrival = inject + prog[prog[pc + PC_DELAY] + column]
-    st[V_SEQ] += 1
+    delay = prog[prog[pc + PC_DELAY] + column]
     to = other(prog, mem, at, prog[row + SE_PEER])
+    if CONTENTION:
+        send_message(
+            prog,
+            st,
+            mem,
+            heap,
+            mem[at + M_RANK],
+            mem[to + M_RANK],
+            delay,
+            EV_MESSAGE,
+            to,
+            prog[row + SE_MATCH],
+            inject,
+        )
+        return st[V_HEAP]
+    arrival = inject + delay
+    st[V_SEQ] += 1
     return push(heap, base, size, arrival, inject, sent, st[V_SEQ], EV_MESSAGE, to, prog[row + SE_MATCH])
 
 
@@ -151,6 +176,30 @@ def control_delay(prog, mem, at, k):
     role = role_of(prog, pc, mem[at + M_POSITION])
     column = prog[prog[role + RO_SEND] + k * SE_COLUMNS + SE_DELAY]
     return prog[prog[pc + PC_CONTROL] + mem[at + M_POSITION] * prog[pc + PC_DELAY_STRIDE] + column]
+
+
+@inner
+def clear(prog, st, mem, at, k, tick, heap):
+    """Send the control message that clears the send which receive `k` meets (rendezvous with contention)."""
+    role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
+    row = prog[role + RO_RECEIVE] + k * RE_COLUMNS
+    sender = other(prog, mem, at, prog[row + RE_PEER])
+    size = control_delay(prog, mem, sender, prog[row + RE_MATCH])
+    send_message(prog, st, mem, heap, mem[at + M_RANK], mem[sender + M_RANK], size, EV_CLEAR, at, k, tick)
+
+
+@inner
+def cleared(prog, st, mem, at, k, tick, heap):
+    """The control message of receive `k` is at its sender, who may send now or once it comes to it."""
+    slot = at + M_COLUMNS + 2 * k
+    if mem[slot] != WAITING:
+        mem[slot] = CLEARED
+        return
+    mem[slot] = POSTED
+    role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
+    row = prog[role + RO_RECEIVE] + k * RE_COLUMNS
+    sender = other(prog, mem, at, prog[row + RE_PEER])
+    launch(prog, st, mem, sender, prog[row + RE_MATCH], tick, tick, heap, 0, st[V_HEAP])
 
 
 @inner
@@ -169,6 +218,13 @@ def post(prog, st, mem, at, tick, heap, base, size):
         inject = tick
         if control >= 0:
             slot = other(prog, mem, at, prog[row + SE_PEER]) + M_COLUMNS + 2 * prog[row + SE_MATCH]
+            if CONTENTION:
+                if mem[slot] == CLEARED:
+                    mem[slot] = POSTED
+                    at_end(prog, st, mem, heap, tick, EV_GO, at, k)
+                else:
+                    mem[slot] = WAITING
+                continue
             if mem[slot] == IDLE:
                 mem[slot] = WAITING
                 mem[slot + 1] = tick
@@ -183,6 +239,14 @@ def post(prog, st, mem, at, tick, heap, base, size):
         mem[at + M_RECEIVES] = k + 1
         slot = at + M_COLUMNS + 2 * k
         state = mem[slot]
+        if CONTENTION:
+            if prog[mem[at + M_COST] + PC_CONTROL] >= 0:
+                clear(prog, st, mem, at, k, tick, heap)
+                continue
+            mem[slot] = POSTED
+            if state == ARRIVED:
+                at_end(prog, st, mem, heap, tick, EV_LATE, at, 0)
+            continue
         mem[slot] = POSTED
         if state == ARRIVED:
             size = receive(prog, st, mem, at, tick, mem[slot + 1], heap, base, size)
@@ -193,7 +257,7 @@ def post(prog, st, mem, at, tick, heap, base, size):
             inject = max(sent, tick + control_delay(prog, mem, sender, match))
             size = launch(prog, st, mem, sender, match, inject, sent, heap, base, size)
         mem[slot + 1] = tick
-    return size
+    return st[V_HEAP] if CONTENTION else size
 
 
 @inner

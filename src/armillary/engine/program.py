@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from armillary.engine import layout_kernel as lk
 from armillary.engine import network
 from armillary.engine.classes import JobPhases, Workload, classify, find_phases, quotient_comms, read_workload
+from armillary.engine.congestion.network import Links
 from armillary.engine.custom import expand, uses_custom
 from armillary.engine.items import (
     View,
@@ -49,7 +50,14 @@ class Lowered(Simulated):
         return lk
 
 
-def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True, messages: bool = False) -> Lowered:
+def lower(
+    trace: Trace,
+    platform: Platform,
+    *,
+    fold_ranks: bool = True,
+    messages: bool = False,
+    contention: bool = False,
+) -> Lowered:
     """Lower `trace` on `platform`.
 
     Args:
@@ -57,6 +65,7 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True, messages
         platform: The machine.
         fold_ranks: Simulate one rank of each class; else every rank.
         messages: Move every message of collectives instead of evaluating phases.
+        contention: Let messages cross links that carry one at a time; every rank is simulated.
 
     Raises:
         InputError: the trace does not fit the machine, or something in it cannot be simulated.
@@ -70,8 +79,10 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True, messages
     channels = channels_of(views, view_of)
     workload = Workload(trace, platform, comms, views, view_of, channels)
     job_phases, warnings = find_phases(workload)
+    # What is first on a link depends on the rank: no two are known to behave alike.
+    fold_ranks &= not contention
     classes = classify(workload, job_phases, structure) if fold_ranks else np.arange(trace.n_ranks)
-    build = _Build(workload, job_phases, classes)
+    build = _Build(workload, job_phases, classes, Links(platform.dimensions) if contention else None)
     build.warnings += [*unreceived(channels), *warnings]
     return build.assemble(messages)
 
@@ -79,8 +90,9 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True, messages
 class _Build:
     """The tables of one program while they grow."""
 
-    def __init__(self, workload: Workload, job_phases: JobPhases, classes: Ints) -> None:
+    def __init__(self, workload: Workload, job_phases: JobPhases, classes: Ints, links: Links | None) -> None:
         platform = workload.platform
+        self.links = links
         self.platform, self.comms, self.channels = platform, workload.comms, workload.channels
         self.job_phases, self.classes = job_phases, classes
         self.representatives = np.unique(classes, return_index=True)[1].astype(np.int64)
@@ -92,7 +104,8 @@ class _Build:
             Timing(
                 platform.dimensions, system.local_mem_bandwidth, platform.rendezvous, system.shared_bus,
                 system.local_reduction_delay,
-            )
+            ),
+            links,
         )  # fmt: skip
         self.warnings = list(dict.fromkeys(w for view in views for w in view.nodes.warnings))
         self.plans: list[JobPlan] = []
@@ -162,17 +175,19 @@ class _Build:
         ranks = len(self.class_views)
         scalars = {
             lk.Z_RANKS: ranks, lk.Z_LEVELS: self.levels, lk.Z_QUEUES: queues, lk.Z_LIMIT: limit, lk.Z_TREES: trees,
-            lk.Z_MESSAGES: int(messages or bus is not None or self.costs.instant),
+            lk.Z_MESSAGES: int(messages or bus is not None or self.costs.instant or self.links is not None),
         }  # fmt: skip
         if bus:
             scalars |= {lk.Z_BUS_L: bus.L, lk.Z_BUS_O: bus.o, lk.Z_BUS_G: bus.g}
+        if self.links:
+            scalars |= self.links.scalars(ranks)
         items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
         self._check_length(items)
         program = {
             "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
             "PLANS": self.plan_rows, "PHASES": self.phase_rows, "COMMS": comm_rows,
             "RING_ENTRY": self.rings.ring_entry, "LINE_ROWS": self.rings.line_rows, "LINES": self.rings.lines,
-            "CHANNELS": tables.channels,
+            "CHANNELS": tables.channels, **(self.links.tables() if self.links else {}),
         }  # fmt: skip
         sizes = {
             "ranks": ranks, "states": tables.states, "streams": tables.streams,
@@ -180,6 +195,7 @@ class _Build:
             "instances": tables.instances, "instance_items": tables.instance_items, "arrived": tables.arrived,
             "queues": ranks * self.levels * queues, "trees": trees, "channels": len(tables.channel_at),
             "pairs": tables.pairs, "lines": len(self.rings.line_rows) // lk.LN_COLUMNS, "servers": self._servers(),
+            "links": self.links.count if self.links else 0,
             "deferred": max((len(v.nodes.kind) for v in self.class_views), default=0),
         }  # fmt: skip
         return Lowered(
@@ -287,15 +303,18 @@ class _Build:
         )
         items[i, lk.I_CHANNEL] = tables.channel(key, len(sends), len(receives))
         message, control = (
-            int(self._delay(a, b, bytes_)) for a, b, bytes_ in
+            self._delay(a, b, bytes_) for a, b, bytes_ in
             ((source, destination, size), (destination, source, CONTROL_BYTES))
         )  # fmt: skip
         items[i, lk.I_DELAY] = message
         items[i, lk.I_CONTROL] = control if self.platform.rendezvous else -1
 
-    def _delay(self, source: int, destination: int, size: int) -> Ints:
+    def _delay(self, source: int, destination: int, size: int) -> int:
+        """Return the delay of a message; with contention the number of its size."""
+        if self.links:
+            return self.links.size(size)
         dimension, hop = network.route(self.platform.dimensions, np.array(source), np.array(destination))
-        return network.delay(self.platform.dimensions, dimension, hop, np.array(size))
+        return int(network.delay(self.platform.dimensions, dimension, hop, np.array(size)))
 
     def _memory(self, cls: int, view: View, items: Ints, which: Ints) -> None:
         memory = self.platform.memory

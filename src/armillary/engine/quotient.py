@@ -81,4 +81,6 @@ class Rings:
         self.lines += [comm.local[cls] for cls in machine]
         position_at = len(self.lines)
         self.lines += positions
-        self.line_rows += [len(classes), len(machine), index, local, position_at]
+        rank_at = len(self.lines)
+        self.lines += list(machine)
+        self.line_rows += [len(classes), len(machine), index, local, position_at, rank_at]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
+from armillary.engine.congestion.start import fire, first_rows
 from armillary.engine.flat import Table, flat_program, flat_state, room
 from armillary.engine.program import Lowered
 from armillary.jit import Mode, load
@@ -46,18 +47,28 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
     """
     if mode is None:
         mode = "interpreted" if estimate(lowered) < INTERPRETED_EVENTS else "compiled"
-    kernel = load("armillary.engine.step_kernel", mode)
+    links, ranks = lowered.sizes["links"], lowered.sizes["ranks"]
+    if links:
+        kernel, columns = (
+            load("armillary.engine.congestion.loop_kernel", mode, "contention"),
+            lk.QUEUE_COLUMNS,
+        )
+    else:
+        kernel, columns = load("armillary.engine.step_kernel", mode), lk.HEAP_COLUMNS
     tables: dict[str, Table] = {**lowered.tables, "COSTS": lowered.costs.relocated}
     prog, base = flat_program(tables, mode, lowered.scalars)
     _relocate(prog, base, lowered)
     state, place = _state(lowered, mode)
     burst, block = _burst(lowered)
-    mem, heap = room(2 * block, mode), room(4 * burst * lk.HEAP_COLUMNS, mode)
-    _fire(state, heap, lowered.sizes["ranks"])
-    while state[lk.V_STATUS] in (lk.OK, lk.GROW) and state[lk.V_HEAP] > 0:
+    mem, heap = room(2 * block + first_rows(links, ranks), mode), room(4 * burst * columns, mode)
+    if links:
+        fire(state, mem, links, ranks)
+    else:
+        _fire(state, heap, ranks)
+    while state[lk.V_STATUS] in (lk.OK, lk.GROW) and state[lk.V_HEAP] + state[lk.V_NOW] > 0:
         if state[lk.V_STATUS] == lk.GROW:
-            mem, heap = grow(mem, 2 * block, mode), grow(heap, burst * lk.HEAP_COLUMNS, mode)
-        kernel.run(prog, state, mem, heap, BUDGET, len(heap) // lk.HEAP_COLUMNS - burst, len(mem) - block)
+            mem, heap = grow(mem, 2 * block, mode), grow(heap, burst * columns, mode)
+        kernel.run(prog, state, mem, heap, BUDGET, len(heap) // columns - burst, len(mem) - block)
     return Run(state, place)
 
 
@@ -83,7 +94,7 @@ def _relocate(prog: Any, base: dict[str, int], lowered: Lowered) -> None:
             prog[row + column] += base["COSTS"]
     for r in range(len(lowered.tables["LINE_ROWS"]) // lk.LN_COLUMNS):
         row = base["LINE_ROWS"] + r * lk.LN_COLUMNS
-        for column in (lk.LN_INDEX, lk.LN_LOCAL, lk.LN_POSITION):
+        for column in (lk.LN_INDEX, lk.LN_LOCAL, lk.LN_POSITION, lk.LN_RANK):
             prog[row + column] += base["LINES"]
 
 
@@ -112,6 +123,7 @@ def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
         "ARRIVED_AT": z["arrived"], "CHANNEL": z["channels"] * lk.CS_COLUMNS, "SEND_TICK": z["pairs"],
         "SEND_NODE": z["pairs"], "RECV_NODE": z["pairs"], "SERVER_FREE": z["servers"], "ROW_START": z["rows"],
         "ROW_END": z["rows"], "ROW_SEQ": z["rows"], "BUS": ends * lk.E_COLUMNS,
+        "BUCKETS": lowered.scalars.get(lk.Z_BUCKETS, 0),
         **dict.fromkeys(lk.SCRATCH, lowered.costs.widest),
     }  # fmt: skip
     return flat_state(sizes, filled, mode)
@@ -146,6 +158,8 @@ def _burst(lowered: Lowered) -> tuple[int, int]:
     per_stream = costs.bursts if moved else machines
     events = 2 * z["deferred"] + z["ranks"] + 2 * (started + 1) * per_stream + scratch * costs.bursts + 64
     requests = 4 * events * lk.Q_COLUMNS if costs.timing.bus else 0
+    if costs.links:
+        requests += 2 * events * lk.ROW_COLUMNS
     blocks = 2 * started + 1 if moved else 1
     return events, blocks * (scratch * costs.machine + 1) + requests
 

@@ -8,13 +8,14 @@ registration order (docs/architecture.md, "Ties").
 from __future__ import annotations
 
 from armillary.engine.layout_kernel import *
-from armillary.jit import inner, njit, use
+from armillary.jit import in_variant, inner, njit, use
 
 heaps = use("armillary.engine.heap_kernel")
 pop, put, take = heaps.pop, heaps.put, heaps.take
 phase = use("armillary.engine.phase_kernel")
 bus = use("armillary.engine.bus_kernel")
 collective = use("armillary.engine.collective_kernel")
+at_once = use("armillary.engine.congestion.queue_kernel").at_once
 arrive, complete, finished = phase.arrive, phase.complete, phase.finished
 bus_event, bus_go_on = bus.bus_event, bus.bus_go_on
 schedule, next_seq, node_row, phase_row = (
@@ -26,6 +27,8 @@ schedule, next_seq, node_row, phase_row = (
 post_send, post_recv, issue_part = collective.post_send, collective.post_recv, collective.issue_part
 queue_of, enqueue = collective.queue_of, collective.enqueue
 start_waiting, issue_collective = collective.start_waiting, collective.issue_collective
+CONTENTION = in_variant("contention")
+"""Messages wait for links (`armillary.engine.congestion`)."""
 
 
 @inner
@@ -90,14 +93,19 @@ def issue(prog, st, mem, heap, r, node, slot, tick):
     if slot != NONE:
         st[st[BUSY] + r * 3 + slot] = 1
     if kind == FIXED:
-        schedule(st, heap, tick + prog[row + N_TICKS], tick, tick, next_seq(st), EV_NODE, r, node)
+        schedule(
+            prog, st, mem, heap, r, tick + prog[row + N_TICKS], tick, tick, next_seq(st), EV_NODE, r, node
+        )
         return
     item = prog[prog[RANKS] + r * R_COLUMNS + R_ITEMS] + prog[row + N_ITEM]
     if kind == COLLECTIVE:
         issue_collective(prog, st, mem, heap, r, item, tick)
     elif kind == MEMORY:
-        # Requests of one tick are served in rank order, after everything else that happens in it.
-        schedule(st, heap, tick, tick, LATE, r, EV_SERVE, r, node)
+        if CONTENTION:
+            serve(prog, st, mem, heap, r, node, tick)
+        else:
+            # Requests of one tick are served in rank order, after everything else that happens in it.
+            schedule(prog, st, mem, heap, r, tick, tick, LATE, r, EV_SERVE, r, node)
     elif kind == SEND:
         post_send(prog, st, mem, heap, r, node, item, tick)
     else:
@@ -167,7 +175,10 @@ def complete_part(prog, st, mem, heap, r, row, tick):
     st[st[PARTS_LEFT] + item] -= 1
     if st[st[PARTS_LEFT] + item] == 0:
         stream = prog[prog[ITEMS] + item * I_COLUMNS + I_STREAM]
-        schedule(st, heap, tick, tick, tick, next_seq(st), EV_PHASE, stream, 0)
+        if CONTENTION:
+            at_once(st, mem, EV_PHASE, stream, 0)
+        else:
+            schedule(prog, st, mem, heap, r, tick, tick, tick, next_seq(st), EV_PHASE, stream, 0)
 
 
 @inner
@@ -232,7 +243,7 @@ def serve(prog, st, mem, heap, r, node, tick):
     if server >= 0:
         start = max(tick, st[st[SERVER_FREE] + server])
         st[st[SERVER_FREE] + server] = start + prog[at + I_TICKS]
-    schedule(st, heap, start + prog[at + I_TICKS], start, start, next_seq(st), EV_NODE, r, node)
+    schedule(prog, st, mem, heap, r, start + prog[at + I_TICKS], start, start, next_seq(st), EV_NODE, r, node)
 
 
 @njit

@@ -1,0 +1,207 @@
+"""Contention: against an obvious twin, against the analytical network where nothing is shared, and by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import armillary
+from armillary.engine import run as engine_run
+from armillary.engine.diagnose import check_finished
+from armillary.engine.program import lower
+from armillary.engine.run import execute
+from armillary.errors import InputError, StuckError
+from armillary.jit import Mode
+from armillary.platform.model import Algorithm, Dimension, Platform, System
+from armillary.trace import CollectiveType, Graph, GraphBuilder, Trace
+
+from .twin import Step, Twin
+
+KINDS = {
+    "all-reduce": CollectiveType.ALL_REDUCE,
+    "reduce-scatter": CollectiveType.REDUCE_SCATTER,
+    "all-gather": CollectiveType.ALL_GATHER,
+    "all-to-all": CollectiveType.ALL_TO_ALL,
+}
+
+
+def platform(dimensions: tuple[Dimension, ...], algorithm: str = "ring", **system: Any) -> Platform:
+    algorithms = {kind: (Algorithm(algorithm),) * len(dimensions) for kind in KINDS}
+    keys = {"local_mem_bandwidth": 50e9, "algorithms": algorithms, **system}
+    return Platform(dimensions, System(**keys), dialect="astra-sim")
+
+
+def ranks_of(steps: list[list[Step]], work: list[list[int]] | None = None) -> Trace:
+    """Each rank computes and sends in turn and works on its CPU; its receives wait for nothing."""
+    builders = [GraphBuilder() for _ in steps]
+    for rank, own in enumerate(steps):
+        last: list[int] = []
+        for number, (micros, to, size) in enumerate(own):
+            last = [builders[rank].compute(f"{number}", duration_micros=micros, after=last)]
+            last = [builders[rank].send(to, size, tag=number, after=last)]
+            builders[to].recv(rank, size, tag=number)
+    for builder, micros_of in zip(builders, work or [[] for _ in steps], strict=True):
+        last = []
+        for micros in micros_of:
+            last = [builder.compute("CPU", duration_micros=micros, cpu=True, after=last)]
+        if not builder.nodes:
+            builder.compute("idle")
+    return Trace.from_ranks({rank: builder.graph() for rank, builder in enumerate(builders)})
+
+
+@st.composite
+def networks(draw: Any) -> tuple[Dimension, ...]:
+    topology = st.sampled_from(["Ring", "FullyConnected", "Switch", "Mesh"])
+    sizes = draw(st.lists(st.integers(2, 5), min_size=1, max_size=3).filter(lambda s: 2 < np.prod(s) <= 24))
+    rates, waits = st.sampled_from([0.7, 1.0, 3.0]), st.sampled_from([0.0, 0.6, 100.0, 1000.0])
+    return tuple(Dimension("", draw(topology), size, draw(rates), draw(waits)) for size in sizes)
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(networks(), st.data())
+def test_equal_to_the_twin(dimensions: tuple[Dimension, ...], data: Any) -> None:
+    npus = int(np.prod([d.size for d in dimensions]))
+    steps: list[list[Step]] = []
+    for rank in range(npus):
+        others = st.integers(0, npus - 1).filter(lambda to, rank=rank: to != rank)
+        step = st.tuples(st.integers(0, 2), others, st.sampled_from([1, 500, 1000, 1001, 3000]))
+        steps.append(data.draw(st.lists(step, max_size=4)))
+    work = data.draw(st.lists(st.lists(st.integers(1, 3), max_size=3), min_size=npus, max_size=npus))
+    expected = Twin(dimensions, steps, work).run()
+    mode: Mode = data.draw(st.sampled_from(["interpreted", "compiled"]))
+    lowered = lower(ranks_of(steps, work), platform(dimensions), contention=True)
+    found = execute(lowered, mode)
+    check_finished(lowered, found)
+    first = np.cumsum([0, *(len(view.nodes.order) for view in lowered.views)])
+    ends = found.table("NODE_END")
+    for rank, view in enumerate(lowered.views):
+        sends = [item for item in view.pairs() if view.sends(item)]
+        assert ends[first[rank] + view.nodes.items[sends]].tolist() == expected[rank]
+
+
+@st.composite
+def unshared(draw: Any) -> tuple[Trace, Platform]:
+    """Collectives whose messages cross one link each, that no other message uses meanwhile."""
+    n = draw(st.integers(3, 9))
+    topology, algorithm = draw(
+        st.sampled_from([("Ring", "ring"), ("FullyConnected", "ring"), ("FullyConnected", "direct")])
+    )
+    latency, bandwidth = draw(st.sampled_from([0.3, 500.0])), draw(st.sampled_from([0.9, 50.0]))
+    builder = GraphBuilder()
+    for kind in draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=3)):
+        builder.compute("compute", duration_micros=draw(st.integers(1, 3)))
+        builder.collective(kind, KINDS[kind], draw(st.sampled_from([1, 1000, 1 << 20])))
+    # A ring all-to-all lays all messages on the link to the next member, so chunks must not overlap either.
+    machine = platform(
+        (Dimension("", topology, n, bandwidth, latency),), algorithm,
+        dataset_splits=draw(st.integers(1, 3)), endpoint_delay=draw(st.integers(1, 10)),
+    )  # fmt: skip
+    return Trace.replicate(builder.graph(), n), machine
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(unshared())
+def test_analytical_where_no_link_is_shared(case: tuple[Trace, Platform]) -> None:
+    trace, machine = case
+    with_links, without = (
+        armillary.simulate(trace, machine, profile="astra-sim", network_model=model)
+        for model in ("congestion", "analytical")
+    )
+    assert with_links.finish_ticks.tolist() == without.finish_ticks.tolist()
+    assert with_links.info["folded"] is False
+
+
+def all_to_all(size: int) -> Graph:
+    builder = GraphBuilder()
+    builder.collective("exchange", KINDS["all-to-all"], size)
+    return builder.graph()
+
+
+def ticks(machine: Platform, size: int) -> list[int]:
+    trace = Trace.replicate(all_to_all(size), machine.npus)
+    result = armillary.simulate(trace, machine, profile="astra-sim", network_model="congestion")
+    return sorted(set(result.finish_ticks.tolist()))
+
+
+def test_a_port_sends_one_message_after_the_other() -> None:
+    # 7 messages of 1,000 ticks leave a port one by one; the last crosses a second link after 2 latencies.
+    machine = platform((Dimension("", "Switch", 8, 1.0, 50.0),), "direct", endpoint_delay=10)
+    assert ticks(machine, 8000) == [10 + 7 * 1000 + 50 + 1000 + 50 + 10]
+
+
+def test_messages_pay_every_dimension() -> None:
+    steps: list[list[Step]] = [[(1, 3, 100)], [], [], []]
+    dimensions = (Dimension("", "Ring", 2, 1.0, 7.0), Dimension("", "Switch", 2, 2.0, 11.0))
+    assert Twin(dimensions, steps).run()[0] == [1000 + 107 + 2 * 61]
+    machine = platform(dimensions)
+    found = armillary.simulate(ranks_of(steps), machine, profile="astra-sim", network_model="congestion")
+    assert found.finish_ticks[[0, 3]].tolist() == [1229, 1229]
+
+
+def test_the_rank_that_is_due_first_at_a_tick_does_all_it_has_to_do() -> None:
+    # Both send at tick 2000; rank 1, which has known since tick 0 that something is due then, comes first.
+    builders = [GraphBuilder() for _ in range(3)]
+    for rank in (0, 1):
+        first = builders[rank].compute("first", duration_micros=1)
+        second = builders[rank].compute("second", duration_micros=1, after=[first])
+        builders[rank].send(2, 1000, after=[second])
+        builders[2].recv(rank, 1000)
+    builders[1].compute("CPU", duration_micros=2, cpu=True)
+    trace = Trace.from_ranks({rank: builder.graph() for rank, builder in enumerate(builders)})
+    machine = platform((Dimension("", "Switch", 3, 1.0, 50.0),))
+    found = armillary.simulate(trace, machine, profile="astra-sim", network_model="congestion")
+    assert found.finish_ticks.tolist() == [2000 + 2 * 1050 + 1000, 2000 + 2 * 1050, 2000 + 2 * 1050 + 1000]
+
+
+@pytest.mark.parametrize("budget", [1, 7])
+def test_a_run_goes_on_where_it_was_interrupted(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = platform((Dimension("", "Switch", 5, 1.0, 50.0),), "direct", dataset_splits=3)
+    whole = ticks(machine, 5000)
+    monkeypatch.setattr(engine_run, "BUDGET", budget)
+    assert ticks(machine, 5000) == whole
+
+
+def test_memory_grows_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = platform((Dimension("", "Ring", 7, 1.0, 50.0),), "direct", dataset_splits=4, active_chunks=4)
+    whole = ticks(machine, 70_000)
+    grown = []
+    room, grow = engine_run.room, engine_run.grow
+    monkeypatch.setattr(engine_run, "grow", lambda *a: grown.append(1) or grow(*a))
+    monkeypatch.setattr(engine_run, "room", lambda size, mode: room(size * 9 // 16, mode))
+    assert ticks(machine, 70_000) == whole
+    assert grown
+
+
+def test_ticks_that_do_not_fit_are_refused() -> None:
+    machine = platform((Dimension("", "Switch", 8, 1e-9, 0.0),), "direct")
+    assert ticks(machine, 1 << 32)
+    with pytest.raises(InputError, match=r"more than 4.61e\+18 ns, with messages waiting for links"):
+        ticks(machine, 1 << 33)
+
+
+def test_no_bandwidth_is_refused() -> None:
+    with pytest.raises(InputError, match=r"dimension 0 \(rack\) have bandwidth 0; expected more than 0"):
+        ticks(platform((Dimension("rack", "Switch", 4, 0.0, 500.0),)), 1000)
+
+
+def test_who_waits_for_whom_is_told() -> None:
+    builder = GraphBuilder()
+    builder.recv(1, 100)
+    graphs = {0: builder.graph(), 1: all_to_all(1000), 2: all_to_all(1000)}
+    with pytest.raises(StuckError, match="rank 1 to send it 100 bytes"):
+        armillary.simulate(
+            Trace.from_ranks(graphs), platform((Dimension("", "Switch", 3, 1.0, 0.0),)),
+            profile="astra-sim", network_model="congestion",
+        )  # fmt: skip
+
+
+def test_profile_physical_says_which_profile_has_it() -> None:
+    machine = platform((Dimension("", "Ring", 4, 1.0, 0.0),))
+    with pytest.raises(
+        InputError, match=r"not available in this version in profile physical.*profile astra-sim has"
+    ):
+        armillary.simulate(Trace.replicate(all_to_all(1000), 4), machine, network_model="congestion")
