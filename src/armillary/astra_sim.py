@@ -35,7 +35,7 @@ def simulate(
         memory: Remote-memory JSON: path or dict; None: no remote memory.
         comm_groups: Communicator-group JSON: path or dict.
         cli: Flags of that program such as ``--num-queues-per-dim=2``.
-        network_model: "analytical" (its congestion-unaware network).
+        network_model: "analytical" (its congestion-unaware network) or "congestion" (its congestion-aware one).
         profile: "astra-sim", or "physical": the same machine and workload with wires that are shared.
         fold: Simulate one rank of each class that provably behaves alike; the ticks are the same.
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
+from armillary.errors import InputError
 from armillary.jit import Mode
 
 Ints = NDArray[np.int64]
@@ -53,5 +54,15 @@ def flat_state(
 
 
 def room(size: int, mode: Mode) -> Any:
-    """Return `size` integers of working memory."""
-    return np.zeros(size, np.int64) if mode == "compiled" else [0] * size
+    """Return `size` integers of working memory.
+
+    Raises:
+        InputError: there is not as much.
+    """
+    try:
+        return np.zeros(size, np.int64) if mode == "compiled" else [0] * size
+    except MemoryError:
+        raise InputError(
+            f"moving every message of these collectives takes {size * 8 / 2**30:.3g} GiB of working memory, more than "
+            "there is; expected fewer NPUs, or fewer chunks that are active at a time"
+        ) from None

@@ -180,6 +180,7 @@ W_AT, W_TO, W_SIZE, W_COST, W_CODE, W_A, W_B = range(1, 8)
 B_RANK, B_TICK, B_HEAD, B_TAIL, B_CHAIN = range(1, 6)
 G_CODE, G_A, G_B = range(1, 4)
 LK_BUSY, LK_HEAD, LK_TAIL = range(1, 4)
+LK_COLUMNS = 4  # the first link stands at ROW_COLUMNS
 EVERY = -1
 # Events that only contention has: a receive finds its message; a control message arrives, or its send is posted
 # later than that, in a collective or point to point

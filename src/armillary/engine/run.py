@@ -82,7 +82,8 @@ def _fire(state: Any, heap: Any, ranks: int) -> None:
 
 def estimate(lowered: Lowered) -> int:
     """Return about how many events the program has."""
-    events = lowered.sizes["states"] + lowered.sizes["rows"]
+    # A list of many links takes as long to make as to load the compiled kernel.
+    events = lowered.sizes["states"] + lowered.sizes["rows"] + lowered.sizes["links"] // 100
     return events + lowered.sizes["rows"] * 100 * lowered.scalars[lk.Z_MESSAGES]
 
 
@@ -160,7 +161,8 @@ def _burst(lowered: Lowered) -> tuple[int, int]:
     requests = 4 * events * lk.Q_COLUMNS if costs.timing.bus else 0
     if costs.links:
         requests += 2 * events * lk.ROW_COLUMNS
-    blocks = 2 * started + 1 if moved else 1
+    # Nor are there more phases to move than the whole program has.
+    blocks = min(2 * started + 1, z["arrived"]) if moved else 1
     return events, blocks * (scratch * costs.machine + 1) + requests
 
 

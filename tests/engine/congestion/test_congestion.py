@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import armillary
 from armillary.engine import run as engine_run
 from armillary.engine.diagnose import check_finished
+from armillary.engine.flat import room
 from armillary.engine.program import lower
 from armillary.engine.run import execute
 from armillary.errors import InputError, StuckError
@@ -86,21 +87,21 @@ def test_equal_to_the_twin(dimensions: tuple[Dimension, ...], data: Any) -> None
 @st.composite
 def unshared(draw: Any) -> tuple[Trace, Platform]:
     """Collectives whose messages cross one link each, that no other message uses meanwhile."""
-    n = draw(st.integers(3, 9))
+    sizes = draw(st.sampled_from([(3,), (4,), (8,), (9,), (3, 4), (4, 2), (3, 2, 2)]))
     topology, algorithm = draw(
         st.sampled_from([("Ring", "ring"), ("FullyConnected", "ring"), ("FullyConnected", "direct")])
     )
     latency, bandwidth = draw(st.sampled_from([0.3, 500.0])), draw(st.sampled_from([0.9, 50.0]))
+    operations = sorted(KINDS) if len(sizes) == 1 else ["all-gather", "all-reduce", "reduce-scatter"]
     builder = GraphBuilder()
-    for kind in draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=3)):
+    for kind in draw(st.lists(st.sampled_from(operations), min_size=1, max_size=3)):
         builder.compute("compute", duration_micros=draw(st.integers(1, 3)))
         builder.collective(kind, KINDS[kind], draw(st.sampled_from([1, 1000, 1 << 20])))
-    # A ring all-to-all lays all messages on the link to the next member, so chunks must not overlap either.
     machine = platform(
-        (Dimension("", topology, n, bandwidth, latency),), algorithm,
+        tuple(Dimension("", topology, size, bandwidth, latency) for size in sizes), algorithm,
         dataset_splits=draw(st.integers(1, 3)), endpoint_delay=draw(st.integers(1, 10)),
     )  # fmt: skip
-    return Trace.replicate(builder.graph(), n), machine
+    return Trace.replicate(builder.graph(), machine.npus), machine
 
 
 @settings(max_examples=120, deadline=None, derandomize=True)
@@ -131,6 +132,10 @@ def test_a_port_sends_one_message_after_the_other() -> None:
     # 7 messages of 1,000 ticks leave a port one by one; the last crosses a second link after 2 latencies.
     machine = platform((Dimension("", "Switch", 8, 1.0, 50.0),), "direct", endpoint_delay=10)
     assert ticks(machine, 8000) == [10 + 7 * 1000 + 50 + 1000 + 50 + 10]
+
+
+def test_a_machine_of_one_npu_has_no_messages() -> None:
+    assert ticks(platform((Dimension("", "Switch", 1, 0.0, 50.0),)), 1000) == [0]
 
 
 def test_messages_pay_every_dimension() -> None:
@@ -169,7 +174,7 @@ def test_memory_grows_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = platform((Dimension("", "Ring", 7, 1.0, 50.0),), "direct", dataset_splits=4, active_chunks=4)
     whole = ticks(machine, 70_000)
     grown = []
-    room, grow = engine_run.room, engine_run.grow
+    grow = engine_run.grow
     monkeypatch.setattr(engine_run, "grow", lambda *a: grown.append(1) or grow(*a))
     monkeypatch.setattr(engine_run, "room", lambda size, mode: room(size * 9 // 16, mode))
     assert ticks(machine, 70_000) == whole
@@ -181,6 +186,11 @@ def test_ticks_that_do_not_fit_are_refused() -> None:
     assert ticks(machine, 1 << 32)
     with pytest.raises(InputError, match=r"more than 4.61e\+18 ns, with messages waiting for links"):
         ticks(machine, 1 << 33)
+
+
+def test_memory_that_is_not_there_is_named() -> None:
+    with pytest.raises(InputError, match=r"takes 1.86e\+09 GiB of working memory, more than there is"):
+        room(250_000_000_000_000_000, "compiled")
 
 
 def test_no_bandwidth_is_refused() -> None:

@@ -80,7 +80,7 @@ def forward(prog, st, mem, heap, message, tick):
     """Let a message cross its next link as soon as those before it have left."""
     link, d = next_link(prog, mem, message)
     mem[message + W_COST] = mem[message + W_SIZE] + 2 * d
-    row = (1 + link) * ROW_COLUMNS
+    row = ROW_COLUMNS + link * LK_COLUMNS
     if mem[row + LK_BUSY] == 1:
         append(mem, row + LK_HEAD, HOP + KINDS * message)
     else:

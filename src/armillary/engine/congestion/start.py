@@ -9,13 +9,13 @@ from armillary.engine import layout_kernel as lk
 
 def first_rows(links: int, ranks: int) -> int:
     """Return the integers of `mem` that links and the first events take; of no links, none."""
-    return links and (2 + links + ranks) * lk.ROW_COLUMNS
+    return links and (2 + ranks) * lk.ROW_COLUMNS + links * lk.LK_COLUMNS
 
 
 def fire(state: Any, mem: Any, links: int, ranks: int) -> None:
     """Set up the rows of links, and let every rank issue its first nodes at tick 0, in rank order."""
     # Row 0 is none; then the links, the list of tick 0 and its events.
-    now = (1 + links) * lk.ROW_COLUMNS
+    now = lk.ROW_COLUMNS + links * lk.LK_COLUMNS
     state[lk.V_MACHINE] = first_rows(links, ranks)
     # Tick 0 of no rank in particular is in the first bucket.
     state[lk.V_NOW] = state[state[lk.BUCKETS]] = now
