@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,9 @@ from armillary.errors import InputError
 
 if TYPE_CHECKING:
     from armillary.workload.memory.advice import Advice
+    from armillary.workload.memory.footprint import Footprint
+    from armillary.workload.models import Model
+    from armillary.workload.plan.schema import Plan
 
 _PATH = click.Path(path_type=Path)
 _HELP = f"""{SUBCOMMANDS["memory"]}
@@ -31,6 +35,9 @@ it is inference, with the keys and values of all sequences at their full length.
 @plan_options("both")
 @click.option("--capacity", metavar="SIZE", help='Memory of an NPU, e.g. "80 GB".')
 @click.option("--on", "machine", type=_PATH, metavar="FILE", help="Study or platform file that states it.")
+@click.option(
+    "--pipeline-rank", type=click.IntRange(0), metavar="N", help="Show this one, not the one that needs most."
+)
 @click.option("--png", "picture", type=_PATH, metavar="FILE", help="Draw a step (.png, .svg or .pdf).")
 @click.option("--json", "as_json", type=_PATH, metavar="FILE", help="Write the same as JSON.")
 def command(
@@ -38,6 +45,7 @@ def command(
     options: PlanOptions,
     capacity: str | None,
     machine: Path | None,
+    pipeline_rank: int | None,
     picture: Path | None,
     as_json: Path | None,
 ) -> None:
@@ -62,6 +70,10 @@ def command(
     model, plan = load_model(name), options.plan(platform)
     with working("summing up"):
         found = advise(plan, room or 2**62, partial(replica_layers, model))
+        if pipeline_rank is not None:
+            part = _of_rank(model, plan, pipeline_rank)
+            changes = found.changes if part.needed > found.capacity else ()
+            found = replace(found, footprint=part, changes=changes)
     table = memory_tables.memory_table(found.footprint, room or None)
     click.echo(table.title)
     table.title = None
@@ -78,6 +90,21 @@ def command(
         write_text(as_json, json.dumps(_json(found, room), indent=1, ensure_ascii=False) + "\n")
     for path in filter(None, (picture, as_json)):
         click.echo(f"wrote {path}", err=True)
+
+
+def _of_rank(model: Model, plan: Plan, pipeline_rank: int) -> Footprint:
+    from armillary.workload.generate import replica_layers
+    from armillary.workload.memory.footprint import footprint
+    from armillary.workload.pipeline.partition import partition
+
+    if plan.serve:
+        raise InputError(f"--pipeline-rank {pipeline_rank}: expected a plan of training, without --prompt")
+    if pipeline_rank >= plan.parallel.pp:
+        raise InputError(
+            f"--pipeline-rank {pipeline_rank}: expected one below pp {plan.parallel.pp} "
+            f"(nearest: {plan.parallel.pp - 1})"
+        )
+    return footprint(partition(replica_layers(model, plan), plan), plan, pipeline_rank)
 
 
 def _capacity(text: str) -> int:
