@@ -47,6 +47,7 @@ bench: .venv/.installed  ## the speed claims, one JSON line each
 	$(BIN)/python benchmarks/decode.py
 	$(BIN)/python benchmarks/check.py
 	$(BIN)/python benchmarks/generate.py
+	$(BIN)/python benchmarks/congestion.py
 
 clean:  ## everything that make made
 	rm -rf .venv out docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

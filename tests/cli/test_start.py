@@ -70,7 +70,9 @@ def test_debug_shows_the_traceback(inputs: Path) -> None:
 def test_ctrl_c_leaves_nothing_half_written(inputs: Path) -> None:
     before = set(inputs.iterdir())
     script = (
-        "import time, armillary.cli.outputs as outputs\n"
+        # A shell in the background hands down that interrupts are ignored.
+        "import signal, time, armillary.cli.outputs as outputs\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def slow(*_, **__):\n    print('ready', flush=True)\n    time.sleep(30)\n"
         "outputs.Outputs.present = slow\n"
         "from armillary.cli import main\nmain(['run', 'study.yaml', '--json', 'out.json'])"

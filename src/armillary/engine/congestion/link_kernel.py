@@ -5,8 +5,6 @@ does it ask for its next link. Both times are whole ticks. Its links follow from
 one dimension after the other (`armillary.platform.links`).
 """
 
-# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
-
 from __future__ import annotations
 
 from armillary.engine.layout_kernel import *

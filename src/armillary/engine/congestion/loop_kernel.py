@@ -1,7 +1,5 @@
 """The event loop of a network with contention; what happens on a rank is that of `step_kernel`."""
 
-# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
-
 from __future__ import annotations
 
 from armillary.engine.layout_kernel import *

@@ -5,8 +5,6 @@ rank and tick, which has the place of its first event in the list. Events that a
 This is the order of ASTRA-sim (spec: 1(c), Clock), on which the order of messages on a link depends.
 """
 
-# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
-
 from __future__ import annotations
 
 from armillary.engine.layout_kernel import *
