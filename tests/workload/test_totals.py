@@ -54,4 +54,4 @@ def test_sums_may_be_above_64_bits() -> None:
     found = totals(Trace.replicate(b.graph(), ranks=1))
     assert found.flops == found.busiest == float(4 * (2**62 + 1))
     (row,) = found.traffic
-    assert (row.operation, row.axes, row.ranks, row.calls, row.bytes) == ("all-reduce", "", None, 1, 2**40)
+    assert (row.operation, row.axes, row.ranks, row.calls, row.size) == ("all-reduce", "", None, 1, 2**40)

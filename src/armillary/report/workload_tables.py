@@ -49,7 +49,7 @@ def traffic_table(found: Totals) -> Table:
         table.add_column(name, justify="left" if name in ("communication", "over") else "right")
     for row in found.traffic:
         ranks = "-" if row.ranks is None else f"{row.ranks:,}"
-        sizes = format_bytes(row.bytes), format_bytes(row.total)
+        sizes = format_bytes(row.size), format_bytes(row.total)
         table.add_row(row.operation, row.axes or "all", ranks, f"{row.calls:,.4g}", *sizes)
     return table
 
@@ -73,7 +73,7 @@ def workload_json(model: Model, plan: Plan, trace: Trace, found: Totals) -> dict
                 "axes": row.axes or None,
                 "group_count": row.ranks,
                 "calls_count": row.calls,
-                "rank_bytes": row.bytes,
+                "rank_bytes": row.size,
                 "total_bytes": row.total,
             }
             for row in found.traffic

@@ -19,7 +19,7 @@ class Traffic:
         axes: Family of groups of the grid, or the axis along which a message goes; "" without a grid.
         ranks: Members of a group, 2 for a message; None without a grid.
         calls: Of the rank that moves most.
-        bytes: The same; as Chakra's ``comm_size`` counts them.
+        size: Bytes, the same; as Chakra's ``comm_size`` counts them.
         total: Bytes of all ranks.
     """
 
@@ -27,7 +27,7 @@ class Traffic:
     axes: str
     ranks: int | None
     calls: float
-    bytes: float
+    size: float
     total: float
 
 
@@ -68,7 +68,7 @@ def totals(trace: Trace, steps: int = 1) -> Totals:
         tuple((ranks, graph.n_nodes) for ranks, graph in zip(sizes, trace.graphs, strict=True)),
         sum(work * ranks for work, ranks in zip(flops, sizes, strict=True)) / steps,
         max(flops) / steps,
-        tuple(sorted(rows, key=lambda row: -row.bytes)),
+        tuple(sorted(rows, key=lambda row: -row.size)),
     )
 
 
