@@ -136,7 +136,7 @@ MISTAKES = [
     ("--ranks 8 --plan bad.yaml", "bad.yaml:2: parallel.tpp: unknown key (did you mean 'tp'?)"),
     ("--ranks 8 --plan serve.yaml", "serve.yaml:1: serve: this is a plan of inference"),
     ("--ranks 8 --plan worse.yaml --tp 2", "worse.yaml:1: parallel: got 3, expected a mapping of keys"),
-    ("--ranks 4 --batch 8 --on machine.yaml", "--ranks 4: the machine has 8 NPUs"),
+    ("--ranks 4 --batch 8 --on machine.yaml", "ranks 4: expected 8, the NPUs of the machine"),
     ("--ranks 8 --batch 8 --save r.zip", "--save needs --on"),
     ("--ranks 8 --batch 8 --efficiency 45", "--efficiency needs --on"),
     ("--ranks 8 --batch 8 --write .", "--write .: is there already, expected a new or an empty folder"),

@@ -108,7 +108,7 @@ class PlanOptions:
         if plan.serve and self._kind == "training":
             raise document.error(("serve",), "this is a plan of inference, expected one of training")
         if platform and plan.ranks != platform.npus:
-            raise InputError(f"--ranks {plan.ranks}: the machine has {platform.npus} NPUs")
+            raise InputError(f"ranks {plan.ranks}: expected {platform.npus}, the NPUs of the machine")
         return plan
 
 
