@@ -223,12 +223,9 @@ pathlib.Path(sys.argv[1], os.environ["RANK"]).write_text(str(os.getpid()))
 time.sleep(120)
 """)  # fmt: skip
     words = ["collect", "--nproc", "2", "--out", str(tmp_path / "out"), str(file), str(tmp_path)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "armillary", *words],
-        start_new_session=True,
-        # A shell in the background hands down that interrupts are ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    # A shell in the background hands down that interrupts are ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen([sys.executable, "-m", "armillary", *words], start_new_session=True)
     pids = [tmp_path / str(rank) for rank in range(2)]
     while not all(pid.exists() and pid.read_text() for pid in pids):
         assert process.poll() is None
