@@ -53,7 +53,7 @@ def generate(model: Model, plan: Plan) -> Trace:
     order = tasks(schedule, stages, plan.pipeline.virtual, count)
     graphs, pieces = [], Pieces()
     for place in places:
-        virtual = partition(layers_of(model, plan, place), plan)
+        virtual = partition(layers_of(model, plan, place) if place else first, plan)
         boundaries = [each[-1].boundary for each in virtual]
         numbered = _numbered(virtual)
         for stage in range(stages):
@@ -131,10 +131,9 @@ def _numbered(virtual: list[list[Layer]]) -> list[list[tuple[int, Layer]]]:
 
 def _tied(model: Model, plan: Plan) -> int:
     """Return the parameters of a rank that embedding and head share."""
-    tied = isinstance(model, Decoder) and model.tied
-    return (
-        -(-model.vocabulary // plan.parallel.tp) * model.hidden if tied and isinstance(model, Decoder) else 0
-    )
+    if not isinstance(model, Decoder) or not model.tied:
+        return 0
+    return -(-model.vocabulary // plan.parallel.tp) * model.hidden
 
 
 def _check(plan: Plan, layers: list[Layer], count: int, places: int) -> None:

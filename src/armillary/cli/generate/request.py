@@ -12,16 +12,29 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from armillary.cli.efficiency import efficiency_option, with_efficiency
-from armillary.cli.outputs import Outputs, output_options, working
+from armillary.cli.outputs import Outputs, output_options, show_table, working
 from armillary.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from armillary.engine.timeline import Timeline
     from armillary.platform.model import Platform
     from armillary.trace import Trace
+    from armillary.workload.totals import Totals
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PATH = click.Path(path_type=Path)
+
+
+def show_generated(table: Table, found: Totals) -> None:
+    """Print what a trace is, and what its ranks communicate."""
+    from armillary.report.workload_tables import traffic_table
+
+    show_table(table)
+    if found.traffic:
+        click.echo()
+        show_table(traffic_table(found))
 
 
 @dataclass(frozen=True)

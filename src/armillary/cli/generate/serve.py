@@ -8,8 +8,8 @@ import click
 
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
-from armillary.cli.generate.request import Request, request_options
-from armillary.cli.outputs import show_table, working
+from armillary.cli.generate.request import Request, request_options, show_generated
+from armillary.cli.outputs import working
 
 _HELP = f"""{SUBCOMMANDS["serve"]}
 
@@ -26,7 +26,7 @@ its traces, --on simulates it and prints the times of tokens.
 def command(name: str, options: PlanOptions, request: Request) -> None:
     """Generate, describe, and write or simulate."""
     from armillary.report.memory_tables import memory_line
-    from armillary.report.workload_tables import traffic_table, workload_json, workload_table
+    from armillary.report.workload_tables import workload_json, workload_table
     from armillary.workload.generate import generate, replica_layers
     from armillary.workload.memory.advice import advise
     from armillary.workload.models import load_model
@@ -41,10 +41,7 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
     held = advise(plan, 2**62, partial(replica_layers, model)).footprint
     table = workload_table(model, plan, trace, found)
     table.add_row("memory", memory_line(held, capacity or None))
-    show_table(table)
-    if found.traffic:
-        click.echo()
-        show_table(traffic_table(found))
+    show_generated(table, found)
     described = workload_json(model, plan, trace, found)
     described["memory"] = {
         **{f"{category}_bytes": size for category, size in held.at_peak.items()},

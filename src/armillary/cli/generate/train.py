@@ -9,8 +9,8 @@ import click
 
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
-from armillary.cli.generate.request import Request, request_options
-from armillary.cli.outputs import show_table, working
+from armillary.cli.generate.request import Request, request_options, show_generated
+from armillary.cli.outputs import working
 
 if TYPE_CHECKING:
     from armillary.engine.timeline import Timeline
@@ -30,7 +30,7 @@ step consists of is printed; --write writes its traces, --on simulates it.
 @request_options
 def command(name: str, options: PlanOptions, request: Request) -> None:
     """Generate, describe, and write or simulate."""
-    from armillary.report.workload_tables import traffic_table, workload_json, workload_table
+    from armillary.report.workload_tables import workload_json, workload_table
     from armillary.workload.generate import generate
     from armillary.workload.models import load_model
     from armillary.workload.totals import totals
@@ -40,10 +40,7 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
     with working("generating"):
         trace = generate(model, plan)
         found = totals(trace, plan.iterations)
-    show_table(workload_table(model, plan, trace, found))
-    if found.traffic:
-        click.echo()
-        show_table(traffic_table(found))
+    show_generated(workload_table(model, plan, trace, found), found)
     described = workload_json(model, plan, trace, found)
     request.carry_out(trace, platform, described, partial(_throughput, model, plan))
 

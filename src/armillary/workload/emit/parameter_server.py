@@ -15,10 +15,10 @@ import numpy as np
 from armillary.errors import InputError
 from armillary.trace import Graph, GraphBuilder, NodeType, Trace
 from armillary.trace.node import Attribute
+from armillary.workload.divisors import near
 from armillary.workload.layers.layer import Layer, Step
-from armillary.workload.plan.numbers import MOMENTS
-from armillary.workload.plan.ranks import near
-from armillary.workload.plan.schema import ELEMENT, Plan
+from armillary.workload.plan.numbers import MOMENTS, gradient, weight
+from armillary.workload.plan.schema import Plan
 
 Compute = Callable[[Step], Iterable[Attribute]]
 """Attributes of the compute node of a kernel, from which an engine tells how long it takes."""
@@ -84,7 +84,7 @@ def parameter_server_trace(layers: Sequence[Layer], plan: Plan, *, compute: Comp
 
 def buckets(layers: Sequence[Layer], plan: Plan) -> Iterator[Bucket]:
     """Yield the buckets in the order of the backward pass."""
-    servers, element = plan.data.servers, ELEMENT[plan.numbers.gradients]
+    servers, element = plan.data.servers, gradient(plan)
     behind, elements, turn = len(layers), 0, 0
     for place in reversed(range(len(layers))):
         elements += sum(layers[place].parameters.values())
@@ -122,11 +122,6 @@ def workers_of(plan: Plan) -> tuple[int, int]:
             f"(nearest: {best})"
         )
     return workers, plan.batch // unit
-
-
-def _weight(plan: Plan) -> int:
-    """Return the bytes of a weight that is pulled."""
-    return max(2, ELEMENT[plan.numbers.compute])
 
 
 def _compute(
@@ -184,10 +179,8 @@ class _Worker:
         after = list(dict.fromkeys(node for place in bucket.layers for node in made[place]))
         for server, part in enumerate(bucket.parts, self.first_server):
             if part:
-                sent = self.builder.send(
-                    server, part * ELEMENT[self.plan.numbers.gradients], number, after=after
-                )
-                got = self.builder.recv(server, part * _weight(self.plan), number, ctrl_after=[sent])
+                sent = self.builder.send(server, part * gradient(self.plan), number, after=after)
+                got = self.builder.recv(server, part * weight(self.plan), number, ctrl_after=[sent])
                 for place in bucket.layers:
                     if any(self.layers[place].parameters.values()):
                         self.pulled.setdefault(place, []).append(got)
@@ -215,20 +208,20 @@ class _Worker:
 def _server(parts: Sequence[int], plan: Plan, workers: int, compute: Compute) -> Graph:
     """Return the graph of a server, which works on gradients as they come; where several wait, on the first bucket."""
     builder = GraphBuilder()
-    gradient, weight = ELEMENT[plan.numbers.gradients], _weight(plan)
+    received, sent = gradient(plan), weight(plan)
     states = None if plan.optimizer == "none" else MOMENTS[plan.optimizer]
     answered: dict[tuple[int, int], list[int]] = {}
     for _ in range(plan.iterations):
         for number, part in enumerate(parts):
             if not part:
                 continue
-            add = Step("add", bytes=3 * part * gradient)
+            add = Step("add", bytes=3 * part * received)
             # Reads the gradient; reads and writes weights and states, and writes what is sent.
-            update = Step("update", bytes=part * (gradient + 2 * MASTER * (1 + (states or 0)) + weight))
+            update = Step("update", bytes=part * (received + 2 * MASTER * (1 + (states or 0)) + sent))
             came = {
                 worker: [
                     builder.recv(
-                        worker, part * gradient, number, ctrl_after=answered.get((number, worker), [])
+                        worker, part * received, number, ctrl_after=answered.get((number, worker), [])
                     )
                 ]
                 for worker in range(workers)
@@ -241,7 +234,7 @@ def _server(parts: Sequence[int], plan: Plan, workers: int, compute: Compute) ->
                 if states is not None and (plan.data.asynchronous or not updated):
                     updated = [_compute(builder, "update", update, compute, got)]
                 ready = updated if states is not None else got
-                answered[number, worker] = [builder.send(worker, part * weight, number, after=ready)]
+                answered[number, worker] = [builder.send(worker, part * sent, number, after=ready)]
     if not builder.nodes:
         builder.metadata("idle")
     return builder.graph("server")

@@ -42,8 +42,8 @@ class Replicated:
         self.element, self.weight = gradient(plan), weight(plan)
         self.open: dict[str, Bucket] = {}
         self.reduced: list[int] = []
-        self.owned: dict[str, int] = {}
-        """Parameters that this rank updates, by family."""
+        self.owned = 0
+        """Parameters that this rank updates."""
 
     def begin(self, uses: Sequence[tuple[int, Layer]]) -> None:
         """Take note of the layers whose weights a step will use, in order."""
@@ -88,7 +88,7 @@ class Replicated:
     def _flush(self, family: str, last: bool) -> None:
         bucket = self.open.pop(family)
         if last:
-            self.owned[family] = self.owned.get(family, 0) + self.part(family, bucket.parameters)
+            self.owned += self.part(family, bucket.parameters)
         if bucket.parameters:
             self.reduced += (
                 self.communicate(family, bucket) if self.rank.members(family) > 1 else bucket.nodes
@@ -214,10 +214,8 @@ class Sharded(Replicated):
 
     def communicate(self, family: str, bucket: Bucket) -> list[int]:
         """Reduce and scatter a bucket; replicas of shards add up theirs."""
-        ranks, own = (
-            self.rank.members(self.family(family)),
-            self.part(family, bucket.parameters) * self.element,
-        )
+        ranks = self.rank.members(self.family(family))
+        own = self.part(family, bucket.parameters) * self.element
         done: Nodes = bucket.nodes
         if ranks > 1:
             kind = CollectiveType.REDUCE_SCATTER
@@ -245,8 +243,7 @@ STRATEGIES: dict[str, type[Replicated]] = {
 def update(rank: Rank, plan: Plan, replicas: Replicated, clip: bool) -> None:
     """Reduce what is left, clip by the norm of all gradients, and let the optimizer work on what the rank owns."""
     done = replicas.reduce()
-    owned = sum(replicas.owned.values())
-    replicas.owned = {}
+    owned, replicas.owned = replicas.owned, 0
     if plan.optimizer == "none" or not owned:
         return
     if clip:

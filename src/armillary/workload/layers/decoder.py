@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from armillary.errors import InputError
+from armillary.workload.divisors import divisors, near
 from armillary.workload.layers.attention import attention_blocks, cache_bytes
 from armillary.workload.layers.block import Block, layer, recomputed
 from armillary.workload.layers.embedding import embedding, head
@@ -15,7 +16,6 @@ from armillary.workload.layers.mlp import mlp_blocks
 from armillary.workload.layers.pointwise import norm, residual
 from armillary.workload.layers.shard import Shard, inference_shard, training_shard
 from armillary.workload.models.schema import Decoder
-from armillary.workload.plan.ranks import divisors, near
 from armillary.workload.plan.schema import Plan
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from armillary.errors import InputError
+from armillary.workload.divisors import divisors, near
 from armillary.workload.layers.layer import Precision
-from armillary.workload.plan.ranks import divisors, near
+from armillary.workload.plan.numbers import gradient
 from armillary.workload.plan.schema import ELEMENT, Plan
 
 
@@ -168,7 +169,7 @@ def _shard(
         expert_rank=expert_rank,
         skew=plan.experts.skew,
         compute=plan.numbers.compute,
-        gradient=ELEMENT[plan.numbers.gradients],
+        gradient=gradient(plan),
         flash=plan.attention == "flash",
         causal=plan.causal,
         dropout=plan.dropout and training,

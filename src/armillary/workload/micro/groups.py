@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from armillary.errors import InputError
+from armillary.workload.divisors import divisors, near
 
 
 def group_sizes(npus: int) -> list[int]:
     """Return every group size that divides `npus`, ascending from 2."""
-    small = [size for size in range(1, int(npus**0.5) + 1) if npus % size == 0]
-    return sorted({*small, *(npus // size for size in small)} - {1})
+    return [size for size in divisors(npus) if size > 1]
 
 
 def check_group(npus: int, members: int) -> None:
@@ -21,10 +21,9 @@ def check_group(npus: int, members: int) -> None:
     if not possible:
         raise InputError(f"{npus} NPUs: expected at least 2, or nothing is sent")
     if members not in possible:
-        near = min(possible, key=lambda size: abs(size - members))
         raise InputError(
             f"groups of {members} ranks on {npus} NPUs: expected a size of at least 2 that divides {npus} "
-            f"(nearest: {near})"
+            f"(nearest: {near(members, possible)})"
         )
 
 

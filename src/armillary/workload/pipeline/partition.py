@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from armillary.errors import InputError
+from armillary.workload.divisors import divisors
 from armillary.workload.layers.layer import Layer
-from armillary.workload.plan.ranks import divisors
 from armillary.workload.plan.schema import Plan
 
 EMBEDDING = "embedding"

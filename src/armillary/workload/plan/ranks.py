@@ -7,22 +7,12 @@ from math import prod
 
 from armillary.errors import InputError, nearest
 from armillary.trace.grid import RankGrid
+from armillary.workload.divisors import divisors, near
 from armillary.workload.plan.schema import Parallel, Plan
 
 MOST = 2**24
 """Ranks of which everybody has some numbers in memory."""
 AXES = ("tp", "cp", "ep", "dp", "pp")
-
-
-def divisors(number: int) -> list[int]:
-    """Return the divisors of a number, ascending."""
-    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return sorted({*small, *(number // d for d in small)})
-
-
-def near(wanted: int, possible: list[int]) -> int:
-    """Return the possible number nearest to the one wanted."""
-    return min(possible, key=lambda each: (abs(each - wanted), each))
 
 
 def replicas(plan: Plan) -> int:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from armillary.workload.layers.layer import Layer, Step
 from armillary.workload.models.operations import HEAD, SCORES
-from armillary.workload.plan.schema import ELEMENT, Plan
+from armillary.workload.plan.numbers import gradient, weight
+from armillary.workload.plan.schema import Plan
 
 REPLICAS = "dp+cp"
 """Ranks that have the same weights."""
@@ -114,7 +115,7 @@ class Kernels:
     @property
     def element(self) -> int:
         """Bytes of an activation or weight."""
-        return max(2, ELEMENT[self.plan.numbers.compute])
+        return weight(self.plan)
 
     def forward(self, kernel: Kernel, after: tuple[str, ...] | None = None) -> Step:
         """Return the step of the forward pass."""
@@ -127,7 +128,7 @@ class Kernels:
 
     def weight(self, kernel: Kernel) -> Step:
         """Return the step that makes the gradient of the weights."""
-        moved = self.element * kernel.operands + 2 * ELEMENT[self.plan.numbers.gradients] * kernel.weights
+        moved = self.element * kernel.operands + 2 * gradient(self.plan) * kernel.weights
         after = (f"{kernel.name} backward",) if kernel.backward else None
         return self._step(f"{kernel.name} weight", 2 * kernel.macs, moved, after)
 
