@@ -1,0 +1,1 @@
+"""Networks with contention as movers of messages: FIFO links, flows, packets."""

@@ -1,0 +1,11 @@
+"""The transport that the variant of this module names."""
+
+from __future__ import annotations
+
+from armillary.jit import in_variant, use
+
+if in_variant("congestion"):
+    mover = use("armillary.engine.transport.fifo_kernel")
+elif in_variant("flow"):
+    mover = use("armillary.engine.transport.flow_kernel")
+inject, advance, change = mover.inject, mover.advance, mover.change

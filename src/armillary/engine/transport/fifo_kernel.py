@@ -1,0 +1,84 @@
+"""Network model `congestion`: FIFO links, one message at a time on each, cut through at every node.
+
+A message may take a link when its first byte is there and all that came before it have left; it holds the link
+until its last byte has gone, which is never before its last byte has come. Buffers have no limit.
+"""
+
+from __future__ import annotations
+
+from armillary.engine.transport.layout_kernel import *
+from armillary.jit import inner, use
+
+events = use("armillary.engine.transport.queue_kernel")
+push, pop, new_row, full, deliver = events.push, events.pop, events.new_row, events.full, events.deliver
+links = use("armillary.engine.transport.use_kernel")
+link_row, duration, carried, waiting = links.link_row, links.duration, links.carried, links.waiting
+
+# Row of a message: place of its next link in its route, and after its last; bytes; when its last byte is here
+M_AT, M_END, M_SIZE, M_TAIL = range(2, 6)
+HEAD, ARRIVED = range(2)
+FREE_AT = N_OWN  # (links) when all that came so far have left
+
+
+@inner
+def inject(table, net, pool, queue, cookie, route, size, key, now):
+    """Let a message leave its NPU at `now` (ps); the key has no meaning here."""
+    row = new_row(net, pool)
+    first = table[T_ROUTE_FIRST] + route
+    pool[row + P_COOKIE] = cookie
+    pool[row + M_AT] = table[first]
+    pool[row + M_END] = table[first + 1]
+    pool[row + M_SIZE] = size
+    pool[row + M_TAIL] = now
+    net[N_UNDER_WAY] += 1
+    push(net, queue, now, row * CODES + (HEAD if table[first] < table[first + 1] else ARRIVED))
+
+
+@inner
+def change(table, net, pool, queue, now):
+    """The network is in another stage: nothing to do, links are looked up when they are taken."""
+
+
+@inner
+def advance(table, net, pool, queue, limit):
+    """Run up to `limit` (ps), or to the end of the first ps at which messages arrive; returns that time.
+
+    Stops early with status GROW when there is too little room; then it is called again.
+    """
+    while net[N_QUEUE] > 0 and queue[Q_TIME] <= limit:
+        now = queue[Q_TIME]
+        if net[N_DELIVERED] > 0 and now > net[N_NOW]:
+            return net[N_NOW]
+        if full(net):
+            net[N_STATUS] = GROW
+            return net[N_NOW]
+        net[N_NOW] = now
+        net[N_EVENTS] += 1
+        what = pop(net, queue)
+        row = what // CODES
+        if what % CODES == ARRIVED:
+            deliver(net, pool, row)
+            continue
+        link = table[table[T_ROUTE_LINK] + pool[row + M_AT]]
+        at = link_row(table, net, link)
+        if table[at + L_SLOW] == 0:
+            net[N_A] = link  # nobody takes it up again: the message stays here
+            continue
+        free = net[net[FREE_AT] + link]
+        start = max(now, free)
+        size = pool[row + M_SIZE]
+        end = max(start + duration(table, at, size), pool[row + M_TAIL])
+        net[net[FREE_AT] + link] = end
+        carried(table, net, link, size, start, end)
+        waiting(table, net, link, int((start - now) / table[at + L_SLOW] * table[at + L_FAST]), now)
+        pool[row + M_TAIL] = end + table[at + L_LATENCY]
+        pool[row + M_AT] += 1
+        if pool[row + M_AT] < pool[row + M_END]:
+            push(net, queue, start + table[at + L_LATENCY], row * CODES + HEAD)
+        else:
+            push(net, queue, pool[row + M_TAIL], row * CODES + ARRIVED)
+    if net[N_DELIVERED] > 0:
+        return net[N_NOW]
+    if limit < FOREVER:
+        net[N_NOW] = limit
+    return limit

@@ -1,0 +1,113 @@
+"""Lower a topology over time, and the ways of messages on it, to the table that transports read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from armillary.engine.transport import layout_kernel as lk
+from armillary.errors import InputError
+from armillary.platform.topology.graph import Floats, Topology
+from armillary.platform.topology.routing import Routing
+
+Ints = NDArray[np.int64]
+LARGEST = 1 << 20
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The network from `time` (ns) on: the topology as it then is, in its routing."""
+
+    time: float
+    routing: Routing
+
+    @property
+    def topology(self) -> Topology:
+        """The topology as it is in this stage."""
+        return self.routing.topology
+
+
+@dataclass
+class Routes:
+    """The routes of all stages, one after the other; each has a number."""
+
+    first: list[Ints] = field(default_factory=lambda: [np.zeros(1, np.int64)])
+    link: list[Ints] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, stage: Stage, source: ArrayLike, target: ArrayLike, flow: ArrayLike | None = None) -> int:
+        """Add the routes of messages in a stage, in order; returns the number of the first.
+
+        Raises:
+            InputError: a destination cannot be reached.
+        """
+        paths = stage.routing.paths(source, target, flow)
+        number, begin = self.count, int(self.first[-1][-1])
+        self.first.append(paths.first[1:] + begin)
+        self.link.append(paths.link)
+        self.count += len(paths.first) - 1
+        return number
+
+
+def lower_network(
+    stages: Sequence[Stage], routes: Routes, options: ArrayLike = (), own: Sequence[Ints] = ()
+) -> Ints:
+    """Return the table of a network.
+
+    Args:
+        stages: The first at time 0.
+        routes: All ways that messages take.
+        options: Numbers that the transport is told.
+        own: Further tables of the transport, which it finds by ``table[T_OWN + i]``.
+    """
+    topology = stages[0].topology
+    parts = {
+        lk.T_LINK: np.concatenate([link_rows(stage.topology) for stage in stages]),
+        lk.T_ROUTE_FIRST: np.concatenate(routes.first),
+        lk.T_ROUTE_LINK: np.concatenate(routes.link) if routes.link else np.zeros(0, np.int64),
+        lk.T_OPTIONS: np.asarray(options, np.int64),
+    } | {lk.T_OWN + i: table for i, table in enumerate(own)}
+    head = np.zeros(lk.TABLE_HEAD, np.int64)
+    head[lk.T_LINKS], head[lk.T_NODES], head[lk.T_NPUS] = topology.links, topology.nodes, topology.npus
+    head[lk.T_STAGES], head[lk.T_ROUTES] = len(stages), routes.count
+    at = lk.TABLE_HEAD
+    for place, part in parts.items():
+        head[place] = at
+        at += part.size
+    return np.concatenate([head, *(np.ravel(part) for part in parts.values())])
+
+
+def link_rows(topology: Topology) -> Ints:
+    """Return (links, L_COLUMNS): see `layout_kernel`."""
+    rows = np.zeros((topology.links, lk.L_COLUMNS), np.int64)
+    rows[:, lk.L_SLOW], rows[:, lk.L_FAST] = paces(topology.bandwidth, topology.name)
+    rows[:, lk.L_LATENCY] = np.rint(topology.latency * lk.PS)
+    rows[:, lk.L_BUFFER] = topology.buffer
+    rows[:, lk.L_TAIL], rows[:, lk.L_HEAD] = topology.tail, topology.head
+    return rows
+
+
+def paces(bandwidth: Floats, name: str = "topology") -> tuple[Ints, Ints]:
+    """Return ps per byte of links as fractions, numerators and denominators; 0 / 1 where the bandwidth is 0.
+
+    Raises:
+        InputError: a bandwidth is too small to be counted with.
+    """
+    values, inverse = np.unique(bandwidth, return_inverse=True)
+    pairs = []
+    for value in values.tolist():
+        pace = Fraction(lk.PS) / Fraction(value) if value > 0 else Fraction(0)
+        if pace > LARGEST:
+            raise InputError(
+                f"{name}: a bandwidth of {value:.3g} bytes/ns is too small; expected at least 1 KB/s, or 0: down"
+            )
+        # Numerator and denominator stay below 2**20, so that times of 4 TiB fit 62 bits.
+        limit = LARGEST if pace < 1 else max(1, int(LARGEST / pace))
+        pairs.append(pace.limit_denominator(limit))
+    table = np.array([(pair.numerator, pair.denominator) for pair in pairs], np.int64).reshape(-1, 2)
+    chosen = table[inverse.ravel()]
+    return chosen[:, 0], chosen[:, 1]

@@ -1,0 +1,77 @@
+"""Move messages that begin at given times: networks on their own, without a workload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport.network import Routes, Stage, lower_network
+from armillary.engine.transport.transport import Room, Transport, first_state
+from armillary.engine.transport.use import LinkUse, link_use
+from armillary.jit import Mode, load
+from armillary.platform.topology.routing import Routing
+
+Ints = NDArray[np.int64]
+BUDGET = 1 << 20
+
+
+@dataclass(frozen=True)
+class Offered:
+    """When messages arrived (ps; -1: never), the use of every link, and how many events it took."""
+
+    arrived: Ints
+    use: LinkUse
+    events: int
+
+
+def offer(
+    transport: Transport,
+    routing: Routing,
+    source: ArrayLike,
+    target: ArrayLike,
+    size: ArrayLike,
+    begin: ArrayLike = 0,
+    *,
+    key: ArrayLike = 0,
+    flow: ArrayLike | None = None,
+    mode: Mode = "compiled",
+) -> Offered:
+    """Move messages.
+
+    Args:
+        transport: How.
+        routing: On what ways, over which topology.
+        source: (messages) NPUs.
+        target: (messages) NPUs.
+        size: (messages) bytes.
+        begin: (messages) ps.
+        key: (messages) place in the order of urgency, the lowest first.
+        flow: (messages) see `Routing.paths`.
+        mode: Compiled, or interpreted.
+    """
+    given = np.broadcast_arrays(source, target, size, begin, key)
+    source, target, size, begin, key = (np.atleast_1d(np.asarray(column, np.int64)) for column in given)
+    topology, routes, stage = routing.topology, Routes(), Stage(0.0, routing)
+    routes.add(stage, source, target, flow)
+    table = lower_network([stage], routes, transport.options(topology), transport.tables(topology))
+    order = np.argsort(begin, kind="stable")
+    rows = np.stack([begin[order], order, size[order], key[order]], axis=1).ravel()
+    flat: Any = (table, rows) if mode == "compiled" else (table.tolist(), rows.tolist())
+    arrived = np.full(len(order), -1, np.int64)
+    kernel = load("armillary.engine.transport.offer_kernel", mode, transport.name)
+    net, room = first_state(transport, topology, mode), Room(transport, mode)
+    number = 0
+    while True:
+        room.fit(net)
+        number = kernel.run(flat[0], net, room.pool, room.queue, flat[1], arrived, number, BUDGET)
+        if net[lk.N_STATUS] not in (lk.OK, lk.GROW) or not (
+            net[lk.N_STATUS] == lk.GROW or number < len(order) or net[lk.N_QUEUE] > 0
+        ):
+            break
+    by_message = np.empty_like(arrived)
+    by_message[order] = arrived
+    return Offered(by_message, link_use(np.asarray(net, np.int64), topology), int(net[lk.N_EVENTS]))

@@ -1,0 +1,47 @@
+"""Messages that begin at given times, on a transport; which one is said by the variant."""
+
+from __future__ import annotations
+
+from armillary.engine.transport.layout_kernel import *
+from armillary.jit import njit, use
+
+events = use("armillary.engine.transport.queue_kernel")
+full, take_delivered = events.full, events.take_delivered
+mover = use("armillary.engine.transport.chosen_kernel")
+inject, advance = mover.inject, mover.advance
+
+# A message that is offered: begin in ps, route, bytes, key
+OF_BEGIN, OF_ROUTE, OF_SIZE, OF_KEY = range(4)
+OF_COLUMNS = 4
+
+
+@njit
+def run(table, net, pool, queue, offers, arrived, next_offer, budget):
+    """Offer up to about `budget` messages from `next_offer` on, and write the ps at which they arrive.
+
+    Returns the number of the next: again with more room if the status is GROW. Offers are in the order of their begin.
+    """
+    count = len(offers) // OF_COLUMNS
+    net[N_STATUS] = OK
+    while budget > 0:
+        limit = FOREVER
+        if next_offer < count:
+            limit = offers[next_offer * OF_COLUMNS]
+        now = advance(table, net, pool, queue, limit)
+        cookie = take_delivered(net, pool)
+        while cookie >= 0:
+            arrived[cookie] = now
+            budget -= 1
+            cookie = take_delivered(net, pool)
+        if net[N_STATUS] != OK:
+            return next_offer
+        if now == FOREVER:
+            return next_offer
+        while next_offer < count and offers[next_offer * OF_COLUMNS] == now:
+            if full(net):
+                net[N_STATUS] = GROW
+                return next_offer
+            at = next_offer * OF_COLUMNS
+            inject(table, net, pool, queue, next_offer, offers[at + 1], offers[at + 2], offers[at + 3], now)
+            next_offer += 1
+    return next_offer

@@ -1,0 +1,114 @@
+"""What moves messages over the links of a network: the protocol of the models `congestion`, `flow`, `packet`.
+
+A transport is a kernel module with three functions over flat arrays (see `layout_kernel`); times are ps:
+
+* ``inject(table, net, pool, queue, cookie, route, size, key, now)``: a message leaves its NPU now, on a route,
+  with `size` bytes. `key` is its place in the order of urgency: the lowest is first, and equal ones share.
+* ``advance(table, net, pool, queue, limit) -> time``: run up to and including `limit`, or to the end of the first
+  ps at which messages arrive. Arrived messages are taken by `queue_kernel.take_delivered`. With status GROW
+  (pool or queue beyond its room) it is called again after both have grown.
+* ``change(table, net, pool, queue, now)``: the network has just gone into the stage ``net[N_STAGE]``: links may
+  have other bandwidths. Messages under way keep their routes; on links that are down they stay for ever.
+
+`inject` may be called at the time that `advance` returned, and at that time or later only.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine.transport import layout_kernel as lk
+from armillary.jit import Mode
+from armillary.platform.topology.graph import Topology
+
+Ints = NDArray[np.int64]
+FIRST_BIN = 1 << 20
+"""Width in ps of the first bins of use."""
+
+
+class Transport(ABC):
+    """One way to move messages; its kernel does the work, this says what the kernel needs."""
+
+    name: ClassVar[str]
+    kernel: ClassVar[str]
+    burst: ClassVar[int] = 64
+    """Rows of the pool and of the queue that one event, or one message, may take."""
+
+    def options(self, topology: Topology) -> list[int]:
+        """Return what stands at ``table[T_OPTIONS]``."""
+        return []
+
+    def tables(self, topology: Topology) -> list[Ints]:
+        """Return further constant tables, found by ``table[T_OWN + i]``."""
+        return []
+
+    @abstractmethod
+    def state(self, topology: Topology) -> list[Ints]:
+        """Return the state before the first event, as tables found by ``net[N_OWN + i]``."""
+
+
+class Congestion(Transport):
+    """FIFO links with unlimited buffers, one message at a time on each, cut through."""
+
+    name = "congestion"
+    kernel = "armillary.engine.transport.fifo_kernel"
+    burst = 2
+
+    def state(self, topology: Topology) -> list[Ints]:
+        """See `Transport.state`."""
+        return [np.zeros(topology.links, np.int64)]
+
+
+def first_state(transport: Transport, topology: Topology, mode: Mode) -> Any:
+    """Return `net` before the first event."""
+    parts: Mapping[int, Ints] = {
+        lk.N_USE: np.zeros(topology.links * lk.U_COLUMNS, np.int64),
+        lk.N_BINS_BYTES: np.zeros(topology.links * lk.BINS, np.int64),
+        lk.N_BINS_DEPTH: np.zeros(topology.links * lk.BINS, np.int64),
+    } | {lk.N_OWN + i: table for i, table in enumerate(transport.state(topology))}
+    head = np.zeros(lk.NET_HEAD, np.int64)
+    head[lk.N_POOL], head[lk.N_BIN] = lk.P_COLUMNS, FIRST_BIN
+    at = lk.NET_HEAD
+    for place, part in parts.items():
+        head[place] = at
+        at += part.size
+    net = np.concatenate([head, *(np.ravel(part) for part in parts.values())])
+    return net if mode == "compiled" else net.tolist()
+
+
+class Room:
+    """Pool and queue, which grow."""
+
+    def __init__(self, transport: Transport, mode: Mode, messages: int = 1) -> None:
+        """Make room for at least `messages` that begin at once."""
+        self.mode, self.burst = mode, transport.burst * max(1, messages)
+        rows = 2 * self.burst + 64
+        self.pool: Any = _zeros(rows * lk.P_COLUMNS, mode)
+        self.queue: Any = _zeros(rows * lk.Q_COLUMNS, mode)
+
+    def fit(self, net: Any) -> None:
+        """Let both be large enough for another burst, and say so in `net`."""
+        if net[lk.N_POOL] + 2 * self.burst * lk.P_COLUMNS > len(self.pool):
+            self.pool = _longer(self.pool, self.burst * lk.P_COLUMNS, self.mode)
+        if (net[lk.N_QUEUE] + 2 * self.burst) * lk.Q_COLUMNS > len(self.queue):
+            self.queue = _longer(self.queue, self.burst * lk.Q_COLUMNS, self.mode)
+        net[lk.N_POOL_ROOM] = len(self.pool) - self.burst * lk.P_COLUMNS
+        net[lk.N_QUEUE_ROOM] = len(self.queue) // lk.Q_COLUMNS - self.burst
+
+
+def _zeros(size: int, mode: Mode) -> Any:
+    return np.zeros(size, np.int64) if mode == "compiled" else [0] * size
+
+
+def _longer(values: Any, more: int, mode: Mode) -> Any:
+    more = max(2 * more, len(values))
+    if mode == "compiled":
+        longer = np.zeros(len(values) + more, np.int64)
+        longer[: len(values)] = values
+        return longer
+    return values + [0] * more
