@@ -25,8 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 network_model_option = click.option(
     "--network-model",
     type=click.Choice(("analytical", "congestion")),
-    default="analytical",
-    help="Links without or with contention.",
+    help="Links without or with contention; by default analytical, or congestion where the network is a graph.",
 )
 
 

@@ -43,7 +43,7 @@ def command(
     memory: str | None,
     comm_groups: str | None,
     profile: str | None,
-    network_model: str,
+    network_model: str | None,
     no_fold: bool,
     efficiency: str | None,
     outputs: Outputs,

@@ -236,7 +236,15 @@ class Collectives(Part):
     reduce_scatter_block: Algorithms = Field(default=None, alias="reduce-scatter-block")
     optimization: Literal["baseline", "localBWAware"] = "localBWAware"
     chunks: Count = Field(default=64, description="Chunks a collective is split into.")
-    active_chunks: Count = Field(default=1, description="Chunks in flight per dimension.")
+    active_chunks: Count | None = Field(
+        default=None,
+        description="Chunks in flight per dimension; if absent 1 (astra-sim) or 16 (physical).",
+    )
+    hierarchy: list[Count] | None = Field(
+        default=None,
+        min_length=1,
+        description="Levels at which collectives run over a topology, innermost first: NPUs per group, groups, …",
+    )
     queues: Count = Field(default=1, description="Queues per dimension.")
 
 
@@ -308,7 +316,7 @@ class PlatformFile(Part):
         description="Dimensions, innermost first; over a preset also a mapping of a dimension's name to its keys.",
     )
     topology: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
-        default=None, description="A graph instead of dimensions: to be looked at, not simulated yet."
+        default=None, description="A graph instead of dimensions, for network models with contention."
     )
     npu: Npu = Npu()
     collectives: Collectives = Collectives()
