@@ -52,7 +52,8 @@ class NetworkUse:
     @functools.cached_property
     def peak(self) -> NDArray[np.float64]:
         """(links) the highest share in any bin."""
-        return self.series.max(axis=1, initial=0.0)
+        highest: NDArray[np.float64] = self.series.max(axis=1, initial=0.0)
+        return highest
 
     def head(self) -> dict[str, Any]:
         """Return what is no array, ready for JSON."""

@@ -41,8 +41,9 @@ def _counter(
     pid: int, name: str, unit: str, starts: list[int], values: list[int] | list[float], end: int
 ) -> Iterator[str]:
     """Yield a counter where it changes; it ends with 0."""
+    # Perfetto does not undo the escapes of counter names.
     begin = f'{{"ph":"C","pid":{pid},"tid":0,"ts":'
-    rest = f',"name":{json.dumps(name)},"args":{{"{unit}":'
+    rest = f',"name":{json.dumps(name, ensure_ascii=False)},"args":{{"{unit}":'
     before: int | float = -1
     for at, value in zip([*starts, max(end, starts[-1] + 1 if starts else 0)], [*values, 0], strict=True):
         if value != before:

@@ -72,7 +72,7 @@ def links_picture(network: NetworkUse, path: str | os.PathLike[str]) -> None:
         ).ravel()
     FigureCanvasAgg(figure)
     title = f"{network.topology.name}: {hot_spot_line(network)}"
-    figure.suptitle(title, fontsize=12, fontweight="bold", x=0.008, ha="left")
+    figure.suptitle(title, fontsize=10.5, fontweight="bold", x=0.008, ha="left")
     axes = upper.subplots(rows, columns, squeeze=False).ravel()
     _draw_panels(upper, axes[: len(panels)], panels, network, side, wide)
     for unused in axes[len(panels) :]:

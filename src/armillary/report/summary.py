@@ -242,11 +242,11 @@ def _print_links(network: NetworkUse, console: Console) -> None:
         )
         if any(getattr(kind, title) for kind in kinds)
     }
-    span = f"utilisation of the run and at most within {format_time(network.use.bin / 1000)}"
+    span = f"utilisation of the run and at most in {format_time(network.use.bin / 1000)}"
     console.print(
         Text(f"\nBusiest links with {span} ({min(ROWS_SHOWN, len(used))} of {len(used):,})", "bold")
     )
-    table = _table("link", "kind", "carried", "run", "at most", "deepest queue", *extra, left=2, widest=34)
+    table = _table("link", "kind", "carried", "of run", "at most", "deepest queue", *extra, left=2, widest=34)
     for row in link_rows(network, used[:ROWS_SHOWN]):
         table.add_row(
             _name(row.name),
