@@ -11,6 +11,8 @@ from collections import defaultdict
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.console import Console
 
 from armillary.cli import main
@@ -118,6 +120,27 @@ def test_kinds_and_hot_spots(incast):
 
 def test_queues_drain():
     assert left(np.array([[5, 5, 5, 0]]), np.array([[12, 0, 4, 0]])).tolist() == [[12, 7, 4, 0]]
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(st.integers(1, 3000), st.integers(0, 6_000_000)), min_size=1, max_size=12))
+def test_queues_are_never_said_to_be_longer_than_they_are(messages):
+    """One link of a byte per ns; a twin adds up what waits at the beginning of each bin and at each arrival."""
+    messages.sort(key=lambda message: message[1])
+    pair = edges("pair", [("npu 0", "npu 1", 1.0, 0.0, 1, "link"), ("npu 1", "npu 0", 1.0, 0.0, 1, "link")])
+    size, begin = zip(*messages, strict=True)
+    use = offer(Congestion(), Shortest(pair), 0, 1, size, begin, mode="interpreted").use
+    waits, free = [], 0
+    for number, (bytes_, at) in enumerate(messages):
+        free = max(free, at) + 1000 * bytes_
+        later = messages[number + 1][1] if number + 1 < len(messages) else free
+        waits.append((at, (free - at) / 1000))
+        edge = -(-at // use.bin) * use.bin
+        waits += [(time, (free - time) / 1000) for time in range(edge, min(later, free), use.bin)]
+    for i, found in enumerate(use.depths[0].tolist()):
+        most = max((wait for time, wait in waits if time // use.bin == i), default=0)
+        assert found <= most + 2
+        assert found >= most - max(size) - use.bin / 1000 - 2
 
 
 def test_links_that_join_the_same_nodes_have_names_of_their_own():
