@@ -37,6 +37,7 @@ class Outputs:
     timeline: Path | None = None
     picture: Path | None = None
     save: Path | None = None
+    links: Path | None = None
 
     def check(self) -> None:
         """Refuse, before any work is done, paths that cannot be written.
@@ -55,6 +56,10 @@ class Outputs:
             from armillary.report.picture import check_picture
 
             check_picture(self.picture)
+        if self.links:
+            from armillary.report.links import check_links_file
+
+            check_links_file(self.links)
 
     def present(self, result: Timeline, *, quiet: bool = False) -> None:
         """Print the summary, write every file that was asked for, and name it unless `quiet`."""
@@ -66,6 +71,7 @@ class Outputs:
             "timeline": lambda path: report.write_perfetto(result, path),
             "picture": lambda path: report.breakdown_picture(result, path),
             "save": result.save,
+            "links": lambda path: report.write_links(result, path),
         }
         for option, path in vars(self).items():
             if path is not None:
@@ -75,9 +81,10 @@ class Outputs:
 
 
 def output_options(function: F) -> F:
-    """Add ``--json --timeline --picture --save`` to a command; it receives one `Outputs`."""
+    """Add ``--json --timeline --picture --links --save`` to a command; it receives one `Outputs`."""
     texts = {
         "save": "Save the whole result, for `armillary show`.",
+        "links": "Write the use of links: a table (.csv) or a picture (.png, .svg or .pdf).",
         "picture": "Draw the time breakdown (.png, .svg or .pdf).",
         "timeline": "Write a timeline for ui.perfetto.dev or chrome://tracing.",
         "json": "Write the summary as JSON.",

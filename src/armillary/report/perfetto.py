@@ -32,8 +32,9 @@ def write_perfetto(
     """Write the timeline as Chrome trace-event JSON, compressed if `path` ends in ``.gz``.
 
     There is one process per rank, with a thread for each kind of node and for each network dimension
-    (its chunk phases), more where slices overlap, and a counter of active chunks per dimension. Times
-    are in µs to the ns; a finer tick is rounded.
+    (its chunk phases), more where slices overlap, and a counter of active chunks per dimension. Where
+    links were simulated, one more process has the utilisation and the queue of the busiest. Times are in
+    µs to the ns; a finer tick is rounded.
 
     Args:
         timeline: What to write.
@@ -90,6 +91,10 @@ def _events(timeline: Timeline, shown: list[tuple[int, int, str]]) -> Iterator[s
                 for i, begin, stop in zip(mine.tolist(), begins, ends, strict=True):
                     yield chrome_trace.slice_(pid, tid, begin, stop, texts[i])
         yield from _counters(timeline, cls, pid)
+    if timeline.network:
+        from armillary.report.link_counters import counters
+
+        yield from counters(timeline.network, timeline.n_ranks + 1, len(shown))
 
 
 def _tracks(

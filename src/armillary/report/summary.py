@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ from armillary.report.communication import collectives, dimensions
 from armillary.report.critical import contributors, critical_path, shares
 from armillary.report.flop_rate import flops
 from armillary.report.late import Late
+from armillary.report.links import LinkRow, busiest, kind_rows, link_rows
 from armillary.report.lower_bound import bound
 from armillary.report.ranks import class_name, class_sizes, nanoseconds, slowest
 from armillary.report.reasons import bound_line
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from armillary.engine.network_use import NetworkUse
 
 WIDTH = 100
 ROWS_SHOWN = 5
@@ -89,6 +93,9 @@ def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
         if found.waiting:
             line(_waited(timeline, cls, late))
         _print_communication(timeline, console, cls)
+    if timeline.network:
+        _print_links(timeline.network, console)
+    if cls is not None:
         _print_path(timeline, console, cls)
     for warning in timeline.info.get("warnings", []):
         line(f"warning: {warning}", "yellow")
@@ -204,6 +211,53 @@ def _print_communication(timeline: Timeline, console: Console, cls: int) -> None
         if max((dim.utilisation_busy or 0.0) for dim in used) > 1:
             note = "over 100 %: in this profile messages that are under way together each get a whole link"
             console.print(Text(note, "yellow"))
+
+
+def _print_links(network: NetworkUse, console: Console) -> None:
+    from rich.text import Text
+
+    kinds, used = kind_rows(network), busiest(network)
+    console.print(Text("\nLinks by kind with utilisation of the run; hot spot: busiest ÷ mean", "bold"))
+    table = _table("kind", "links", "used", "carried", "mean", "busiest", "hot spot", "deepest queue")
+    for kind in kinds:
+        table.add_row(
+            _name(kind.kind),
+            format_count(kind.links),
+            format_count(kind.used),
+            format_bytes(kind.size),
+            _ratio(kind.mean),
+            _ratio(kind.most),
+            "-" if kind.hot_spot is None else f"{kind.hot_spot:,.2f}",
+            format_bytes(kind.depth),
+        )
+    console.print(table)
+    if not used:
+        return
+    extra: dict[str, Callable[[LinkRow], str]] = {
+        title: show
+        for title, show in (
+            ("drops", lambda row: format_count(row.drops)),
+            ("marks", lambda row: format_count(row.marks)),
+            ("paused", lambda row: format_time(row.paused)),
+        )
+        if any(getattr(kind, title) for kind in kinds)
+    }
+    span = f"utilisation of the run and at most in {format_time(network.use.bin / 1000)}"
+    console.print(
+        Text(f"\nBusiest links with {span} ({min(ROWS_SHOWN, len(used))} of {len(used):,})", "bold")
+    )
+    table = _table("link", "kind", "carried", "of run", "at most", "deepest queue", *extra, left=2, widest=34)
+    for row in link_rows(network, used[:ROWS_SHOWN]):
+        table.add_row(
+            _name(row.name),
+            _name(row.kind),
+            format_bytes(row.size),
+            _ratio(row.mean),
+            _ratio(row.peak),
+            format_bytes(row.depth),
+            *(show(row) for show in extra.values()),
+        )
+    console.print(table)
 
 
 def _print_path(timeline: Timeline, console: Console, cls: int) -> None:
