@@ -17,6 +17,7 @@ from armillary.files import check_folder
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from armillary.engine.multi_job import JobsResult
     from armillary.engine.timeline import Timeline
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,6 +69,22 @@ class Outputs:
             "picture": lambda path: report.breakdown_picture(result, path),
             "save": result.save,
         }
+        self._write(writers, quiet)
+
+    def present_jobs(self, result: JobsResult) -> None:
+        """Print a table of several jobs, and write and name every file that was asked for."""
+        from armillary import report
+
+        report.print_jobs(result)
+        writers: dict[str, Callable[[Path], object]] = {
+            "json": lambda path: report.write_jobs_json(result, path),
+            "timeline": lambda path: report.write_jobs_perfetto(result, path),
+            "picture": lambda path: report.jobs_picture(result, path),
+            "save": result.timeline.save,
+        }
+        self._write(writers, quiet=False)
+
+    def _write(self, writers: dict[str, Callable[[Path], object]], quiet: bool) -> None:
         for option, path in vars(self).items():
             if path is not None:
                 writers[option](path)

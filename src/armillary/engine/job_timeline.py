@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ def job_timeline(machine: Timeline, composed: Composed, j: int) -> Timeline:
         rank_class=rank_class,
         representative=np.array([rank for rank, _, _ in kept], np.int64),
         class_graph=np.arange(len(kept), dtype=np.int32),
-        finish=np.array([end[a:b].max(initial=0) for a, b in zip(ptr, ptr[1:], strict=False)], np.int64),
+        finish=np.array([end[a:b].max(initial=0) for a, b in pairwise(ptr.tolist())], np.int64),
         graphs=LazyTables(makers),
         node_ptr=ptr,
         node_start=start,

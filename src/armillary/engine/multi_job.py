@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ class JobRun:
     end: int
     """When its last node ended."""
     shares: dict[str, int]
-    """Other jobs that use NPUs of it, and so their ports: how many."""
+    """Other jobs that are there between its arrival and end, and how many of its NPUs, with their ports, they use."""
     timeline: Timeline
     """Its ranks alone, in ticks since its arrival."""
     alone: Timeline
@@ -101,35 +102,39 @@ def simulate_jobs(
 
     alone: dict[object, Timeline] = {}
     own: list[Timeline] = []
-    # Where ranks start late or durations are random, a job that comes later is not the same job shifted.
-    shifts = not platform.physical.delay and not platform.physical.jitter
     for job in jobs:
-        arrival = 0 if shifts else job.arrival_ns
+        # Random durations are drawn by the place of a node, so there it matters whether one waits for the arrival.
+        arrival = job.arrival_ns if platform.physical.jitter else 0
         key = (id(job.trace), tuple(job.npus), arrival)
         if key not in alone:
             lone = compose([replace(job, arrival_ns=arrival)], platform.npus)
             alone[key] = job_timeline(run(lone), lone, 0)
         own.append(alone[key])
-    npus = [set(job.npus) for job in jobs]
-    shares = [
-        {jobs[b].name: len(npus[a] & npus[b]) for b in range(len(jobs)) if a != b and npus[a] & npus[b]}
-        for a in range(len(jobs))
-    ]
+    users = Counter(npu for job in jobs for npu in job.npus)
     starts = {
         (j, rank): own[j].spans(int(own[j].rank_class[rank]))[0] + job.arrival_ns
         for j, job in enumerate(jobs)
-        if shares[j]
-        for rank in range(job.trace.n_ranks)
+        for rank, npu in enumerate(job.npus)
+        if users[npu] > 1
     }
     composed = compose(jobs, platform.npus, starts)
     whole = run(composed)
     whole.info["warnings"] += composed.warnings
-    return JobsResult(whole, tuple(_job(whole, composed, j, own[j], shares[j]) for j in range(len(jobs))))
+    parts = [job_timeline(whole, composed, j) for j in range(len(jobs))]
+    ends = [job.arrival_ns + part.total_ticks for job, part in zip(jobs, parts, strict=True)]
+    runs = []
+    for j, (job, part) in enumerate(zip(jobs, parts, strict=True)):
+        start = int(np.min(part.node_start[part.node_start >= 0], initial=part.total_ticks)) + job.arrival_ns
+        shares = _shares(jobs, ends, j)
+        runs.append(JobRun(job.name, tuple(job.npus), job.arrival_ns, start, ends[j], shares, part, own[j]))
+    return JobsResult(whole, tuple(runs))
 
 
-def _job(whole: Timeline, composed: Composed, j: int, alone: Timeline, shares: dict[str, int]) -> JobRun:
-    job, found = composed.jobs[j], job_timeline(whole, composed, j)
-    begun = found.node_start[found.node_start >= 0]
-    start = int(np.min(begun, initial=found.total_ticks)) + job.arrival_ns
-    end = found.total_ticks + job.arrival_ns
-    return JobRun(job.name, tuple(job.npus), job.arrival_ns, start, end, shares, found, alone)
+def _shares(jobs: Sequence[PlacedJob], ends: Sequence[int], j: int) -> dict[str, int]:
+    """Return with whom job `j` shares NPUs while it is there, and how many."""
+    mine, found = set(jobs[j].npus), {}
+    for other, job in enumerate(jobs):
+        meets = job.arrival_ns < ends[j] and jobs[j].arrival_ns < ends[other]
+        if other != j and meets and (common := len(mine.intersection(job.npus))):
+            found[job.name] = common
+    return found

@@ -205,8 +205,8 @@ class _Members:
                 name = names[int(codes[position])]
                 known = [str(number) for number in self.numbers[j]]
                 raise InputError(
-                    f"job '{self.jobs[j].name}': {graph.node(position)} has pg_name '{name}'; expected a group that its "
-                    f"trace defines{nearest(name, known) or f', one of {known[:8]}'}"
+                    f"job '{self.jobs[j].name}': {graph.node(position)} has pg_name '{name}'; expected a group that "
+                    f"its trace defines{nearest(name, known) or f', one of {known[:8]}'}"
                 )
         return [Edit("pg_name", at, chosen)]
 
