@@ -25,10 +25,8 @@ platform:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("jobs")
     (folder / "s.yaml").write_text(STUDY)
-    files = [
-        f"--{o}={folder / f}"
-        for o, f in (("json", "o.json"), ("timeline", "t.json"), ("picture", "p.png"), ("save", "r"))
-    ]
+    names = {"json": "o.json", "timeline": "t.json", "picture": "p.png", "save": "r"}
+    files = [f"--{option}={folder / name}" for option, name in names.items()]
     done = CliRunner().invoke(main, ["run", str(folder / "s.yaml"), *files], catch_exceptions=False)
     (folder / "out.txt").write_text(done.output)
     assert done.exit_code == 0, done.output
@@ -37,7 +35,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_table(folder: Path) -> None:
     lines = (folder / "out.txt").read_text().splitlines()
-    rows = {line.split()[0]: line for line in lines if line.startswith(("first", "second", "third"))}
+    rows = {
+        line.split()[0]: line
+        for line in lines
+        if line.startswith(("first ", "second ", "third ")) and " x " in line
+    }
     assert lines[0].startswith("3 jobs end after ") and lines[0].endswith(" on 16 NPUs")
     assert "1.99 x" in rows["first"] and rows["first"].endswith("second")
     assert "1.00 x" in rows["third"] and rows["third"].endswith("-")

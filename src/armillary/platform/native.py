@@ -103,7 +103,7 @@ def load_study(path: str | Path) -> Study:
         raise document.error(("jobs",), NOT_ASTRA_SIM)
     platform = read_machine(model.platform, document, ("platform",), model.profile)
     works = [model.workload] if model.workload else [job.workload for job in model.jobs or ()]
-    if any(work.generate is not None for work in works):
+    if any(isinstance(work.generate, dict) for work in works):
         platform = with_roofline(platform)
     study = Study(
         _warned(platform, warnings),
