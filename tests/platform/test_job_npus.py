@@ -98,7 +98,7 @@ def test_a_job_that_repeats_is_several_on_the_same_npus(tmp_path: Path) -> None:
         (
             (f"{WORK}, npus: {{count: 4, placement: scatered}}",),
             "",
-            "jobs[0].npus.placement: got 'scatered', expected one of packed, scattered, random (did you mean 'scattered'?)",
+            "got 'scatered', expected one of packed, scattered, random (did you mean 'scattered'?)",
         ),
         (
             (f"{WORK}, npus: 0",),
