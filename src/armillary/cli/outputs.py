@@ -17,6 +17,7 @@ from armillary.files import check_folder
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from armillary.engine.multi_job import JobsResult
     from armillary.engine.timeline import Timeline
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -73,6 +74,22 @@ class Outputs:
             "save": result.save,
             "links": lambda path: report.write_links(result, path),
         }
+        self._write(writers, quiet)
+
+    def present_jobs(self, result: JobsResult) -> None:
+        """Print a table of several jobs, and write and name every file that was asked for."""
+        from armillary import report
+
+        report.print_jobs(result)
+        writers: dict[str, Callable[[Path], object]] = {
+            "json": lambda path: report.write_jobs_json(result, path),
+            "timeline": lambda path: report.write_jobs_perfetto(result, path),
+            "picture": lambda path: report.jobs_picture(result, path),
+            "save": result.timeline.save,
+        }
+        self._write(writers, quiet=False)
+
+    def _write(self, writers: dict[str, Callable[[Path], object]], quiet: bool) -> None:
         for option, path in vars(self).items():
             if path is not None:
                 writers[option](path)

@@ -86,6 +86,36 @@ Groups = Annotated[
         }
     ),
 ]
+_NPU = {"type": "integer", "minimum": 0}
+_COUNT = {"type": "integer", "minimum": 1}
+JobNpus = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _COUNT,
+                {"type": "string", "pattern": r"^\s*\d+(\s*-\s*\d+)?(\s*,\s*\d+(\s*-\s*\d+)?)*\s*$"},
+                {"type": "array", "items": _NPU, "minItems": 1},
+                {
+                    "type": "object",
+                    "properties": {"first": _NPU, "count": _COUNT, "stride": _COUNT},
+                    "required": ["count"],
+                    "additionalProperties": False,
+                },
+                {
+                    "type": "object",
+                    "properties": {
+                        "count": _COUNT,
+                        "placement": {"enum": ["packed", "scattered", "random"]},
+                        "seed": _NPU,
+                    },
+                    "required": ["count", "placement"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
 RankSpeeds = Annotated[Any, WithJsonSchema(_per_rank({"type": "number", "exclusiveMinimum": 0}))]
 RankTimes = Annotated[
     Any,
@@ -135,6 +165,26 @@ class Workload(Part):
             raise ValueError("expected either trace, or collective with size, or generate")
         if (self.collective is None) != (self.size is None):
             raise ValueError("expected collective and size together")
+        return self
+
+
+class Job(Part):
+    """One of several workloads that share the machine (physical)."""
+
+    name: str | None = Field(default=None, min_length=1, description="By default job0, job1, …")
+    workload: Workload
+    npus: JobNpus = Field(
+        description="A number of free NPUs, '0-7, 16-23', a list, {first, count, stride} or {count, placement, seed}; "
+        "in the order of the ranks."
+    )
+    arrival: WholeTime = Field(default=0, description="When it may begin.")
+    repeat: Count = Field(default=1, description="Times that it comes, on the same NPUs.")
+    every: WholeTime | None = Field(default=None, description="Time between these arrivals.")
+
+    @model_validator(mode="after")
+    def _repeats(self) -> Job:
+        if (self.repeat > 1) != (self.every is not None):
+            raise ValueError("expected repeat, 2 or more, and every together")
         return self
 
 
@@ -348,5 +398,16 @@ class StudyFile(Part):
     workload: Workload | None = Field(
         default=None, description="May be left out of a file that is only a platform."
     )
+    jobs: list[Job] | None = Field(
+        default=None,
+        min_length=1,
+        description="Instead of workload: several, on NPUs of their own or shared.",
+    )
     profile: ProfileName = Field(default="physical", description="Meaning of the numbers.")
     time_unit: Literal["ns"] = Field(default="ns", description="Length of a tick.")
+
+    @model_validator(mode="after")
+    def _one_workload(self) -> StudyFile:
+        if self.workload is not None and self.jobs is not None:
+            raise ValueError("expected either workload or jobs, not both")
+        return self

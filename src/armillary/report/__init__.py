@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from armillary.report.communication import CollectiveRow, DimensionRow, collectives, dimensions
     from armillary.report.critical import Step, contributors, critical_path, shares
     from armillary.report.flop_rate import Flops, flops
+    from armillary.report.job_picture import jobs_picture
+    from armillary.report.job_tables import jobs_json, print_jobs, write_jobs_json
     from armillary.report.json_report import to_json, write_json
     from armillary.report.link_picture import links_picture
     from armillary.report.links import (
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
         write_links_csv,
     )
     from armillary.report.lower_bound import Bound, Part, bound
-    from armillary.report.perfetto import write_perfetto
+    from armillary.report.perfetto import write_jobs_perfetto, write_perfetto
     from armillary.report.picture import breakdown_picture
     from armillary.report.reasons import Reason, bound_line, explain
     from armillary.report.serving import Bounds, ServingTimes, serving_times
@@ -61,11 +63,16 @@ _MODULE_OF = {
     "kind_rows": "links",
     "link_rows": "links",
     "links_picture": "link_picture",
+    "jobs_json": "job_tables",
+    "jobs_picture": "job_picture",
+    "print_jobs": "job_tables",
     "print_summary": "summary",
     "serving_times": "serving",
     "shares": "critical",
     "to_json": "json_report",
     "waited_for": "time_breakdown",
+    "write_jobs_json": "job_tables",
+    "write_jobs_perfetto": "perfetto",
     "write_json": "json_report",
     "write_links": "links",
     "write_links_csv": "links",
@@ -98,14 +105,19 @@ __all__ = [
     "explain",
     "flops",
     "headline",
+    "jobs_json",
+    "jobs_picture",
     "kind_rows",
     "link_rows",
     "links_picture",
+    "print_jobs",
     "print_summary",
     "serving_times",
     "shares",
     "to_json",
     "waited_for",
+    "write_jobs_json",
+    "write_jobs_perfetto",
     "write_json",
     "write_links",
     "write_links_csv",

@@ -55,6 +55,11 @@ def print_summary(timeline: Timeline, console: Console | None = None) -> None:
         timeline: What to report.
         console: Where to print; by default standard output, in colour only on a terminal.
     """
+    on_console(lambda target, unicode: _print(timeline, target, unicode), console)
+
+
+def on_console(body: Callable[[Console, bool], None], console: Console | None = None) -> None:
+    """Have `body` print, which is told whether it may print more than ASCII; see `print_summary`."""
     from rich.console import Console
 
     if console is None:
@@ -62,10 +67,10 @@ def print_summary(timeline: Timeline, console: Console | None = None) -> None:
         console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     unicode = console.encoding.lower().startswith("utf")
     if console.is_terminal and unicode:
-        _print(timeline, console, unicode)
+        body(console, unicode)
         return
     with console.capture() as captured:
-        _print(timeline, console, unicode)
+        body(console, unicode)
     text = "\n".join(line.rstrip() for line in captured.get().splitlines())
     if not unicode:
         text = text.replace("µ", "u").encode(console.encoding, "replace").decode(console.encoding)
@@ -79,7 +84,7 @@ def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
         console.print(Text(text, style))
 
     line(headline(timeline), "bold")
-    line(_about(timeline))
+    line(about(timeline))
     known = bound_line(timeline, bound(timeline)), _rate(timeline), assumed(timeline)
     for text in filter(None, (*known, *serving_lines(timeline))):
         line(text)
@@ -101,7 +106,7 @@ def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
         line(f"warning: {warning}", "yellow")
 
 
-def _about(timeline: Timeline) -> str:
+def about(timeline: Timeline) -> str:
     """Return profile, network model and folding, and the spread of the finish over ranks if there is one."""
     classes, ranks = len(timeline.finish), timeline.n_ranks
     words = [f"{timeline.info.get('profile', 'unknown')} profile"]
@@ -145,7 +150,7 @@ def assumed(timeline: Timeline) -> str:
 def _breakdown_table(timeline: Timeline, found: Breakdown, unicode: bool) -> Table:
     from rich.text import Text
 
-    table = _table("", "", "", "", left=2)
+    table = plain_table("", "", "", "", left=2)
     for part, ticks in found.parts().items():
         if ticks or part in ("compute", "communication", "idle"):
             bar = Text(_bar(ticks, found.finish, unicode), _COLOURS[part])
@@ -178,10 +183,10 @@ def _print_communication(timeline: Timeline, console: Console, cls: int) -> None
     if rows:
         most = f" ({ROWS_SHOWN} of {len(rows):,}, the most time first)" if len(rows) > ROWS_SHOWN else ""
         console.print(Text(f"\nCollectives with algorithm and bus bandwidth{most}", "bold"))
-        table = _table("collective", "size", "NPUs", "calls", "mean time", "total", "algorithm", "bus")
+        table = plain_table("collective", "size", "NPUs", "calls", "mean time", "total", "algorithm", "bus")
         for row in rows[:ROWS_SHOWN]:
             table.add_row(
-                _name(row.label or "collective"),
+                plain_name(row.label or "collective"),
                 format_bytes(row.size),
                 "-" if row.group_size is None else f"{row.group_size:,}",
                 format_count(row.count),
@@ -195,10 +200,10 @@ def _print_communication(timeline: Timeline, console: Console, cls: int) -> None
     if any(row.phases for row in used):
         console.print(Text("\nNetwork dimensions with utilisation when busy and of the whole run", "bold"))
         titles = ("topology", "NPUs", "sent/NPU", "busy", "capacity", "when busy", "of run")
-        table = _table("dimension", *titles, left=2, widest=18)
+        table = plain_table("dimension", *titles, left=2, widest=18)
         for dim in used:
             table.add_row(
-                _name(dim.name),
+                plain_name(dim.name),
                 dim.topology,
                 "-" if dim.size is None else f"{dim.size:,}",
                 format_bytes(dim.bytes),
@@ -218,10 +223,10 @@ def _print_links(network: NetworkUse, console: Console) -> None:
 
     kinds, used = kind_rows(network), busiest(network)
     console.print(Text("\nLinks by kind with utilisation of the run; hot spot: busiest ÷ mean", "bold"))
-    table = _table("kind", "links", "used", "carried", "mean", "busiest", "hot spot", "deepest queue")
+    table = plain_table("kind", "links", "used", "carried", "mean", "busiest", "hot spot", "deepest queue")
     for kind in kinds:
         table.add_row(
-            _name(kind.kind),
+            plain_name(kind.kind),
             format_count(kind.links),
             format_count(kind.used),
             format_bytes(kind.size),
@@ -246,11 +251,11 @@ def _print_links(network: NetworkUse, console: Console) -> None:
     console.print(
         Text(f"\nBusiest links with {span} ({min(ROWS_SHOWN, len(used))} of {len(used):,})", "bold")
     )
-    table = _table("link", "kind", "carried", "of run", "at most", "deepest queue", *extra, left=2, widest=34)
+    table = plain_table("link", "kind", "carried", "of run", "at most", "deepest queue", *extra, left=2, widest=34)
     for row in link_rows(network, used[:ROWS_SHOWN]):
         table.add_row(
-            _name(row.name),
-            _name(row.kind),
+            plain_name(row.name),
+            plain_name(row.kind),
             format_bytes(row.size),
             _ratio(row.mean),
             _ratio(row.peak),
@@ -273,13 +278,13 @@ def _print_path(timeline: Timeline, console: Console, cls: int) -> None:
     count = "1 step" if len(steps) == 1 else f"{len(steps):,} steps"
     console.print(Text(f"\nCritical path, {count}{across}", "bold"))
     console.print(Text(", ".join(parts)))
-    table = _table("", "", "", "", widest=70)
+    table = plain_table("", "", "", "", widest=70)
     for name, ticks, times in contributors(timeline, steps, ROWS_SHOWN):
-        table.add_row(_name(name), f"x {times:,}", _time(timeline, ticks), _percent(ticks, total))
+        table.add_row(plain_name(name), f"x {times:,}", _time(timeline, ticks), _percent(ticks, total))
     console.print(table)
 
 
-def _table(*titles: str, left: int = 1, widest: int = 24) -> Table:
+def plain_table(*titles: str, left: int = 1, widest: int = 24) -> Table:
     """Return an empty table; its first column has at most `widest` characters and alone gives way."""
     from rich import box
     from rich.table import Table
@@ -298,7 +303,7 @@ def _table(*titles: str, left: int = 1, widest: int = 24) -> Table:
     return table
 
 
-def _name(text: str) -> Text:
+def plain_name(text: str) -> Text:
     """Return a name taken literally, on one line, cut where there is no room for it."""
     from rich.text import Text
 
