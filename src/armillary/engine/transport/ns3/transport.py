@@ -1,0 +1,63 @@
+"""ns-3 as a transport."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from armillary.engine.transport.ns3.simulation import PROTOCOLS, new_run
+from armillary.engine.transport.transport import Ints, Transport
+from armillary.errors import InputError, nearest
+from armillary.platform.topology.graph import Topology
+
+Protocol = Literal["udp", "reno", "cubic", "dctcp"]
+
+
+class Ns3(Transport):
+    """Messages as packets of ns-3, over point-to-point links with drop-tail queues; interpreted only.
+
+    Headers are real: 30 bytes of UDP, IPv4 and PPP in each packet, 42 or more of TCP with its options. UDP leaves an NPU
+    at the rate of the first link of the route, one packet of each message in turn, and what is dropped is lost. TCP opens
+    a connection for every message; answers take the same way back.
+
+    Args:
+        protocol: "udp", or TCP's congestion control: "reno" (NewReno), "cubic", "dctcp".
+        segment: Bytes of payload of a packet.
+        window: TCP's first congestion window, in segments.
+        min_rto: TCP's least retransmission timeout (ns).
+        mark: Bytes in a queue from which on it marks ECN-capable packets; 0: never.
+
+    Raises:
+        InputError: There is no such protocol.
+    """
+
+    name = "ns3"
+    kernel = "armillary.engine.transport.ns3.ns3_kernel"
+    burst = 2
+
+    def __init__(
+        self,
+        protocol: Protocol = "udp",
+        *,
+        segment: int = 1448,
+        window: int = 10,
+        min_rto: int = 1_000_000_000,
+        mark: int = 0,
+    ) -> None:
+        if protocol not in PROTOCOLS:
+            raise InputError(
+                f"network 'ns3': protocol: got '{protocol}', expected {', '.join(PROTOCOLS)}"
+                f"{nearest(protocol, list(PROTOCOLS))}"
+            )
+        if not 1 <= segment <= 65_000:
+            raise InputError(f"network 'ns3': segment: got {segment}, expected 1 to 65000 bytes")
+        self._options = [list(PROTOCOLS).index(protocol), segment, window, min_rto * 1000, mark]
+
+    def options(self, topology: Topology) -> list[int]:
+        """See `Transport.options`."""
+        return self._options
+
+    def state(self, topology: Topology) -> list[Ints]:
+        """See `Transport.state`."""
+        return [np.array([new_run()])]
