@@ -49,4 +49,6 @@ def _prefix() -> Path | None:
     spec = find_spec("ns3")
     if spec is None:
         return None
-    return next((Path(at) for at in spec.submodule_search_locations or () if Path(at, "include").is_dir()), None)
+    return next(
+        (Path(at) for at in spec.submodule_search_locations or () if Path(at, "include").is_dir()), None
+    )

@@ -344,7 +344,8 @@ class Simulation
         UdpAt(route.target);
         if (!link.sending)
         {
-            SendUdp(link);
+            link.sending = true; // others that begin at this ps take their turns, too
+            Simulator::ScheduleNow([this, &link]() { SendUdp(link); });
         }
     }
 

@@ -118,18 +118,17 @@ def _rate(row: Sequence[int]) -> int:
     return BITS * row[lk.L_FAST] // row[lk.L_SLOW] if row[lk.L_SLOW] else 0
 
 
-_runs: dict[int, Simulation] = {}
-_last = 0
+_runs: list[Simulation | None] = []
+"""Those of this process, by number: at most the last is not None."""
 
 
 def new_run() -> int:
     """Return the number of a new run; those before it have ended."""
-    global _last
-    for simulation in _runs.values():
-        simulation.close()
-    _runs.clear()
-    _last += 1
-    return _last
+    if _runs and (before := _runs[-1]):
+        before.close()
+        _runs[-1] = None
+    _runs.append(None)
+    return len(_runs) - 1
 
 
 def run_of(number: int, table: Sequence[int]) -> Simulation:
@@ -138,8 +137,8 @@ def run_of(number: int, table: Sequence[int]) -> Simulation:
     Raises:
         InputError: Another run has begun since.
     """
-    if number != _last:
-        raise InputError("network 'ns3': another run has begun, expected one at a time: ns-3 has one simulator per process")
-    if number not in _runs:
-        _runs[number] = Simulation(table)
-    return _runs[number]
+    if number != len(_runs) - 1:
+        raise InputError("network 'ns3': another run has begun in this process, expected one at a time")
+    if (run := _runs[number]) is None:
+        run = _runs[number] = Simulation(table)
+    return run

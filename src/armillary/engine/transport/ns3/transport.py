@@ -17,9 +17,9 @@ Protocol = Literal["udp", "reno", "cubic", "dctcp"]
 class Ns3(Transport):
     """Messages as packets of ns-3, over point-to-point links with drop-tail queues; interpreted only.
 
-    Headers are real: 30 bytes of UDP, IPv4 and PPP in each packet, 42 or more of TCP with its options. UDP leaves an NPU
-    at the rate of the first link of the route, one packet of each message in turn, and what is dropped is lost. TCP opens
-    a connection for every message; answers take the same way back.
+    Headers are real: 30 bytes of UDP, IPv4 and PPP in each packet, 54 of TCP with its timestamps. UDP leaves an
+    NPU at the rate of the first link of the route, one packet of each message in turn, and what is dropped is
+    lost. TCP opens a connection for every message; answers take the same way back.
 
     Args:
         protocol: "udp", or TCP's congestion control: "reno" (NewReno), "cubic", "dctcp".
