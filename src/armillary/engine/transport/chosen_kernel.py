@@ -10,4 +10,6 @@ elif in_variant("flow"):
     mover = use("armillary.engine.transport.flow_kernel")
 elif in_variant("ns3"):
     mover = use("armillary.engine.transport.ns3.ns3_kernel")
+elif in_variant("packet"):
+    mover = use("armillary.engine.transport.packet_kernel")
 inject, advance, change = mover.inject, mover.advance, mover.change
