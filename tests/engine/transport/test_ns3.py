@@ -118,7 +118,7 @@ def test_runs_do_not_know_of_each_other(across: Shortest) -> None:
 
 
 def test_what_ns3_cannot_do_is_refused(across: Shortest, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="'vegas', expected udp, reno, cubic, dctcp"):
+    with pytest.raises(InputError, match="'vegas', expected udp, udp-fair, reno, cubic, dctcp"):
         Ns3("vegas")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="got mode compiled, expected interpreted"):
         offer(Ns3(), across, 0, 1, 1)

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -141,27 +142,69 @@ class LinkQueue : public DropTailQueue<Packet>
             packet->AddHeader(inner);
             packet->AddHeader(outer);
         }
-        const bool taken = DropTailQueue<Packet>::Enqueue(packet);
+        if (m_drawing)
+        {
+            m_drawn = packet;
+        }
+        const bool taken = m_drawing || DropTailQueue<Packet>::Enqueue(packet);
         bytes += taken ? packet->GetSize() : 0;
         depth = std::max<int64_t>(depth, GetNBytes());
         return taken;
     }
 
+    /// What waits here and, if there is a source, what it draws from that, take turns.
+    Ptr<Packet> Dequeue() override
+    {
+        Ptr<Packet> packet = m_drawn;
+        m_drawn = nullptr;
+        if (packet)
+        {
+            m_busy = true;
+            return packet;
+        }
+        // The device does not expect that nothing comes when it was idle.
+        if (m_busy && (m_own || IsEmpty()) && Draw())
+        {
+            return nullptr;
+        }
+        packet = DropTailQueue<Packet>::Dequeue();
+        m_busy = bool(packet);
+        m_own = true;
+        return packet;
+    }
+
+    /// Let the source send through the device, which is idle; false: it has nothing.
+    bool Draw()
+    {
+        m_drawing = true;
+        const bool drawn = source && source();
+        m_drawing = false;
+        m_own = m_own && !drawn;
+        return drawn;
+    }
+
+    bool IsBusy() const { return m_busy; }
+
+    std::function<bool()> source;
     int64_t bytes = 0; // 64 bits, other than ns-3's own count
     int64_t depth = 0;
     int64_t marks = 0;
 
   private:
     uint32_t m_mark;
+    bool m_busy = false;
+    bool m_own = true;
+    bool m_drawing = false;
+    Ptr<Packet> m_drawn;
 };
 
 /// One network, its messages, and the time; ns-3 has one simulator per process, so there is one at a time.
 class Simulation
 {
   public:
-    /// `protocol` is "udp" or the name of ns-3's congestion control; `segment` is bytes of payload in a packet.
+    /// `protocol` is "udp", "udp-fair" or the name of ns-3's congestion control; `segment` is bytes of payload in a packet.
     Simulation(const std::string& protocol, uint32_t segment, uint32_t window, int64_t minRto, uint32_t mark)
-        : m_udp(protocol == "udp"), m_segment(segment), m_mark(mark)
+        : m_fair(protocol == "udp-fair"), m_udp(m_fair || protocol == "udp"), m_segment(segment), m_mark(mark)
     {
         Config::Reset();
         Config::SetDefault("ns3::Ipv4L3Protocol::DefaultTtl", UintegerValue(255));
@@ -213,7 +256,12 @@ class Simulation
         Ptr<PointToPointNetDevice> from = AddDevice(tail, channel, queue);
         AddDevice(head, channel, CreateObject<LinkQueue>(0));
         from->SetDataRate(DataRate(bitsPerSecond));
-        m_links.push_back({tail, head, bitsPerSecond, from, channel, queue, {}, false});
+        const uint32_t number = m_links.size();
+        if (m_fair)
+        {
+            queue->source = [this, number]() { return SendUdp(m_links[number]); };
+        }
+        m_links.push_back({tail, head, bitsPerSecond, from, channel, queue, {}});
     }
 
     void ChangeLink(uint32_t link, uint64_t bitsPerSecond, int64_t latency)
@@ -303,7 +351,8 @@ class Simulation
         Ptr<PointToPointChannel> channel;
         Ptr<LinkQueue> queue;
         std::deque<std::pair<uint32_t, uint32_t>> turns; // messages that begin here and their targets' addresses
-        bool sending;
+        bool sending = false;
+        uint64_t sent = 0;
     };
 
     struct Route
@@ -342,20 +391,39 @@ class Simulation
         Link& link = m_links[route.first];
         link.turns.emplace_back(number, THERE + route.number);
         UdpAt(route.target);
-        if (!link.sending)
+        if (m_fair ? !link.queue->IsBusy() : !link.sending)
         {
             link.sending = true; // others that begin at this ps take their turns, too
-            Simulator::ScheduleNow([this, &link]() { SendUdp(link); });
+            Simulator::ScheduleNow([this, &link]() {
+                if (!m_fair)
+                {
+                    Pace(link);
+                }
+                else if (!link.queue->IsBusy())
+                {
+                    link.queue->Draw();
+                }
+            });
         }
     }
 
-    /// Send a packet of the message whose turn it is, at the rate of the link; the messages take turns.
-    void SendUdp(Link& link)
+    /// Send packets at the rate of the link, whatever else is sent there.
+    void Pace(Link& link)
     {
-        link.sending = !link.turns.empty();
-        if (!link.sending)
+        const uint64_t before = link.sent;
+        link.sending = SendUdp(link);
+        if (link.sending)
         {
-            return;
+            Simulator::Schedule(DataRate(link.bitsPerSecond).CalculateBytesTxTime(link.sent - before), [this, &link]() { Pace(link); });
+        }
+    }
+
+    /// Send a packet of the message whose turn it is; false: there is none.
+    bool SendUdp(Link& link)
+    {
+        if (link.turns.empty())
+        {
+            return false;
         }
         const auto [number, address] = link.turns.front();
         link.turns.pop_front();
@@ -371,7 +439,8 @@ class Simulation
         tag.number = number;
         packet->AddPacketTag(tag);
         UdpAt(link.tail)->SendTo(packet, 0, InetSocketAddress(Ipv4Address(address), PORT));
-        Simulator::Schedule(DataRate(link.bitsPerSecond).CalculateBytesTxTime(size + UDP_HEADERS), [this, &link]() { SendUdp(link); });
+        link.sent += size + UDP_HEADERS;
+        return true;
     }
 
     Ptr<Socket> UdpAt(uint32_t node)
@@ -477,6 +546,7 @@ class Simulation
         }
     }
 
+    bool m_fair;
     bool m_udp;
     uint32_t m_segment;
     uint32_t m_mark;

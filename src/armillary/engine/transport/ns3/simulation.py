@@ -9,8 +9,16 @@ from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport.ns3.library import ns3_messages
 from armillary.errors import InputError
 
-PROTOCOLS = {"udp": "udp", "reno": "TcpNewReno", "cubic": "TcpCubic", "dctcp": "TcpDctcp"}
+PROTOCOLS = {
+    "udp": "udp",
+    "udp-fair": "udp-fair",
+    "reno": "TcpNewReno",
+    "cubic": "TcpCubic",
+    "dctcp": "TcpDctcp",
+}
 """Names of what moves messages, and of ns-3's classes of congestion control."""
+DATAGRAMS = 2
+"""How many of them, the first, answer nothing."""
 # What the transport is told, at table[T_OPTIONS]
 O_PROTOCOL, O_SEGMENT, O_WINDOW, O_MIN_RTO, O_MARK = range(5)
 OPTIONS = 5
@@ -24,7 +32,7 @@ class Simulation:
     def __init__(self, table: Sequence[int]) -> None:
         self._table = table
         protocol, *options = table[table[lk.T_OPTIONS] : table[lk.T_OPTIONS] + OPTIONS]
-        self._answers = protocol > 0
+        self._answers = protocol >= DATAGRAMS
         self._ns3: Any = ns3_messages().Simulation(list(PROTOCOLS.values())[protocol], *options)
         for _ in range(table[lk.T_NODES]):
             self._ns3.AddNode()

@@ -11,7 +11,7 @@ from armillary.engine.transport.transport import Ints, Transport
 from armillary.errors import InputError, nearest
 from armillary.platform.topology.graph import Topology
 
-Protocol = Literal["udp", "reno", "cubic", "dctcp"]
+Protocol = Literal["udp", "udp-fair", "reno", "cubic", "dctcp"]
 
 
 class Ns3(Transport):
@@ -19,10 +19,11 @@ class Ns3(Transport):
 
     Headers are real: 30 bytes of UDP, IPv4 and PPP in each packet, 54 of TCP with its timestamps. UDP leaves an
     NPU at the rate of the first link of the route, one packet of each message in turn, and what is dropped is
-    lost. TCP opens a connection for every message; answers take the same way back.
+    lost; with "udp-fair" an NPU's own packets and those it passes on take turns at its links, instead of waiting
+    in one queue. TCP opens a connection for every message; answers take the same way back.
 
     Args:
-        protocol: "udp", or TCP's congestion control: "reno" (NewReno), "cubic", "dctcp".
+        protocol: "udp", "udp-fair", or TCP's congestion control: "reno" (NewReno), "cubic", "dctcp".
         segment: Bytes of payload of a packet.
         window: TCP's first congestion window, in segments.
         min_rto: TCP's least retransmission timeout (ns).
