@@ -10,4 +10,6 @@ elif in_variant("flow"):
     mover = use("armillary.engine.transport.flow_kernel")
 elif in_variant("packet"):
     mover = use("armillary.engine.transport.packet_kernel")
+elif in_variant("tcp"):
+    mover = use("armillary.engine.transport.tcp_kernel")
 inject, advance, change = mover.inject, mover.advance, mover.change

@@ -90,7 +90,7 @@ def missing(net, pool, place, begin, end):
 
 @inner
 def edge(net, pool, place, held, most):
-    """Return the begin of the last interval from which on more than `most` bytes are held, of `held` in all; 0: none."""
+    """Return the begin of the last interval from which on more than `most` of the `held` bytes are; 0: none."""
     begin = 0
     row = net[place]
     while row > 0 and held > most:
