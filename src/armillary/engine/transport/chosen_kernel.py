@@ -12,4 +12,6 @@ elif in_variant("ns3"):
     mover = use("armillary.engine.transport.ns3.ns3_kernel")
 elif in_variant("packet"):
     mover = use("armillary.engine.transport.packet_kernel")
+elif in_variant("tcp"):
+    mover = use("armillary.engine.transport.tcp_kernel")
 inject, advance, change = mover.inject, mover.advance, mover.change

@@ -57,6 +57,7 @@ def offer(
     source, target, size, begin, key = (np.atleast_1d(np.asarray(column, np.int64)) for column in given)
     topology, routes, stage = routing.topology, Routes(), Stage(0.0, routing)
     routes.add(stage, source, target, flow)
+    transport = transport.on(topology, routes)
     table = lower_network([stage], routes, transport.options(topology), transport.tables(topology))
     order = np.argsort(begin, kind="stable")
     rows = np.stack([begin[order], order, size[order], key[order]], axis=1).ravel()
