@@ -70,7 +70,9 @@ def offer(
         room.fit(net)
         number = kernel.run(flat[0], net, room.pool, room.queue, flat[1], arrived, number, BUDGET)
         if net[lk.N_STATUS] not in (lk.OK, lk.GROW) or not (
-            net[lk.N_STATUS] == lk.GROW or number < len(order) or net[lk.N_QUEUE] > 0
+            net[lk.N_STATUS] == lk.GROW
+            or number < len(order)
+            or (net[lk.N_QUEUE] > 0 and room.queue[lk.Q_TIME] <= lk.FOREVER)
         ):
             break
     by_message = np.empty_like(arrived)
