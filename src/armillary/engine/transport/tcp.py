@@ -83,7 +83,9 @@ class Tcp(Transport):
         _within("ack_delay", self.ack_delay, 1e-3, 500, "ms, e.g. 40")
         if self.window:
             _within("window", self.window, self.mss, UNBOUNDED, "bytes, at least mss, or 0: no limit")
-        _within("buffer", self.buffer, self.mss + self.header, UNBOUNDED, "bytes, at least a packet, e.g. 262144")
+        _within(
+            "buffer", self.buffer, self.mss + self.header, UNBOUNDED, "bytes, at least a packet, e.g. 262144"
+        )
         _within("mark", self.mark, 0, UNBOUNDED, "bytes, e.g. 97500")
         _within("retries", self.retries, 1, 1 << 20, "timeouts, e.g. 15")
 

@@ -23,7 +23,7 @@ const uint32_t THERE = 0x0A000000;
 const uint32_t BACK = 0x0B000000;
 const uint32_t OTHER = THERE ^ BACK;
 const uint16_t PORT = 9;
-const uint16_t FIRST_PORT = 1024;
+const uint8_t TTL = 255;
 const uint32_t UDP_HEADERS = 8 + 20 + 2; // UDP, IPv4, PPP
 
 struct Message
@@ -120,18 +120,29 @@ class Ways : public Ipv4RoutingProtocol
     Ptr<Ipv4> m_ipv4;
 };
 
-/// Drop-tail; marks ECN-capable packets that come when at least `mark` bytes wait (RFC 8257, section 3.1), 0: none.
+/// Drop-tail, but for what begins at its own node, as a host holds back what its device cannot take; marks ECN-capable packets that come when at least `mark` bytes wait (RFC 8257, section 3.1), 0: none.
 class LinkQueue : public DropTailQueue<Packet>
 {
   public:
-    explicit LinkQueue(uint32_t mark) : m_mark(mark) {}
+    LinkQueue(int64_t limit, uint32_t mark) : m_limit(limit), m_mark(mark) {}
 
     bool Enqueue(Ptr<Packet> packet) override
     {
+        PppHeader outer;
+        Ipv4Header inner;
+        if (GetNBytes() + int64_t(packet->GetSize()) > m_limit)
+        {
+            Ptr<Packet> copy = packet->Copy();
+            copy->RemoveHeader(outer);
+            copy->RemoveHeader(inner);
+            if (inner.GetTtl() < TTL)
+            {
+                DropBeforeEnqueue(packet);
+                return false;
+            }
+        }
         if (m_mark && GetNBytes() >= m_mark)
         {
-            PppHeader outer;
-            Ipv4Header inner;
             packet->RemoveHeader(outer);
             packet->RemoveHeader(inner);
             if (inner.GetEcn() != Ipv4Header::ECN_NotECT)
@@ -191,6 +202,7 @@ class LinkQueue : public DropTailQueue<Packet>
     int64_t marks = 0;
 
   private:
+    int64_t m_limit;
     uint32_t m_mark;
     bool m_busy = false;
     bool m_own = true;
@@ -207,7 +219,7 @@ class Simulation
         : m_fair(protocol == "udp-fair"), m_udp(m_fair || protocol == "udp"), m_segment(segment), m_mark(mark)
     {
         Config::Reset();
-        Config::SetDefault("ns3::Ipv4L3Protocol::DefaultTtl", UintegerValue(255));
+        Config::SetDefault("ns3::Ipv4L3Protocol::DefaultTtl", UintegerValue(TTL));
         if (!m_udp)
         {
             const uint32_t most = 1 << 30;
@@ -250,11 +262,10 @@ class Simulation
     {
         Ptr<PointToPointChannel> channel = CreateObject<PointToPointChannel>();
         channel->SetAttribute("Delay", TimeValue(PicoSeconds(latency)));
-        Ptr<LinkQueue> queue = CreateObject<LinkQueue>(m_mark);
-        const int64_t most = 0xFFFFFFFF;
-        queue->SetMaxSize(buffer < most ? QueueSize(QueueSizeUnit::BYTES, buffer) : QueueSize(QueueSizeUnit::PACKETS, most));
+        Ptr<LinkQueue> queue = CreateObject<LinkQueue>(buffer, m_mark);
+        queue->SetMaxSize(QueueSize(QueueSizeUnit::PACKETS, 0xFFFFFFFF));
         Ptr<PointToPointNetDevice> from = AddDevice(tail, channel, queue);
-        AddDevice(head, channel, CreateObject<LinkQueue>(0));
+        AddDevice(head, channel, CreateObject<LinkQueue>(0, 0));
         from->SetDataRate(DataRate(bitsPerSecond));
         const uint32_t number = m_links.size();
         if (m_fair)
@@ -271,18 +282,17 @@ class Simulation
         m_links[link].channel->SetAttribute("Delay", TimeValue(PicoSeconds(latency)));
     }
 
-    /// The links of a route, and those that answers take, in the order taken.
+    /// The links of a route, and those that answers take, in the order taken; with TCP it is a connection.
     void AddRoute(uint32_t route, const std::vector<uint32_t>& there, const std::vector<uint32_t>& back)
     {
-        m_routes[route] = {route, there.front(), m_links[there.front()].tail, m_links[there.back()].head, 0};
+        m_routes[route] = {route, there.front(), m_links[there.front()].tail, m_links[there.back()].head, nullptr, {}, {}};
         AddWay(THERE + route, there);
-        if (!back.empty())
+        if (!m_udp)
         {
             AddWay(BACK + route, back);
+            Connect(m_routes[route]);
         }
     }
-
-    bool HasRoute(uint32_t route) const { return m_routes.count(route) > 0; }
 
     /// Let a message leave at `now`.
     void Inject(int64_t cookie, uint32_t route, int64_t size, int64_t now)
@@ -293,11 +303,11 @@ class Simulation
         const Time wait = PicoSeconds(now) - Simulator::Now();
         if (m_udp)
         {
-            Simulator::Schedule(wait, [this, number, route]() { StartUdp(number, m_routes[route]); });
+            Simulator::Schedule(wait, [this, number, route]() { StartUdp(number, m_routes.at(route)); });
         }
         else
         {
-            Simulator::Schedule(wait, [this, number, route]() { StartTcp(number, m_routes[route]); });
+            Simulator::Schedule(wait, [this, number, route]() { StartTcp(number, m_routes.at(route)); });
         }
     }
 
@@ -361,7 +371,9 @@ class Simulation
         uint32_t first;
         uint32_t source;
         uint32_t target;
-        uint32_t connections;
+        Ptr<Socket> socket;
+        std::deque<uint32_t> unsent; // messages, the first in part
+        std::deque<uint32_t> missing;
     };
 
     Ptr<PointToPointNetDevice> AddDevice(uint32_t node, Ptr<PointToPointChannel> channel, Ptr<Queue<Packet>> queue)
@@ -461,36 +473,42 @@ class Simulation
         return m_sockets[node];
     }
 
-    /// A connection for every message.
-    void StartTcp(uint32_t number, Route& route)
+    void Connect(Route& route)
     {
         ListenAt(route.target);
-        const uint32_t port = FIRST_PORT + route.connections++;
-        NS_ABORT_MSG_IF(port > 65535, "too many messages on one route");
-        Ptr<Socket> socket = Socket::CreateSocket(m_nodes[route.source], TcpSocketFactory::GetTypeId());
-        socket->Bind(InetSocketAddress(Ipv4Address(BACK + route.number), port));
-        m_connections[Connection(BACK + route.number, port)] = number;
-        socket->SetConnectCallback(Callback<void, Ptr<Socket>>([this, number](Ptr<Socket> open) { Fill(number, open); }),
-                                   MakeNullCallback<void, Ptr<Socket>>());
-        socket->SetSendCallback(Callback<void, Ptr<Socket>, uint32_t>([this, number](Ptr<Socket> open, uint32_t) { Fill(number, open); }));
-        socket->Connect(InetSocketAddress(Ipv4Address(THERE + route.number), PORT));
+        route.socket = Socket::CreateSocket(m_nodes[route.source], TcpSocketFactory::GetTypeId());
+        route.socket->Bind(InetSocketAddress(Ipv4Address(BACK + route.number), PORT));
+        route.socket->SetSendCallback(Callback<void, Ptr<Socket>, uint32_t>([this, &route](Ptr<Socket>, uint32_t) { Fill(route); }));
+        // One by one, so that short queues drop none.
+        Simulator::Schedule(MicroSeconds(route.number), [&route]() {
+            route.socket->Connect(InetSocketAddress(Ipv4Address(THERE + route.number), PORT));
+        });
     }
 
-    void Fill(uint32_t number, Ptr<Socket> socket)
+    void StartTcp(uint32_t number, Route& route)
     {
-        Message& message = m_messages[number];
-        while (message.unsent > 0)
+        route.unsent.push_back(number);
+        route.missing.push_back(number);
+        Fill(route);
+    }
+
+    void Fill(Route& route)
+    {
+        while (!route.unsent.empty())
         {
-            const int64_t size = std::min<int64_t>({message.unsent, socket->GetTxAvailable(), 1 << 20});
-            if (size == 0 || socket->Send(Create<Packet>(size)) <= 0)
+            Message& message = m_messages[route.unsent.front()];
+            const int64_t size = std::min<int64_t>({message.unsent, route.socket->GetTxAvailable(), 1 << 20});
+            if (size == 0)
             {
                 return;
             }
+            // It may call back and find the message shorter.
             message.unsent -= size;
             if (message.unsent == 0)
             {
-                socket->Close();
+                route.unsent.pop_front();
             }
+            route.socket->Send(Create<Packet>(size));
         }
     }
 
@@ -506,24 +524,26 @@ class Simulation
         m_sockets[node]->SetAcceptCallback(
             MakeNullCallback<bool, Ptr<Socket>, const Address&>(),
             Callback<void, Ptr<Socket>, const Address&>([this](Ptr<Socket> open, const Address& from) {
-                const InetSocketAddress peer = InetSocketAddress::ConvertFrom(from);
-                const uint32_t number = m_connections.at(Connection(peer.GetIpv4().Get(), peer.GetPort()));
-                open->SetRecvCallback(Callback<void, Ptr<Socket>>([this, number](Ptr<Socket> socket) {
-                    while (Ptr<Packet> packet = socket->Recv())
-                    {
-                        if (packet->GetSize() == 0)
-                        {
-                            break;
-                        }
-                        Got(number, packet->GetSize());
-                    }
-                }));
-                open->SetCloseCallbacks(Callback<void, Ptr<Socket>>([](Ptr<Socket> socket) { socket->Close(); }),
-                                        MakeNullCallback<void, Ptr<Socket>>());
+                Route& route = m_routes.at(InetSocketAddress::ConvertFrom(from).GetIpv4().Get() - BACK);
+                open->SetRecvCallback(Callback<void, Ptr<Socket>>([this, &route](Ptr<Socket> socket) { Read(route, socket); }));
             }));
     }
 
-    static uint64_t Connection(uint32_t address, uint16_t port) { return uint64_t(address) << 16 | port; }
+    void Read(Route& route, Ptr<Socket> socket)
+    {
+        Ptr<Packet> packet = socket->Recv();
+        for (int64_t size = packet ? packet->GetSize() : 0; size > 0;)
+        {
+            const uint32_t number = route.missing.front();
+            const int64_t part = std::min(size, m_messages[number].missing);
+            if (part == m_messages[number].missing)
+            {
+                route.missing.pop_front();
+            }
+            Got(number, part);
+            size -= part;
+        }
+    }
 
     void Got(uint32_t number, int64_t size)
     {
@@ -557,7 +577,6 @@ class Simulation
     std::deque<Link> m_links;           // stays in place while it grows
     std::unordered_map<uint32_t, Route> m_routes;
     std::vector<Message> m_messages;
-    std::unordered_map<uint64_t, uint32_t> m_connections;
     std::deque<int64_t> m_arrived;
 };
 

@@ -22,17 +22,18 @@ DATAGRAMS = 2
 # What the transport is told, at table[T_OPTIONS]
 O_PROTOCOL, O_SEGMENT, O_WINDOW, O_MIN_RTO, O_MARK = range(5)
 OPTIONS = 5
+SET_UP = 10**12
+"""ps before the time that is 0 outside, besides a µs per connection: in these they are made."""
 BITS = 8 * 10**12
 """A byte per ps in bit/s."""
 
 
 class Simulation:
-    """ns-3 with the links of a table; routes are installed when a message first takes them."""
+    """ns-3 with the links and routes of a table; connections are there when the time begins."""
 
     def __init__(self, table: Sequence[int]) -> None:
         self._table = table
         protocol, *options = table[table[lk.T_OPTIONS] : table[lk.T_OPTIONS] + OPTIONS]
-        self._answers = protocol >= DATAGRAMS
         self._ns3: Any = ns3_messages().Simulation(list(PROTOCOLS.values())[protocol], *options)
         for _ in range(table[lk.T_NODES]):
             self._ns3.AddNode()
@@ -42,6 +43,19 @@ class Simulation:
             self._ns3.AddLink(
                 row[lk.L_TAIL], row[lk.L_HEAD], _rate(row) or 1, row[lk.L_LATENCY], row[lk.L_BUFFER]
             )
+        opposite = self._opposites() if protocol >= DATAGRAMS else {}
+        known: dict[tuple[int, ...], int] = {}
+        self._way = []
+        """Routes over the same links are one to ns-3, and one connection."""
+        for route in range(table[lk.T_ROUTES]):
+            there = self._links(route)
+            number = known.setdefault(tuple(there), len(known))
+            if there and number == len(known) - 1:
+                back = [opposite[link] for link in reversed(there)] if opposite else []
+                self._ns3.AddRoute(number, there, back)
+            self._way.append(number)
+        self._begin = SET_UP + len(known) * 10**6 if protocol >= DATAGRAMS else 0
+        self._ns3.Advance(self._begin)
 
     def close(self) -> None:
         """End the run: ns-3 has one simulator per process."""
@@ -49,15 +63,12 @@ class Simulation:
 
     def inject(self, cookie: int, route: int, size: int, now: int) -> None:
         """Let a message leave at `now` (ps)."""
-        if not self._ns3.HasRoute(route):
-            there = self._links(route)
-            self._ns3.AddRoute(route, there, self._back(there) if self._answers else [])
-        self._ns3.Inject(cookie, route, size, now)
+        self._ns3.Inject(cookie, self._way[route], size, self._begin + now)
 
     def advance(self, limit: int) -> int:
         """Run as `advance` of a transport says; returns the time (ps)."""
-        stopped = self._ns3.Advance(limit if limit < lk.FOREVER else -1)
-        return int(self._ns3.Now()) if stopped else limit
+        stopped = self._ns3.Advance(self._begin + limit if limit < lk.FOREVER else -1)
+        return int(self._ns3.Now()) - self._begin if stopped else limit
 
     def take(self) -> list[int]:
         """Return the cookies of messages that have arrived, and forget them."""
@@ -98,26 +109,26 @@ class Simulation:
         link = self._table[lk.T_ROUTE_LINK]
         return list(self._table[link + self._table[at] : link + self._table[at + 1]])
 
-    def _back(self, there: list[int]) -> list[int]:
-        """Return the links by which answers go: the opposite of each, the n-th of several between two nodes."""
-        opposite = self._opposites()
-        try:
-            return [opposite[link] for link in reversed(there)]
-        except KeyError as error:
-            tail, head = self._row(error.args[0])[lk.L_TAIL : lk.L_HEAD + 1]
-            raise InputError(
-                f"network 'ns3': TCP needs a link back from node {head} to node {tail}, expected links both ways"
-            ) from None
-
     def _opposites(self) -> dict[int, int]:
+        """Return the link by which answers come back over each: the n-th of several between two nodes.
+
+        Raises:
+            InputError: There is none.
+        """
         between: dict[tuple[int, int], list[int]] = {}
         for link in range(self._table[lk.T_LINKS]):
             row = self._row(link)
             between.setdefault((row[lk.L_TAIL], row[lk.L_HEAD]), []).append(link)
+        for (tail, head), links in between.items():
+            if len(links) > len(between.get((head, tail), [])):
+                raise InputError(
+                    f"network 'ns3': TCP needs as many links from node {head} to node {tail} as back, expected links "
+                    "both ways"
+                )
         return {
             link: back
             for (tail, head), links in between.items()
-            for link, back in zip(links, between.get((head, tail), []), strict=False)
+            for link, back in zip(links, between[head, tail], strict=True)
         }
 
 
