@@ -215,7 +215,7 @@ class Simulation
 {
   public:
     /// `protocol` is "udp", "udp-fair" or the name of ns-3's congestion control; `segment` is bytes of payload in a packet.
-    Simulation(const std::string& protocol, uint32_t segment, uint32_t window, int64_t minRto, uint32_t mark)
+    Simulation(const std::string& protocol, uint32_t segment, uint32_t window, int64_t minRto, bool sack, uint32_t mark)
         : m_fair(protocol == "udp-fair"), m_udp(m_fair || protocol == "udp"), m_segment(segment), m_mark(mark)
     {
         Config::Reset();
@@ -229,6 +229,7 @@ class Simulation
             Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(most));
             Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(window));
             Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(PicoSeconds(minRto)));
+            Config::SetDefault("ns3::TcpSocketBase::Sack", BooleanValue(sack));
             Config::SetDefault("ns3::TcpSocketBase::ClockGranularity", TimeValue(NanoSeconds(1)));
         }
     }

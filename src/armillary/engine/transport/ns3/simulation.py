@@ -19,9 +19,8 @@ PROTOCOLS = {
 """Names of what moves messages, and of ns-3's classes of congestion control."""
 DATAGRAMS = 2
 """How many of them, the first, answer nothing."""
-# What the transport is told, at table[T_OPTIONS]
-O_PROTOCOL, O_SEGMENT, O_WINDOW, O_MIN_RTO, O_MARK = range(5)
-OPTIONS = 5
+OPTIONS = 6
+"""What the transport is told: place in `PROTOCOLS`, then as `messages.cc` wants it."""
 SET_UP = 10**12
 """ps before the time that is 0 outside, besides a µs per connection: in these they are made."""
 BITS = 8 * 10**12
@@ -49,11 +48,10 @@ class Simulation:
         """Routes over the same links are one to ns-3, and one connection."""
         for route in range(table[lk.T_ROUTES]):
             there = self._links(route)
-            number = known.setdefault(tuple(there), len(known))
-            if there and number == len(known) - 1:
+            if there and tuple(there) not in known:
                 back = [opposite[link] for link in reversed(there)] if opposite else []
-                self._ns3.AddRoute(number, there, back)
-            self._way.append(number)
+                self._ns3.AddRoute(len(known), there, back)
+            self._way.append(known.setdefault(tuple(there), len(known)))
         self._begin = SET_UP + len(known) * 10**6 if protocol >= DATAGRAMS else 0
         self._ns3.Advance(self._begin)
 

@@ -28,6 +28,7 @@ class Ns3(Transport):
         segment: Bytes of payload of a packet.
         window: TCP's first congestion window, in segments.
         min_rto: TCP's least retransmission timeout (ns).
+        sack: Whether TCP's receivers tell what they hold beyond gaps (RFC 2018).
         mark: Bytes in a queue from which on it marks ECN-capable packets; 0: never.
 
     Raises:
@@ -45,6 +46,7 @@ class Ns3(Transport):
         segment: int = 1448,
         window: int = 10,
         min_rto: int = 1_000_000_000,
+        sack: bool = True,
         mark: int = 0,
     ) -> None:
         if protocol not in PROTOCOLS:
@@ -54,7 +56,7 @@ class Ns3(Transport):
             )
         if not 1 <= segment <= 65_000:
             raise InputError(f"network 'ns3': segment: got {segment}, expected 1 to 65000 bytes")
-        self._options = [list(PROTOCOLS).index(protocol), segment, window, min_rto * 1000, mark]
+        self._options = [list(PROTOCOLS).index(protocol), segment, window, min_rto * 1000, sack, mark]
 
     def options(self, topology: Topology) -> list[int]:
         """See `Transport.options`."""
