@@ -2,7 +2,9 @@
 
 The port of a message's first link makes packets when it is free: of the messages with the lowest key one packet
 each in turn; where packets of others wait for the same link, of these and of its own in turn. A message has arrived
-when all its packets have.
+when all its packets have. Nothing is lost: buffers with an end pause the links into them (`pause_kernel`). Queues may
+mark packets (`mark_kernel`), and messages slow down when told so (`dcqcn_kernel`); that notice takes the latencies of
+their way, and no bandwidth.
 """
 
 from __future__ import annotations
@@ -17,19 +19,29 @@ new_row, free_row = events.new_row, events.free_row
 ports = use("armillary.engine.transport.port_kernel")
 port_of, onward, arm, started = ports.port_of, ports.onward, ports.arm, ports.started
 transmit, enqueue, dequeue, arrive = ports.transmit, ports.enqueue, ports.dequeue, ports.arrive
+depth, marked, shut, reopen = ports.depth, ports.marked, ports.shut, ports.reopen
+links = use("armillary.engine.transport.use_kernel")
+link_row, duration = links.link_row, links.duration
+pauses = use("armillary.engine.transport.pause_kernel")
+hold, release = pauses.hold, pauses.release
+is_marked = use("armillary.engine.transport.mark_kernel").is_marked
+rates = use("armillary.engine.transport.dcqcn_kernel")
+new_flow, flow_done, slow_down = rates.new_flow, rates.flow_done, rates.slow_down
+next_time, notifies = rates.next_time, rates.notifies
 
-# Options
-O_MTU, O_HEADER = range(2)
-# Row of a message: first and last place of its way; key; bytes not yet sent, and not yet arrived
-M_FIRST, M_LAST, M_KEY, M_SEND, M_LEFT = range(2, 7)
-# Row of the messages with one key that have packets to send by one link: the next such row has a higher key
-C_KEY, C_FIRST, C_LAST = range(2, 5)
-# Port: first row of messages to be sent; whether one of them is next
-PO_CLASS, PO_TURN = range(PO_OWN, PO_OWN + 2)
-# Event: a message to its own NPU
-HERE = 2
-# Packet: its message
-K_MESSAGE = P_COOKIE
+
+@inner
+def _line(table, net, link):
+    """Return the bandwidth of a link in bytes/s, as far as rates are counted."""
+    at = link_row(table, net, link)
+    return min(MOST_RATE, table[at + L_FAST] * SECOND // max(1, table[at + L_SLOW]))
+
+
+@inner
+def _works(net, link):
+    """Tell whether anything waits for a link."""
+    port = port_of(net, link)
+    return net[port + PO_FIRST] > 0 or net[port + PO_CLASS] > 0
 
 
 @inner
@@ -44,11 +56,15 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     pool[row + M_KEY] = key
     pool[row + M_SEND] = size
     pool[row + M_LEFT] = size
+    pool[row + M_FLOW] = 0
     net[N_UNDER_WAY] += 1
     if last < first:
         push(net, queue, now, row * CODES + HERE)
-    else:
-        _offer(table, net, pool, queue, row, now)
+        return
+    if table[table[T_OPTIONS] + O_CONTROL] > 0:
+        pool[row + M_FLOW] = new_flow(net, pool, _line(table, net, table[table[T_ROUTE_LINK] + first]))
+        pool[pool[row + M_FLOW] + P_COOKIE] = row
+    _offer(table, net, pool, queue, row, now)
 
 
 @inner
@@ -80,31 +96,39 @@ def _offer(table, net, pool, queue, row, now):
 
 
 @inner
-def _cut(table, net, pool, link):
+def _cut(table, net, pool, queue, link, now):
     """Return the next packet of the messages that a link sends."""
     port = port_of(net, link)
     class_ = net[port + PO_CLASS]
     message = pool[class_ + C_FIRST]
     options = table[T_OPTIONS]
     payload = min(table[options + O_MTU], pool[message + M_SEND])
+    size = payload + table[options + O_HEADER]
     pool[message + M_SEND] -= payload
     row = new_row(net, pool)
     pool[row + K_MESSAGE] = message
-    pool[row + K_SIZE] = payload + table[options + O_HEADER]
+    pool[row + K_SIZE] = size
     pool[row + K_AT] = pool[message + M_FIRST]
     pool[row + K_LAST] = pool[message + M_LAST]
     pool[row + K_STEP] = 1
     pool[row + K_FROM] = -1
     pool[row + K_MARK] = 0
-    more = pool[message + M_SEND] > 0
-    other = pool[message + P_NEXT]
-    if other > 0:
-        pool[class_ + C_FIRST] = other
-        if more:
+    pool[class_ + C_FIRST] = pool[message + P_NEXT]
+    stays = pool[message + M_SEND] > 0
+    flow = pool[message + M_FLOW]
+    if stays and flow > 0:
+        time = next_time(table, pool, flow, _line(table, net, link), size, now)
+        if time > now + duration(table, link_row(table, net, link), size):
+            push(net, queue, time, message * CODES + READY)
+            stays = False
+    if stays:
+        pool[message + P_NEXT] = 0
+        if pool[class_ + C_FIRST] == 0:
+            pool[class_ + C_FIRST] = message
+        else:
             pool[pool[class_ + C_LAST] + P_NEXT] = message
-            pool[class_ + C_LAST] = message
-            pool[message + P_NEXT] = 0
-    elif not more:
+        pool[class_ + C_LAST] = message
+    elif pool[class_ + C_FIRST] == 0:
         net[port + PO_CLASS] = pool[class_ + P_NEXT]
         free_row(net, pool, class_)
     return row
@@ -118,9 +142,11 @@ def _start(table, net, pool, queue, link, now):
     port = port_of(net, link)
     own = net[port + PO_CLASS] > 0 and (net[port + PO_TURN] > 0 or net[port + PO_FIRST] == 0)
     net[port + PO_TURN] = 0 if own else 1
-    row = _cut(table, net, pool, link) if own else dequeue(net, pool, link)
+    row = _cut(table, net, pool, queue, link, now) if own else dequeue(net, pool, link)
+    if pool[row + K_FROM] >= 0:
+        release(table, net, queue, pool[row + K_FROM], pool[row + K_SIZE], now)
     transmit(table, net, pool, queue, link, row, now)
-    if net[port + PO_FIRST] > 0 or net[port + PO_CLASS] > 0:
+    if _works(net, link):
         arm(table, net, queue, link, now)
 
 
@@ -128,22 +154,68 @@ def _start(table, net, pool, queue, link, now):
 def _arrived(table, net, pool, queue, link, row, now):
     """A packet is at the end of a link."""
     to = onward(table, pool, row, link)
-    if to >= 0:
-        enqueue(table, net, pool, queue, to, row, now)
+    if to < 0:
+        _received(table, net, pool, queue, row, now)
         return
+    waits = depth(net, to)
+    count = net[port_of(net, to) + PO_COUNT]
+    net[port_of(net, to) + PO_COUNT] = count + 1
+    if enqueue(table, net, pool, queue, to, row, now):
+        hold(table, net, queue, link, pool[row + K_SIZE], now)
+        options = table[T_OPTIONS]
+        lowest = table[options + O_LOWEST]
+        if lowest >= 0 and is_marked(
+            lowest,
+            table[options + O_HIGHEST],
+            table[options + O_MOST],
+            table[options + O_SEED],
+            to,
+            count,
+            waits,
+        ):
+            marked(net, pool, to, row)
+
+
+@inner
+def _received(table, net, pool, queue, row, now):
+    """A packet is at its destination."""
     message = pool[row + K_MESSAGE]
+    flow = pool[message + M_FLOW]
     pool[message + M_LEFT] -= pool[row + K_SIZE] - table[table[T_OPTIONS] + O_HEADER]
+    if (
+        flow > 0
+        and pool[row + K_MARK] > 0
+        and pool[message + M_SEND] > 0
+        and notifies(table, pool, flow, now)
+    ):
+        time = now
+        for at in range(pool[message + M_FIRST], pool[message + M_LAST] + 1):
+            time += table[link_row(table, net, table[table[T_ROUTE_LINK] + at]) + L_LATENCY]
+        push(net, queue, time, flow * CODES + NOTIFIED)
     free_row(net, pool, row)
     if pool[message + M_LEFT] == 0:
+        if flow > 0:
+            pool[flow + F_DONE] = 1
+            flow_done(net, pool, flow)
         deliver(net, pool, message)
+
+
+@inner
+def _notified(table, net, pool, flow, now):
+    """The sender of a message is told of a mark."""
+    pool[flow + F_UNDER_WAY] -= 1
+    if pool[flow + F_DONE] > 0:
+        flow_done(net, pool, flow)
+        return
+    link = table[table[T_ROUTE_LINK] + pool[pool[flow + P_COOKIE] + M_FIRST]]
+    slow_down(table, pool, flow, _line(table, net, link), now)
 
 
 @inner
 def change(table, net, pool, queue, now):
     """The network is in another stage: links that were down may be up."""
     for link in range(table[T_LINKS]):
-        port = port_of(net, link)
-        if net[port + PO_FIRST] > 0 or net[port + PO_CLASS] > 0:
+        if _works(net, link):
             arm(table, net, queue, link, now)
 
 
@@ -164,16 +236,24 @@ def advance(table, net, pool, queue, limit):
         net[N_EVENTS] += 1
         what = queue[Q_WHAT]
         code = what % CODES
+        of = what // CODES
         if code == ARRIVE:
-            link = what // CODES
-            row = arrive(net, pool, queue, link)
-            _arrived(table, net, pool, queue, link, row, now)
+            row = arrive(net, pool, queue, of)
+            _arrived(table, net, pool, queue, of, row, now)
             continue
         pop(net, queue)
         if code == START:
-            _start(table, net, pool, queue, what // CODES, now)
+            _start(table, net, pool, queue, of, now)
+        elif code == PAUSE:
+            shut(net, of, _works(net, of), now)
+        elif code == RESUME:
+            reopen(table, net, queue, of, _works(net, of), now)
+        elif code == READY:
+            _offer(table, net, pool, queue, of, now)
+        elif code == NOTIFIED:
+            _notified(table, net, pool, of, now)
         else:
-            deliver(net, pool, what // CODES)
+            deliver(net, pool, of)
     if net[N_DELIVERED] > 0:
         return net[N_NOW]
     if limit < FOREVER:
