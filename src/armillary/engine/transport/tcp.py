@@ -49,6 +49,10 @@ class Tcp(Transport):
             as on a new one, and messages share a connection only if they have the same route number.
         handshake: Whether a message that begins on a new connection first waits for a round trip of an empty network;
             else connections are open from the start.
+        jitter: Longest time in ns, drawn at random, that a sender takes to answer an ACK. Without, flows over equal links
+            fall in step and a full queue drops those of the same senders always (Floyd and Jacobson 1991, "On traffic
+            phase effects in packet-switched gateways"; they advise the time of a packet on the slowest link).
+        seed: Of these times.
     """
 
     name: ClassVar[str] = "tcp"
@@ -69,6 +73,8 @@ class Tcp(Transport):
     retries: int = 15
     persistent: bool = True
     handshake: bool = False
+    jitter: float = 1000.0
+    seed: int = 0
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
@@ -88,6 +94,8 @@ class Tcp(Transport):
             _within("window", self.window, self.mss, UNBOUNDED, "bytes, at least mss, or 0: no limit")
         _within("buffer", self.buffer, self.mss + self.header, UNBOUNDED, "bytes, at least a packet, e.g. 262144")
         _within("mark", self.mark, 0, UNBOUNDED, "bytes, e.g. 97500")
+        _within("jitter", self.jitter, 0, 1e6, "ns, e.g. 1000")
+        _within("seed", self.seed, 0, UNBOUNDED, "")
         _within("retries", self.retries, 1, 1 << 20, "timeouts, e.g. 15")
 
     def on(self, topology: Topology, routes: Routes) -> Transport:
@@ -106,7 +114,7 @@ class Tcp(Transport):
         return [
             ALGORITHMS.index(self.algorithm), self.mss, self.header, first, self.growth, *times, self.ack_every,
             int(self.sack), self.window or lk.FOREVER, mark, self.retries, int(self.persistent),
-            int(self.handshake),
+            int(self.handshake), round(self.jitter * lk.PS),
         ]  # fmt: skip
 
     def state(self, topology: Topology) -> list[Ints]:
@@ -173,7 +181,8 @@ class Connected(Transport):
 
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`."""
-        return [np.zeros((topology.links, tk.PO_COLUMNS), np.int64), self.rows]
+        first_draw = np.array([self.tcp.seed % (tk.DRAWS - 1) + 1])
+        return [np.zeros((topology.links, tk.PO_COLUMNS), np.int64), self.rows, first_draw]
 
 
 def _row(tcp: Tcp, begin: int, end: int, base: int) -> Ints:

@@ -9,16 +9,19 @@ from armillary.engine.transport.packet_layout_kernel import *
 # Options: congestion control; bytes of payload and of headers; first window in bytes; segments by which one ACK may
 # enlarge it; ps: shortest and longest timeout, delay of ACKs; segments that share an ACK; whether the receiver tells
 # what it holds; most bytes in flight; bytes in a queue from which on packets are marked; timeouts in a row that end a
-# connection; whether windows outlast messages; whether connections must be opened
+# connection; whether windows outlast messages; whether connections must be opened; most ps that an
+# answer to an ACK takes
 (
     O_RULE, O_MSS, O_HEADER, O_INITIAL, O_GROWTH, O_MIN_RTO, O_MAX_RTO, O_ACK_DELAY, O_ACK_EVERY, O_SACK, O_WINDOW,
-    O_MARK, O_RETRIES, O_PERSISTENT, O_HANDSHAKE,
-) = range(15)
+    O_MARK, O_RETRIES, O_PERSISTENT, O_HANDSHAKE, O_JITTER,
+) = range(16)
 NEWRENO, CUBIC, DCTCP = range(3)
 # Tables: (routes) place of the connection in the state, -1 for a message to itself; (links) bytes that fit the queue
 T_CONNECTION, T_BUFFER = range(REVERSE + 1, REVERSE + 3)
-N_CONNECTIONS = PORTS + 1
-"""State of all connections: rows of C_COLUMNS."""
+# State: rows of all connections; the last number drawn at random
+N_CONNECTIONS, N_DRAWN = range(PORTS + 1, PORTS + 3)
+DRAWS = (1 << 31) - 1
+"""Numbers drawn are 1 to DRAWS - 1 (Park and Miller's generator, with the factor 48271)."""
 # Row of a connection. Places of its first and last link. Sender: bytes acknowledged, sent and given; windows in bytes;
 # ACKs repeated; end of what was sent when a loss was seen, and up to where it was sent again; bytes that the receiver
 # holds and their intervals; ps: round trip of an empty network, its mean and deviation, timeout, when the timer ends
