@@ -24,7 +24,7 @@ PS_PER_MS = 10**9
 class Tcp(Transport):
     """TCP over links whose queues drop at their tail.
 
-    The messages of one way share a connection, one after the other; it exists from the start. Where links have a
+    The messages of one way share a connection, one after the other. Where links have a
     finite buffer that is the room of their queue, else `buffer` is. What an NPU sends itself is never dropped there.
 
     Attributes:
@@ -47,6 +47,12 @@ class Tcp(Transport):
         retries: Timeouts in a row after which a connection is given up; its messages never arrive.
         persistent: Whether what a connection has learnt outlasts messages; else a message that finds it idle begins
             as on a new one, and messages share a connection only if they have the same route number.
+        handshake: Whether a message that begins on a new connection first waits for a round trip of an empty network;
+            else connections are open from the start.
+        jitter: Longest time in ns, drawn at random, that a sender takes to answer an ACK. Without, flows over equal links
+            fall in step and a full queue drops those of the same senders always (Floyd and Jacobson 1991, "On traffic
+            phase effects in packet-switched gateways"; they advise the time of a packet on the slowest link).
+        seed: Of these times.
     """
 
     name: ClassVar[str] = "tcp"
@@ -66,6 +72,9 @@ class Tcp(Transport):
     mark: int = 97_500
     retries: int = 15
     persistent: bool = True
+    handshake: bool = False
+    jitter: float = 1000.0
+    seed: int = 0
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
@@ -87,6 +96,8 @@ class Tcp(Transport):
             "buffer", self.buffer, self.mss + self.header, UNBOUNDED, "bytes, at least a packet, e.g. 262144"
         )
         _within("mark", self.mark, 0, UNBOUNDED, "bytes, e.g. 97500")
+        _within("jitter", self.jitter, 0, 1e6, "ns, e.g. 1000")
+        _within("seed", self.seed, 0, UNBOUNDED, "")
         _within("retries", self.retries, 1, 1 << 20, "timeouts, e.g. 15")
 
     def on(self, topology: Topology, routes: Routes) -> Transport:
@@ -105,6 +116,7 @@ class Tcp(Transport):
         return [
             ALGORITHMS.index(self.algorithm), self.mss, self.header, first, self.growth, *times, self.ack_every,
             int(self.sack), self.window or lk.FOREVER, mark, self.retries, int(self.persistent),
+            int(self.handshake), round(self.jitter * lk.PS),
         ]  # fmt: skip
 
     def state(self, topology: Topology) -> list[Ints]:
@@ -171,7 +183,8 @@ class Connected(Transport):
 
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`."""
-        return [np.zeros((topology.links, tk.PO_COLUMNS), np.int64), self.rows]
+        first_draw = np.array([self.tcp.seed % (tk.DRAWS - 1) + 1])
+        return [np.zeros((topology.links, tk.PO_COLUMNS), np.int64), self.rows, first_draw]
 
 
 def _row(tcp: Tcp, begin: int, end: int, base: int) -> Ints:
@@ -180,6 +193,7 @@ def _row(tcp: Tcp, begin: int, end: int, base: int) -> Ints:
     row[tk.C_FIRST], row[tk.C_LAST] = begin, end - 1
     row[tk.C_CWND], row[tk.C_SSTHRESH] = tcp.initial_window * tcp.mss, lk.FOREVER
     row[tk.C_RECOVER], row[tk.C_ALPHA] = -1, tk.ALL
+    row[tk.C_NEW] = 1
     row[tk.C_BASE] = row[tk.C_SRTT] = base
     row[tk.C_VAR] = base // 2
     limit = round(tcp.min_rto * PS_PER_MS), round(tcp.max_rto * PS_PER_MS)

@@ -1,7 +1,7 @@
 """TCP over output ports that drop at the tail: messages are bytes on connections, one connection for each way.
 
 The window of a connection, and what it knows of the round trip, outlast messages if it is so told; else a message
-that finds it idle begins as on a new one. Connections are there from the start: no handshake.
+that finds it idle begins as on a new one. A handshake is a wait, of a round trip in an empty network.
 """
 
 from __future__ import annotations
@@ -49,7 +49,13 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     else:
         pool[net[connection + C_MESSAGE_LAST] + P_NEXT] = row
     net[connection + C_MESSAGE_LAST] = row
-    transmit(table, net, pool, queue, connection, now)
+    wait = net[connection + C_BASE] * net[connection + C_NEW] * table[table[T_OPTIONS] + O_HANDSHAKE]
+    net[connection + C_NEW] = 0
+    if wait > 0:
+        net[connection + C_MORE] = 1
+        push(net, queue, now + wait, connection * CODES + CONTINUE)
+    elif net[connection + C_MORE] == 0:
+        transmit(table, net, pool, queue, connection, now)
 
 
 @inner
@@ -57,6 +63,7 @@ def begin(table, net, connection):
     """Let the sender of an idle connection forget what it has learnt."""
     options = table[T_OPTIONS]
     base = net[connection + C_BASE]
+    net[connection + C_NEW] = 1
     net[connection + C_STATE] = OPEN
     net[connection + C_CWND] = table[options + O_INITIAL]
     net[connection + C_SSTHRESH] = FOREVER

@@ -127,7 +127,20 @@ def acknowledged(table, net, pool, queue, segment, now):
         _advanced(table, net, connection, acked, flight, now)
     if net[connection + C_STATE] == RECOVERY and table[options + O_SACK] > 0:
         _reduce(table, net, pool, connection, delivered)
-    transmit(table, net, pool, queue, connection, now)
+    _transmit_soon(table, net, pool, queue, connection, now)
+
+
+@inner
+def _transmit_soon(table, net, pool, queue, connection, now):
+    """Transmit, after a random time."""
+    most = table[table[T_OPTIONS] + O_JITTER]
+    if most == 0:
+        transmit(table, net, pool, queue, connection, now)
+    elif net[connection + C_MORE] == 0:
+        drawn = net[net[N_DRAWN]] * 48271 % DRAWS
+        net[net[N_DRAWN]] = drawn
+        net[connection + C_MORE] = 1
+        push(net, queue, now + drawn * most // DRAWS, connection * CODES + CONTINUE)
 
 
 @inner
