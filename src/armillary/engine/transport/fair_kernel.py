@@ -80,7 +80,7 @@ def _touch(table, net, pool, link, key, level):
                 weight += pool[row + M_WEIGHT]
             elif mark > 0:
                 used += pool[row + M_WEIGHT] * pool[row + M_NEW]
-            else:
+            elif pool[row + M_LEVEL] >= 0:
                 used += pool[row + M_WEIGHT] * pool[row + M_LEVEL]
                 if pool[row + M_LINK] == link:
                     full = pool[row + M_LEVEL]
