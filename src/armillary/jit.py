@@ -97,6 +97,11 @@ def in_variant(name: str) -> bool:
     return _variant == name
 
 
+def compiling() -> bool:
+    """Tell whether the module that calls this is being loaded in mode "compiled"."""
+    return _mode == "compiled"
+
+
 def cache_folder() -> Path:
     """Return the folder of the compiled kernels of these sources; it exists once they were compiled."""
     digest = hashlib.sha256()

@@ -8,4 +8,10 @@ if in_variant("congestion"):
     mover = use("armillary.engine.transport.fifo_kernel")
 elif in_variant("flow"):
     mover = use("armillary.engine.transport.flow_kernel")
+elif in_variant("ns3"):
+    mover = use("armillary.engine.transport.ns3.ns3_kernel")
+elif in_variant("packet"):
+    mover = use("armillary.engine.transport.packet_kernel")
+elif in_variant("tcp"):
+    mover = use("armillary.engine.transport.tcp_kernel")
 inject, advance, change = mover.inject, mover.advance, mover.change

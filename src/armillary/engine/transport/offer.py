@@ -57,6 +57,7 @@ def offer(
     source, target, size, begin, key = (np.atleast_1d(np.asarray(column, np.int64)) for column in given)
     topology, routes, stage = routing.topology, Routes(), Stage(0.0, routing)
     routes.add(stage, source, target, flow)
+    transport = transport.on(topology, routes)
     table = lower_network([stage], routes, transport.options(topology), transport.tables(topology))
     order = np.argsort(begin, kind="stable")
     rows = np.stack([begin[order], order, size[order], key[order]], axis=1).ravel()
@@ -69,7 +70,9 @@ def offer(
         room.fit(net)
         number = kernel.run(flat[0], net, room.pool, room.queue, flat[1], arrived, number, BUDGET)
         if net[lk.N_STATUS] not in (lk.OK, lk.GROW) or not (
-            net[lk.N_STATUS] == lk.GROW or number < len(order) or net[lk.N_QUEUE] > 0
+            net[lk.N_STATUS] == lk.GROW
+            or number < len(order)
+            or (net[lk.N_QUEUE] > 0 and room.queue[lk.Q_TIME] <= lk.FOREVER)
         ):
             break
     by_message = np.empty_like(arrived)

@@ -30,14 +30,46 @@ def push(net, queue, time, what):
 
 
 @inner
+def push_ordered(net, queue, time, order, what):
+    """Add an event; of those at the same time the one with the lowest `order` is first."""
+    i = net[N_QUEUE]
+    net[N_QUEUE] = i + 1
+    while i > 0:
+        parent = (i - 1) >> 1
+        at = parent * Q_COLUMNS
+        if queue[at] < time or (queue[at] == time and queue[at + 1] <= order):
+            break
+        to = i * Q_COLUMNS
+        queue[to] = queue[at]
+        queue[to + 1] = queue[at + 1]
+        queue[to + 2] = queue[at + 2]
+        i = parent
+    to = i * Q_COLUMNS
+    queue[to] = time
+    queue[to + 1] = order
+    queue[to + 2] = what
+
+
+@inner
 def pop(net, queue):
     """Remove and return the first event; its time is `queue[0]` before."""
     first = queue[Q_WHAT]
     size = net[N_QUEUE] - 1
     net[N_QUEUE] = size
     last = size * Q_COLUMNS
-    time = queue[last]
-    sequence = queue[last + 1]
+    _sink(queue, size, queue[last], queue[last + 1], queue[last + 2])
+    return first
+
+
+@inner
+def replace_first(net, queue, time):
+    """Let the first event come again, at a later time."""
+    _sink(queue, net[N_QUEUE], time, queue[Q_SEQUENCE], queue[Q_WHAT])
+
+
+@inner
+def _sink(queue, size, time, sequence, what):
+    """Put an event where the first was in a heap of `size`."""
     i = 0
     child = 1
     while child < size:
@@ -56,11 +88,9 @@ def pop(net, queue):
         i = child
         child = 2 * i + 1
     to = i * Q_COLUMNS
-    what = queue[last + 2]
     queue[to] = time
     queue[to + 1] = sequence
     queue[to + 2] = what
-    return first
 
 
 @inner

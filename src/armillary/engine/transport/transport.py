@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport.network import Routes
 from armillary.jit import Mode
 from armillary.platform.topology.graph import Topology
 
@@ -38,6 +39,10 @@ class Transport(ABC):
     kernel: ClassVar[str]
     burst: ClassVar[int] = 64
     """Rows of the pool and of the queue that one event, or one message, may take."""
+
+    def on(self, topology: Topology, routes: Routes) -> Transport:
+        """Return the transport that knows which routes messages take; most need not."""
+        return self
 
     def options(self, topology: Topology) -> list[int]:
         """Return what stands at ``table[T_OPTIONS]``."""

@@ -1,0 +1,35 @@
+"""Why nothing moves although messages are under way: buffers that wait for each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport import packet_layout_kernel as pk
+from armillary.platform.topology.graph import Topology
+
+
+def blocked_cycle(net: Any, pool: Any, topology: Topology) -> list[int]:
+    """Return links of model `packet` each of which is paused until the next can send, the last until the first can.
+
+    The buffer at the end of a paused link holds packets that wait for other links; where some of these are paused,
+    too, and so on round a cycle, nothing on it will ever move (PFC deadlock). Empty: there is no such cycle.
+    """
+    waits_for: dict[int, set[int]] = {}
+    for link in range(topology.links):
+        port = net[pk.PORTS] + link * pk.PO_COLUMNS
+        row = net[port + pk.PO_FIRST] if net[port + pk.PO_SHUT] else 0
+        while row:
+            waits_for.setdefault(int(pool[row + pk.K_FROM]), set()).add(link)
+            row = pool[row + lk.P_NEXT]
+    while waits_for:
+        link, way = min(waits_for), list[int]()
+        while link in waits_for and link not in way:
+            way.append(link)
+            link = min(waits_for[link])
+        if link in way:
+            return way[way.index(link) :]
+        # This one waits for nothing that is paused: it is on no cycle.
+        left = {before: after - {link} for before, after in waits_for.items()}
+        waits_for = {before: after for before, after in left.items() if after}
+    return []

@@ -1,0 +1,66 @@
+"""Network model `flow`: max-min fair sharing of links among messages."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from armillary.engine.transport import flow_layout_kernel as fk
+from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport.transport import Transport
+from armillary.errors import InputError
+from armillary.platform.topology.graph import Topology
+
+Ints = NDArray[np.int64]
+MOST_WEIGHT = 1 << 16
+
+
+class Flow(Transport):
+    """Fluid messages; lower keys first, and equal keys share each link in proportion to weights.
+
+    A message has at most 62 * 14 links.
+    """
+
+    name: ClassVar[str] = "flow"
+    kernel: ClassVar[str] = "armillary.engine.transport.flow_kernel"
+
+    def __init__(self, weights: ArrayLike = ()) -> None:
+        """Make the model.
+
+        Args:
+            weights: (routes) of the messages on each route, in the order in which `Routes.add` got them, which
+                is that of the messages of `offer`; whole numbers. Routes beyond the last have 1.
+
+        Raises:
+            InputError: A weight is no whole number from 1 to 65,536.
+        """
+        given: NDArray[Any] = np.atleast_1d(np.asarray(weights))
+        wrong = np.flatnonzero((given < 1) | (given > MOST_WEIGHT) | (given != np.floor(given)))
+        if len(wrong):
+            raise InputError(
+                f"flow: weights: got {given[wrong[0]]:g} for route {wrong[0]}, expected whole numbers from 1 to "
+                f"{MOST_WEIGHT}"
+            )
+        self.weights: Ints = given.astype(np.int64)
+
+    def options(self, topology: Topology) -> list[int]:
+        """See `Transport.options`."""
+        return [len(self.weights)]
+
+    def tables(self, topology: Topology) -> list[Ints]:
+        """See `Transport.tables`."""
+        return [self.weights]
+
+    def state(self, topology: Topology) -> list[Ints]:
+        """See `Transport.state`."""
+        values = np.zeros(fk.VALUES, np.int64)
+        values[fk.V_LOWEST], values[fk.V_HIGHEST] = fk.NEVER, -fk.NEVER
+        rows = np.zeros(topology.links * fk.K_COLUMNS, np.int64)
+        return [
+            rows,
+            np.zeros(topology.links, np.int64),
+            np.zeros(topology.links * lk.Q_COLUMNS, np.int64),
+            values,
+        ]

@@ -1,0 +1,54 @@
+"""ns-3 from its PyPI wheel, loaded where it is used, with our messages over it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from armillary.errors import InputError
+
+_MODULES = ("core", "stats", "network", "traffic-control", "bridge", "internet", "point-to-point")
+"""Each after those it needs: cling cannot run the initialisers of headers whose library is not loaded."""
+
+
+def available() -> bool:
+    """Tell whether ns-3 and cppyy are installed."""
+    return find_spec("cppyy") is not None and _prefix() is not None
+
+
+@functools.cache
+def ns3_messages() -> Any:
+    """Return the C++ namespace of ``messages.cc``, compiled against ns-3; takes seconds the first time.
+
+    Raises:
+        InputError: ns-3 or cppyy is not installed, or does not load.
+    """
+    prefix = _prefix()
+    if prefix is None or not available():
+        raise InputError("network 'ns3' needs ns-3, expected `pip install armillary[ns3]`")
+    try:
+        cppyy = importlib.import_module("cppyy")
+        libraries = next(folder for folder in (prefix / "lib64", prefix / "lib") if folder.is_dir())
+        cppyy.add_include_path(str(prefix / "include"))
+        for module in _MODULES:
+            cppyy.load_library(str(next(libraries.glob(f"libns3*-{module}.so"))))
+        cppyy.cppdef(files(__package__).joinpath("messages.cc").read_text())
+        cppyy.gbl.ns3.Time.SetResolution(cppyy.gbl.ns3.Time.PS)
+    except (ImportError, RuntimeError, StopIteration, SyntaxError) as error:
+        raise InputError(
+            f"network 'ns3': ns-3 at {prefix} does not load ({error or type(error).__name__}), expected ns3 3.44"
+        ) from error
+    return cppyy.gbl.armillary
+
+
+def _prefix() -> Path | None:
+    spec = find_spec("ns3")
+    if spec is None:
+        return None
+    return next(
+        (Path(at) for at in spec.submodule_search_locations or () if Path(at, "include").is_dir()), None
+    )

@@ -1,0 +1,58 @@
+"""The protocol of transports for ns-3: interpreted only, as ns-3 keeps the messages and the time."""
+
+from __future__ import annotations
+
+from armillary.engine.transport.layout_kernel import *
+from armillary.engine.transport.ns3.simulation import run_of
+from armillary.errors import InputError
+from armillary.jit import compiling, inner, use
+
+events = use("armillary.engine.transport.queue_kernel")
+new_row, deliver = events.new_row, events.deliver
+if compiling():
+    raise InputError("network 'ns3' runs in Python, got mode compiled, expected interpreted")
+
+RUN = N_OWN  # number of the run; after it nothing
+
+
+@inner
+def inject(table, net, pool, queue, cookie, route, size, key, now):
+    """Let a message leave its NPU at `now` (ps); the key has no meaning here."""
+    row = new_row(net, pool)
+    pool[row + P_COOKIE] = cookie
+    net[N_UNDER_WAY] += 1
+    at = table[T_ROUTE_FIRST] + route
+    if table[at] == table[at + 1]:
+        deliver(net, pool, row)
+        return
+    run_of(net[net[RUN]], table).inject(row, route, size, now)
+
+
+@inner
+def change(table, net, pool, queue, now):
+    """The network is in another stage: links have other bandwidths."""
+    run_of(net[net[RUN]], table).change(net[N_STAGE])
+
+
+@inner
+def advance(table, net, pool, queue, limit):
+    """Run up to `limit` (ps), or to the end of the first ps at which messages arrive; returns that time."""
+    if net[N_DELIVERED] > 0:
+        return net[N_NOW]
+    run = run_of(net[net[RUN]], table)
+    now = run.advance(limit)
+    for row in run.take():
+        deliver(net, pool, row)
+    net[N_EVENTS] = run.events
+    if now < FOREVER:
+        net[N_NOW] = now
+    else:
+        count_use(table, net, run)
+    return now
+
+
+def count_use(table, net, run):
+    """Take over what ns-3 counted at every link."""
+    for link in range(table[T_LINKS]):
+        at = net[N_USE] + link * U_COLUMNS
+        net[at + U_BYTES], net[at + U_DEPTH], net[at + U_DROPS], net[at + U_MARKS] = run.use(link)

@@ -1,0 +1,67 @@
+"""ns-3 as a transport."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from armillary.engine.transport.ns3.simulation import PROTOCOLS, new_run
+from armillary.engine.transport.transport import Ints, Transport
+from armillary.errors import InputError, nearest
+from armillary.platform.topology.graph import Topology
+
+Protocol = Literal["udp", "udp-fair", "reno", "cubic", "dctcp"]
+
+
+class Ns3(Transport):
+    """Messages as packets of ns-3, over point-to-point links with drop-tail queues; interpreted only.
+
+    Headers are real: 30 bytes of UDP, IPv4 and PPP in each packet, 54 of TCP with its timestamps. UDP leaves an
+    NPU at the rate of the first link of the route, one packet of each message in turn, and what is dropped is
+    lost; with "udp-fair" an NPU's own packets and those it passes on take turns at its links, instead of waiting
+    in one queue. TCP has a connection per way from the start, and answers take the same way back. Queues drop at their
+    tail, but hosts hold back what their own device has no room for.
+
+    Args:
+        protocol: "udp", "udp-fair", or TCP's congestion control: "reno" (NewReno), "cubic", "dctcp".
+        segment: Bytes of payload of a packet.
+        window: TCP's first congestion window, in segments.
+        min_rto: TCP's least retransmission timeout (ns).
+        sack: Whether TCP's receivers tell what they hold beyond gaps (RFC 2018).
+        mark: Bytes in a queue from which on it marks ECN-capable packets; 0: never.
+
+    Raises:
+        InputError: There is no such protocol.
+    """
+
+    name = "ns3"
+    kernel = "armillary.engine.transport.ns3.ns3_kernel"
+    burst = 2
+
+    def __init__(
+        self,
+        protocol: Protocol = "udp",
+        *,
+        segment: int = 1448,
+        window: int = 10,
+        min_rto: int = 1_000_000_000,
+        sack: bool = True,
+        mark: int = 0,
+    ) -> None:
+        if protocol not in PROTOCOLS:
+            raise InputError(
+                f"network 'ns3': protocol: got '{protocol}', expected {', '.join(PROTOCOLS)}"
+                f"{nearest(protocol, list(PROTOCOLS))}"
+            )
+        if not 1 <= segment <= 65_000:
+            raise InputError(f"network 'ns3': segment: got {segment}, expected 1 to 65000 bytes")
+        self._options = [list(PROTOCOLS).index(protocol), segment, window, min_rto * 1000, sack, mark]
+
+    def options(self, topology: Topology) -> list[int]:
+        """See `Transport.options`."""
+        return self._options
+
+    def state(self, topology: Topology) -> list[Ints]:
+        """See `Transport.state`."""
+        return [np.array([new_run()])]

@@ -1,0 +1,143 @@
+"""Network model `packet`: what its kernel is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport import packet_layout_kernel as pk
+from armillary.engine.transport.dcqcn import Dcqcn
+from armillary.engine.transport.transport import Ints, Transport
+from armillary.errors import InputError
+from armillary.platform.topology.graph import Topology
+
+LARGEST_PACKET = 1 << 20
+LARGEST_QUEUE = 1 << 40
+
+
+@dataclass(frozen=True)
+class Packet(Transport):
+    """Packets that switches store and forward, and never drop.
+
+    Attributes:
+        mtu: Most bytes of a message in a packet.
+        header: Bytes of a packet besides: 62 are RoCEv2 with its Ethernet, IPv4, UDP and BTH headers and checksums.
+        buffer: Bytes that fit at the end of every link; None: what the topology says. Without limit nothing pauses.
+        xoff: Bytes there above which the link is paused (PFC); None: as many as leave room for what still comes.
+        xon: Bytes down to which it stays paused; None: two packets less than xoff.
+        kmin: Bytes that wait for a link above which packets may be marked (ECN); None: they never are.
+        kmax: Bytes above which all are; None: kmin.
+        pmax: Chance of it just below kmax.
+        seed: Of the choice of packets to be marked.
+        dcqcn: Rate control of messages by marks; None: they are sent at the rate of their first link.
+
+    Raises:
+        InputError: A value is out of range, or thresholds are in the wrong order.
+    """
+
+    name: ClassVar[str] = "packet"
+    kernel: ClassVar[str] = "armillary.engine.transport.packet_kernel"
+    mtu: int = 4096
+    header: int = 62
+    buffer: int | None = None
+    xoff: int | None = None
+    xon: int | None = None
+    kmin: int | None = None
+    kmax: int | None = None
+    pmax: float = 0.01
+    seed: int = 0
+    dcqcn: Dcqcn | None = None
+
+    def __post_init__(self) -> None:
+        _check("mtu", self.mtu, 1, LARGEST_PACKET)
+        _check("header", self.header, 0, LARGEST_PACKET)
+        _check("xoff", self.xoff, 0, LARGEST_QUEUE)
+        _check("xon", self.xon, 0, LARGEST_QUEUE if self.xoff is None else self.xoff, "xoff")
+        _check("kmin", self.kmin, 0, LARGEST_QUEUE)
+        if self.kmin is None and (self.kmax is not None or self.dcqcn is not None):
+            raise InputError(
+                "packet: kmax and dcqcn need marked packets, expected kmin too, e.g. 5000 bytes (with kmax 200000)"
+            )
+        _check("kmax", self.kmax, self.kmin or 0, LARGEST_QUEUE, "from kmin")
+        if not 0 <= self.pmax <= 1:
+            raise InputError(f"packet: pmax is {self.pmax}, expected 0 to 1, e.g. 0.01")
+        if self.buffer is not None and self.buffer < self.packet:
+            raise InputError(
+                f"packet: buffer is {self.buffer}, smaller than a packet: expected at least {self.packet} bytes "
+                f"(mtu {self.mtu} and header {self.header})"
+            )
+
+    @property
+    def packet(self) -> int:
+        """Bytes of the largest packet."""
+        return self.mtu + self.header
+
+    def options(self, topology: Topology) -> list[int]:
+        """See `Transport.options`."""
+        lowest = -1 if self.kmin is None else self.kmin
+        highest = lowest if self.kmax is None else self.kmax
+        marking = [lowest, highest, round(self.pmax * pk.CERTAIN), self.seed]
+        control = [0] if self.dcqcn is None else [1, *self.dcqcn.options()]
+        return [self.mtu, self.header, *marking, *control]
+
+    def headroom(self, topology: Topology) -> Ints:
+        """Return (links) bytes that may still come once the buffer at the end holds more than xoff.
+
+        The packet that went beyond it, what is sent until the pause is there and what is on the wire (two latencies),
+        and the packet that is then being sent. Zero where nothing is forwarded.
+        """
+        carried = np.ceil(2 * topology.latency * topology.bandwidth).astype(np.int64)
+        headroom: Ints = np.where(topology.forwards[topology.head], carried + 2 * self.packet, 0)
+        return headroom
+
+    def tables(self, topology: Topology) -> list[Ints]:
+        """See `Transport.tables`.
+
+        Raises:
+            InputError: A buffer is too small to lose nothing.
+        """
+        buffer = topology.buffer if self.buffer is None else np.full(topology.links, self.buffer)
+        headroom = self.headroom(topology)
+        short = np.flatnonzero((self.xoff or 0) + headroom > buffer)
+        if len(short):
+            link, beside = int(short[0]), "" if self.xoff is None else f"xoff {self.xoff} and "
+            needed = (self.xoff or 0) + headroom[link]
+            raise InputError(
+                f"packet: the buffer at the end of {topology.link_name(link)} has {buffer[link]} bytes, "
+                f"expected at least {needed}: {beside}two packets and what comes in two latencies "
+                f"({headroom[link]} bytes of headroom)"
+            )
+        # No comparison meets the limit, and sums stay below 2**63.
+        xoff = (
+            np.minimum(buffer - headroom, lk.FOREVER)
+            if self.xoff is None
+            else np.full(topology.links, self.xoff)
+        )
+        xon = np.maximum(xoff - 2 * self.packet, 0) if self.xon is None else np.minimum(self.xon, xoff)
+        return [np.zeros(0, np.int64), xoff, xon]
+
+    def state(self, topology: Topology) -> list[Ints]:
+        """See `Transport.state`."""
+        return [np.zeros((topology.links, pk.PO_COLUMNS), np.int64)]
+
+
+def _check(name: str, value: int | None, least: int, most: int, which: str = "") -> None:
+    if value is not None and not least <= value <= most:
+        what = f" ({which})" if which else ""
+        raise InputError(f"packet: {name} is {value}, expected {least} to {most} bytes{what}")
+
+
+def reverse_links(topology: Topology) -> Ints:
+    """Return (links) the link from the head of each to its tail, of several that in the same place; -1: none."""
+    tail, head = topology.tail, topology.head
+    there, back = np.lexsort((head, tail)), np.lexsort((tail, head))
+    pairs, wanted = tail[there] * topology.nodes + head[there], head[back] * topology.nodes + tail[back]
+    place = np.arange(len(wanted)) - np.searchsorted(wanted, wanted)
+    at = np.searchsorted(pairs, wanted) + place
+    inside = np.minimum(at, len(pairs) - 1)
+    found = np.full(topology.links, -1, np.int64)
+    found[back] = np.where((at < len(pairs)) & (pairs[inside] == wanted), there[inside], -1)
+    return found

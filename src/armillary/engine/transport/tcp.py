@@ -1,0 +1,213 @@
+"""Network model `tcp`: what its kernel is told, and the connections of a network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+
+from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport import tcp_layout_kernel as tk
+from armillary.engine.transport.network import Routes, link_rows
+from armillary.engine.transport.packet import LARGEST_PACKET, reverse_links
+from armillary.engine.transport.transport import Ints, Transport
+from armillary.errors import InputError, nearest
+from armillary.platform.topology.graph import UNBOUNDED, Topology
+
+Algorithm = Literal["newreno", "cubic", "dctcp"]
+ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
+PS_PER_MS = 10**9
+
+
+@dataclass(frozen=True)
+class Tcp(Transport):
+    """TCP over links whose queues drop at their tail.
+
+    The messages of one way share a connection, one after the other. Where links have a
+    finite buffer that is the room of their queue, else `buffer` is. What an NPU sends itself is never dropped there.
+
+    Attributes:
+        algorithm: Congestion control: `newreno` (RFC 5681, 6582), `cubic` (RFC 9438), `dctcp` (RFC 8257).
+        mss: Most bytes of payload in a segment: 1448 fill an Ethernet frame besides headers and timestamps.
+        header: Bytes of a segment besides, and of an ACK: 90 are Ethernet with preamble and gap (38), IPv4 (20) and
+            TCP with timestamps (32).
+        initial_window: Segments of the first window (RFC 6928).
+        growth: Segments by which one ACK may enlarge the window: 1 is RFC 5681, 2 counts bytes (RFC 3465).
+        min_rto: Shortest timeout in ms: 200 as Linux has it; RFC 6298 says 1000.
+        max_rto: Longest timeout in ms.
+        ack_every: Segments that share an ACK (RFC 1122: 2).
+        ack_delay: Longest time in ms that an ACK waits for another segment: 40 as Linux has it.
+        sack: Whether the receiver tells what it holds beyond gaps (RFC 2018); then recovery is RFC 6675 and 6937.
+        window: Most bytes in flight, 0 for no limit: what buffers of sockets would hold.
+        buffer: Bytes that fit the queue of a link, besides the packet on the wire; 256 KiB is what one port of a
+            12 MB switch with 48 ports has.
+        mark: With `dctcp`, bytes in a queue from which on packets are marked: 65 packets at 10 Gbit/s (RFC 8257 names
+            the rule K > RTT x C / 7).
+        retries: Timeouts in a row after which a connection is given up; its messages never arrive.
+        persistent: Whether what a connection has learnt outlasts messages; else a message that finds it idle begins
+            as on a new one, and messages share a connection only if they have the same route number.
+        handshake: Whether a message that begins on a new connection first waits for a round trip of an empty network;
+            else connections are open from the start.
+        jitter: Longest time in ns, drawn at random, that a sender takes to answer an ACK. Without, flows over equal links
+            fall in step and a full queue drops those of the same senders always (Floyd and Jacobson 1991, "On traffic
+            phase effects in packet-switched gateways"; they advise the time of a packet on the slowest link).
+        seed: Of these times.
+    """
+
+    name: ClassVar[str] = "tcp"
+    kernel: ClassVar[str] = "armillary.engine.transport.tcp_kernel"
+    algorithm: Algorithm = "cubic"
+    mss: int = 1448
+    header: int = 90
+    initial_window: int = 10
+    growth: int = 1
+    min_rto: float = 200.0
+    max_rto: float = 60_000.0
+    ack_every: int = 2
+    ack_delay: float = 40.0
+    sack: bool = True
+    window: int = 0
+    buffer: int = 256 << 10
+    mark: int = 97_500
+    retries: int = 15
+    persistent: bool = True
+    handshake: bool = False
+    jitter: float = 1000.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in ALGORITHMS:
+            raise InputError(
+                f"tcp: algorithm is '{self.algorithm}', expected one of {', '.join(ALGORITHMS)}"
+                f"{nearest(self.algorithm, ALGORITHMS)}"
+            )
+        _within("mss", self.mss, 1, LARGEST_PACKET, "bytes, e.g. 1448")
+        _within("header", self.header, 1, LARGEST_PACKET, "bytes, e.g. 90")
+        _within("initial_window", self.initial_window, 1, 1 << 20, "segments, e.g. 10")
+        _within("growth", self.growth, 1, 1 << 20, "segments, e.g. 1")
+        _within("min_rto", self.min_rto, 1e-3, 60_000, "ms, e.g. 200")
+        _within("max_rto", self.max_rto, self.min_rto, 3_600_000, "ms, at least min_rto, e.g. 60000")
+        _within("ack_every", self.ack_every, 1, 1 << 20, "segments, e.g. 2")
+        _within("ack_delay", self.ack_delay, 1e-3, 500, "ms, e.g. 40")
+        if self.window:
+            _within("window", self.window, self.mss, UNBOUNDED, "bytes, at least mss, or 0: no limit")
+        _within(
+            "buffer", self.buffer, self.mss + self.header, UNBOUNDED, "bytes, at least a packet, e.g. 262144"
+        )
+        _within("mark", self.mark, 0, UNBOUNDED, "bytes, e.g. 97500")
+        _within("jitter", self.jitter, 0, 1e6, "ns, e.g. 1000")
+        _within("seed", self.seed, 0, UNBOUNDED, "")
+        _within("retries", self.retries, 1, 1 << 20, "timeouts, e.g. 15")
+
+    def on(self, topology: Topology, routes: Routes) -> Transport:
+        """See `Transport.on`.
+
+        Raises:
+            InputError: A link of a route has none back, or a buffer is smaller than a packet.
+        """
+        return Connected(self, topology, routes)
+
+    def options(self, topology: Topology) -> list[int]:
+        """See `Transport.options`."""
+        mark = self.mark if self.algorithm == "dctcp" else lk.FOREVER
+        first = self.initial_window * self.mss
+        times = [round(time * PS_PER_MS) for time in (self.min_rto, self.max_rto, self.ack_delay)]
+        return [
+            ALGORITHMS.index(self.algorithm), self.mss, self.header, first, self.growth, *times, self.ack_every,
+            int(self.sack), self.window or lk.FOREVER, mark, self.retries, int(self.persistent),
+            int(self.handshake), round(self.jitter * lk.PS),
+        ]  # fmt: skip
+
+    def state(self, topology: Topology) -> list[Ints]:
+        """See `Transport.state`; connections are known after `on` only."""
+        raise TypeError("tcp has a state on known routes only: see Transport.on")
+
+    def queues(self, topology: Topology) -> Ints:
+        """Return (links) bytes that fit the queue of each."""
+        room = np.where(topology.buffer < UNBOUNDED, topology.buffer, self.buffer)
+        small = np.flatnonzero(room < self.mss + self.header)
+        if len(small):
+            link = int(small[0])
+            ends = topology.node_name(int(topology.tail[link])), topology.node_name(int(topology.head[link]))
+            raise InputError(
+                f"{topology.name}: the buffer of the link from {ends[0]} to {ends[1]} is {room[link]} bytes, expected "
+                f"at least a packet of {self.mss + self.header} bytes"
+            )
+        return room.astype(np.int64)
+
+
+class Connected(Transport):
+    """TCP on the routes of a network."""
+
+    name = Tcp.name
+    kernel = Tcp.kernel
+    burst = 2 * tk.MOST_AT_ONCE
+
+    def __init__(self, tcp: Tcp, topology: Topology, routes: Routes) -> None:
+        """Give every route a connection: those over the same links share one."""
+        self.tcp = tcp
+        self.reverse = reverse_links(topology)
+        self.buffer = tcp.queues(topology)
+        first = np.concatenate(routes.first)
+        links = np.concatenate([np.zeros(0, np.int64), *routes.link])
+        back = self.reverse[links]
+        if (back < 0).any():
+            link = int(links[np.argmin(back)])
+            name = topology.node_name
+            raise InputError(
+                f"{topology.name}: no link leads from {name(int(topology.head[link]))} back to "
+                f"{name(int(topology.tail[link]))}; expected links both ways, as ACKs take the way back"
+            )
+        self.place = np.full(routes.count, -1, np.int64)
+        rows: list[Ints] = []
+        known: dict[object, int] = {}
+        header = _times(topology, tcp.header)
+        for route, (begin, end) in enumerate(zip(first[:-1].tolist(), first[1:].tolist(), strict=True)):
+            if begin == end:
+                continue
+            way = links[begin:end]
+            number = known.setdefault(way.tobytes() if tcp.persistent else route, len(rows))
+            if number == len(rows):
+                rows.append(_row(tcp, begin, end, int(header[way].sum() + header[self.reverse[way]].sum())))
+            self.place[route] = number * tk.C_COLUMNS
+        self.rows = np.stack(rows) if rows else np.zeros((0, tk.C_COLUMNS), np.int64)
+
+    def options(self, topology: Topology) -> list[int]:
+        """See `Transport.options`."""
+        return self.tcp.options(topology)
+
+    def tables(self, topology: Topology) -> list[Ints]:
+        """See `Transport.tables`."""
+        return [self.reverse, self.place, self.buffer]
+
+    def state(self, topology: Topology) -> list[Ints]:
+        """See `Transport.state`."""
+        first_draw = np.array([self.tcp.seed % (tk.DRAWS - 1) + 1])
+        return [np.zeros((topology.links, tk.PO_COLUMNS), np.int64), self.rows, first_draw]
+
+
+def _row(tcp: Tcp, begin: int, end: int, base: int) -> Ints:
+    """Return a connection that has sent nothing; `base`: ps of an ACK and its answer in an empty network."""
+    row = np.zeros(tk.C_COLUMNS, np.int64)
+    row[tk.C_FIRST], row[tk.C_LAST] = begin, end - 1
+    row[tk.C_CWND], row[tk.C_SSTHRESH] = tcp.initial_window * tcp.mss, lk.FOREVER
+    row[tk.C_RECOVER], row[tk.C_ALPHA] = -1, tk.ALL
+    row[tk.C_NEW] = 1
+    row[tk.C_BASE] = row[tk.C_SRTT] = base
+    row[tk.C_VAR] = base // 2
+    limit = round(tcp.min_rto * PS_PER_MS), round(tcp.max_rto * PS_PER_MS)
+    row[tk.C_RTO] = min(max(base + 4 * (base // 2), limit[0]), limit[1])
+    return row
+
+
+def _times(topology: Topology, size: int) -> Ints:
+    """Return (links) ps that `size` bytes need to the end of each."""
+    rows = link_rows(topology)
+    on_wire: Ints = -(-size * rows[:, lk.L_SLOW] // rows[:, lk.L_FAST])
+    return on_wire + rows[:, lk.L_LATENCY]
+
+
+def _within(name: str, value: float, least: float, most: float, unit: str) -> None:
+    if not least <= value <= most:
+        raise InputError(f"tcp: {name} is {value:g}, expected {least:g} to {most:g} {unit}")
