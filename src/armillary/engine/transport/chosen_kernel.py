@@ -8,4 +8,6 @@ if in_variant("congestion"):
     mover = use("armillary.engine.transport.fifo_kernel")
 elif in_variant("flow"):
     mover = use("armillary.engine.transport.flow_kernel")
+elif in_variant("credit"):
+    mover = use("armillary.engine.transport.credit_kernel")
 inject, advance, change = mover.inject, mover.advance, mover.change

@@ -51,6 +51,10 @@ class Transport(ABC):
     def state(self, topology: Topology) -> list[Ints]:
         """Return the state before the first event, as tables found by ``net[N_OWN + i]``."""
 
+    def blocked(self, net: Any, pool: Any, table: Any, topology: Topology) -> list[int]:
+        """Return the links that wait for each other in a circle when no event is left; none if none do."""
+        return []
+
 
 class Congestion(Transport):
     """FIFO links with unlimited buffers, one message at a time on each, cut through."""
