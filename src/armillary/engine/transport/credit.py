@@ -109,13 +109,11 @@ class Credit(Transport):
         if topology.links and depths.min() < most:
             link = int(np.argmin(depths))
             has = (
-                f"a buffer of {topology.buffer[link]} bytes"
-                if finite[link]
-                else f"a depth of {self.depth} flits"
+                f"a buffer of {topology.buffer[link]} bytes" if finite[link] else f"{self.depth} flits per VC"
             )
             raise InputError(
-                f"{topology.name}: link {topology.link_name(link)} has {has}, {depths[link] * self.flit} bytes for each "
-                f"of {self.vcs} virtual channels in flits of {self.flit}, expected room for a packet of {self.packet}"
+                f"{topology.name}: link {topology.link_name(link)} has {has}, so {depths[link] * self.flit} bytes for "
+                f"each of {self.vcs} VCs, expected room for a packet of {self.packet} bytes"
             )
         return depths
 
@@ -148,9 +146,9 @@ def blocked_cycle(net: Any, pool: Any, table: Any, topology: Topology) -> list[i
     """
     vcs = int(table[table[lk.T_OPTIONS] + ck.O_VCS])
     wants, slots = int(net[lk.N_OWN + 1]), int(net[lk.N_OWN + 2])
-    own = np.asarray(table[table[lk.T_OWN] :][: topology.links * ck.C_COLUMNS]).reshape(-1, ck.C_COLUMNS)
-    ends = own[:, ck.C_END]
-    link_of = np.repeat(np.argsort(ends), vcs)
+    first_own = int(table[lk.T_OWN])
+    own = np.asarray(table[first_own : first_own + topology.links * ck.C_COLUMNS]).reshape(-1, ck.C_COLUMNS)
+    link_of = np.repeat(np.argsort(own[:, ck.C_END]), vcs)
     followed = set()
     for start in range(topology.links * vcs):
         way: list[int] = []
@@ -158,23 +156,23 @@ def blocked_cycle(net: Any, pool: Any, table: Any, topology: Topology) -> list[i
         while slot >= 0 and net[wants + slot] > 0 and slot not in followed:
             followed.add(slot)
             way.append(slot)
-            packet = net[slots + slot * ck.V_COLUMNS + ck.V_FIRST]
-            link = int(net[wants + slot]) - 1
-            slot = _full_slot(net, slots, int(ends[link]), vcs, pool[packet + ck.K_FLITS])
+            packet = pool[int(net[slots + slot * ck.V_COLUMNS + ck.V_FIRST]) :][: lk.P_COLUMNS]
+            row = own[int(net[wants + slot]) - 1]
+            low, high = 0, vcs
+            if vcs > 1 and row[ck.C_RING]:
+                after = packet[ck.K_CROSSED] and packet[ck.K_RING] == row[ck.C_RING]
+                low, high = ((vcs + 1) // 2, vcs) if after else (0, (vcs + 1) // 2)
+            full = [
+                at
+                for at in range(row[ck.C_END] + low, row[ck.C_END] + high)
+                if net[slots + at * ck.V_COLUMNS + ck.V_CREDITS] < packet[ck.K_FLITS] and net[wants + at] > 0
+            ]
+            slot = full[0] if full else -1
         if slot in way:
             links = [int(link_of[on]) for on in way[way.index(slot) :]]
             lowest = links.index(min(links))
             return links[lowest:] + links[:lowest]
     return []
-
-
-def _full_slot(net: Any, slots: int, first: int, vcs: int, flits: int) -> int:
-    """Return the first slot from `first` on whose own first packet waits and that has no room for `flits`, or -1."""
-    for slot in range(first, first + vcs):
-        row = slots + slot * ck.V_COLUMNS
-        if net[row + ck.V_CREDITS] < flits and net[row + ck.V_FIRST] > 0:
-            return slot
-    return -1
 
 
 def explained(cycle: list[int], topology: Topology) -> str:

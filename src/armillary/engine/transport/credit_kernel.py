@@ -127,12 +127,11 @@ def _send(table, net, pool, queue, link, packet, vc, crossed, now, end):
     pool[packet + K_RING] = table[own + C_RING]
     pool[packet + K_CROSSED] = max(crossed, table[own + C_DATELINE])
     pool[packet + K_TAIL] = end + through
-    pool[packet + K_HEAD] = now + max(1, through)
+    pool[packet + K_HEAD] = now + through
     if at < pool[packet + K_END]:
         following = table[table[T_ROUTE_LINK] + at]
         waiting(table, net, following, net[net[N_USE] + following * U_COLUMNS + U_WAITING] + size, now)
-        if table[options + O_WHOLE] > 0:
-            pool[packet + K_HEAD] = end + through
+        pool[packet + K_HEAD] = end + through if table[options + O_WHOLE] > 0 else now + max(1, through)
     slot = table[own + C_END] + vc
     net[net[N_OWN + 2] + slot * V_COLUMNS + V_CREDITS] -= pool[packet + K_FLITS]
     if append(net, pool, slot, packet):
