@@ -90,7 +90,7 @@ class Credit(Transport):
         rows[:, ck.S_TURN] = np.diff(topology.incoming[0])[topology.tail] * self.vcs
         slots = np.zeros((topology.links * self.vcs, ck.V_COLUMNS), np.int64)
         slots[:, ck.V_CREDITS] = np.repeat(self._depths(topology)[topology.incoming[1]], self.vcs)
-        return [rows, np.zeros(len(slots), np.int64), slots]
+        return [rows, np.zeros((len(slots), ck.W_COLUMNS), np.int64), slots]
 
     def blocked(self, net: Any, pool: Any, table: Any, topology: Topology) -> list[int]:
         """See `Transport.blocked`."""
@@ -153,11 +153,11 @@ def blocked_cycle(net: Any, pool: Any, table: Any, topology: Topology) -> list[i
     for start in range(topology.links * vcs):
         way: list[int] = []
         slot = start
-        while slot >= 0 and net[wants + slot] > 0 and slot not in followed:
+        while slot >= 0 and net[wants + slot * ck.W_COLUMNS] > 0 and slot not in followed:
             followed.add(slot)
             way.append(slot)
             packet = pool[int(net[slots + slot * ck.V_COLUMNS + ck.V_FIRST]) :][: lk.P_COLUMNS]
-            row = own[int(net[wants + slot]) - 1]
+            row = own[int(net[wants + slot * ck.W_COLUMNS]) - 1]
             low, high = 0, vcs
             if vcs > 1 and row[ck.C_RING]:
                 after = packet[ck.K_CROSSED] and packet[ck.K_RING] == row[ck.C_RING]
@@ -165,7 +165,8 @@ def blocked_cycle(net: Any, pool: Any, table: Any, topology: Topology) -> list[i
             full = [
                 at
                 for at in range(row[ck.C_END] + low, row[ck.C_END] + high)
-                if net[slots + at * ck.V_COLUMNS + ck.V_CREDITS] < packet[ck.K_FLITS] and net[wants + at] > 0
+                if net[slots + at * ck.V_COLUMNS + ck.V_CREDITS] < packet[ck.K_FLITS]
+                and net[wants + at * ck.W_COLUMNS] > 0
             ]
             slot = full[0] if full else -1
         if slot in way:

@@ -81,15 +81,16 @@ def serve(table, net, pool, queue, slot, now):
     That happens as soon as it is known, for the times at which it will.
     """
     row = net[N_OWN + 2] + slot * V_COLUMNS
+    want = net[N_OWN + 1] + slot * W_COLUMNS
     for _ in range(STEP):
         packet = net[row + V_FIRST]
-        if packet == 0 or net[net[N_OWN + 1] + slot] > 0:
+        if packet == 0 or net[want + W_LINK] > 0:
             return
         start = max(pool[packet + K_HEAD], net[row + V_FREE])
         if pool[packet + K_AT] < pool[packet + K_END]:
             link = table[table[T_ROUTE_LINK] + pool[packet + K_AT]]
-            net[net[N_OWN + 1] + slot] = link + 1
-            net[row + V_FROM] = start
+            net[want + W_LINK] = link + 1
+            net[want + W_FROM] = start
             net[net[N_OWN] + link * S_COLUMNS + S_WANTED] += 1
             wake(net, queue, link, start)
             return

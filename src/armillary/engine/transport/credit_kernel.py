@@ -139,74 +139,93 @@ def _send(table, net, pool, queue, link, packet, vc, crossed, now, end):
 
 
 @inner
+def _grant(table, net, pool, queue, link, turn, vc, crossed, now):
+    """Send the packet of the slot whose turn it is, or of the NIC, to a VC at the end of a link."""
+    state = net[N_OWN] + link * S_COLUMNS
+    own = table[T_OWN] + link * C_COLUMNS
+    if net[state + S_STALLED] > 0:
+        net[net[N_USE] + link * U_COLUMNS + U_PAUSED] += now + 1 - net[state + S_STALLED]
+        net[state + S_STALLED] = 0
+    net[state + S_TURN] = turn
+    net[state + S_VC] = vc + 1
+    if turn == table[own + C_SLOTS]:
+        packet = _cut(table, net, pool, state + S_NIC)
+        end = _gone(table, net, pool, link, packet, now)
+        _send(table, net, pool, queue, link, packet, vc, crossed, now, end)
+        wake(net, queue, link, _soonest(table, net, link))
+        return
+    slot = table[own + C_FIRST] + turn
+    packet = net[net[N_OWN + 2] + slot * V_COLUMNS + V_FIRST]
+    end = _gone(table, net, pool, link, packet, now)
+    net[net[N_OWN + 1] + slot * W_COLUMNS + W_LINK] = 0
+    net[state + S_WANTED] -= 1
+    leave(table, net, pool, queue, slot, end)
+    _send(table, net, pool, queue, link, packet, vc, crossed, now, end)
+    wake(net, queue, link, _soonest(table, net, link))
+    serve(table, net, pool, queue, slot, now)
+
+
+@inner
+def _soonest(table, net, link):
+    """Return when something first is ready for a link; FOREVER: nothing is to be."""
+    state = net[N_OWN] + link * S_COLUMNS
+    if net[state + S_NIC] > 0:
+        return 0
+    own = table[T_OWN] + link * C_COLUMNS
+    want = net[N_OWN + 1] + table[own + C_FIRST] * W_COLUMNS
+    left = net[state + S_WANTED]
+    soonest = FOREVER
+    while left > 0:
+        if net[want + W_LINK] == link + 1:
+            soonest = min(soonest, net[want + W_FROM])
+            left -= 1
+        want += W_COLUMNS
+    return soonest
+
+
+@inner
 def _arbitrate(table, net, pool, queue, link, now):
     """Give a link to the next in turn of those that are ready for it and fit, and say when to look again."""
     state = net[N_OWN] + link * S_COLUMNS
     if net[state + S_WAKE] != now:
         return
     net[state + S_WAKE] = FOREVER
-    nic = state + S_NIC
-    left = net[state + S_WANTED] + (1 if net[nic] > 0 else 0)
-    if left == 0:
-        return
     if table[link_row(table, net, link) + L_SLOW] == 0:
         net[N_A] = link
         return
     own = table[T_OWN] + link * C_COLUMNS
-    ring = table[own + C_RING]
     slots = table[own + C_SLOTS]
-    wants = net[N_OWN + 1] + table[own + C_FIRST]
+    wants = net[N_OWN + 1] + table[own + C_FIRST] * W_COLUMNS
+    left = net[state + S_WANTED] + (1 if net[state + S_NIC] > 0 else 0)
     turn = net[state + S_TURN]
     again = FOREVER
     stalled = 0
-    for _ in range(slots + 1):
+    while left > 0:
         turn = turn + 1 if turn < slots else 0
-        slot = 0
-        row = 0
         crossed = 0
-        packet = 0
         if turn == slots:
-            if net[nic] == 0:
+            if net[state + S_NIC] == 0:
                 continue
-            size = min(pool[first_message(net, pool, nic) + M_LEFT], table[table[T_OPTIONS] + O_PACKET])
-            flits = _flits(table, size)
+            message = first_message(net, pool, state + S_NIC)
+            flits = _flits(table, min(pool[message + M_LEFT], table[table[T_OPTIONS] + O_PACKET]))
         else:
-            if net[wants + turn] != link + 1:
+            want = wants + turn * W_COLUMNS
+            if net[want + W_LINK] != link + 1:
                 continue
-            slot = table[own + C_FIRST] + turn
-            row = net[N_OWN + 2] + slot * V_COLUMNS
-            packet = net[row + V_FIRST]
+            if net[want + W_FROM] > now:
+                again = min(again, net[want + W_FROM])
+                left -= 1
+                continue
+            packet = net[net[N_OWN + 2] + (table[own + C_FIRST] + turn) * V_COLUMNS + V_FIRST]
             flits = pool[packet + K_FLITS]
-            if pool[packet + K_RING] == ring:
+            if pool[packet + K_RING] == table[own + C_RING]:
                 crossed = pool[packet + K_CROSSED]
         left -= 1
-        if packet > 0 and net[row + V_FROM] > now:
-            again = min(again, net[row + V_FROM])
-        else:
-            vc = _channel(table, net, pool, link, flits, crossed, now)
-            if vc >= 0:
-                if net[state + S_STALLED] > 0:
-                    net[net[N_USE] + link * U_COLUMNS + U_PAUSED] += now + 1 - net[state + S_STALLED]
-                    net[state + S_STALLED] = 0
-                net[state + S_TURN] = turn
-                net[state + S_VC] = vc + 1
-                from_nic = packet == 0
-                if from_nic:
-                    packet = _cut(table, net, pool, nic)
-                end = _gone(table, net, pool, link, packet, now)
-                if not from_nic:
-                    net[wants + turn] = 0
-                    net[state + S_WANTED] -= 1
-                    leave(table, net, pool, queue, slot, end)
-                _send(table, net, pool, queue, link, packet, vc, crossed, now, end)
-                if not from_nic:
-                    serve(table, net, pool, queue, slot, now)
-                if net[state + S_WANTED] > 0 or net[nic] > 0:
-                    wake(net, queue, link, now)
-                return
-            stalled = 1
-        if left == 0:
-            break
+        vc = _channel(table, net, pool, link, flits, crossed, now)
+        if vc >= 0:
+            _grant(table, net, pool, queue, link, turn, vc, crossed, now)
+            return
+        stalled = 1
     if stalled > 0:
         if net[state + S_STALLED] == 0:
             net[state + S_STALLED] = now + 1
@@ -214,8 +233,7 @@ def _arbitrate(table, net, pool, queue, link, now):
             back = net[net[N_OWN + 2] + (table[own + C_END] + vc) * V_COLUMNS + V_BACK]
             if back > 0 and pool[back + B_TIME] > now:
                 again = min(again, pool[back + B_TIME])
-    if again < FOREVER:
-        wake(net, queue, link, again)
+    wake(net, queue, link, again)
 
 
 @inner

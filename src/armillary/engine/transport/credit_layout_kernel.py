@@ -18,10 +18,12 @@ C_COLUMNS = 5
 # group of messages in its NIC; 1 + the ps since which something waits for credits only (0: nothing does)
 S_FREE, S_WANTED, S_WAKE, S_TURN, S_VC, S_NIC, S_STALLED = range(7)
 S_COLUMNS = 8
-# net[N_OWN + 1], by slot: 1 + the link that its first packet wants (0: none)
-# net[N_OWN + 2], row of a slot: when its first packet may leave, its packets, flits that still fit as far as the
-# upstream knows, credits on their way there, when what left it last has gone
-V_FROM, V_FIRST, V_LAST, V_CREDITS, V_BACK, V_BACK_LAST, V_FREE = range(7)
+# net[N_OWN + 1], row of a slot: 1 + the link that its first packet wants (0: none), and when it may leave
+W_LINK, W_FROM = range(2)
+W_COLUMNS = 2
+# net[N_OWN + 2], row of a slot: its packets, flits that still fit as far as the upstream knows, credits on their way
+# there, when what left it last has gone
+V_FIRST, V_LAST, V_CREDITS, V_BACK, V_BACK_LAST, V_FREE = range(6)
 V_COLUMNS = 8
 # Row of a message: where its route is, and ends; bytes not sent; packets that have not arrived, when the last does
 M_AT, M_END, M_LEFT, M_OPEN, M_LAST = range(2, 7)
