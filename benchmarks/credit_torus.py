@@ -76,8 +76,16 @@ def main() -> None:
     for packet, flit in ((4096, 64), (256, 16), (64, 64)):
         model = Credit(packet=packet, flit=flit)
         seconds, ns, events = best(lambda model=model: credit(model))
-        row = {"name": f"credit, packets of {packet} bytes", "seconds": round(seconds, 4), "ns": ns, "events": events}
-        print(json.dumps({**row, "times": round(seconds / base, 1), "error": round(found / ns - 1, 5)}), flush=True)
+        row = {
+            "name": f"credit, packets of {packet} bytes",
+            "seconds": round(seconds, 4),
+            "ns": ns,
+            "events": events,
+        }
+        print(
+            json.dumps({**row, "times": round(seconds / base, 1), "error": round(found / ns - 1, 5)}),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ class Twin:
         self.nic: dict[int, list[dict[str, int]]] = defaultdict(list)
         self.on_link: dict[int, tuple[Packet, tuple[int, int] | None, Packet]] = {}
         self.returns: dict[int, list[tuple[tuple[int, int], int]]] = defaultdict(list)
-        self.turn = {link: -1 for link in range(topology.links)}
+        self.turn = dict.fromkeys(range(topology.links), -1)
         self.next_vc = dict.fromkeys(range(topology.links), 0)
         self.arrived: dict[int, int] = {}
         self.open: dict[int, int] = {}
