@@ -21,14 +21,15 @@ def duration(table, row, size):
 @inner
 def _widen(table, net):
     """Make bins twice as wide: two become one."""
-    for link in range(table[T_LINKS]):
-        for what in range(2):
-            first = net[N_BINS_BYTES + what] + link * BINS
-            for i in range(BINS // 2):
-                one, other = net[first + 2 * i], net[first + 2 * i + 1]
-                net[first + i] = one + other if what == 0 else max(one, other)
-            for i in range(BINS // 2, BINS):
-                net[first + i] = 0
+    links = table[T_LINKS]
+    for what in range(2):
+        first = net[N_BINS_BYTES + what]
+        for i in range(BINS // 2):
+            for at in range(first + 2 * i * links, first + (2 * i + 1) * links):
+                one, other = net[at], net[at + links]
+                net[at - i * links] = one + other if what == 0 else max(one, other)
+        for at in range(first + BINS // 2 * links, first + BINS * links):
+            net[at] = 0
     net[N_BIN] *= 2
 
 
@@ -41,19 +42,20 @@ def carried(table, net, link, size, begin, end):
     while end >= net[N_BIN] * BINS:
         _widen(table, net)
     width = net[N_BIN]
-    bins = net[N_BINS_BYTES] + link * BINS
+    links = table[T_LINKS]
+    bins = net[N_BINS_BYTES] + link
     first = begin // width
     last = end // width
     if first == last:
-        net[bins + first] += size
+        net[bins + first * links] += size
         return
     left = size
     for i in range(first, last):
         # Bytes fit 43 bits where times of a message fit 20 of a bin; else count in floating point.
         part = int(size * (((i + 1) * width - max(begin, i * width)) / (end - begin)))
-        net[bins + i] += part
+        net[bins + i * links] += part
         left -= part
-    net[bins + last] += left
+    net[bins + last * links] += left
 
 
 @inner
@@ -64,5 +66,5 @@ def waiting(table, net, link, depth, now):
     net[use + U_DEPTH] = max(net[use + U_DEPTH], depth)
     while now >= net[N_BIN] * BINS:
         _widen(table, net)
-    at = net[N_BINS_DEPTH] + link * BINS + now // net[N_BIN]
+    at = net[N_BINS_DEPTH] + now // net[N_BIN] * table[T_LINKS] + link
     net[at] = max(net[at], depth)
