@@ -127,6 +127,43 @@ def test_compiled_equals_interpreted():
     assert one.events == other.events
 
 
+def test_many_that_have_come_to_their_end_leave_a_buffer_at_once():
+    """They stand behind one that must go on, but waits for a long packet."""
+    topology = line("Mesh", 3)
+    credit = Credit(packet=64 * FLIT, flit=FLIT, vcs=1, depth=80)
+    rows = [(1, 2, 64 * FLIT), (0, 2, FLIT)] + [(0, 1, FLIT)] * 40
+    source, target, size = (np.array(column) for column in zip(*rows, strict=True))
+    key = np.minimum(np.arange(len(rows)), 2)
+    routing = DimensionOrder(topology)
+    found = offer(credit, routing, source, target, size, key=key, mode="interpreted")
+    paths = routing.paths(source, target)
+    messages = [
+        {"begin": 0, "route": paths[i].tolist(), "size": int(size[i]), "key": int(key[i])}
+        for i in range(len(rows))
+    ]
+    slow = Twin(credit, topology, 80).run(messages, 500)
+    assert found.arrived.tolist() == [slow[i] for i in range(len(rows))]
+    assert found.arrived[2:].min() > 64
+
+
+def test_a_link_that_comes_up_moves_what_waits_for_it():
+    up = line("Mesh", 3)
+    down = dataclasses.replace(up, bandwidth=np.where(up.tail == 1, 0.0, up.bandwidth))
+    credit, routes = Credit(packet=16, flit=FLIT), Routes()
+    stages = [Stage(0.0, DimensionOrder(topology)) for topology in (down, up)]
+    routes.add(stages[1], [0], [2])
+    table = lower_network(stages, routes, credit.options(up), credit.tables(up)).tolist()
+    kernel = load("armillary.engine.transport.credit_kernel", "interpreted", "credit")
+    net, room = first_state(credit, down, "interpreted"), Room(credit, "interpreted")
+    room.fit(net)
+    state = table, net, room.pool, room.queue
+    kernel.inject(*state, 0, 0, 32, 0, 0)
+    assert kernel.advance(*state, 1000) == 1000 and net[lk.N_UNDER_WAY] == 1
+    net[lk.N_STAGE] = 1
+    kernel.change(*state, 1000)
+    assert kernel.advance(*state, lk.FOREVER) == 1000 + 4 + 2 and net[lk.N_UNDER_WAY] == 0
+
+
 @pytest.mark.parametrize("hops", [1, 2, 3])
 def test_alone_in_closed_form(hops):
     """hops * (router delay + latency) + serialisation."""
