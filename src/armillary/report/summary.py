@@ -251,7 +251,9 @@ def _print_links(network: NetworkUse, console: Console) -> None:
     console.print(
         Text(f"\nBusiest links with {span} ({min(ROWS_SHOWN, len(used))} of {len(used):,})", "bold")
     )
-    table = plain_table("link", "kind", "carried", "of run", "at most", "deepest queue", *extra, left=2, widest=34)
+    table = plain_table(
+        "link", "kind", "carried", "of run", "at most", "deepest queue", *extra, left=2, widest=34
+    )
     for row in link_rows(network, used[:ROWS_SHOWN]):
         table.add_row(
             plain_name(row.name),
