@@ -229,6 +229,7 @@ class Simulation
             Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(most));
             Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(window));
             Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(PicoSeconds(minRto)));
+            Config::SetDefault("ns3::TcpCubic::HyStart", BooleanValue(false)); // RFC 9438 leaves slow start as it is
             Config::SetDefault("ns3::TcpSocketBase::Sack", BooleanValue(sack));
             Config::SetDefault("ns3::TcpSocketBase::ClockGranularity", TimeValue(NanoSeconds(1)));
         }
