@@ -61,7 +61,9 @@ def arrivals(messages: list[Message], stages: list[tuple[int, Topology]]) -> lis
         rooms = [-(-fast * UNIT // slow) if slow else 0 for slow, fast, *_ in rows]
         while True:
             flows = [messages[i] for i in under_way]
-            rates = [Fraction(f.weight * level, UNIT) for f, level in zip(flows, levels(rooms, flows), strict=True)]
+            rates = [
+                Fraction(f.weight * level, UNIT) for f, level in zip(flows, levels(rooms, flows), strict=True)
+            ]
             ends = [
                 now + -(-left[i] // rate) if rate else None for i, rate in zip(under_way, rates, strict=True)
             ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,8 @@ from armillary.engine.transport.ns3 import library
 from armillary.engine.transport.ns3.transport import Ns3
 from armillary.engine.transport.offer import Offered, offer
 from armillary.errors import InputError
-from armillary.platform.topology import Ecmp, Routing, Shortest, leaf_spine
+from armillary.platform.model import Dimension
+from armillary.platform.topology import Ecmp, Routing, Shortest, from_dimensions, leaf_spine
 
 GBPS100 = 12.5
 """Bytes per ns."""
@@ -58,6 +61,20 @@ def test_messages_of_an_npu_take_turns(across: Shortest) -> None:
     arrived = run(across, [0, 0], [1, 2], [3_000, 10_000]).arrived
     # Packets 0, 2 and 4 of those that leave are of the first, over two links.
     assert arrived[0] == 2 * (of_packet(1000) + 500_000) + 4 * of_packet(1000)
+
+
+@needs_ns3
+def test_own_packets_and_those_passed_on_share_a_port() -> None:
+    ring = Shortest(from_dimensions([Dimension("dim0", "Mesh", 3, GBPS100, 500.0)]))
+    # Both cross the second link: NPU 0's wait there behind all that NPU 1 has, or take turns with them.
+    messages = [0, 1], [2, 2], [20_000, 20_000]
+    paced = run(ring, *messages).arrived
+    fair = run(ring, *messages, transport=Ns3("udp-fair", segment=1000)).arrived
+    last = of_packet(1000) * 40 + 500_000
+    assert paced.max() == fair.max() <= last + of_packet(1000) + 500_000
+    # With turns NPU 1 has to wait for NPU 0's packets from when the first of them is there.
+    ahead = -(-(of_packet(1000) + 500_000) // of_packet(1000))
+    assert fair[1] == (ahead + 2 * (20 - ahead)) * of_packet(1000) + 500_000
 
 
 @needs_ns3
@@ -115,6 +132,28 @@ def test_runs_do_not_know_of_each_other(across: Shortest) -> None:
     again = run(across, [0, 1, 3], [2, 2, 0], [10_000, 20_000, 30_000])
     assert first.arrived.tolist() == again.arrived.tolist()
     assert first.events == again.events
+
+
+@needs_ns3
+def test_connections_are_open_from_the_start_and_shared_by_a_way(across: Shortest) -> None:
+    one = run(across, 0, 2, 1448, transport=Ns3("reno")).arrived
+    assert abs(one[0] - 4 * (round(1502 / GBPS100 * 1000) + 500_000)) <= 4  # ns-3 rounds every link's time
+    # The window that the first message left is open for the second.
+    size = 1448 * 100
+    two = run(across, [0, 0], [2, 2], [size] * 2, [0, 1_000_000_000], transport=Ns3("reno")).arrived
+    assert two[1] - 1_000_000_000 < two[0]
+
+
+@needs_ns3
+def test_tcp_needs_a_way_back() -> None:
+    ring = from_dimensions([Dimension("dim0", "FullyConnected", 3, GBPS100, 500.0)])
+    one_way = dataclasses.replace(
+        ring, first_link=np.arange(4), head=np.array([1, 2, 0]), bandwidth=ring.bandwidth[:3], latency=ring.latency[:3],
+        buffer=ring.buffer[:3], kind=ring.kind[:3],
+    )  # fmt: skip
+    assert run(Shortest(one_way), 0, 2, 1000).arrived[0] == 2 * (of_packet(1000) + 500_000)
+    with pytest.raises(InputError, match="expected links both ways"):
+        run(Shortest(one_way), 0, 2, 1000, transport=Ns3("reno"))
 
 
 def test_what_ns3_cannot_do_is_refused(across: Shortest, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ def available() -> bool:
 
 @functools.cache
 def ns3_messages() -> Any:
-    """Return the C++ namespace of ``messages.cc``, compiled against ns-3; takes seconds the first time.
+    """Return the C++ namespace of our ``.cc`` files, compiled against ns-3; takes seconds the first time.
 
     Raises:
         InputError: ns-3 or cppyy is not installed, or does not load.
@@ -36,7 +36,8 @@ def ns3_messages() -> Any:
         cppyy.add_include_path(str(prefix / "include"))
         for module in _MODULES:
             cppyy.load_library(str(next(libraries.glob(f"libns3*-{module}.so"))))
-        cppyy.cppdef(files(__package__).joinpath("messages.cc").read_text())
+        for source in ("parts.cc", "messages.cc"):
+            cppyy.cppdef(files(__package__).joinpath(source).read_text())
         cppyy.gbl.ns3.Time.SetResolution(cppyy.gbl.ns3.Time.PS)
     except (ImportError, RuntimeError, StopIteration, SyntaxError) as error:
         raise InputError(

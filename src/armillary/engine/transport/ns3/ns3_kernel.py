@@ -23,6 +23,7 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     net[N_UNDER_WAY] += 1
     at = table[T_ROUTE_FIRST] + route
     if table[at] == table[at + 1]:
+        net[N_NOW] = max(net[N_NOW], now)
         deliver(net, pool, row)
         return
     run_of(net[net[RUN]], table).inject(row, route, size, now)
@@ -46,13 +47,16 @@ def advance(table, net, pool, queue, limit):
     net[N_EVENTS] = run.events
     if now < FOREVER:
         net[N_NOW] = now
-    else:
-        count_use(table, net, run)
+    if net[N_UNDER_WAY] == 0 or now == FOREVER:
+        _count_use(table, net, run)
     return now
 
 
-def count_use(table, net, run):
+def _count_use(table, net, run):
     """Take over what ns-3 counted at every link."""
+    use = run.use()
     for link in range(table[T_LINKS]):
         at = net[N_USE] + link * U_COLUMNS
-        net[at + U_BYTES], net[at + U_DEPTH], net[at + U_DROPS], net[at + U_MARKS] = run.use(link)
+        net[at + U_BYTES], net[at + U_DEPTH], net[at + U_DROPS], net[at + U_MARKS] = use[
+            4 * link : 4 * link + 4
+        ]

@@ -89,9 +89,9 @@ class Simulation:
                 )
             self._ns3.ChangeLink(link, rate or 1, row[lk.L_LATENCY])
 
-    def use(self, link: int) -> list[int]:
-        """Return bytes carried with headers, most bytes that waited, packets dropped and marked."""
-        return [int(value) for value in self._ns3.Use(link)]
+    def use(self) -> list[int]:
+        """Return (links, 4) bytes carried with headers, most bytes that waited, packets dropped and marked."""
+        return list(map(int, self._ns3.Use()))
 
     @property
     def events(self) -> int:
