@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -216,6 +217,26 @@ def test_no_cycle_where_all_arrives() -> None:
     arrived, net, pool = run_to_the_end(Packet(mtu=100, header=0), routing, messages)
     assert min(arrived) > 0 and net[lk.N_UNDER_WAY] == 0
     assert blocked_cycle(net, pool, routing.topology) == []
+
+
+def test_a_link_that_is_down_for_a_while() -> None:
+    """Packets of 100, 100, 50 bytes; the second link is down from 150 to 1000 ns, while it sends the first."""
+    topology, options, routes = star(2), Packet(mtu=100, header=0), Routes()
+    up = Stage(0.0, Shortest(topology))
+    routes.add(up, [0], [1])
+    bandwidth = np.where(topology.head == 1, 0.0, topology.bandwidth)
+    down = Stage(150.0, Shortest(dataclasses.replace(topology, bandwidth=bandwidth)))
+    table = lower_network([up, down], routes, options.options(topology), options.tables(topology)).tolist()
+    net, room = first_state(options, topology, "interpreted"), Room(options, "interpreted")
+    room.fit(net)
+    kernel = load("armillary.engine.transport.packet_kernel", "interpreted")
+    kernel.inject(table, net, room.pool, room.queue, 7, 0, 250, 0, 0)
+    for now, stage in ((150_000, 1), (1_000_000, 0)):
+        assert kernel.advance(table, net, room.pool, room.queue, now) == now
+        net[lk.N_STAGE] = stage
+        kernel.change(table, net, room.pool, room.queue, now)
+    assert kernel.advance(table, net, room.pool, room.queue, lk.FOREVER) == 1_160_000
+    assert room.pool[net[lk.N_DELIVERED] + lk.P_COOKIE] == 7 and net[lk.N_UNDER_WAY] == 0
 
 
 def test_parallel_links_go_back_in_pairs() -> None:
