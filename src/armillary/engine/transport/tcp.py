@@ -49,9 +49,9 @@ class Tcp(Transport):
             as on a new one, and messages share a connection only if they have the same route number.
         handshake: Whether a message that begins on a new connection first waits for a round trip of an empty network;
             else connections are open from the start.
-        jitter: Longest time in ns, drawn at random, that a sender takes to answer an ACK. Without, flows over equal links
-            fall in step and a full queue drops those of the same senders always (Floyd and Jacobson 1991, "On traffic
-            phase effects in packet-switched gateways"; they advise the time of a packet on the slowest link).
+        jitter: Longest time in ns, drawn at random, that a sender takes to answer an ACK. Without, flows over equal
+            links fall in step, and a full queue always drops those of the same senders (Floyd and Jacobson 1991, "On
+            traffic phase effects in packet-switched gateways": they advise a packet's time on the slowest link).
         seed: Of these times.
     """
 
@@ -92,7 +92,9 @@ class Tcp(Transport):
         _within("ack_delay", self.ack_delay, 1e-3, 500, "ms, e.g. 40")
         if self.window:
             _within("window", self.window, self.mss, UNBOUNDED, "bytes, at least mss, or 0: no limit")
-        _within("buffer", self.buffer, self.mss + self.header, UNBOUNDED, "bytes, at least a packet, e.g. 262144")
+        _within(
+            "buffer", self.buffer, self.mss + self.header, UNBOUNDED, "bytes, at least a packet, e.g. 262144"
+        )
         _within("mark", self.mark, 0, UNBOUNDED, "bytes, e.g. 97500")
         _within("jitter", self.jitter, 0, 1e6, "ns, e.g. 1000")
         _within("seed", self.seed, 0, UNBOUNDED, "")

@@ -14,7 +14,12 @@ push, pop, full, deliver = events.push, events.pop, events.full, events.deliver
 new_row, free_row = events.new_row, events.free_row
 ports = use("armillary.engine.transport.port_kernel")
 port_of, onward, arm, started = ports.port_of, ports.onward, ports.arm, ports.started
-transmit_packet, dequeue, arrive, change_ports = ports.transmit, ports.dequeue, ports.arrive, ports.change_ports
+transmit_packet, dequeue, arrive, change_ports = (
+    ports.transmit,
+    ports.dequeue,
+    ports.arrive,
+    ports.change_ports,
+)
 forward = use("armillary.engine.transport.tcp_segment_kernel").forward
 sender = use("armillary.engine.transport.tcp_sender_kernel")
 transmit, acknowledged, timeout = sender.transmit, sender.acknowledged, sender.timeout
@@ -64,7 +69,9 @@ def begin(table, net, connection):
     net[connection + C_SSTHRESH] = FOREVER
     net[connection + C_SRTT] = base
     net[connection + C_VAR] = base // 2
-    net[connection + C_RTO] = min(max(base + 4 * (base // 2), table[options + O_MIN_RTO]), table[options + O_MAX_RTO])
+    net[connection + C_RTO] = min(
+        max(base + 4 * (base // 2), table[options + O_MIN_RTO]), table[options + O_MAX_RTO]
+    )
     net[connection + C_W_MAX] = 0
     net[connection + C_EPOCH] = 0
     net[connection + C_ALPHA] = ALL

@@ -8,7 +8,13 @@ from armillary.jit import inner, use
 events = use("armillary.engine.transport.queue_kernel")
 new_row, free_row = events.new_row, events.free_row
 ports = use("armillary.engine.transport.port_kernel")
-depth, dropped, marked, enqueue, link_at = ports.depth, ports.dropped, ports.marked, ports.enqueue, ports.link_at
+depth, dropped, marked, enqueue, link_at = (
+    ports.depth,
+    ports.dropped,
+    ports.marked,
+    ports.enqueue,
+    ports.link_at,
+)
 
 
 @inner

@@ -159,7 +159,8 @@ def _repeated(table, net, pool, connection, fresh, flight):
     if not sack and una <= net[connection + C_RECOVER]:
         return  # repeated because of what was sent twice (RFC 6582 section 3.2)
     if net[connection + C_REPEATED] < REPEATS and (
-        not sack or edge(net, pool, connection + C_BOARD, net[connection + C_SACKED], (REPEATS - 1) * mss) == 0
+        not sack
+        or edge(net, pool, connection + C_BOARD, net[connection + C_SACKED], (REPEATS - 1) * mss) == 0
     ):
         return
     left = after_loss(table, net, connection, flight - (net[connection + C_SACKED] if sack else 0))

@@ -102,7 +102,9 @@ def echoed(table, net, connection, acked, marked):
         net[connection + C_ROUND] = net[connection + C_NEXT]
     if marked > 0 and net[connection + C_STATE] == OPEN and net[connection + C_UNA] > net[connection + C_CUT]:
         window = net[connection + C_CWND]
-        window = max(window - window * net[connection + C_ALPHA] // (2 * ALL), 2 * table[table[T_OPTIONS] + O_MSS])
+        window = max(
+            window - window * net[connection + C_ALPHA] // (2 * ALL), 2 * table[table[T_OPTIONS] + O_MSS]
+        )
         net[connection + C_CWND] = window
         net[connection + C_SSTHRESH] = window
         net[connection + C_CUT] = net[connection + C_NEXT]
