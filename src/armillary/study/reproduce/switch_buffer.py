@@ -6,7 +6,7 @@ numbers: the machine here is assumed, see `Machine`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -198,12 +198,10 @@ def picture(points: dict[str, list[Point]], path: Path, title: str) -> None:
                   marker=marker, markersize=4, label=name)  # fmt: skip
     axes.set(xscale="log", yscale="log", xlabel="Buffer of a port of the global switch", ylabel="All-reduce")
     axes.set_xticks([point.buffer for point in next(iter(points.values()))], minor=False)
-    axes.xaxis.set_minor_locator(_no_ticks())
-    axes.xaxis.set_major_formatter(_formatter(format_bytes))
-    axes.yaxis.set_major_formatter(_formatter(format_time))
-    axes.yaxis.set_minor_formatter(_formatter(format_time))
+    axes.minorticks_off()
+    axes.xaxis.set_major_formatter(lambda value, _: format_bytes(value))
+    axes.yaxis.set_major_formatter(lambda value, _: format_time(value))
     axes.tick_params(axis="x", labelrotation=30)
-    axes.tick_params(axis="y", which="minor", labelsize=7)
     axes.grid(visible=True, which="major", color="#DDDDDD", linewidth=0.6)
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
     axes.legend(frameon=False)
@@ -211,15 +209,3 @@ def picture(points: dict[str, list[Point]], path: Path, title: str) -> None:
     no_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix, {})
     with replacing(path) as temporary:
         figure.savefig(temporary, format=suffix, dpi=150, metadata=no_date)
-
-
-def _formatter(text: Callable[[float], str]) -> object:
-    from matplotlib.ticker import FuncFormatter
-
-    return FuncFormatter(lambda value, _: text(value))
-
-
-def _no_ticks() -> object:
-    from matplotlib.ticker import NullLocator
-
-    return NullLocator()
