@@ -58,4 +58,9 @@ class Flow(Transport):
         values = np.zeros(fk.VALUES, np.int64)
         values[fk.V_LOWEST], values[fk.V_HIGHEST] = fk.NEVER, -fk.NEVER
         rows = np.zeros(topology.links * fk.K_COLUMNS, np.int64)
-        return [rows, np.zeros(topology.links, np.int64), np.zeros(topology.links * lk.Q_COLUMNS, np.int64), values]
+        return [
+            rows,
+            np.zeros(topology.links, np.int64),
+            np.zeros(topology.links * lk.Q_COLUMNS, np.int64),
+            values,
+        ]
