@@ -71,7 +71,8 @@ def row(
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
         "name": name, "seconds": round(best[0], 3), "cpu": round(best[1], 3), "peak_mib": round(peak),
-        "routing": round(made.routing, 3), "messages": messages, "events": best[3], "ends_ms": best[2] / 1e9, "runs": runs, **claims,
+        "routing": round(made.routing, 3), "messages": messages, "events": best[3],
+        "ends_ms": best[2] / 1e9, "runs": runs, **claims,
     }  # fmt: skip
 
 
