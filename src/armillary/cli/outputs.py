@@ -25,8 +25,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 network_model_option = click.option(
     "--network-model",
-    type=click.Choice(("analytical", "congestion")),
-    help="Links without or with contention; by default analytical, or congestion where the network is a graph.",
+    type=click.Choice(("analytical", "congestion", "flow", "packet", "ns3")),
+    help="How messages share links; by default analytical, or flow where the network is a graph.",
 )
 
 

@@ -124,7 +124,7 @@ def pytorch_trace(folder: str) -> Trace:
 
 
 def study_jobs(
-    study: Study, profile: str | None, platform: Platform, network_model: str, *, fold: bool
+    study: Study, profile: str | None, platform: Platform, network_model: str | None, *, fold: bool
 ) -> JobsResult:
     """Simulate the jobs of a study; those that run the same on as many NPUs share a trace."""
     from armillary.engine import check_available

@@ -17,7 +17,7 @@ __all__ = ["simulate"]
 
 PROFILES = ("physical", "astra-sim")
 NETWORK_MODELS = {
-    "physical": ("analytical", "congestion"),
+    "physical": ("analytical", "congestion", "flow", "packet", "ns3"),
     "astra-sim": ("analytical", "congestion"),
 }
 
@@ -40,8 +40,9 @@ def simulate(
             tick what ASTRA-sim computes. 1 tick is 1 ns in both.
         fold: Simulate one rank of each class that provably behaves alike; the ticks are the same.
         network_model: "analytical": dimensions without contention but for the ports of NPUs; "congestion": messages
-            wait for the links that they cross, one on each at a time. None: analytical where the network is given by
-            dimensions, congestion where it is a graph.
+            wait for the links that they cross, one on each at a time; "flow": they share links max-min fairly;
+            "packet": they are cut into packets, as `Platform.packets` says; "ns3": ns-3 moves these (extra ns3). None:
+            analytical where the network is given by dimensions, flow where it is a graph.
         messages: Move every message of the collectives instead of evaluating whole phases; same ticks, slower.
 
     Returns:
@@ -51,7 +52,7 @@ def simulate(
         InputError: the trace does not fit the platform, or something in it cannot be simulated.
         StuckError: the simulation cannot finish; the message says who waits for what.
     """
-    network_model = network_model or ("congestion" if platform.topology else "analytical")
+    network_model = network_model or ("flow" if platform.topology else "analytical")
     check_available(profile, network_model)
     if platform.topology and network_model == "analytical":
         raise InputError(

@@ -117,7 +117,7 @@ def _table(machine: Timeline, cls: int, at: Ints, graph: Graph) -> GraphTable:
     return GraphTable(parent_ptr=ptr, parent=parent, **columns)
 
 
-def _phases(machine: Timeline, kept: list[tuple[int, Ints]], arrival: int) -> dict[str, NDArray[Any]]:
+def _phases(machine: Timeline, kept: list[tuple[int, Ints]], arrival: int) -> dict[str, Any]:
     """Return the phase columns of the nodes that were kept of each class."""
     by_class = np.argsort(machine.phase_class, kind="stable")
     bounds = np.searchsorted(machine.phase_class[by_class], np.arange(len(machine.finish) + 1))

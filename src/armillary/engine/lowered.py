@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.items import View
+from armillary.engine.network_use import NetworkUse
 
 Ints = NDArray[np.int64]
 
@@ -63,6 +64,10 @@ class Simulated(ABC):
     def explain(self, run: Any) -> str:
         """Return what else is to be said of a run that cannot finish, or nothing."""
         return ""
+
+    def network_use(self, run: Any) -> NetworkUse | None:
+        """Return what the links did, where messages crossed links."""
+        return None
 
     def extra_columns(self) -> dict[str, Any]:
         """Return the columns of a timeline that only this profile knows."""

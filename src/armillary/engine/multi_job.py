@@ -72,13 +72,13 @@ class JobsResult:
 
 
 def simulate_jobs(
-    jobs: Sequence[PlacedJob], platform: Platform, *, fold: bool = True, network_model: str = "analytical"
+    jobs: Sequence[PlacedJob], platform: Platform, *, fold: bool = True, network_model: str | None = None
 ) -> JobsResult:
     """Simulate several jobs on one machine (profile "physical"), together and each alone on the same NPUs.
 
     Jobs share what they both use: the ports of common NPUs, their compute units (one kernel at a time per
     stream, see `armillary.trace.compose.compose`), and a remote memory. In the analytical network ports belong to
-    NPUs, so jobs on different NPUs do not meet there.
+    NPUs, so jobs on different NPUs do not meet there; where messages cross links they do.
 
     Args:
         jobs: Traces with the NPU of each rank and an arrival time.

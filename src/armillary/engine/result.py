@@ -153,8 +153,8 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
         node_start=start,
         node_end=end,
         **_phases(lowered, run),
+        network=lowered.network_use(run),
         **lowered.extra_columns(),
-        network=None,
         info={
             "tick_ns": 1,
             "npus": platform.npus,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from armillary.errors import InputError
+from pydantic import ValidationError
+
+from armillary.errors import InputError, one_of
 from armillary.platform.algorithms import (
     COLLECTIVES,
     PHYSICAL_ALGORITHMS,
@@ -22,6 +24,7 @@ from armillary.platform.model import (
     Dimension,
     Jitter,
     Kernels,
+    Packets,
     Physical,
     Platform,
     Port,
@@ -29,6 +32,7 @@ from armillary.platform.model import (
     RemoteMemory,
     System,
 )
+from armillary.platform.native_errors import first_error
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
 from armillary.platform.study_schema import Collectives, Compute, NetworkDimension, Npu, Peaks, PlatformFile
 from armillary.units import parse_time
@@ -121,6 +125,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
         rendezvous=model.rendezvous,
         dialect="native",
         topology=topology,
+        packets=_packets(model, document, path),
         warnings=tuple(_warnings(model, document, profile)),
         source=document.path,
     )
@@ -152,6 +157,21 @@ def graph_of(
         return logical_dimensions(network.topology, tuple(model.collectives.hierarchy or ())), network
     except InputError as error:
         raise document.error((*path, "collectives", "hierarchy"), str(error)) from None
+
+
+def _packets(model: PlatformFile, document: Document, path: KeyPath) -> Packets:
+    if model.packets is None:
+        return Packets()
+    from armillary.platform.packets_schema import PROTOCOLS, packets_of
+
+    path = (*path, "packets")
+    if not isinstance(model.packets, dict) or "protocol" not in model.packets:
+        raise document.error(path, f"expected a mapping with a protocol, {one_of(PROTOCOLS)}")
+    protocol = document.choice((*path, "protocol"), model.packets["protocol"], PROTOCOLS)
+    try:
+        return packets_of(PROTOCOLS[protocol].model_validate(model.packets))
+    except ValidationError as error:
+        raise first_error(document, error, path) from None
 
 
 def _kernels(npu: Npu, compute: Compute) -> Kernels:

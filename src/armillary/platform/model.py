@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from armillary.platform.topology.description import Network
@@ -160,6 +160,14 @@ class RemoteMemory:
 
 
 @dataclass(frozen=True)
+class Packets:
+    """What network model ``packet`` moves: a protocol, and what is set of it, by the names of its fields."""
+
+    protocol: Literal["lossless", "credit", "tcp"] = "lossless"
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Platform:
     """A whole machine; `groups` are communicators in the order their file lists the ranks."""
 
@@ -175,6 +183,7 @@ class Platform:
     source: Path | None = None
     topology: Network | None = None
     """Its graph, where it was described as one; then `dimensions` are what collectives take it for."""
+    packets: Packets = field(default_factory=Packets)
 
     @property
     def npus(self) -> int:

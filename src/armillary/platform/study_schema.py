@@ -368,6 +368,10 @@ class PlatformFile(Part):
     topology: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
         default=None, description="A graph instead of dimensions, for network models with contention."
     )
+    packets: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
+        default=None,
+        description="What network model packet moves: protocol lossless (if absent), credit or tcp.",
+    )
     npu: Npu = Npu()
     collectives: Collectives = Collectives()
     remote_memory: RemoteMemory | None = None

@@ -19,7 +19,9 @@ from armillary.engine.jobs import Job
 from armillary.engine.lowered import as_table
 from armillary.engine.messages import message_layout_kernel as lk
 from armillary.engine.messages.shapes import Shape, Shapes, sizes
+from armillary.engine.messages.stages import network_of
 from armillary.engine.network import LIMIT
+from armillary.engine.network_use import NetworkUse
 from armillary.engine.physical.classes import lines_of
 from armillary.engine.physical.jobs import PhysicalPhase, split_at_once
 from armillary.engine.physical.least import least_ticks
@@ -27,7 +29,9 @@ from armillary.engine.physical.lower import Build
 from armillary.engine.physical.program import PhysicalProgram, Plan
 from armillary.engine.physical.workload import ListedWorkload
 from armillary.engine.quotient import QuotientComm
+from armillary.engine.transport import layout_kernel as tk
 from armillary.engine.transport.network import Routes, Stage
+from armillary.engine.transport.use import link_use
 from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
 from armillary.platform.model import Platform
@@ -57,6 +61,12 @@ class MessageProgram(PhysicalProgram):
         """See `Simulated.extra_columns`."""
         plans = [_least(plan, self.platform) for plan in self.plans]
         return {"node_least": least_ticks(self.tables, self.views, np.array(plans, np.int64).reshape(-1, 2))}
+
+    def network_use(self, run: Any) -> NetworkUse:
+        """See `Simulated.network_use`; links have their bandwidths before anything fails."""
+        topology = network_of(self.platform).topology
+        end = int(run.table("FINISH").max(initial=0)) * tk.PS
+        return NetworkUse(topology, link_use(run.net, topology), end)
 
     def explain(self, run: Any) -> str:
         """See `Simulated.explain`."""

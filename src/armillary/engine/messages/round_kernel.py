@@ -118,7 +118,7 @@ def meet(prog, st, mem, net_table, net, pool, queue, run, me, move, other_end, t
         return
     pair = prog[prog[ROUTE_OF] + mem[run + RU_ROUTES] + move]
     lane = mem[run + RU_LANE]
-    key = st[st[LANE_KEY] + lane] if prog[Z_POLICY] == ORDERED else 0
+    key = st[st[LANE_KEY] + lane] if prog[Z_POLICY] == ORDERED else chunk_of(prog, mem, st, run)
     cookie = ((run << MOVE_BITS) + move) * 2
     send(
         prog,
@@ -136,14 +136,20 @@ def meet(prog, st, mem, net_table, net, pool, queue, run, me, move, other_end, t
 
 
 @inner
+def chunk_of(prog, mem, st, run):
+    """Return the number of the chunk that a run moves: an earlier one goes before a later one, as on one connection."""
+    item = prog[ITEMS] + st[st[LANE_ITEM] + mem[run + RU_LANE]] * I_COLUMNS
+    return mem[run + RU_KEY] // prog[prog[PLANS] + prog[item + I_PLAN] * PL_COLUMNS + PL_PHASES]
+
+
+@inner
 def size_row(prog, mem, st, run, move_row):
     """Return where bytes and reduction ticks of a message stand, for the chunk of this run."""
     phase = prog[PHASE_SHAPE] + mem[run + RU_PHASE] * PS_COLUMNS
     at = prog[SIZES] + (prog[phase + PS_SIZE] + prog[move_row + MV_SIZE]) * SZ_COLUMNS
     item = prog[ITEMS] + st[st[LANE_ITEM] + mem[run + RU_LANE]] * I_COLUMNS
     plan = prog[PLANS] + prog[item + I_PLAN] * PL_COLUMNS
-    chunk = mem[run + RU_KEY] // prog[plan + PL_PHASES]
-    return at if chunk < prog[plan + PL_BIG] else at + SZ_BYTES2
+    return at if chunk_of(prog, mem, st, run) < prog[plan + PL_BIG] else at + SZ_BYTES2
 
 
 @inner

@@ -2,12 +2,60 @@
 
 from __future__ import annotations
 
-from armillary.engine.transport.transport import Congestion, Transport
-from armillary.platform.model import Platform
+from typing import Any
 
-MODELS = ("congestion",)
+from armillary.engine.transport.credit import Credit
+from armillary.engine.transport.dcqcn import Dcqcn
+from armillary.engine.transport.flow import Flow
+from armillary.engine.transport.packet import Packet
+from armillary.engine.transport.tcp import Tcp
+from armillary.engine.transport.transport import Congestion, Transport
+from armillary.errors import InputError
+from armillary.platform.model import Packets, Platform
 
 
 def transport_of(network_model: str, platform: Platform) -> Transport:
-    """Return the transport of a network model, as the platform describes it."""
-    return Congestion()
+    """Return the transport of a network model on a platform.
+
+    Raises:
+        InputError: what the platform says of packets does not fit.
+    """
+    if network_model == "congestion":
+        return Congestion()
+    if network_model == "flow":
+        return Flow()
+    try:
+        return _referee(platform.packets) if network_model == "ns3" else _packets(platform.packets)
+    except InputError as error:
+        source = f"{platform.source}: platform.packets: " if platform.source else ""
+        raise InputError(f"{source}{error}") from None
+
+
+def _packets(packets: Packets) -> Transport:
+    options: dict[str, Any] = dict(packets.options)
+    if packets.protocol == "credit":
+        return Credit(**options)
+    if packets.protocol == "tcp":
+        return Tcp(**options)
+    control = Dcqcn() if options.pop("dcqcn", False) else None
+    return Packet(**options, dcqcn=control)
+
+
+def _referee(packets: Packets) -> Transport:
+    """Return ns-3 with the protocol that is nearest to ours: paced UDP, or TCP."""
+    from armillary.engine.transport.ns3.transport import Ns3
+
+    options = packets.options
+    if packets.protocol == "tcp":
+        algorithm = options.get("algorithm", "cubic")
+        return Ns3(
+            "reno" if algorithm == "newreno" else algorithm,
+            segment=options.get("mss", 1448),
+            window=options.get("initial_window", 10),
+            min_rto=round(options.get("min_rto", 200.0) * 1e6),
+            sack=options.get("sack", True),
+            mark=options.get("mark", 97_500) if algorithm == "dctcp" else 0,
+        )
+    if packets.protocol == "credit":
+        raise InputError("ns-3 has no network of credits; expected protocol lossless (sent as UDP) or tcp")
+    return Ns3("udp", segment=options.get("mtu", 4096))
