@@ -175,11 +175,10 @@ def test_links_change_with_the_stage_and_runs_end_when_another_begins(across: Sh
     assert kernel.advance(*state, 1_000_000) == 1_000_000
     net[lk.N_STAGE] = 1
     kernel.change(*state, 1_000_000)
-    # The second link sent packet 5 when the stage changed; those after it and two more links take twice as long.
-    second = 500_000 + 6 * of_packet(1000) + 5 * of_packet(1000) + 500_000
+    # The third link is slow from the first packet on, so that all wait for it; the fourth adds the last packet.
     slowly = 2 * of_packet(1000)
-    arrived = kernel.advance(*state, lk.FOREVER)
-    assert second < arrived - 2 * (slowly + 500_000) <= second + 6 * slowly
+    third = 2 * (of_packet(1000) + 500_000)
+    assert kernel.advance(*state, lk.FOREVER) == third + 10 * slowly + 500_000 + slowly + 500_000
     assert (
         load("armillary.engine.transport.queue_kernel", "interpreted", "ns3").take_delivered(net, room.pool)
         == 7
