@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport import packet_layout_kernel as pk
 from armillary.engine.transport.dcqcn import Dcqcn
 from armillary.engine.transport.deadlock import blocked_cycle
 from armillary.engine.transport.network import Routes, Stage, lower_network
@@ -150,14 +152,14 @@ def test_bytes_in_are_bytes_out() -> None:
 
 
 def test_seeds_decide_which_packets_are_marked() -> None:
-    def run(seed: int, mode: Mode = "interpreted") -> tuple[list[int], list[int]]:
+    def seeded(seed: int, mode: Mode = "interpreted") -> tuple[list[int], list[int]]:
         control = Dcqcn(notify=100, timer=500, alpha_timer=500)
         options = Packet(mtu=100, kmin=100, kmax=4000, pmax=0.2, seed=seed, dcqcn=control)
         got = moved(options, Shortest(star(6)), incast(6, 20_000), mode)
         return got.arrived.tolist(), got.use.marks.tolist()
 
-    assert run(1) == run(1) == run(1, "compiled")
-    assert run(1) != run(2)
+    assert seeded(1) == seeded(1) == seeded(1, "compiled")
+    assert seeded(1) != seeded(2)
 
 
 def test_pauses_keep_buffers_short_and_the_link_busy() -> None:
@@ -170,7 +172,7 @@ def test_pauses_keep_buffers_short_and_the_link_busy() -> None:
 
 
 def test_rates_fall_to_a_fair_share() -> None:
-    """Two messages into one port: queues stay short, and it is used well, as in Zhu et al., figures 10 to 12."""
+    """Two messages into one port: queues stay short, and both get about the same."""
     topology = star(3, bandwidth=5.0, latency=500.0)
     size = 20_000_000
     plain = Packet(mtu=1000, header=48, kmin=5000, kmax=200_000)
@@ -185,7 +187,10 @@ def test_rates_fall_to_a_fair_share() -> None:
     assert abs(held.arrived[0] - held.arrived[1]) < 0.2 * ideal
 
 
-def run_to_the_end(options: Packet, routing: Routing, messages: list[Offer]) -> tuple[list[int], Any, Any]:
+def run(
+    options: Packet, routing: Routing, messages: list[Offer], budget: int = 1 << 20
+) -> tuple[list[int], Any, Any]:
+    """Run until `budget` messages have arrived, or to the end; returns when they have, and the state."""
     topology, routes, stage = routing.topology, Routes(), Stage(0.0, routing)
     rows = np.array(messages)
     routes.add(stage, rows[:, 1], rows[:, 2])
@@ -195,27 +200,56 @@ def run_to_the_end(options: Packet, routing: Routing, messages: list[Offer]) -> 
     room.fit(net)
     arrived = [-1] * len(rows)
     kernel = load("armillary.engine.transport.offer_kernel", "interpreted", options.name)
-    kernel.run(table, net, room.pool, room.queue, offers, arrived, 0, 1 << 20)
-    assert net[lk.N_STATUS] == lk.OK and net[lk.N_QUEUE] == 0
+    kernel.run(table, net, room.pool, room.queue, offers, arrived, 0, budget)
+    assert net[lk.N_STATUS] == lk.OK
     return arrived, net, room.pool
 
 
 def test_buffers_in_a_ring_lock_up() -> None:
     routing = clockwise(ring(4))
     options = Packet(mtu=100, header=0, buffer=300)
-    arrived, net, pool = run_to_the_end(options, routing, [(0, u, (u + 3) % 4, 2000, 0) for u in range(4)])
-    assert net[lk.N_UNDER_WAY] == 4 and arrived == [-1] * 4
+    arrived, net, pool = run(options, routing, [(0, u, (u + 3) % 4, 2000, 0) for u in range(4)])
+    assert net[lk.N_UNDER_WAY] == 4 and net[lk.N_QUEUE] == 0 and arrived == [-1] * 4
     cycle = blocked_cycle(net, pool, routing.topology)
     assert [int(routing.topology.tail[link]) for link in cycle] == [0, 1, 2, 3]
     assert [int(routing.topology.head[link]) for link in cycle] == [1, 2, 3, 0]
 
 
+def test_links_that_wait_without_a_cycle() -> None:
+    topology = leaf_spine(2, 1, 4, 1.0, 5.0)
+    messages = [(0, source, 0, 500 if source == 7 else 5000, 0) for source in range(1, 8)]
+    _, net, pool = run(Packet(mtu=100, header=0, buffer=300), Shortest(topology), messages, budget=1)
+    ports = [net[pk.PORTS] + link * pk.PO_COLUMNS for link in range(topology.links)]
+    assert any(net[port + pk.PO_SHUT] and net[port + pk.PO_FIRST] for port in ports)
+    assert net[lk.N_UNDER_WAY] and blocked_cycle(net, pool, topology) == []
+
+
 def test_no_cycle_where_all_arrives() -> None:
     routing = clockwise(ring(4))
     messages = [(0, u, (u + 3) % 4, 2000, 0) for u in range(4)]
-    arrived, net, pool = run_to_the_end(Packet(mtu=100, header=0), routing, messages)
+    arrived, net, pool = run(Packet(mtu=100, header=0), routing, messages)
     assert min(arrived) > 0 and net[lk.N_UNDER_WAY] == 0
     assert blocked_cycle(net, pool, routing.topology) == []
+
+
+def test_a_link_that_is_down_for_a_while() -> None:
+    """Packets of 100, 100, 50 bytes; the second link is down from 150 to 1000 ns, while it sends the first."""
+    topology, options, routes = star(2), Packet(mtu=100, header=0), Routes()
+    up = Stage(0.0, Shortest(topology))
+    routes.add(up, [0], [1])
+    bandwidth = np.where(topology.head == 1, 0.0, topology.bandwidth)
+    down = Stage(150.0, Shortest(dataclasses.replace(topology, bandwidth=bandwidth)))
+    table = lower_network([up, down], routes, options.options(topology), options.tables(topology)).tolist()
+    net, room = first_state(options, topology, "interpreted"), Room(options, "interpreted")
+    room.fit(net)
+    kernel = load("armillary.engine.transport.packet_kernel", "interpreted")
+    kernel.inject(table, net, room.pool, room.queue, 7, 0, 250, 0, 0)
+    for now, stage in ((150_000, 1), (1_000_000, 0)):
+        assert kernel.advance(table, net, room.pool, room.queue, now) == now
+        net[lk.N_STAGE] = stage
+        kernel.change(table, net, room.pool, room.queue, now)
+    assert kernel.advance(table, net, room.pool, room.queue, lk.FOREVER) == 1_160_000
+    assert room.pool[net[lk.N_DELIVERED] + lk.P_COOKIE] == 7 and net[lk.N_UNDER_WAY] == 0
 
 
 def test_parallel_links_go_back_in_pairs() -> None:
