@@ -48,14 +48,20 @@ def arrivals(messages: list[Message], stages: list[tuple[int, Topology]]) -> lis
     left = {i: Fraction(message.size) for i, message in enumerate(messages)}
     under_way: list[int] = []
     times = {message.begin for message in messages} | {time for time, _ in stages}
-    now = 0
+    bounds = [0] * len(messages)
+    now, rows = 0, link_rows(stages[0][1]).tolist()
     while True:
-        rows = link_rows([topology for time, topology in stages if time <= now][-1]).tolist()
+        before, rows = rows, link_rows([topology for time, topology in stages if time <= now][-1]).tolist()
+        for i in under_way:
+            if any(rows[link][:2] != before[link][:2] for link in messages[i].route):
+                bounds[i] = 0
         for i, message in enumerate(messages):
             if message.begin != now:
                 continue
             if message.route and (message.size or any(rows[link][0] == 0 for link in message.route)):
                 under_way.append(i)
+                paces = [Fraction(rows[link][0], rows[link][1]) for link in message.route]
+                bounds[i] = now + -(-message.size * max(paces) // 1)
             else:
                 arrived[i] = now + sum(rows[link][2] for link in message.route)
         rooms = [-(-fast * UNIT // slow) if slow else 0 for slow, fast, *_ in rows]
@@ -65,7 +71,8 @@ def arrivals(messages: list[Message], stages: list[tuple[int, Topology]]) -> lis
                 Fraction(f.weight * level, UNIT) for f, level in zip(flows, levels(rooms, flows), strict=True)
             ]
             ends = [
-                now + -(-left[i] // rate) if rate else None for i, rate in zip(under_way, rates, strict=True)
+                max(now, now + -(-left[i] // rate), bounds[i]) if rate else None
+                for i, rate in zip(under_way, rates, strict=True)
             ]
             done = [i for i, end in zip(under_way, ends, strict=True) if end == now]
             for i in done:
@@ -78,5 +85,5 @@ def arrivals(messages: list[Message], stages: list[tuple[int, Topology]]) -> lis
             return arrived
         then = min(later)
         for i, rate in zip(under_way, rates, strict=True):
-            left[i] = max(left[i] - rate * (then - now), Fraction(0))
+            left[i] -= rate * (then - now)
         now = then

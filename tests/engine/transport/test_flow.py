@@ -169,7 +169,7 @@ def test_max_min_of_three_on_two_links() -> None:
 def test_use_over_time_is_that_of_the_shares() -> None:
     done = offer(Flow(), Shortest(line([10.0], 0.0)), 0, 1, 10**6, [0, 50_000_000])
     shares = done.use.utilisation(line([10.0], 0.0))[0]
-    assert shares[:-1] == pytest.approx(1.0, abs=1e-4)
+    assert shares[:-1] == pytest.approx(1.0, abs=1e-2)
     assert done.use.busy[0] == 200_000_000
 
 

@@ -61,13 +61,26 @@ def _least(net, at, level):
 
 
 @inner
+def _quick_level(net, at, level):
+    """Return what `_level_of` does where no flow that keeps its level loses by it, else -1."""
+    left, weight = net[at + K_LEFT], net[at + K_WEIGHT]
+    top = net[at + K_TOP]
+    if top <= level or left > weight * top:
+        return _least(net, at, level)
+    if left + net[at + K_TOP_WEIGHT] > weight * (top - 1):
+        return top
+    return -1
+
+
+@inner
 def _touch(table, net, pool, link, key, level):
     """Note what a link has for flows of a key, and have it looked at."""
     stamp = net[net[N_VALUES] + V_STAMP]
     at = net[N_ROWS] + link * K_COLUMNS
     room = room_of(table, net, link)
     used = weight = 0
-    full = -1
+    full = top = -1
+    top_weight = 0
     place = net[at + K_FIRST]
     while place > 0:
         row = flow_at(pool, place)
@@ -84,13 +97,20 @@ def _touch(table, net, pool, link, key, level):
                 used += pool[row + M_WEIGHT] * pool[row + M_LEVEL]
                 if pool[row + M_LINK] == link:
                     full = pool[row + M_LEVEL]
+                if pool[row + M_LEVEL] > top:
+                    top = pool[row + M_LEVEL]
+                    top_weight = 0
+                if pool[row + M_LEVEL] == top:
+                    top_weight += pool[row + M_WEIGHT]
     room = max(room, 0)
     net[at + K_STAMP] = stamp
     net[at + K_ROOM] = room
     net[at + K_LEFT] = room - used
     net[at + K_WEIGHT] = weight
     net[at + K_FULL] = full
-    first = _least(net, at, level)
+    net[at + K_TOP] = top
+    net[at + K_TOP_WEIGHT] = top_weight
+    first = max(_quick_level(net, at, level), level)
     if full >= 0:
         first = min(first, full)
     if first < NEVER:
@@ -121,6 +141,8 @@ def _open(table, net, pool, row, key, level):
         else:
             net[at + K_LEFT] += was
             net[at + K_WEIGHT] += weight
+            if pool[row + M_LEVEL] == net[at + K_TOP]:
+                net[at + K_TOP_WEIGHT] -= weight
             _await(net, at, _least(net, at, level))
 
 
@@ -143,6 +165,8 @@ def _hold(table, net, pool, row, key, level, link):
             _touch(table, net, pool, table[i], key, level)
         elif kept:
             net[at + K_LEFT] += weight * (pool[row + M_LEVEL] - level)
+            if pool[row + M_LEVEL] == net[at + K_TOP]:
+                net[at + K_TOP_WEIGHT] -= weight
         else:
             net[at + K_LEFT] -= weight * level
             net[at + K_WEIGHT] -= weight
@@ -154,6 +178,9 @@ def _level_of(net, pool, at, key, level):
 
     What is used grows ever more slowly with the level: Newton's steps from below do not go too far.
     """
+    quick = _quick_level(net, at, level)
+    if quick >= 0:
+        return quick
     stamp = net[net[N_VALUES] + V_STAMP]
     level = _least(net, at, level)
     while level < NEVER:
@@ -213,6 +240,8 @@ def share(table, net, pool, key):
                 _await(net, at, now_full)
             continue
         net[at + K_FULL] = -1
+        if not lets_go and net[at + K_WEIGHT] == 0 and net[at + K_TOP] <= level:
+            continue
         place = net[at + K_FIRST]
         while place > 0:
             row = flow_at(pool, place)

@@ -1,8 +1,8 @@
 """Network model `flow`: messages are fluid, and share links max-min fairly (see `fair_kernel`).
 
 A message takes all links of its route at one rate from its begin until its last byte has left, and has arrived a
-latency of the route later. Rates are in 2**-V_SCALE bytes per ps, rounded up, so a message ends at most that
-much too early; volumes are exact, and ends are rounded up to a ps. All that begins and ends in a ps is
+latency of the route later. Rates are in 2**-V_SCALE bytes per ps, rounded up, but no message ends before its slowest
+link can have carried it; volumes are exact, and ends are rounded up to a ps. All that begins and ends in a ps is
 taken together: rates are set anew once, when it is over.
 """
 
@@ -19,7 +19,7 @@ add, move, remove_first = ranked.add, ranked.move, ranked.remove_first
 fair = use("armillary.engine.transport.fair_kernel")
 share, flow_at = fair.share, fair.flow_at
 links = use("armillary.engine.transport.use_kernel")
-link_row, carried = links.link_row, links.carried
+link_row, duration, carried = links.link_row, links.duration, links.carried
 
 
 @inner
@@ -96,10 +96,11 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     first = table[table[T_ROUTE_FIRST] + route]
     last = table[table[T_ROUTE_FIRST] + route + 1]
     flows = size > 0 and first < last
-    time = now
+    time = bound = now
     for i in range(first, last):
         at = link_row(table, net, table[table[T_ROUTE_LINK] + i])
         time += table[at + L_LATENCY]
+        bound = max(bound, now + duration(table, at, size))
         flows = flows or table[at + L_SLOW] == 0
     sequence = net[N_SEQUENCE]
     net[N_SEQUENCE] = sequence + 1
@@ -116,6 +117,7 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     pool[row + M_LEFT] = size
     pool[row + M_PART] = 0
     pool[row + M_SINCE] = now
+    pool[row + M_BOUND] = bound
     pool[row + M_MARK] = 0
     net[values + V_LOWEST] = min(net[values + V_LOWEST], key)
     net[values + V_HIGHEST] = max(net[values + V_HIGHEST], key)
@@ -145,6 +147,11 @@ def change(table, net, pool, queue, now):
         if table[at + L_SLOW] != table[was + L_SLOW] or table[at + L_FAST] != table[was + L_FAST]:
             _look_at(net, link)
             net[values + V_LOWEST] = -NEVER
+            place = net[net[N_ROWS] + link * K_COLUMNS + K_FIRST]
+            while place > 0:
+                if flow_at(pool, place) > 0:
+                    pool[flow_at(pool, place) + M_BOUND] = 0
+                place = pool[place]
     net[values + V_STAGE] = net[N_STAGE]
     net[N_NOW] = max(net[N_NOW], now)
 
@@ -232,6 +239,7 @@ def _set_rate(table, net, pool, queue, row, now):
     time = NEVER
     if rate > 0:
         time = now + _ps_to_move(scale, rate, pool[row + M_LEFT], pool[row + M_PART])
+        time = max(time, now, pool[row + M_BOUND])
     move(queue, 0, net[N_QUEUE], pool, M_PLACE, row, time)
 
 

@@ -6,7 +6,8 @@ A transport is a kernel module with three functions over flat arrays (see `layou
   with `size` bytes. `key` is its place in the order of urgency: the lowest is first, and equal ones share.
 * ``advance(table, net, pool, queue, limit) -> time``: run up to and including `limit`, or to the end of the first
   ps at which messages arrive. Arrived messages are taken by `queue_kernel.take_delivered`. With status GROW
-  (pool or queue beyond its room) it is called again after both have grown.
+  (pool or queue beyond its room) it is called again after both have grown. What stands in the queue beyond FOREVER
+  does not happen unless something else does: `flow` keeps messages there that cannot move.
 * ``change(table, net, pool, queue, now)``: the network has just gone into the stage ``net[N_STAGE]``: links may
   have other bandwidths. Messages under way keep their routes; on links that are down they stay for ever.
 
