@@ -8,21 +8,35 @@ if TYPE_CHECKING:
     from armillary import astra_sim as astra_sim
     from armillary.convert.collect import collect as collect
     from armillary.engine import simulate as simulate
+    from armillary.engine.multi_job import simulate_jobs as simulate_jobs
     from armillary.engine.timeline import Timeline as Timeline
     from armillary.platform import load_platform as load_platform
     from armillary.trace import Trace as Trace
     from armillary.trace import load_trace as load_trace
+    from armillary.trace.compose import PlacedJob as PlacedJob
 
 __version__ = "0.1.0"
-__all__ = ["Timeline", "Trace", "astra_sim", "collect", "load_platform", "load_trace", "simulate"]
+__all__ = [
+    "PlacedJob",
+    "Timeline",
+    "Trace",
+    "astra_sim",
+    "collect",
+    "load_platform",
+    "load_trace",
+    "simulate",
+    "simulate_jobs",
+]
 
 _HOME = {
+    "PlacedJob": "armillary.trace.compose",
     "Timeline": "armillary.engine.timeline",
     "Trace": "armillary.trace",
     "collect": "armillary.convert.collect",
     "load_platform": "armillary.platform",
     "load_trace": "armillary.trace",
     "simulate": "armillary.engine",
+    "simulate_jobs": "armillary.engine.multi_job",
 }
 
 

@@ -21,7 +21,7 @@ def simulate(
     memory: Source | None = None,
     comm_groups: Source | None = None,
     cli: Iterable[str] = (),
-    network_model: str = "analytical",
+    network_model: str | None = None,
     *,
     profile: str = "astra-sim",
     fold: bool = True,
@@ -35,7 +35,7 @@ def simulate(
         memory: Remote-memory JSON: path or dict; None: no remote memory.
         comm_groups: Communicator-group JSON: path or dict.
         cli: Flags of that program such as ``--num-queues-per-dim=2``.
-        network_model: "analytical" (its congestion-unaware network) or "congestion" (its congestion-aware one).
+        network_model: "analytical" (its congestion-unaware network; None: too) or "congestion" (its aware one).
         profile: "astra-sim", or "physical": the same machine and workload with wires that are shared.
         fold: Simulate one rank of each class that provably behaves alike; the ticks are the same.
 

@@ -28,6 +28,7 @@ COMMANDS = {
     "replay": "Execute a Chakra trace on this hardware, measured against simulated.",
     "collect": "Run a PyTorch script and collect its traces.",
     "chakra": "Take the flags of Chakra's own tools.",
+    "reproduce": "Make published studies again.",
     "platform": "Show a machine description as it is understood.",
     "collective": "Show the steps of a collective algorithm.",
 }

@@ -34,7 +34,7 @@ def command(
     network_configuration: str,
     remote_memory_configuration: str | None,
     comm_group_configuration: str | None,
-    network_model: str,
+    network_model: str | None,
     **flags: str | None,
 ) -> None:
     """Simulate and print the result lines."""

@@ -22,6 +22,10 @@ def command(result: Path) -> None:
 
     timeline = Timeline.load(result)
     lines = [report.headline(timeline), report.bound_line(timeline, report.bound(timeline))]
+    if timeline.network:
+        from armillary.report.links import hot_spot_line
+
+        lines.append(f"{hot_spot_line(timeline.network)}.")
     for number, reason in enumerate(report.explain(timeline), 1):
         lines.append(f"{number}. {reason.text}")
         lines.append(f"   {reason.help}")

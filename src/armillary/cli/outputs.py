@@ -17,6 +17,7 @@ from armillary.files import check_folder
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from armillary.engine.multi_job import JobsResult
     from armillary.engine.timeline import Timeline
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,8 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 network_model_option = click.option(
     "--network-model",
     type=click.Choice(("analytical", "congestion")),
-    default="analytical",
-    help="Links without or with contention.",
+    help="Links without or with contention; by default analytical, or congestion where the network is a graph.",
 )
 
 
@@ -38,6 +38,7 @@ class Outputs:
     timeline: Path | None = None
     picture: Path | None = None
     save: Path | None = None
+    links: Path | None = None
 
     def check(self) -> None:
         """Refuse, before any work is done, paths that cannot be written.
@@ -56,6 +57,10 @@ class Outputs:
             from armillary.report.picture import check_picture
 
             check_picture(self.picture)
+        if self.links:
+            from armillary.report.links import check_links_file
+
+            check_links_file(self.links)
 
     def present(self, result: Timeline, *, quiet: bool = False) -> None:
         """Print the summary, write every file that was asked for, and name it unless `quiet`."""
@@ -67,7 +72,24 @@ class Outputs:
             "timeline": lambda path: report.write_perfetto(result, path),
             "picture": lambda path: report.breakdown_picture(result, path),
             "save": result.save,
+            "links": lambda path: report.write_links(result, path),
         }
+        self._write(writers, quiet)
+
+    def present_jobs(self, result: JobsResult) -> None:
+        """Print a table of several jobs, and write and name every file that was asked for."""
+        from armillary import report
+
+        report.print_jobs(result)
+        writers: dict[str, Callable[[Path], object]] = {
+            "json": lambda path: report.write_jobs_json(result, path),
+            "timeline": lambda path: report.write_jobs_perfetto(result, path),
+            "picture": lambda path: report.jobs_picture(result, path),
+            "save": result.timeline.save,
+        }
+        self._write(writers, quiet=False)
+
+    def _write(self, writers: dict[str, Callable[[Path], object]], quiet: bool) -> None:
         for option, path in vars(self).items():
             if path is not None:
                 writers[option](path)
@@ -76,9 +98,10 @@ class Outputs:
 
 
 def output_options(function: F) -> F:
-    """Add ``--json --timeline --picture --save`` to a command; it receives one `Outputs`."""
+    """Add ``--json --timeline --picture --links --save`` to a command; it receives one `Outputs`."""
     texts = {
         "save": "Save the whole result, for `armillary show`.",
+        "links": "Write the use of links: a table (.csv) or a picture (.png, .svg or .pdf).",
         "picture": "Draw the time breakdown (.png, .svg or .pdf).",
         "timeline": "Write a timeline for ui.perfetto.dev or chrome://tracing.",
         "json": "Write the summary as JSON.",

@@ -58,7 +58,7 @@ def command(
     network: Path | None,
     comm_groups: Path | None,
     profile: str | None,
-    network_model: str,
+    network_model: str | None,
     report: Path | None,
 ) -> None:
     """Replay, simulate and compare."""

@@ -12,6 +12,8 @@ from armillary.cli.efficiency import efficiency_option, with_efficiency
 from armillary.cli.outputs import Outputs, network_model_option, output_options, working
 
 if TYPE_CHECKING:
+    from armillary.engine.multi_job import JobsResult
+    from armillary.platform.model import Platform
     from armillary.platform.native import Study
     from armillary.trace import Trace
 
@@ -43,7 +45,7 @@ def command(
     memory: str | None,
     comm_groups: str | None,
     profile: str | None,
-    network_model: str,
+    network_model: str | None,
     no_fold: bool,
     efficiency: str | None,
     outputs: Outputs,
@@ -77,6 +79,11 @@ def command(
                 machine_of_study, named = load_platform(study), "physical"
             else:
                 plan = load_study(study)
+                if plan.jobs:
+                    machine_of_study = with_efficiency(plan.platform, efficiency)
+                    jobs = study_jobs(plan, profile, machine_of_study, network_model, fold=not no_fold)
+                    outputs.present_jobs(jobs)
+                    return
                 trace, machine_of_study, named = study_trace(plan), plan.platform, plan.profile
             result = armillary.simulate(
                 trace,
@@ -116,6 +123,27 @@ def pytorch_trace(folder: str) -> Trace:
     return converted.trace
 
 
+def study_jobs(
+    study: Study, profile: str | None, platform: Platform, network_model: str, *, fold: bool
+) -> JobsResult:
+    """Simulate the jobs of a study; those that run the same on as many NPUs share a trace."""
+    from armillary.engine import check_available
+    from armillary.engine.multi_job import simulate_jobs
+    from armillary.errors import InputError
+    from armillary.trace.compose import PlacedJob
+
+    if profile == "astra-sim":
+        raise InputError(f"{study.path}: several jobs are for profile physical")
+    check_available("physical", network_model)
+    traces: dict[object, Trace] = {}
+    jobs = []
+    for job in study.jobs:
+        if job.work.place not in traces:
+            traces[job.work.place] = study_trace(job.work)
+        jobs.append(PlacedJob(job.name, traces[job.work.place], job.npus, job.arrival_ns))
+    return simulate_jobs(jobs, platform, fold=fold, network_model=network_model)
+
+
 def study_trace(study: Study) -> Trace:
     """Return the workload of a study: its trace files, one collective on all NPUs, or a generated one."""
     from armillary.trace import CollectiveType, GraphBuilder, Trace, load_trace
@@ -130,4 +158,4 @@ def study_trace(study: Study) -> Trace:
     kind, size = study.collective.kind, study.collective.size
     builder = GraphBuilder()
     builder.collective(kind, CollectiveType[kind.upper().replace("-", "_")], size)
-    return Trace.replicate(builder.graph(str(study.path)), ranks=study.platform.npus)
+    return Trace.replicate(builder.graph(str(study.path)), ranks=study.ranks)

@@ -8,6 +8,7 @@ from armillary.errors import InputError, nearest, one_of
 
 if TYPE_CHECKING:
     from armillary.engine.lowered import Simulated
+    from armillary.engine.run import Run
     from armillary.engine.timeline import Timeline
     from armillary.platform.model import Platform
     from armillary.trace import Trace
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["simulate"]
 
 PROFILES = ("physical", "astra-sim")
-NETWORK_MODELS = {"physical": ("analytical",), "astra-sim": ("analytical", "congestion")}
+NETWORK_MODELS = {
+    "physical": ("analytical", "congestion"),
+    "astra-sim": ("analytical", "congestion"),
+}
 
 
 def simulate(
@@ -24,7 +28,7 @@ def simulate(
     *,
     profile: str = "physical",
     fold: bool = True,
-    network_model: str = "analytical",
+    network_model: str | None = None,
     messages: bool = False,
 ) -> Timeline:
     """Simulate a trace on a platform.
@@ -35,8 +39,9 @@ def simulate(
         profile: "physical": whatever is active at the same time shares the wires; "astra-sim": tick for
             tick what ASTRA-sim computes. 1 tick is 1 ns in both.
         fold: Simulate one rank of each class that provably behaves alike; the ticks are the same.
-        network_model: "analytical", or "congestion": messages wait for the links that they cross, one
-            on each at a time (profile "astra-sim").
+        network_model: "analytical": dimensions without contention but for the ports of NPUs; "congestion": messages
+            wait for the links that they cross, one on each at a time. None: analytical where the network is given by
+            dimensions, congestion where it is a graph.
         messages: Move every message of the collectives instead of evaluating whole phases; same ticks, slower.
 
     Returns:
@@ -46,14 +51,25 @@ def simulate(
         InputError: the trace does not fit the platform, or something in it cannot be simulated.
         StuckError: the simulation cannot finish; the message says who waits for what.
     """
+    network_model = network_model or ("congestion" if platform.topology else "analytical")
     check_available(profile, network_model)
+    if platform.topology and network_model == "analytical":
+        raise InputError(
+            f"{platform.source or 'platform'}: network model 'analytical' knows dimensions, not graphs; expected "
+            f"{one_of(NETWORK_MODELS[profile][1:])}, or platform.network instead of platform.topology"
+        )
     contention = network_model == "congestion"
     from armillary.engine.diagnose import check_finished
     from armillary.engine.result import timeline_of
 
     lowered: Simulated
+    run: Run
     said = trace.about
-    if profile == "physical":
+    if profile == "physical" and network_model != "analytical":
+        from armillary.engine.messages import run_messages
+
+        lowered, run, info = run_messages(trace, platform, network_model)
+    elif profile == "physical":
         from armillary.engine.physical import run_physical
 
         lowered, run, info = run_physical(trace, platform, fold)
@@ -68,7 +84,11 @@ def simulate(
         program = lower(trace, platform, fold_ranks=fold, messages=messages, contention=contention)
         lowered, run, info = program, execute(program), {}
     check_finished(lowered, run)
-    about = {"profile": profile, "network_model": network_model, "folded": fold and not contention}
+    about = {
+        "profile": profile,
+        "network_model": network_model,
+        "folded": fold and network_model == "analytical",
+    }
     return timeline_of(lowered, run, platform, {**said, **about, **info})
 
 

@@ -11,7 +11,6 @@ from armillary.engine.run import Run
 from armillary.engine.stuck import format_stuck
 from armillary.errors import InputError, StuckError
 
-_HELD = "chunks held in queues"
 _HINT = "\nmore active chunks per dimension, more queues per dimension or another algorithm may avoid this deadlock"
 SHOWN = 200
 """Nodes that are explained at most; the table shows fewer."""
@@ -41,10 +40,10 @@ def check_finished(lowered: Simulated, run: Run) -> None:
         if len(rows) >= SHOWN:
             break
     stuck = int((left[lowered.classes] > 0).sum())
-    held = any(_HELD in row[-1] for row in rows)
+    held = lowered.holds == Simulated.holds and any(row[-1].startswith("chunks held") for row in rows)
     raise StuckError(
         f"the simulation cannot finish: {stuck} of {len(lowered.classes)} ranks wait for something that never "
-        f"happens\n{format_stuck(rows)}" + (_HINT if held else "")
+        f"happens\n{format_stuck(rows)}" + (_HINT if held else lowered.explain(run))
     )
 
 
@@ -121,4 +120,4 @@ def _wait_of(lowered: Simulated, run: Run, cls: int, view: View, node: int) -> s
     if late:
         names = ", ".join(map(str, late[:6])) + (", …" if len(late) > 6 else "")
         return f"rank {names} to join {job.operation} number {instance + 1} of {group}"
-    return f"{_HELD} of {job.operation} on other ranks: each rank runs its chunks in another order"
+    return lowered.holds.format(job.operation)

@@ -57,6 +57,13 @@ class Simulated(ABC):
     def layout(self) -> ModuleType:
         """The module that names the tables and their columns."""
 
+    holds = "chunks held in queues of {} on other ranks: each rank runs its chunks in another order"
+    """What a rank waits for in a collective that all members have joined."""
+
+    def explain(self, run: Any) -> str:
+        """Return what else is to be said of a run that cannot finish, or nothing."""
+        return ""
+
     def extra_columns(self) -> dict[str, Any]:
         """Return the columns of a timeline that only this profile knows."""
         return {}

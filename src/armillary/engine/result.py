@@ -154,6 +154,7 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
         node_end=end,
         **_phases(lowered, run),
         **lowered.extra_columns(),
+        network=None,
         info={
             "tick_ns": 1,
             "npus": platform.npus,

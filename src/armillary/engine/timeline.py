@@ -8,13 +8,16 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.errors import InputError
 from armillary.platform.model import PRECISIONS
+
+if TYPE_CHECKING:
+    from armillary.engine.network_use import NetworkUse
 
 KINDS = ("none", "compute", "cpu", "collective", "send", "recv", "memory")
 """Meaning of `GraphTable.kind`, by index."""
@@ -26,6 +29,7 @@ OPERATIONS = (
 """Meaning of `Timeline.phase_operation`, by index."""
 
 FORMAT = "armillary-timeline-1"
+_NOT_COLUMNS = ("graphs", "info", "network")
 
 
 def _absent(kind: type[np.generic]) -> NDArray[Any]:
@@ -118,6 +122,8 @@ class Timeline:
     own time, communication its latency and bytes ÷ bandwidth alone); 0 where it is not known."""
     phase_port_bytes: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
     """Bytes through the busier direction of the port of a rank of this class; by default `phase_bytes`."""
+    network: NetworkUse | None = None
+    """What the links did, where the network model has links."""
 
     def __post_init__(self) -> None:
         """Fill the columns that were not given."""
@@ -161,11 +167,14 @@ class Timeline:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the timeline to one file (a zip of NumPy arrays), by way of a temporary name."""
         target = Path(path)
-        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("graphs", "info")}
+        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NOT_COLUMNS}
         for i, graph in enumerate(self.graphs):
             arrays |= {f"graph{i}.{f.name}": getattr(graph, f.name) for f in fields(graph)}
-        head = json.dumps({"format": FORMAT, "graphs": len(self.graphs), "info": self.info})
-        arrays["head"] = np.frombuffer(head.encode(), dtype=np.uint8)
+        head = {"format": FORMAT, "graphs": len(self.graphs), "info": self.info}
+        if self.network:
+            head["network"] = self.network.head()
+            arrays |= {f"network.{name}": values for name, values in self.network.arrays().items()}
+        arrays["head"] = np.frombuffer(json.dumps(head).encode(), dtype=np.uint8)
         temporary = target.with_name(target.name + ".part")
         try:
             with temporary.open("wb") as stream:
@@ -190,9 +199,18 @@ class Timeline:
                     GraphTable(**_columns(GraphTable, data, f"graph{i}.")) for i in range(head["graphs"])
                 )
                 columns = _columns(cls, data, "")
-                return cls(graphs=graphs, info=head["info"], **columns)
+                network = _network(head["network"], data) if head.get("network") else None
+                return cls(graphs=graphs, info=head["info"], network=network, **columns)
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: cannot be read as a saved timeline ({error})") from error
+
+
+def _network(head: dict[str, Any], data: Any) -> NetworkUse:
+    from armillary.engine.network_use import NetworkUse
+
+    return NetworkUse.read(
+        head, {name.removeprefix("network."): data[name] for name in data if name.startswith("network.")}
+    )
 
 
 def _columns(owner: type[GraphTable] | type[Timeline], data: Any, prefix: str) -> dict[str, NDArray[Any]]:
@@ -204,5 +222,5 @@ def _columns(owner: type[GraphTable] | type[Timeline], data: Any, prefix: str) -
     return {
         f.name: data[prefix + f.name]
         for f in fields(owner)
-        if f.name not in ("graphs", "info") and (f.default_factory is MISSING or prefix + f.name in data)
+        if f.name not in _NOT_COLUMNS and (f.default_factory is MISSING or prefix + f.name in data)
     }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from armillary.errors import InputError
 from armillary.platform.algorithms import (
     COLLECTIVES,
     PHYSICAL_ALGORITHMS,
@@ -17,6 +18,7 @@ from armillary.platform.bandwidth import links_per_npu
 from armillary.platform.document import Document, KeyPath, show
 from armillary.platform.groups import read_groups
 from armillary.platform.model import (
+    ACTIVE_CHUNKS,
     Dimension,
     Jitter,
     Kernels,
@@ -27,9 +29,12 @@ from armillary.platform.model import (
     RemoteMemory,
     System,
 )
-from armillary.platform.profiles import astra_sim_conflicts
+from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
 from armillary.platform.study_schema import Collectives, Compute, NetworkDimension, Npu, Peaks, PlatformFile
 from armillary.units import parse_time
+
+if TYPE_CHECKING:
+    from armillary.platform.topology.description import Network
 
 _MAX_NPUS = 2**31 - 1
 
@@ -46,13 +51,17 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
     Raises:
         InputError: A value is out of range, or the profile does not model something that is there.
     """
+    topology = None
     if model.network is None:
-        raise document.error(
-            (*path, "topology"),
-            "no network model simulates a graph yet; expected network, a list of dimensions "
-            "(`armillary platform show` draws the graph)",
-        )
-    dimensions, entry = dimensions_of(model.network, document, (*path, "network"), profile)
+        dimensions, topology = graph_of(model, document, path, profile)
+        entry = {dimension.name: 0 for dimension in dimensions}
+    else:
+        dimensions, entry = dimensions_of(model.network, document, (*path, "network"), profile)
+        if model.collectives.hierarchy:
+            raise document.error(
+                (*path, "collectives", "hierarchy"),
+                "expected only with a topology: here the dimensions of the network are the levels",
+            )
     npus = Platform(dimensions).npus
     if npus > _MAX_NPUS:
         raise document.error((*path, "network"), f"has {npus} NPUs in all, expected at most {_MAX_NPUS}")
@@ -75,7 +84,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
         system=System(
             collective_optimization=collectives.optimization,
             endpoint_delay=10 if npu.endpoint_delay is None else npu.endpoint_delay,
-            active_chunks=collectives.active_chunks,
+            active_chunks=collectives.active_chunks or 1,
             dataset_splits=collectives.chunks,
             local_mem_bandwidth=npu.memory.bandwidth * 1e9 if npu.memory else 0.0,
             peak_performance=npu.peak.bf16 if isinstance(npu.peak, Peaks) else npu.peak or 0.0,
@@ -96,6 +105,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             scheduling=model.scheduling,
             algorithm=names,
             chunks=collectives.chunks,
+            active_chunks=collectives.active_chunks or ACTIVE_CHUNKS,
             speed=_per_rank(document, (*path, "npu", "speed"), npu.speed, npus, _speed),
             delay=_per_rank(document, (*path, "stragglers"), model.stragglers, npus, _time),
             jitter=Jitter(model.jitter.sigma, model.jitter.seed) if model.jitter else None,
@@ -110,6 +120,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
         queues_per_dim=collectives.queues,
         rendezvous=model.rendezvous,
         dialect="native",
+        topology=topology,
         warnings=tuple(_warnings(model, document, profile)),
         source=document.path,
     )
@@ -119,6 +130,28 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             at = ("network", entry[place[1]], place[2])
         raise document.error((*path, *at), problem)
     return platform
+
+
+def graph_of(
+    model: PlatformFile, document: Document, path: KeyPath, profile: ProfileName
+) -> tuple[tuple[Dimension, ...], Network]:
+    """Return the graph that a machine describes, and the levels at which collectives run on it.
+
+    Raises:
+        InputError: the profile knows dimensions only, or the graph or the levels do not fit.
+    """
+    from armillary.platform.logical import logical_dimensions
+    from armillary.platform.topology.description import read_topology
+
+    if profile == "astra-sim":
+        raise document.error(
+            (*path, "topology"), f"a graph: {NOT_ASTRA_SIM}; expected network, a list of dimensions"
+        )
+    network = read_topology(document, (*path, "topology"), model.topology)
+    try:
+        return logical_dimensions(network.topology, tuple(model.collectives.hierarchy or ())), network
+    except InputError as error:
+        raise document.error((*path, "collectives", "hierarchy"), str(error)) from None
 
 
 def _kernels(npu: Npu, compute: Compute) -> Kernels:

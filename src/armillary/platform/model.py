@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from armillary.platform.topology.description import Network
 
 TopologyName = Literal["Ring", "FullyConnected", "Switch", "Mesh", "Torus"]
 SchedulingName = Literal["fair", "fifo", "lifo", "priority"]
@@ -23,6 +26,10 @@ CollectiveName = Literal[
 
 PRECISIONS = ("fp32", "bf16", "fp8")
 """Of matrix products: values of the attribute ``precision`` of a compute node, ``bf16`` where it has none."""
+
+
+ACTIVE_CHUNKS = 16
+"""Chunks under way on a line of NPUs where messages are moved: enough to hide latencies, few enough to stay in turn."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +143,8 @@ class Physical:
     endpoint_delay: float = 0.0
     """Delay of every message at its endpoint, ns."""
     kernels: Kernels = field(default_factory=Kernels)
+    active_chunks: int = ACTIVE_CHUNKS
+    """Chunks of a collective that may be under way at a time on one line of NPUs, where messages are moved."""
     memory_capacity: int = 0
     """Bytes of the local memory of an NPU; 0: not given."""
 
@@ -164,6 +173,8 @@ class Platform:
     dialect: Literal["astra-sim", "native"] = "native"
     warnings: tuple[str, ...] = ()
     source: Path | None = None
+    topology: Network | None = None
+    """Its graph, where it was described as one; then `dimensions` are what collectives take it for."""
 
     @property
     def npus(self) -> int:

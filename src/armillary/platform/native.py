@@ -19,6 +19,8 @@
       groups: {1: [0, 1, 2, 3]}
       compute: {roofline: true}
 
+Instead of ``workload``, ``jobs`` is a list of several, each with the NPUs that it runs on.
+
 Only ``platform.network`` is needed; ``platform: {preset: hgx-h100}`` is a known system, and other keys beside it
 change that. All keys and defaults stand in `armillary.platform.study_schema`;
 `json_schema` exports them. Paths are relative to the file.
@@ -26,7 +28,7 @@ change that. All keys and defaults stand in `armillary.platform.study_schema`;
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -36,13 +38,14 @@ from pydantic import ValidationError
 from armillary.errors import InputError, nearest
 from armillary.platform.algorithms import COLLECTIVES
 from armillary.platform.astra_sim_keys import NETWORK_KEYS
-from armillary.platform.document import Document, Source, is_there, read_document
+from armillary.platform.document import Document, KeyPath, Source, is_there, read_document
+from armillary.platform.job_npus import npus_of
 from armillary.platform.machine import read_machine
 from armillary.platform.model import CollectiveName, Platform, ProfileName
 from armillary.platform.native_errors import first_error
 from armillary.platform.preset import expand, preset_document, preset_names
 from armillary.platform.profiles import NOT_ASTRA_SIM, with_roofline
-from armillary.platform.study_schema import PlatformFile, StudyFile
+from armillary.platform.study_schema import Job, PlatformFile, StudyFile, Workload
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,18 @@ class Collective:
 
 
 @dataclass(frozen=True)
+class StudyJob:
+    """One of the jobs of a study: a study of what it runs, with its NPUs in the order of its ranks."""
+
+    name: str
+    work: Study
+    npus: tuple[int, ...]
+    arrival_ns: int
+
+
+@dataclass(frozen=True)
 class Study:
-    """A study file: exactly one of `trace` (a file prefix), `collective` and `generate` is given.
+    """A study file: exactly one of `trace` (a file prefix), `collective`, `generate` and `jobs` is given.
 
     What `generate` holds is read and checked by `armillary.workload.plan.request`, for whose errors the `document` is.
     """
@@ -67,6 +80,11 @@ class Study:
     path: Path
     generate: dict[str, Any] | None = None
     document: Document | None = field(default=None, repr=False, compare=False)
+    jobs: tuple[StudyJob, ...] = ()
+    place: KeyPath = ("workload",)
+    """Where the workload stands in the document."""
+    ranks: int = 0
+    """Ranks of the workload: those of the platform, or of the job that this is of."""
 
 
 def load_study(path: str | Path) -> Study:
@@ -77,25 +95,60 @@ def load_study(path: str | Path) -> Study:
     """
     document, warnings = expand(read_document(path, "study file", "yaml"), ("platform",))
     model = _validate(document)
-    if model.workload is None:
+    if model.workload is None and model.jobs is None:
         raise InputError(
-            f"{document.name}: missing key 'workload': a trace, a collective and its size, or generate"
+            f"{document.name}: missing key 'workload': a trace, a collective and its size, or generate; or 'jobs'"
         )
-    work = model.workload
-    if model.profile == "astra-sim" and work.collective and work.collective not in COLLECTIVES:
-        raise document.error(("workload", "collective"), f"got '{work.collective}': {NOT_ASTRA_SIM}")
-    if work.generate is not None and not isinstance(work.generate, dict):
-        document.reject(("workload", "generate"), work.generate, "a mapping of keys to values")
+    if model.jobs and model.profile == "astra-sim":
+        raise document.error(("jobs",), NOT_ASTRA_SIM)
     platform = read_machine(model.platform, document, ("platform",), model.profile)
-    return Study(
-        platform=_warned(with_roofline(platform) if work.generate is not None else platform, warnings),
-        trace=Path(path).parent / work.trace if work.trace else None,
-        collective=Collective(work.collective, work.size) if work.collective and work.size else None,
-        profile=model.profile,
-        path=Path(path),
-        generate=work.generate,
+    works = [model.workload] if model.workload else [job.workload for job in model.jobs or ()]
+    if any(isinstance(work.generate, dict) for work in works):
+        platform = with_roofline(platform)
+    study = Study(
+        _warned(platform, warnings),
+        None,
+        None,
+        model.profile,
+        Path(path),
         document=document,
+        ranks=platform.npus,
     )
+    if model.workload:
+        return _with_work(study, model.workload)
+    return replace(study, jobs=tuple(_jobs(study, model.jobs or [], document)))
+
+
+def _with_work(study: Study, work: Workload) -> Study:
+    """Return the study of one workload, which stands at `Study.place`."""
+    assert study.document is not None
+    if study.profile == "astra-sim" and work.collective and work.collective not in COLLECTIVES:
+        raise study.document.error((*study.place, "collective"), f"got '{work.collective}': {NOT_ASTRA_SIM}")
+    if work.generate is not None and not isinstance(work.generate, dict):
+        study.document.reject((*study.place, "generate"), work.generate, "a mapping of keys to values")
+    return replace(
+        study,
+        trace=study.path.parent / work.trace if work.trace else None,
+        collective=Collective(work.collective, work.size) if work.collective and work.size else None,
+        generate=work.generate,
+    )
+
+
+def _jobs(study: Study, jobs: list[Job], document: Document) -> Iterator[StudyJob]:
+    """Yield the jobs of a study; one that repeats is as many, named NAME.0 and so on."""
+    taken: set[int] = set()
+    names: set[str] = set()
+    for i, job in enumerate(jobs):
+        name = job.name or f"job{i}"
+        npus = npus_of(job, document, ("jobs", i, "npus"), study.platform.npus, taken)
+        taken |= set(npus)
+        work = _with_work(replace(study, place=("jobs", i, "workload"), ranks=len(npus)), job.workload)
+        for number in range(job.repeat):
+            own = f"{name}.{number}" if job.repeat > 1 else name
+            if own in names:
+                raise document.error(("jobs", i, "name"), f"got '{own}' again, expected another for each job")
+            names.add(own)
+            yield StudyJob(own, work, npus, job.arrival + number * (job.every or 0))
 
 
 def load_platform(path: Source) -> Platform:

@@ -86,6 +86,36 @@ Groups = Annotated[
         }
     ),
 ]
+_NPU = {"type": "integer", "minimum": 0}
+_COUNT = {"type": "integer", "minimum": 1}
+JobNpus = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _COUNT,
+                {"type": "string", "pattern": r"^\s*\d+(\s*-\s*\d+)?(\s*,\s*\d+(\s*-\s*\d+)?)*\s*$"},
+                {"type": "array", "items": _NPU, "minItems": 1},
+                {
+                    "type": "object",
+                    "properties": {"first": _NPU, "count": _COUNT, "stride": _COUNT},
+                    "required": ["count"],
+                    "additionalProperties": False,
+                },
+                {
+                    "type": "object",
+                    "properties": {
+                        "count": _COUNT,
+                        "placement": {"enum": ["packed", "scattered", "random"]},
+                        "seed": _NPU,
+                    },
+                    "required": ["count", "placement"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
 RankSpeeds = Annotated[Any, WithJsonSchema(_per_rank({"type": "number", "exclusiveMinimum": 0}))]
 RankTimes = Annotated[
     Any,
@@ -135,6 +165,26 @@ class Workload(Part):
             raise ValueError("expected either trace, or collective with size, or generate")
         if (self.collective is None) != (self.size is None):
             raise ValueError("expected collective and size together")
+        return self
+
+
+class Job(Part):
+    """One of several workloads that share the machine (physical)."""
+
+    name: str | None = Field(default=None, min_length=1, description="By default job0, job1, …")
+    workload: Workload
+    npus: JobNpus = Field(
+        description="A number of free NPUs, '0-7, 16-23', a list, {first, count, stride} or {count, placement, seed}; "
+        "in the order of the ranks."
+    )
+    arrival: WholeTime = Field(default=0, description="When it may begin.")
+    repeat: Count = Field(default=1, description="Times that it comes, on the same NPUs.")
+    every: WholeTime | None = Field(default=None, description="Time between these arrivals.")
+
+    @model_validator(mode="after")
+    def _repeats(self) -> Job:
+        if (self.repeat > 1) != (self.every is not None):
+            raise ValueError("expected repeat, 2 or more, and every together")
         return self
 
 
@@ -236,7 +286,15 @@ class Collectives(Part):
     reduce_scatter_block: Algorithms = Field(default=None, alias="reduce-scatter-block")
     optimization: Literal["baseline", "localBWAware"] = "localBWAware"
     chunks: Count = Field(default=64, description="Chunks a collective is split into.")
-    active_chunks: Count = Field(default=1, description="Chunks in flight per dimension.")
+    active_chunks: Count | None = Field(
+        default=None,
+        description="Chunks in flight per dimension; if absent 1 (astra-sim) or 16 (physical).",
+    )
+    hierarchy: list[Count] | None = Field(
+        default=None,
+        min_length=1,
+        description="Levels at which collectives run over a topology, innermost first: NPUs per group, groups, …",
+    )
     queues: Count = Field(default=1, description="Queues per dimension.")
 
 
@@ -308,7 +366,7 @@ class PlatformFile(Part):
         description="Dimensions, innermost first; over a preset also a mapping of a dimension's name to its keys.",
     )
     topology: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
-        default=None, description="A graph instead of dimensions: to be looked at, not simulated yet."
+        default=None, description="A graph instead of dimensions, for network models with contention."
     )
     npu: Npu = Npu()
     collectives: Collectives = Collectives()
@@ -340,5 +398,16 @@ class StudyFile(Part):
     workload: Workload | None = Field(
         default=None, description="May be left out of a file that is only a platform."
     )
+    jobs: list[Job] | None = Field(
+        default=None,
+        min_length=1,
+        description="Instead of workload: several, on NPUs of their own or shared.",
+    )
     profile: ProfileName = Field(default="physical", description="Meaning of the numbers.")
     time_unit: Literal["ns"] = Field(default="ns", description="Length of a tick.")
+
+    @model_validator(mode="after")
+    def _one_workload(self) -> StudyFile:
+        if self.workload is not None and self.jobs is not None:
+            raise ValueError("expected either workload or jobs, not both")
+        return self

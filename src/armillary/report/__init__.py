@@ -13,9 +13,21 @@ if TYPE_CHECKING:
     from armillary.report.communication import CollectiveRow, DimensionRow, collectives, dimensions
     from armillary.report.critical import Step, contributors, critical_path, shares
     from armillary.report.flop_rate import Flops, flops
+    from armillary.report.job_picture import jobs_picture
+    from armillary.report.job_tables import jobs_json, print_jobs, write_jobs_json
     from armillary.report.json_report import to_json, write_json
+    from armillary.report.link_picture import links_picture
+    from armillary.report.links import (
+        KindRow,
+        LinkRow,
+        busiest,
+        kind_rows,
+        link_rows,
+        write_links,
+        write_links_csv,
+    )
     from armillary.report.lower_bound import Bound, Part, bound
-    from armillary.report.perfetto import write_perfetto
+    from armillary.report.perfetto import write_jobs_perfetto, write_perfetto
     from armillary.report.picture import breakdown_picture
     from armillary.report.reasons import Reason, bound_line, explain
     from armillary.report.serving import Bounds, ServingTimes, serving_times
@@ -29,6 +41,8 @@ _MODULE_OF = {
     "CollectiveRow": "communication",
     "DimensionRow": "communication",
     "Flops": "flop_rate",
+    "KindRow": "links",
+    "LinkRow": "links",
     "Part": "lower_bound",
     "Reason": "reasons",
     "ServingTimes": "serving",
@@ -38,6 +52,7 @@ _MODULE_OF = {
     "bound_line": "reasons",
     "breakdown": "time_breakdown",
     "breakdown_picture": "picture",
+    "busiest": "links",
     "collectives": "communication",
     "contributors": "critical",
     "critical_path": "critical",
@@ -45,12 +60,22 @@ _MODULE_OF = {
     "explain": "reasons",
     "flops": "flop_rate",
     "headline": "summary",
+    "kind_rows": "links",
+    "link_rows": "links",
+    "links_picture": "link_picture",
+    "jobs_json": "job_tables",
+    "jobs_picture": "job_picture",
+    "print_jobs": "job_tables",
     "print_summary": "summary",
     "serving_times": "serving",
     "shares": "critical",
     "to_json": "json_report",
     "waited_for": "time_breakdown",
+    "write_jobs_json": "job_tables",
+    "write_jobs_perfetto": "perfetto",
     "write_json": "json_report",
+    "write_links": "links",
+    "write_links_csv": "links",
     "write_perfetto": "perfetto",
 }
 
@@ -61,6 +86,8 @@ __all__ = [
     "CollectiveRow",
     "DimensionRow",
     "Flops",
+    "KindRow",
+    "LinkRow",
     "Part",
     "Reason",
     "ServingTimes",
@@ -70,6 +97,7 @@ __all__ = [
     "bound_line",
     "breakdown",
     "breakdown_picture",
+    "busiest",
     "collectives",
     "contributors",
     "critical_path",
@@ -77,12 +105,22 @@ __all__ = [
     "explain",
     "flops",
     "headline",
+    "jobs_json",
+    "jobs_picture",
+    "kind_rows",
+    "link_rows",
+    "links_picture",
+    "print_jobs",
     "print_summary",
     "serving_times",
     "shares",
     "to_json",
     "waited_for",
+    "write_jobs_json",
+    "write_jobs_perfetto",
     "write_json",
+    "write_links",
+    "write_links_csv",
     "write_perfetto",
 ]
 

@@ -14,6 +14,7 @@ from armillary.report.communication import CollectiveRow, DimensionRow, collecti
 from armillary.report.critical import contributors, critical_path, shares
 from armillary.report.flop_rate import flops
 from armillary.report.late import Late
+from armillary.report.links import links_json
 from armillary.report.lower_bound import bound
 from armillary.report.ranks import class_sizes, nanoseconds, slowest
 from armillary.report.serving import serving_json
@@ -48,6 +49,7 @@ def to_json(timeline: Timeline) -> dict[str, Any]:
         "flops": _flops(timeline),
         "roofline": _roofline(timeline),
         "serving": serving_json(timeline),
+        "network_use": links_json(timeline.network) if timeline.network else None,
         "finish_ticks_by_rank": _runs(timeline),
         "classes": _classes(timeline),
         "slowest_rank": None if cls is None else int(timeline.representative[cls]),

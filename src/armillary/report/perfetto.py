@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,9 @@ from armillary.errors import InputError
 from armillary.report import chrome_trace
 from armillary.report.intervals import depth, lanes
 from armillary.report.ranks import class_name, class_sizes
+
+if TYPE_CHECKING:
+    from armillary.engine.multi_job import JobsResult
 
 CLASSES_SHOWN = 64
 _THREADS = {
@@ -32,8 +37,9 @@ def write_perfetto(
     """Write the timeline as Chrome trace-event JSON, compressed if `path` ends in ``.gz``.
 
     There is one process per rank, with a thread for each kind of node and for each network dimension
-    (its chunk phases), more where slices overlap, and a counter of active chunks per dimension. Times
-    are in µs to the ns; a finer tick is rounded.
+    (its chunk phases), more where slices overlap, and a counter of active chunks per dimension. Where
+    links were simulated, one more process has the utilisation and the queue of the busiest. Times are in
+    µs to the ns; a finer tick is rounded.
 
     Args:
         timeline: What to write.
@@ -57,10 +63,34 @@ def write_perfetto(
     chrome_trace.write(path, about, _events(timeline, shown))
 
 
-def _slowest_classes(timeline: Timeline) -> list[tuple[int, int, str]]:
+def write_jobs_perfetto(result: JobsResult, path: str | os.PathLike[str]) -> None:
+    """Write the timelines of several jobs as `write_perfetto`, each rank of each job as a process "JOB, rank R".
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    most = max(1, CLASSES_SHOWN // len(result.jobs))
+    about = {"producer": "armillary", "profile": "physical", "jobs": [job.name for job in result.jobs]}
+    chrome_trace.write(path, about, _job_events(result, most))
+
+
+def _job_events(result: JobsResult, most: int) -> Iterator[str]:
+    tids, before = itertools.count(1), 0
+    for job in result.jobs:
+        own = job.timeline
+        moved: dict[str, Any] = {
+            name: np.where(getattr(own, name) >= 0, getattr(own, name) + job.arrival, -1)
+            for name in ("node_start", "node_end", "phase_start", "phase_end")
+        }
+        shown = [(rank, cls, f"{job.name}, {name}") for rank, cls, name in _slowest_classes(own, most)]
+        yield from _events(replace(own, **moved), shown, before, tids)
+        before += own.n_ranks
+
+
+def _slowest_classes(timeline: Timeline, most: int = CLASSES_SHOWN) -> list[tuple[int, int, str]]:
     """Return (rank, class, name) of the representatives to show, by rank."""
     sizes = class_sizes(timeline).tolist()
-    slowest = np.argsort(-timeline.finish, kind="stable")[:CLASSES_SHOWN].tolist()
+    slowest = np.argsort(-timeline.finish, kind="stable")[:most].tolist()
     return sorted(
         (int(timeline.representative[cls]), cls, class_name(timeline, cls, sizes[cls])) for cls in slowest
     )
@@ -70,16 +100,19 @@ def _given(timeline: Timeline, ranks: Iterable[int]) -> list[tuple[int, int, str
     return [(rank, int(timeline.rank_class[rank]), f"rank {rank:,}") for rank in dict.fromkeys(ranks)]
 
 
-def _events(timeline: Timeline, shown: list[tuple[int, int, str]]) -> Iterator[str]:
-    tid = 0
-    for order, (rank, cls, name) in enumerate(shown):
-        pid = rank + 1  # process 0 is the idle process to Perfetto
+def _events(
+    timeline: Timeline, shown: list[tuple[int, int, str]], before: int = 0, tids: Iterator[int] | None = None
+) -> Iterator[str]:
+    """Yield all events; processes are numbered from `before`, threads from `tids`."""
+    tids = tids or itertools.count(1)
+    for order, (rank, cls, name) in enumerate(shown, before):
+        pid = before + rank + 1  # process 0 is the idle process to Perfetto
         yield chrome_trace.metadata(pid, 0, "process_name", {"name": name})
         yield chrome_trace.metadata(pid, 0, "process_sort_index", {"sort_index": order})
         for title, start, end, texts in _tracks(timeline, cls):
             lane = lanes(start, end)
             for number in range(int(lane.max(initial=-1)) + 1):
-                tid += 1  # unique in the file: some readers ignore the process of a thread
+                tid = next(tids)  # unique in the file: some readers ignore the process of a thread
                 yield chrome_trace.metadata(
                     pid, tid, "thread_name", {"name": title if not number else f"{title} ({number + 1})"}
                 )
@@ -90,6 +123,10 @@ def _events(timeline: Timeline, shown: list[tuple[int, int, str]]) -> Iterator[s
                 for i, begin, stop in zip(mine.tolist(), begins, ends, strict=True):
                     yield chrome_trace.slice_(pid, tid, begin, stop, texts[i])
         yield from _counters(timeline, cls, pid)
+    if timeline.network:
+        from armillary.report.link_counters import counters
+
+        yield from counters(timeline.network, timeline.n_ranks + 1, len(shown))
 
 
 def _tracks(

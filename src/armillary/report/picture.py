@@ -84,7 +84,7 @@ def breakdown_picture(timeline: Timeline, path: str | os.PathLike[str]) -> None:
     figure.suptitle(headline(timeline), fontsize=13, fontweight="bold", x=0.012, ha="left")
     ratios = [bars_height, rows_height] if rows else [bars_height]
     axes = figure.subplots(len(ratios), 1, squeeze=False, height_ratios=ratios)[:, 0]
-    scale, unit = _time_unit(nanoseconds(timeline, timeline.total_ticks))
+    scale, unit = time_unit(nanoseconds(timeline, timeline.total_ticks))
     _draw_bars(axes[0], timeline, order, scale)
     if rows:
         _draw_activity(axes[1], timeline, rows, scale)
@@ -97,7 +97,7 @@ def breakdown_picture(timeline: Timeline, path: str | os.PathLike[str]) -> None:
     axes[-1].set_xlabel(f"time ({unit})")
     with replacing(path) as temporary, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # a letter the font lacks becomes a box
-        figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=_no_date(suffix))
+        figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=no_date(suffix))
 
 
 def _draw_bars(axes: Axes, timeline: Timeline, order: list[int], scale: float) -> None:
@@ -219,12 +219,12 @@ def _style(axes: Axes, total: float) -> None:
     axes.set_axisbelow(True)
 
 
-def _time_unit(ns: float) -> tuple[float, str]:
+def time_unit(ns: float) -> tuple[float, str]:
     """Return (factor from ns, name) of the unit for the axes, the one that `format_time` takes."""
     unit = format_time(ns).split()[1]
     return {"ns": 1.0, "µs": 1e-3, "ms": 1e-6, "s": 1e-9}[unit], unit
 
 
-def _no_date(suffix: str) -> dict[str, Any]:
+def no_date(suffix: str) -> dict[str, Any]:
     """Return metadata that keeps the time of day out of the file."""
     return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ from armillary.report.communication import collectives, dimensions
 from armillary.report.critical import contributors, critical_path, shares
 from armillary.report.flop_rate import flops
 from armillary.report.late import Late
+from armillary.report.links import LinkRow, busiest, kind_rows, link_rows
 from armillary.report.lower_bound import bound
 from armillary.report.ranks import class_name, class_sizes, nanoseconds, slowest
 from armillary.report.reasons import bound_line
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from armillary.engine.network_use import NetworkUse
 
 WIDTH = 100
 ROWS_SHOWN = 5
@@ -51,6 +55,11 @@ def print_summary(timeline: Timeline, console: Console | None = None) -> None:
         timeline: What to report.
         console: Where to print; by default standard output, in colour only on a terminal.
     """
+    on_console(lambda target, unicode: _print(timeline, target, unicode), console)
+
+
+def on_console(body: Callable[[Console, bool], None], console: Console | None = None) -> None:
+    """Have `body` print, which is told whether it may print more than ASCII; see `print_summary`."""
     from rich.console import Console
 
     if console is None:
@@ -58,10 +67,10 @@ def print_summary(timeline: Timeline, console: Console | None = None) -> None:
         console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     unicode = console.encoding.lower().startswith("utf")
     if console.is_terminal and unicode:
-        _print(timeline, console, unicode)
+        body(console, unicode)
         return
     with console.capture() as captured:
-        _print(timeline, console, unicode)
+        body(console, unicode)
     text = "\n".join(line.rstrip() for line in captured.get().splitlines())
     if not unicode:
         text = text.replace("µ", "u").encode(console.encoding, "replace").decode(console.encoding)
@@ -75,7 +84,7 @@ def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
         console.print(Text(text, style))
 
     line(headline(timeline), "bold")
-    line(_about(timeline))
+    line(about(timeline))
     known = bound_line(timeline, bound(timeline)), _rate(timeline), assumed(timeline)
     for text in filter(None, (*known, *serving_lines(timeline))):
         line(text)
@@ -89,12 +98,15 @@ def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
         if found.waiting:
             line(_waited(timeline, cls, late))
         _print_communication(timeline, console, cls)
+    if timeline.network:
+        _print_links(timeline.network, console)
+    if cls is not None:
         _print_path(timeline, console, cls)
     for warning in timeline.info.get("warnings", []):
         line(f"warning: {warning}", "yellow")
 
 
-def _about(timeline: Timeline) -> str:
+def about(timeline: Timeline) -> str:
     """Return profile, network model and folding, and the spread of the finish over ranks if there is one."""
     classes, ranks = len(timeline.finish), timeline.n_ranks
     words = [f"{timeline.info.get('profile', 'unknown')} profile"]
@@ -138,7 +150,7 @@ def assumed(timeline: Timeline) -> str:
 def _breakdown_table(timeline: Timeline, found: Breakdown, unicode: bool) -> Table:
     from rich.text import Text
 
-    table = _table("", "", "", "", left=2)
+    table = plain_table("", "", "", "", left=2)
     for part, ticks in found.parts().items():
         if ticks or part in ("compute", "communication", "idle"):
             bar = Text(_bar(ticks, found.finish, unicode), _COLOURS[part])
@@ -171,10 +183,10 @@ def _print_communication(timeline: Timeline, console: Console, cls: int) -> None
     if rows:
         most = f" ({ROWS_SHOWN} of {len(rows):,}, the most time first)" if len(rows) > ROWS_SHOWN else ""
         console.print(Text(f"\nCollectives with algorithm and bus bandwidth{most}", "bold"))
-        table = _table("collective", "size", "NPUs", "calls", "mean time", "total", "algorithm", "bus")
+        table = plain_table("collective", "size", "NPUs", "calls", "mean time", "total", "algorithm", "bus")
         for row in rows[:ROWS_SHOWN]:
             table.add_row(
-                _name(row.label or "collective"),
+                plain_name(row.label or "collective"),
                 format_bytes(row.size),
                 "-" if row.group_size is None else f"{row.group_size:,}",
                 format_count(row.count),
@@ -188,10 +200,10 @@ def _print_communication(timeline: Timeline, console: Console, cls: int) -> None
     if any(row.phases for row in used):
         console.print(Text("\nNetwork dimensions with utilisation when busy and of the whole run", "bold"))
         titles = ("topology", "NPUs", "sent/NPU", "busy", "capacity", "when busy", "of run")
-        table = _table("dimension", *titles, left=2, widest=18)
+        table = plain_table("dimension", *titles, left=2, widest=18)
         for dim in used:
             table.add_row(
-                _name(dim.name),
+                plain_name(dim.name),
                 dim.topology,
                 "-" if dim.size is None else f"{dim.size:,}",
                 format_bytes(dim.bytes),
@@ -204,6 +216,55 @@ def _print_communication(timeline: Timeline, console: Console, cls: int) -> None
         if max((dim.utilisation_busy or 0.0) for dim in used) > 1:
             note = "over 100 %: in this profile messages that are under way together each get a whole link"
             console.print(Text(note, "yellow"))
+
+
+def _print_links(network: NetworkUse, console: Console) -> None:
+    from rich.text import Text
+
+    kinds, used = kind_rows(network), busiest(network)
+    console.print(Text("\nLinks by kind with utilisation of the run; hot spot: busiest ÷ mean", "bold"))
+    table = plain_table("kind", "links", "used", "carried", "mean", "busiest", "hot spot", "deepest queue")
+    for kind in kinds:
+        table.add_row(
+            plain_name(kind.kind),
+            format_count(kind.links),
+            format_count(kind.used),
+            format_bytes(kind.size),
+            _ratio(kind.mean),
+            _ratio(kind.most),
+            "-" if kind.hot_spot is None else f"{kind.hot_spot:,.2f}",
+            format_bytes(kind.depth),
+        )
+    console.print(table)
+    if not used:
+        return
+    extra: dict[str, Callable[[LinkRow], str]] = {
+        title: show
+        for title, show in (
+            ("drops", lambda row: format_count(row.drops)),
+            ("marks", lambda row: format_count(row.marks)),
+            ("paused", lambda row: format_time(row.paused)),
+        )
+        if any(getattr(kind, title) for kind in kinds)
+    }
+    span = f"utilisation of the run and at most in {format_time(network.use.bin / 1000)}"
+    console.print(
+        Text(f"\nBusiest links with {span} ({min(ROWS_SHOWN, len(used))} of {len(used):,})", "bold")
+    )
+    table = plain_table(
+        "link", "kind", "carried", "of run", "at most", "deepest queue", *extra, left=2, widest=34
+    )
+    for row in link_rows(network, used[:ROWS_SHOWN]):
+        table.add_row(
+            plain_name(row.name),
+            plain_name(row.kind),
+            format_bytes(row.size),
+            _ratio(row.mean),
+            _ratio(row.peak),
+            format_bytes(row.depth),
+            *(show(row) for show in extra.values()),
+        )
+    console.print(table)
 
 
 def _print_path(timeline: Timeline, console: Console, cls: int) -> None:
@@ -219,13 +280,13 @@ def _print_path(timeline: Timeline, console: Console, cls: int) -> None:
     count = "1 step" if len(steps) == 1 else f"{len(steps):,} steps"
     console.print(Text(f"\nCritical path, {count}{across}", "bold"))
     console.print(Text(", ".join(parts)))
-    table = _table("", "", "", "", widest=70)
+    table = plain_table("", "", "", "", widest=70)
     for name, ticks, times in contributors(timeline, steps, ROWS_SHOWN):
-        table.add_row(_name(name), f"x {times:,}", _time(timeline, ticks), _percent(ticks, total))
+        table.add_row(plain_name(name), f"x {times:,}", _time(timeline, ticks), _percent(ticks, total))
     console.print(table)
 
 
-def _table(*titles: str, left: int = 1, widest: int = 24) -> Table:
+def plain_table(*titles: str, left: int = 1, widest: int = 24) -> Table:
     """Return an empty table; its first column has at most `widest` characters and alone gives way."""
     from rich import box
     from rich.table import Table
@@ -244,7 +305,7 @@ def _table(*titles: str, left: int = 1, widest: int = 24) -> Table:
     return table
 
 
-def _name(text: str) -> Text:
+def plain_name(text: str) -> Text:
     """Return a name taken literally, on one line, cut where there is no room for it."""
     from rich.text import Text
 

@@ -101,7 +101,7 @@ class Form:
     @classmethod
     def of(cls, graph: Graph, families: Families) -> Form:
         """Lay out the columns of a class graph."""
-        part = _part(graph)
+        part = part_of(graph)
         codes, names = graph.strings("pg_name")
         family = np.array([families.find(name) for name in names] + [WORLD], np.int64)[codes]
         used = sorted(set(family.tolist()) - {WORLD})
@@ -211,7 +211,7 @@ def _take(columns: Columns, source: Ints, times: Ints) -> Columns:
     )  # fmt: skip
 
 
-def _part(graph: Graph) -> Columns:
+def part_of(graph: Graph) -> Columns:
     """Return the columns of one graph alone."""
     columns = graph.columns
     first, after = graph.first - 1, graph.first + graph.n_nodes

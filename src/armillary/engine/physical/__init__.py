@@ -14,14 +14,19 @@ if TYPE_CHECKING:
 def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[PhysicalProgram, Run, dict[str, Any]]:
     """Lower and run; returns the program, its final state and what a timeline says about the machine."""
     from armillary.engine.physical.lower import lower
-    from armillary.engine.physical.nodes import PhysicalNodes
     from armillary.engine.physical.run import execute
     from armillary.platform import check_physical
-    from armillary.platform.bandwidth import ports
 
     check_physical(platform)
     program = lower(trace, platform, fold_ranks=fold)
-    run = execute(program)
+    return program, execute(program), machine_info(program, platform)
+
+
+def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]:
+    """Return what a timeline says about the machine."""
+    from armillary.engine.physical.nodes import PhysicalNodes
+    from armillary.platform.bandwidth import ports
+
     info: dict[str, Any] = {
         "ports": [{"out_bytes_per_ns": port.out, "into_bytes_per_ns": port.into} for port in ports(platform)],
         "scheduling": platform.physical.scheduling,
@@ -39,4 +44,4 @@ def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[Physical
             "memory_efficiency": kernels.memory,
             "kernel_overhead_ns": kernels.overhead,
         }
-    return program, run, info
+    return info

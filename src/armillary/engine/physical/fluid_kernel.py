@@ -311,14 +311,20 @@ def next_head(prog, st, lane, tick):
 
 
 @inner
-def settle(prog, st, mem, heap, tick):
-    """The second half of a tick: issue, start volumes, share ports."""
+def issue_touched(prog, st, heap, tick):
+    """Let every rank that something happened to issue its free nodes, the lowest rank first."""
     while st[V_TOUCHED] > 0:
         r = take(st, st[TOUCHED], st[V_TOUCHED])
         st[V_TOUCHED] -= 1
         st[st[IS_TOUCHED] + r] = 0
         if tick >= prog[prog[RANKS] + r * R_COLUMNS + R_DELAY]:
             issue_rank(prog, st, heap, r, tick)
+
+
+@inner
+def settle(prog, st, mem, heap, tick):
+    """The second half of a tick: issue, start volumes, share ports."""
+    issue_touched(prog, st, heap, tick)
     for i in range(st[V_DIRTY]):
         lane = st[st[DIRTY] + i]
         st[st[LANE_DIRTY] + lane] = 0

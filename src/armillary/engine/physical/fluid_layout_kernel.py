@@ -21,11 +21,11 @@ FAIR, ORDERED = range(2)
     SENT, STARTED, POSTED, CAME, SEND_NODE, SEND_KEY, RECV_NODE, SERVER_FREE, STALE,
 ) = range(46)
 # Scalars of the state: heap size, status and its operands, events, touched ranks, dirty lanes, dirty ports,
-# entries in use, lanes whose rate may have changed
+# entries in use, lanes whose rate may have changed, events made so far
 (
-    V_HEAP, V_STATUS, V_A, V_B, V_EVENTS, V_TOUCHED, V_DIRTY, V_PORTS, V_ENTRIES, V_STALE,
-) = range(46, 56)
-STATE_HEAD = 56
+    V_HEAP, V_STATUS, V_A, V_B, V_EVENTS, V_TOUCHED, V_DIRTY, V_PORTS, V_ENTRIES, V_STALE, V_SEQUENCE,
+) = range(46, 57)
+STATE_HEAD = 57
 # fmt: on
 
 OK, GROW, MISMATCH = range(3)

@@ -53,6 +53,8 @@ class PhysicalPhase:
     """Bytes through the busiest port direction, per byte of the chunk."""
     ports: tuple[tuple[int, int], ...]
     """(dimension, how much of its port one byte takes) that a member uses."""
+    scale: Fraction = Fraction(1)
+    """Bytes that the schedule of a line is about, per byte of the chunk."""
 
 
 def spans(platform: Platform, comm: Communicator) -> list[Span] | None:
@@ -98,10 +100,26 @@ def _split(job: Job, comm: Communicator, platform: Platform) -> list[PhysicalPha
     return [
         PhysicalPhase(
             d if grid else -1, "all-to-all", "direct", (), cost.hops * platform.dimensions[d].latency,
-            cost.volume / job.size, Fraction(0), cost.sent / job.size, ((d, 1),),
+            cost.volume / job.size, Fraction(0), cost.sent / job.size, ((d, 1),), Fraction(1, job.size),
         )
         for d, cost in loads(job, comm, platform)
     ]  # fmt: skip
+
+
+def split_at_once(job: Job, comm: Communicator, platform: Platform) -> PhysicalPhase:
+    """Return an all-to-all with sizes of its own as one phase in which every member sends to every other.
+
+    Its volume is 0: which ports its messages cross, a network says that moves them.
+    """
+    matrix = np.array(job.splits, np.int64)
+    np.fill_diagonal(matrix, 0)
+    most = int(max(matrix.sum(axis=0).max(), matrix.sum(axis=1).max()))
+    everyone = tuple(range(len(comm.members)))
+    used = tuple((d, 1) for d in range(len(platform.dimensions)))
+    return PhysicalPhase(
+        -1, "all-to-all", "direct", everyone, 0.0, Fraction(0), Fraction(0), Fraction(most, job.size), used,
+        Fraction(1, job.size),
+    )  # fmt: skip
 
 
 def _order(operation: str, found: list[Span]) -> list[tuple[Span, str]]:
@@ -138,7 +156,7 @@ def _phase(job: Job, platform: Platform, span: Span, operation: str, scale: Frac
     latency = cost.hops * dimension.latency + rounds * platform.physical.endpoint_delay
     return PhysicalPhase(
         span.dim, operation, name, span.positions, latency, cost.volume * scale, cost.reduced * scale,
-        cost.sent * scale, ((span.dim, 1),),
+        cost.sent * scale, ((span.dim, 1),), scale,
     )  # fmt: skip
 
 

@@ -11,13 +11,20 @@ from armillary.engine.physical import fluid_layout_kernel as lk
 Ints = NDArray[np.int64]
 
 
-def least_ticks(tables: dict[str, Ints], views: list[View]) -> Ints:
+def least_ticks(tables: dict[str, Ints], views: list[View], plans: Ints | None = None) -> Ints:
     """Return the least ticks of every node, in graph order, concatenated by class.
 
     A computation takes its own time. A collective takes at least one chunk through all its phases, and
     all its chunks through any one dimension; a message its latency and its bytes. A receive counts nothing.
+
+    Args:
+        tables: Of a program.
+        views: Of its classes.
+        plans: (plans, 2) ticks of one chunk through all phases, and of each chunk in the fullest dimension; None: as
+            volumes and latencies of the phases say, one after the other.
     """
-    plans = np.array([_plan(tables, row) for row in tables["PLANS"].reshape(-1, lk.PL_COLUMNS)], np.int64)
+    if plans is None:
+        plans = np.array([_plan(tables, row) for row in _rows(tables, "PLANS", lk.PL_COLUMNS)], np.int64)
     channels = np.array(
         [_rate(tables, int(row[lk.CN_LINE])) for row in _rows(tables, "CHANNELS", lk.CN_COLUMNS)]
     )

@@ -65,7 +65,7 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
     classes = workload.classify() if fold_ranks else np.arange(trace.n_ranks)
     if trace.grid is not None:
         _check_size(trace, classes)
-    return _Build(workload, classes).assemble(workload.warnings())
+    return Build(workload, classes).assemble(workload.warnings())
 
 
 def _check_size(trace: Trace, classes: Ints) -> None:
@@ -81,7 +81,7 @@ def _check_size(trace: Trace, classes: Ints) -> None:
         )
 
 
-class _Build:
+class Build:
     """The tables of one program while they grow."""
 
     def __init__(self, workload: PhysicalWorkload, classes: Ints) -> None:
@@ -105,6 +105,8 @@ class _Build:
         self.slot_ready: list[int] = []
         self.channels: dict[Channel, tuple[int, int, int]] = {}
         self.routes: dict[tuple[int, int], tuple[int, ...]] = {}
+        self.phase_at: list[tuple[QuotientComm, Plan, PhysicalPhase]] = []
+        """Of every row of phases: whose it is."""
         self.adapted: dict[tuple[int, float, int], PhysicalNodes] = {}
         self.views: dict[tuple[int, int], View] = {}
 
@@ -130,6 +132,7 @@ class _Build:
                 costs = []
                 for size in (chunk + 1, chunk):
                     costs += [ticks(phase, size, memory), self.units(phase.volume * size)]
+                self.phase_at.append((comm, plan, phase))
                 self.phase_rows += [entry, plan.lines - first_line, lane - first_line, *costs]
                 plan.lines += n_lines
             self.plan_rows += [len(plan.phases), first, plan.lines, big]

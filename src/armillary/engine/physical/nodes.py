@@ -14,6 +14,7 @@ from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.errors import InputError, one_of
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
+from armillary.trace.join import DELAY
 
 Ints = NDArray[np.int64]
 ANY, COMPUTE, CPU, COMM, MEMORY = range(5)
@@ -55,10 +56,13 @@ def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
     kind = np.full(n, lk.FIXED, np.int64)
     for which, value in ((collective, lk.COLLECTIVE), (send, lk.SEND), (recv, lk.RECV), (memory, lk.MEMORY)):
         kind[which] = lk.FIXED if platform.system.replay_only else value
-    kind[(types == NodeType.INVALID_NODE) | (types == NodeType.METADATA_NODE)] = lk.SKIP
+    delay = graph.ints(DELAY, -1)[order]
+    delayed = (types == NodeType.METADATA_NODE) & (delay > 0)
+    refuse(graph, order, delayed & (delay >= LIMIT), f"has a {DELAY} out of range", f"less than {LIMIT}")
+    kind[((types == NodeType.INVALID_NODE) | (types == NodeType.METADATA_NODE)) & ~delayed] = lk.SKIP
     slot = np.full(n, ANY, np.int64)
     slot[collective], slot[memory], slot[compute], slot[cpu & compute] = COMM, MEMORY, COMPUTE, CPU
-    ticks = exact_durations(graph, order)
+    ticks = np.where(delayed, delay, exact_durations(graph, order))
     timed = platform.system.roofline and not platform.system.replay_only
     timed = timed and _roofline(graph, order, platform, ticks, compute & ~cpu)
     stream = np.where(cpu & compute, graph.ints("tid", -1)[order], graph.ints("stream", -1)[order])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -31,14 +33,14 @@ def execute(program: PhysicalProgram, mode: Mode | None = None) -> Run:
         mode = "interpreted" if 2 * z["states"] + 3 * z["rows"] < INTERPRETED_EVENTS else "compiled"
     kernel = load("armillary.engine.physical.fluid_kernel", mode)
     prog, _ = flat_program(program.tables, mode, program.scalars, lk)
-    state, place = _state(program, mode)
+    state, place = first_state(program, mode)
     # In one tick every slot may start a node, every lane change its rate and every port change its lanes.
     burst = z["slots"] + z["pairs"] + z["lanes"] + z["ranks"] + 8
     entries = (
         z["ports"] * z["slots_per_rank"] + z["channels"] * z["most_ports"] + z["most_ports"]
     ) * lk.EN_COLUMNS
     heap, mem = room(2 * burst * HEAP_COLUMNS, mode), room(2 * entries + 2, mode)
-    _fire(program, state, heap)
+    fire(program, state, heap)
     while state[lk.V_STATUS] in (lk.OK, lk.GROW) and state[lk.V_HEAP] > 0:
         if state[lk.V_STATUS] == lk.GROW:
             mem, heap = grow(mem, entries, mode), grow(heap, burst * HEAP_COLUMNS, mode)
@@ -46,7 +48,7 @@ def execute(program: PhysicalProgram, mode: Mode | None = None) -> Run:
     return Run(state, place)
 
 
-def _fire(program: PhysicalProgram, state: Any, heap: Any) -> None:
+def fire(program: PhysicalProgram, state: Any, heap: Any) -> None:
     """Let every rank begin at its start delay."""
     delays = program.tables["RANKS"].reshape(-1, lk.R_COLUMNS)[:, lk.R_DELAY]
     for i, r in enumerate(np.argsort(delays, kind="stable").tolist()):  # ascending: a heap
@@ -55,7 +57,10 @@ def _fire(program: PhysicalProgram, state: Any, heap: Any) -> None:
     state[lk.V_HEAP] = len(delays)
 
 
-def _state(program: PhysicalProgram, mode: Mode) -> tuple[Any, dict[str, slice]]:
+def first_state(
+    program: PhysicalProgram, mode: Mode, layout: ModuleType = lk, more: Mapping[str, int] | None = None
+) -> tuple[Any, dict[str, slice]]:
+    """Return the state before the first event, and where its tables are; `more` are the sizes of further tables."""
     z = program.sizes
     nodes = program.tables["NODES"].reshape(-1, lk.N_COLUMNS)
     spans = program.tables["RANKS"].reshape(-1, lk.R_COLUMNS)
@@ -94,4 +99,4 @@ def _state(program: PhysicalProgram, mode: Mode) -> tuple[Any, dict[str, slice]]
         "LINE_FREE": z["lines"], "SEND_NODE": z["pairs"], "SEND_KEY": z["pairs"], "RECV_NODE": z["pairs"],
         "SERVER_FREE": z["servers"],
     }  # fmt: skip
-    return flat_state({**lanes, **channels, **empty}, filled, mode, lk)
+    return flat_state({**lanes, **channels, **empty, **(more or {})}, filled, mode, layout)

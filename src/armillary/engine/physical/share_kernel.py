@@ -16,8 +16,9 @@ push = use("armillary.engine.heap_kernel").push
 
 @inner
 def schedule(st, heap, tick, code, a, b):
-    """Put an event on the heap; the order within a tick does not matter."""
-    st[V_HEAP] = push(heap, 0, st[V_HEAP], tick, 0, 0, 0, code, a, b)
+    """Put an event on the heap; within a tick the first made is the first."""
+    st[V_SEQUENCE] += 1
+    st[V_HEAP] = push(heap, 0, st[V_HEAP], tick, 0, 0, st[V_SEQUENCE], code, a, b)
 
 
 @inner

@@ -224,6 +224,8 @@ class Machine:
                 self.after(0, lambda: self.complete(node))
         elif node.kind in MEMORY:
             self.access(node)
+        elif node.kind == NodeType.METADATA_NODE and node.attrs.get("delay_ns", 0) > 0:
+            self.after(node.attrs["delay_ns"], lambda: self.complete(node))
         else:
             self.complete(node)
 

@@ -14,4 +14,6 @@ elif in_variant("packet"):
     mover = use("armillary.engine.transport.packet_kernel")
 elif in_variant("tcp"):
     mover = use("armillary.engine.transport.tcp_kernel")
+elif in_variant("credit"):
+    mover = use("armillary.engine.transport.credit_kernel")
 inject, advance, change = mover.inject, mover.advance, mover.change

@@ -62,7 +62,7 @@ def advance(table, net, pool, queue, limit):
         link = table[table[T_ROUTE_LINK] + pool[row + M_AT]]
         at = link_row(table, net, link)
         if table[at + L_SLOW] == 0:
-            net[N_A] = link  # nobody takes it up again: the message stays here
+            net[N_A] = link + 1  # nobody takes it up again: the message stays here
             continue
         free = net[net[FREE_AT] + link]
         start = max(now, free)

@@ -21,11 +21,15 @@ BUDGET = 1 << 20
 
 @dataclass(frozen=True)
 class Offered:
-    """When messages arrived (ps; -1: never), the use of every link, and how many events it took."""
+    """When messages arrived (ps; -1: never), the use of every link, how many events it took, and a deadlock.
+
+    `blocked` are the links that wait for each other in a circle at the end, see `Transport.blocked`.
+    """
 
     arrived: Ints
     use: LinkUse
     events: int
+    blocked: list[int]
 
 
 def offer(
@@ -77,4 +81,5 @@ def offer(
             break
     by_message = np.empty_like(arrived)
     by_message[order] = arrived
-    return Offered(by_message, link_use(np.asarray(net, np.int64), topology), int(net[lk.N_EVENTS]))
+    blocked = transport.blocked(net, room.pool, table, topology)
+    return Offered(by_message, link_use(np.asarray(net, np.int64), topology), int(net[lk.N_EVENTS]), blocked)

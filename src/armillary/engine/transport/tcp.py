@@ -49,9 +49,9 @@ class Tcp(Transport):
             as on a new one, and messages share a connection only if they have the same route number.
         handshake: Whether a message that begins on a new connection first waits for a round trip of an empty network;
             else connections are open from the start.
-        jitter: Longest time in ns, drawn at random, that a sender takes to answer an ACK. Without, flows over equal links
-            fall in step and a full queue drops those of the same senders always (Floyd and Jacobson 1991, "On traffic
-            phase effects in packet-switched gateways"; they advise the time of a packet on the slowest link).
+        jitter: Longest time in ns, drawn at random, that a sender takes to answer an ACK. Without, flows over equal
+            links fall in step, and a full queue always drops those of the same senders (Floyd and Jacobson 1991, "On
+            traffic phase effects in packet-switched gateways": they advise a packet's time on the slowest link).
         seed: Of these times.
     """
 

@@ -57,17 +57,25 @@ class Transport(ABC):
     def state(self, topology: Topology) -> list[Ints]:
         """Return the state before the first event, as tables found by ``net[N_OWN + i]``."""
 
+    def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:
+        """Return the links that hold up what never arrived: one that is down, or a cycle that wait for each other."""
+        return []
+
 
 class Congestion(Transport):
     """FIFO links with unlimited buffers, one message at a time on each, cut through."""
 
     name = "congestion"
     kernel = "armillary.engine.transport.fifo_kernel"
-    burst = 2
+    burst = 1
 
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`."""
         return [np.zeros(topology.links, np.int64)]
+
+    def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:
+        """See `Transport.blocked`."""
+        return [int(net[lk.N_A]) - 1] if net[lk.N_A] else []
 
 
 def first_state(transport: Transport, topology: Topology, mode: Mode) -> Any:

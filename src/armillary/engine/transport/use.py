@@ -26,7 +26,8 @@ class LinkUse:
         paused: (links) ps in which it was paused though something waited.
         bin: ps of one bin.
         series: (links, bins) bytes carried in each.
-        depths: (links, bins) most bytes that waited, seen in each.
+        depths: (links, bins) most bytes that waited in each, as seen when more came; where nothing came, what
+            must be left: what waited before less what was carried since.
     """
 
     size: Ints
@@ -61,5 +62,13 @@ def link_use(net: Ints, topology: Topology) -> LinkUse:
     last = int(used[-1]) + 1 if len(used) else 0
     return LinkUse(
         use[:, lk.U_BYTES], use[:, lk.U_BUSY], use[:, lk.U_DEPTH], use[:, lk.U_DROPS], use[:, lk.U_MARKS],
-        use[:, lk.U_PAUSED], int(net[lk.N_BIN]), series[:, :last], depths[:, :last],
+        use[:, lk.U_PAUSED], int(net[lk.N_BIN]), series[:, :last], left(series[:, :last], depths[:, :last]),
     )  # fmt: skip
+
+
+def left(series: Ints, depths: Ints) -> Ints:
+    """Return `depths` with what is left of earlier ones, at least, when the bytes of `series` have been carried."""
+    found = depths.copy()
+    for i in range(1, found.shape[1]):
+        np.maximum(found[:, i], found[:, i - 1] - series[:, i - 1], out=found[:, i])
+    return found

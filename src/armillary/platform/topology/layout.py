@@ -19,27 +19,69 @@ _ROW = 16
 _BITS = 5
 
 
-def draw(topology: Topology) -> list[Panel]:
-    """Return the panels of a topology."""
+def draw(topology: Topology, *, part: int = 0, most: int = MOST_NODES, widest: int = 2 * _ROW) -> list[Panel]:
+    """Return the panels of a topology.
+
+    Args:
+        topology: What to draw.
+        part: The part of a large machine that is drawn in detail, a number of `Topology.block`.
+        most: Nodes up to which every node is drawn.
+        widest: Nodes drawn side by side.
+    """
     if topology.name == "hypercube":
         return [_hypercube(topology)]
     if topology.name in ("wafer-mesh", "optical-torus") and len(topology.kinds) > 1:
-        return panels(_nested(topology))
+        return _nested_panels(topology)
     if topology.dimensions:
-        return panels(levels_of(topology.dimensions))
+        return _level_panels(topology)
     everyone = np.arange(topology.nodes)
-    if topology.nodes <= MOST_NODES or not (topology.block >= 0).any():
+    if topology.nodes <= most or not (topology.block >= 0).any():
         whole = Panel("all nodes", _legend(topology))
-        _place(whole, topology, [[int(node)] for node in everyone])
+        _place(whole, topology, [[int(node)] for node in everyone], widest)
         return [whole]
     parts = [everyone[topology.block == block].tolist() for block in range(int(topology.block.max()) + 1)]
     loose = [[node] for node in everyone[topology.block < 0].tolist()]
     overview = Panel(f"{len(parts)} {_part(topology)}s", _legend(topology))
-    _place(overview, topology, [*parts, *loose])
-    one = Panel(f"{_part(topology)} 0", [_contents(topology, parts[0])])
-    around = {int(topology.head[link]) for node in parts[0] for link in _out(topology, node)} - set(parts[0])
-    _place(one, topology, [[node] for node in (*parts[0], *sorted(around))][: 2 * MOST_NODES])
+    _place(overview, topology, [*parts, *loose], widest)
+    inside = parts[part]
+    one = Panel(f"{_part(topology)} {part}", [_contents(topology, inside)])
+    around = {int(topology.head[link]) for node in inside for link in _out(topology, node)} - set(inside)
+    _place(one, topology, [[node] for node in (*inside, *sorted(around))][: 2 * most], widest)
     return [overview, one]
+
+
+def _level_panels(topology: Topology) -> list[Panel]:
+    """Return a panel for each level of dimensions; the switches of a level are its last member."""
+    levels, below, axis = levels_of(topology.dimensions), 1, 0
+    result = panels(levels)
+    for panel, level in zip(result, levels, strict=True):
+        size = math.prod(level.shape)
+        of = np.concatenate(
+            [np.arange(topology.npus) // below % size, np.full(topology.nodes - topology.npus, size)]
+        )
+        names = {dimension.name for dimension in topology.dimensions[axis : axis + len(level.shape)]}
+        mine = np.isin(topology.kind, [i for i, name in enumerate(topology.kinds) if name in names])
+        panel.ends = np.where(mine, of[np.stack([topology.tail, topology.head])], -1)
+        below, axis = below * size, axis + len(level.shape)
+    return result
+
+
+def _nested_panels(topology: Topology) -> list[Panel]:
+    """Return the panels of a wafer of dies or a torus of cubes."""
+    levels = _nested(topology)
+    result, rank = panels(levels), np.arange(topology.npus)
+    inner, outer, below = np.zeros_like(rank), np.zeros_like(rank), 1
+    first = blocks = 1
+    for side, whole in zip(levels[0].shape, topology.shape, strict=True):
+        at = rank // below % whole
+        inner, outer = inner + at % side * first, outer + at // side * blocks
+        below, first, blocks = below * whole, first * side, blocks * (whole // side)
+    ends = np.stack([topology.tail, topology.head])
+    within = outer[ends[0]] == outer[ends[1]]
+    result[0].ends = np.where(within | (len(result) == 1), inner[ends], -1)
+    if len(result) > 1:
+        result[1].ends = outer[ends]
+    return result
 
 
 def _nested(topology: Topology) -> list[Level]:
@@ -76,9 +118,17 @@ def _hypercube(topology: Topology) -> Panel:
     panel = Panel(f"{order}-cube", [_legend(topology)[0]])
     if shown < order:
         panel.notes.append(f"{shown} of {order} bits shown, {format_count(topology.npus)} NPUs in all")
+    of = np.where(np.arange(topology.npus) < len(places), np.arange(topology.npus), -1)
+    panel.ends = of[np.stack([topology.tail, topology.head])]
     panel.marks = [Mark(place, "npu", str(node), f"npu {node}") for node, place in enumerate(places)]
     panel.lines = [
-        Line(places[node], places[node | 1 << bit], "link", tip=f"{node} to {node | 1 << bit}")
+        Line(
+            places[node],
+            places[node | 1 << bit],
+            "link",
+            tip=f"{node} to {node | 1 << bit}",
+            members=(node, node | 1 << bit),
+        )
         for node in range(1 << shown)
         for bit in range(shown)
         if not node >> bit & 1
@@ -86,7 +136,7 @@ def _hypercube(topology: Topology) -> Panel:
     return panel
 
 
-def _place(panel: Panel, topology: Topology, items: Sequence[Sequence[int]]) -> None:
+def _place(panel: Panel, topology: Topology, items: Sequence[Sequence[int]], widest: int) -> None:
     """Draw each item, one node or a part of several, and the links between items."""
     of = np.full(topology.nodes, -1)
     for number, nodes in enumerate(items):
@@ -94,7 +144,7 @@ def _place(panel: Panel, topology: Topology, items: Sequence[Sequence[int]]) -> 
     if topology.name == "dragonfly" or topology.nodes == topology.npus:
         places = _around(panel, topology, items)
     else:
-        places = _rows(panel, topology, items)
+        places = _rows(panel, topology, items, widest)
     for number, place in places.items():
         nodes = list(items[number])
         node = nodes[0]
@@ -105,6 +155,7 @@ def _place(panel: Panel, topology: Topology, items: Sequence[Sequence[int]]) -> 
             sort, tip = topology.sort_of(node), topology.node_name(node)
             label = tip if topology.labels else tip.rpartition(" ")[2]
         panel.marks.append(Mark(place, sort, label, tip))
+    panel.ends = of[np.stack([topology.tail, topology.head])]
     _lines(panel, topology, of, places)
 
 
@@ -124,10 +175,12 @@ def _lines(panel: Panel, topology: Topology, of: Ints, places: dict[int, Place])
             tip = f"{topology.link_name(int(link))}: {_rate(up[i] / 2)} each way"
             tip += f" in {count[i]} links" if count[i] > 2 else ""
             width = 0.6 + 1.6 * math.sqrt(up[i] / thickest)
-            panel.lines.append(Line(places[left], places[right], name, 0.0, width, bool(down[i]), tip))
+            panel.lines.append(
+                Line(places[left], places[right], name, 0.0, width, bool(down[i]), tip, (left, right))
+            )
 
 
-def _rows(panel: Panel, topology: Topology, items: Sequence[Sequence[int]]) -> dict[int, Place]:
+def _rows(panel: Panel, topology: Topology, items: Sequence[Sequence[int]], widest: int) -> dict[int, Place]:
     """Return places in rows by tier; parts go where their NPUs would."""
     height = _heights(topology)
     by_row: dict[float, list[int]] = {}
@@ -141,7 +194,7 @@ def _rows(panel: Panel, topology: Topology, items: Sequence[Sequence[int]]) -> d
         members = by_row[level]
         name = _row_name(topology, items, members)
         panel.marks.append(Mark((-0.98, y), "row", name))
-        shown = visible(len(members), 2 * _ROW if all(len(nodes) == 1 for nodes in items) else _ROW)
+        shown = visible(len(members), widest if all(len(nodes) == 1 for nodes in items) else widest // 2)
         for member, place in zip(shown, row(len(shown), y, 1.64, 0.16), strict=True):
             if member is None:
                 panel.marks.append(Mark(place, "gap", "…", f"{len(members) - len(shown) + 1} more"))

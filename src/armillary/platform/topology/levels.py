@@ -99,7 +99,7 @@ def _star(panel: Panel, level: Level, sort: str, below: int) -> None:
     for member, place in zip(members, row(len(members), -0.55), strict=True):
         panel.marks.append(_mark(place, sort, member, below))
         if member is not None:
-            panel.lines.append(Line(place, hub, level.name, tip=level.note))
+            panel.lines.append(Line(place, hub, level.name, tip=level.note, members=(member, level.shape[0])))
     panel.marks.append(Mark(hub, "switch", "switch", f"switch of {level.shape[0]} ports"))
 
 
@@ -114,25 +114,30 @@ def _round(panel: Panel, level: Level, sort: str, below: int) -> None:
         if (whole or beside) and (beside or None not in (members[i], members[j])):
             dashed = None in (members[i], members[j])
             if not (whole and dashed):
-                panel.lines.append(Line(places[i], places[j], level.name, dashed=dashed, tip=level.note))
+                ends = (_number(members[i]), _number(members[j]))
+                panel.lines.append(
+                    Line(places[i], places[j], level.name, dashed=dashed, tip=level.note, members=ends)
+                )
 
 
 def _grid(panel: Panel, level: Level, sort: str, below: int) -> None:
     axes = [visible(size, _MOST[len(level.shape)]) for size in level.shape]
     places = grid([len(axis) for axis in axes])
     closed = level.topology == "Torus"
-    for spot, place in places.items():
+    stride = [math.prod(level.shape[:a]) for a in range(len(axes))]
+
+    def number(spot: tuple[int, ...]) -> int | None:
         members = [axis[i] for axis, i in zip(axes, spot, strict=True)]
-        stride = [math.prod(level.shape[:a]) for a in range(len(axes))]
-        left_out = None in members
-        number = (
-            None if left_out else sum(m * s for m, s in zip(members, stride, strict=True) if m is not None)
-        )
-        panel.marks.append(_mark(place, sort, number, below))
+        if None in members:
+            return None
+        return sum(m * s for m, s in zip(members, stride, strict=True) if m is not None)
+
+    for spot, place in places.items():
+        panel.marks.append(_mark(place, sort, number(spot), below))
         for neighbour, around, axis in _neighbours(spot, axes):
             if around and not (closed and level.shape[axis] > 2):
                 continue
-            dashed = left_out or None in [a[i] for a, i in zip(axes, neighbour, strict=True)]
+            ends = (_number(number(spot)), _number(number(neighbour)))
             bend = 0.0 if not around else (0.16 if axis != 1 else -0.16)
             panel.lines.append(
                 Line(
@@ -141,10 +146,15 @@ def _grid(panel: Panel, level: Level, sort: str, below: int) -> None:
                     f"{level.name}, around" if around else level.name,
                     bend,
                     0.6 if around else 1.0,
-                    dashed,
+                    -1 in ends,
                     level.note,
+                    ends,
                 )
             )
+
+
+def _number(member: int | None) -> int:
+    return -1 if member is None else member
 
 
 def _neighbours(

@@ -86,7 +86,15 @@ def _draw(axes: Axes, panel: Panel, colours: dict[str, str]) -> None:
         axes.add_patch(
             PathPatch(curve, fill=False, edgecolor=colour, lw=line.width * thin, ls=style, zorder=1)
         )
-    size, font = _sizes(panel)
+    draw_marks(axes, panel, *_sizes(panel))
+    handles = [Line2D([], [], color=colours[kind], lw=2, label=kind) for kind in panel.kinds]
+    if len(handles) > 1:
+        axes.legend(handles=handles, loc="upper right", fontsize=7, frameon=False, ncols=len(handles))
+    axes.text(0, -0.95, "\n".join(panel.notes), ha="center", va="top", fontsize=8, linespacing=1.4)
+
+
+def draw_marks(axes: Axes, panel: Panel, size: float, font: float) -> None:
+    """Draw the marks of a panel; a mark is `size` points wide, its label `font` points high (0: none)."""
     for mark in panel.marks:
         if mark.sort == "gap":
             axes.text(*mark.at, "…", ha="center", va="center", fontsize=11, color="#444444", zorder=3)
@@ -103,10 +111,6 @@ def _draw(axes: Axes, panel: Panel, colours: dict[str, str]) -> None:
             axes.text(
                 mark.at[0], y, mark.label, ha="center", va="center", fontsize=font, color=colour, zorder=3
             )
-    handles = [Line2D([], [], color=colours[kind], lw=2, label=kind) for kind in panel.kinds]
-    if len(handles) > 1:
-        axes.legend(handles=handles, loc="upper right", fontsize=7, frameon=False, ncols=len(handles))
-    axes.text(0, -0.95, "\n".join(panel.notes), ha="center", va="top", fontsize=8, linespacing=1.4)
 
 
 def _colours(panels: Sequence[Panel]) -> dict[str, str]:

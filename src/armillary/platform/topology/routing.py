@@ -115,7 +115,8 @@ class Shortest(Routing):
         taken: list[Ints] = []
         by_destination = np.argsort(destination, kind="stable")
         targets, starts = np.unique(destination[by_destination], return_index=True)
-        for target, group in zip(targets.tolist(), np.split(by_destination, starts[1:]), strict=True):
+        groups = np.split(by_destination, starts[1:])[: len(targets)]
+        for target, group in zip(targets.tolist(), groups, strict=True):
             first, links = self._table(target)
             who, at, step = group, source[group], 0
             while True:

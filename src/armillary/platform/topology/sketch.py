@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 Place = tuple[float, float]
 
 
@@ -28,7 +31,10 @@ class Mark:
 
 @dataclass(frozen=True)
 class Line:
-    """A link, or several; `bend` is how far it leaves the straight line, relative to its length."""
+    """A link, or several; `bend` is how far it leaves the straight line, relative to its length.
+
+    `members` are the two members of the panel that it joins (see `Panel.ends`), or -1.
+    """
 
     start: Place
     end: Place
@@ -37,6 +43,7 @@ class Line:
     width: float = 1.0
     dashed: bool = False
     tip: str = ""
+    members: tuple[int, int] = (-1, -1)
 
     @property
     def control(self) -> Place:
@@ -47,12 +54,16 @@ class Line:
 
 @dataclass
 class Panel:
-    """One drawing with a title and lines of text below."""
+    """One drawing with a title and lines of text below.
+
+    `ends` are, if known, (2, links) the members that the links of the topology leave and enter, -1 for none.
+    """
 
     title: str
     notes: list[str]
     marks: list[Mark] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
+    ends: NDArray[np.int64] | None = None
 
     @property
     def kinds(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The key ``workload.generate`` of study files: a model and a plan whose ranks are the NPUs of the platform."""
+"""The key ``generate`` of workloads in study files: a model and a plan whose ranks are the NPUs that it runs on."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from armillary.platform.study_schema import Part
 from armillary.trace import Trace
 from armillary.workload.models import Model, load_model, preset_names
 from armillary.workload.plan.schema import Plan
-
-PLACE: KeyPath = ("workload", "generate")
 
 
 @cache
@@ -46,10 +44,10 @@ def read_request(study: Study) -> tuple[Model, Plan]:
     try:
         found = generate_part().model_validate(study.generate)
     except ValidationError as error:
-        raise first_error(study.document, error, PLACE) from None
+        raise first_error(study.document, error, _place(study)) from None
     values = {name: getattr(found, name) for name in found.model_fields_set}
     name = values.pop("model")
-    return _model(study.document, name), Plan(ranks=study.platform.npus, **values)
+    return _model(study.document, _place(study), name), Plan(ranks=study.ranks, **values)
 
 
 def study_trace(study: Study) -> Trace:
@@ -65,7 +63,7 @@ def study_trace(study: Study) -> Trace:
         return generate(model, plan)
     except InputError as error:
         assert study.document is not None
-        raise study.document.error(PLACE, str(error)) from error
+        raise study.document.error(_place(study), str(error)) from error
 
 
 def study_schema() -> dict[str, Any]:
@@ -76,11 +74,15 @@ def study_schema() -> dict[str, Any]:
     return schema
 
 
-def _model(document: Document, name: str) -> Model:
+def _place(study: Study) -> KeyPath:
+    return (*study.place, "generate")
+
+
+def _model(document: Document, place: KeyPath, name: str) -> Model:
     file = (document.path or Path()).parent / name
     if name not in preset_names() and (Path(name).suffix or len(Path(name).parts) > 1 or is_there(file)):
         return load_model(file)
     try:
         return load_model(name)
     except InputError as error:
-        raise document.error((*PLACE, "model"), str(error)) from error
+        raise document.error((*place, "model"), str(error)) from error

@@ -1,0 +1,18 @@
+"""`armillary reproduce`: one module for each published study, loaded when it is called."""
+
+from __future__ import annotations
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.lazy import LazyGroup
+
+SUBCOMMANDS = {
+    "switch-buffer": "Flat and hierarchical all-reduce over TCP, against the global switch's buffer.",
+}
+"""Command name -> one-line help; the module is the name with underscores."""
+
+
+@click.group(cls=LazyGroup, help=COMMANDS["reproduce"], modules=__name__, table=SUBCOMMANDS)
+def command() -> None:
+    """Group the studies."""

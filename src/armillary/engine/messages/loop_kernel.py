@@ -1,0 +1,210 @@
+"""The event loop of profile `physical` over a network that moves messages.
+
+What happens on a rank is that of `fluid_kernel`; a lane runs rounds of messages instead of volumes. A tick
+ends with what the network delivers up to it; then free nodes are issued, and lanes begin chunks.
+"""
+
+from __future__ import annotations
+
+from armillary.engine.messages.message_layout_kernel import *
+from armillary.engine.transport.layout_kernel import FOREVER, N_DELIVERED, N_STAGE, N_STATUS, PS
+from armillary.engine.transport.layout_kernel import GROW as NET_GROW
+from armillary.jit import inner, njit, use
+
+heaps = use("armillary.engine.heap_kernel")
+pop = heaps.pop
+share = use("armillary.engine.physical.share_kernel")
+schedule, touch_lane = share.schedule, share.touch_lane
+fluid = use("armillary.engine.physical.fluid_kernel")
+complete_node, phase_done, arrived, touch_rank = (
+    fluid.complete_node,
+    fluid.phase_done,
+    fluid.arrived,
+    fluid.touch_rank,
+)
+issue_touched = fluid.issue_touched
+rounds = use("armillary.engine.messages.round_kernel")
+begin_run, one_less, send, give_back = rounds.begin_run, rounds.one_less, rounds.send, rounds.give_back
+size_row = rounds.size_row
+events = use("armillary.engine.transport.queue_kernel")
+full, take_delivered = events.full, events.take_delivered
+mover = use("armillary.engine.transport.chosen_kernel")
+advance, change = mover.advance, mover.change
+
+
+@inner
+def run_over(prog, st, mem, heap, run, tick):
+    """All members of a run are through: the phase of the chunk is done."""
+    lane = mem[run + RU_LANE]
+    key = mem[run + RU_KEY]
+    give_back(st, mem, run, RU_HEAD + prog[mem[run + RU_SHAPE] + SH_MEMBERS] * ME_COLUMNS)
+    st[st[LANE_ACTIVE] + lane] -= 1
+    phase_done(prog, st, heap, lane, key, tick)
+    touch_lane(st, lane)
+
+
+@inner
+def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick):
+    """Let waiting chunks of a lane start, as many as may be under way at a time."""
+    item = st[st[LANE_ITEM] + lane]
+    at = prog[ITEMS] + item * I_COLUMNS
+    line = st[st[LANE_LINE] + lane]
+    if prog[prog[LINE_ROWS] + line * LN_COLUMNS + LN_MACHINES] == 0:
+        channel = prog[at + I_CHANNEL]
+        while st[st[STARTED] + channel] < st[st[SENT] + channel]:
+            if full(net):
+                touch_lane(st, lane)
+                return
+            number = st[st[STARTED] + channel]
+            st[st[STARTED] + channel] = number + 1
+            place = prog[prog[CHANNELS] + channel * CN_COLUMNS + CN_FIRST] + number
+            key = st[st[SEND_KEY] + place] if prog[Z_POLICY] == ORDERED else 0
+            pair = prog[prog[CHANNEL_ROUTE] + 2 * channel]
+            size = prog[prog[CHANNEL_ROUTE] + 2 * channel + 1]
+            cookie = ((channel << MOVE_BITS) + number) * 2 + 1
+            send(prog, st, net_table, net, pool, queue, cookie, pair, size, key, tick)
+        return
+    plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
+    while st[st[LANE_ACTIVE] + lane] < prog[Z_WINDOW] and st[st[LANE_QUEUE] + lane] >= 0:
+        key = st[st[LANE_QUEUE] + lane]
+        st[st[LANE_QUEUE] + lane] = st[st[ROW_NEXT] + prog[at + I_ROW] + key]
+        st[st[ROW_START] + prog[at + I_ROW] + key] = tick
+        st[st[LANE_ACTIVE] + lane] += 1
+        phase = prog[plan + PL_FIRST] + key % prog[plan + PL_PHASES]
+        routes = prog[prog[LINE_ROUTES] + prog[prog[PHASE_SHAPE] + phase * PS_COLUMNS + PS_LINES] + line]
+        run = begin_run(prog, st, mem, net_table, net, pool, queue, lane, key, phase, routes, tick)
+        if mem[run + RU_LEFT] == 0:
+            schedule(st, heap, tick, EV_OVER, run, 0)
+
+
+@inner
+def came(prog, st, mem, heap, net_table, net, pool, queue, cookie, tick):
+    """The network has delivered a message."""
+    st[V_FLYING] -= 1
+    what = cookie // 2
+    delay = prog[Z_ENDPOINT]
+    if cookie % 2 == 1:
+        # Messages of a channel arrive in any order: the k-th that comes is the k-th.
+        schedule(st, heap, tick + delay, EV_ARRIVED, what >> MOVE_BITS, 0)
+        return
+    run = what >> MOVE_BITS
+    move = what & ((1 << MOVE_BITS) - 1)
+    row = prog[MOVES] + (prog[mem[run + RU_SHAPE] + SH_MOVE] + move) * MV_COLUMNS
+    if delay > 0:
+        schedule(st, heap, tick + delay, EV_SENT, run, prog[row + MV_SOURCE])
+    else:
+        one_less(prog, st, mem, net_table, net, pool, queue, run, prog[row + MV_SOURCE], tick)
+    done = tick + delay
+    if prog[row + MV_REDUCE] == 1:
+        # A member reduces one message after the other.
+        busy = run + RU_HEAD + prog[row + MV_TARGET] * ME_COLUMNS + ME_BUSY
+        done = max(done, mem[busy]) + prog[size_row(prog, mem, st, run, row) + 1]
+        mem[busy] = done
+    if done > tick:
+        schedule(st, heap, done, EV_RECEIVED, run, prog[row + MV_TARGET])
+        return
+    one_less(prog, st, mem, net_table, net, pool, queue, run, prog[row + MV_TARGET], tick)
+    if mem[run + RU_LEFT] == 0:
+        run_over(prog, st, mem, heap, run, tick)
+
+
+@inner
+def happen(prog, st, mem, heap, net_table, net, pool, queue, tick):
+    """Process the first event of the heap."""
+    code, a, b = heap[4], heap[5], heap[6]
+    st[V_HEAP] = pop(heap, 0, st[V_HEAP])
+    if code == EV_NODE:
+        complete_node(prog, st, a, b, tick)
+    elif code == EV_ARRIVED:
+        arrived(prog, st, a, tick)
+    elif code in (EV_SENT, EV_RECEIVED):
+        one_less(prog, st, mem, net_table, net, pool, queue, a, b, tick)
+        if mem[a + RU_LEFT] == 0:
+            run_over(prog, st, mem, heap, a, tick)
+    elif code == EV_OVER:
+        run_over(prog, st, mem, heap, a, tick)
+    else:
+        touch_rank(st, a)
+
+
+@inner
+def room(st, net, heap_room, memory_room):
+    """Tell whether there is room for what one node, message or chunk may bring."""
+    return st[V_HEAP] <= heap_room and st[V_MEMORY] <= memory_room and not full(net)
+
+
+@inner
+def settle(prog, st, mem, heap, net_table, net, pool, queue, tick, heap_room, memory_room):
+    """Start what can start now: nodes, and chunks of lanes; returns whether there was room for all of it."""
+    issue_touched(prog, st, heap, tick)
+    count = st[V_DIRTY]
+    done = 0
+    while done < count and room(st, net, heap_room, memory_room):
+        lane = st[st[DIRTY] + done]
+        done += 1
+        st[st[LANE_DIRTY] + lane] = 0
+        start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick)
+    for i in range(done, st[V_DIRTY]):
+        st[st[DIRTY] + i - done] = st[st[DIRTY] + i]
+    st[V_DIRTY] -= done
+    return st[V_DIRTY] == 0
+
+
+@inner
+def wait(prog, st, heap, net_table, net, pool, queue):
+    """Let the network run to its next delivery, the next event or the next stage; returns False if nothing is left."""
+    limit = FOREVER
+    if st[V_HEAP] > 0:
+        limit = heap[0] * PS
+    stage = FOREVER
+    if st[V_STAGE] + 1 < prog[Z_STAGES]:
+        stage = prog[prog[STAGES] + st[V_STAGE] + 1]
+    if limit == FOREVER and st[V_FLYING] == 0:
+        return False
+    now = advance(net_table, net, pool, queue, min(limit, stage))
+    if net[N_STATUS] == NET_GROW:
+        st[V_STATUS] = GROW
+        return True
+    if now == FOREVER:
+        return False
+    st[V_TIME] = now
+    st[V_UNSETTLED] = 1
+    if now == stage:
+        st[V_STAGE] += 1
+        net[N_STAGE] = st[V_STAGE]
+        change(net_table, net, pool, queue, now)
+    return True
+
+
+@njit
+def run(prog, st, mem, heap, net_table, net, pool, queue, budget, heap_room, memory_room):
+    """Process about `budget` events; returns whether something is left: stops for lack of room (GROW) or an error."""
+    st[V_STATUS] = OK
+    net[N_STATUS] = OK
+    while budget > 0:
+        if not room(st, net, heap_room, memory_room):
+            st[V_STATUS] = GROW
+            return True
+        if st[V_UNSETTLED] == 0:
+            if not wait(prog, st, heap, net_table, net, pool, queue):
+                return False
+            if st[V_STATUS] != OK:
+                return True
+        tick = (st[V_TIME] + PS - 1) // PS
+        # What the network delivers, and what is due at this tick, comes before what starts.
+        while net[N_DELIVERED] > 0 and room(st, net, heap_room, memory_room):
+            budget -= 1
+            st[V_EVENTS] += 1
+            came(prog, st, mem, heap, net_table, net, pool, queue, take_delivered(net, pool), tick)
+        while st[V_HEAP] > 0 and heap[0] <= tick and room(st, net, heap_room, memory_room):
+            budget -= 1
+            st[V_EVENTS] += 1
+            happen(prog, st, mem, heap, net_table, net, pool, queue, tick)
+        if net[N_DELIVERED] > 0 or (st[V_HEAP] > 0 and heap[0] <= tick):
+            continue
+        if not settle(prog, st, mem, heap, net_table, net, pool, queue, tick, heap_room, memory_room):
+            continue
+        st[V_UNSETTLED] = 0
+        if st[V_STATUS] != OK:
+            return True
+    return True

@@ -1,0 +1,242 @@
+"""Lower a trace and a platform to messages on a network (profile `physical`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.collective.load import line_order
+from armillary.collective.physical import rounds_alltoallv, rounds_for
+from armillary.collective.rounds import Rounds
+from armillary.engine.items import Channel
+from armillary.engine.jobs import Job
+from armillary.engine.lowered import as_table
+from armillary.engine.messages import message_layout_kernel as lk
+from armillary.engine.messages.shapes import Shape, Shapes, sizes
+from armillary.engine.network import LIMIT
+from armillary.engine.physical.classes import lines_of
+from armillary.engine.physical.jobs import PhysicalPhase, split_at_once
+from armillary.engine.physical.least import least_ticks
+from armillary.engine.physical.lower import Build
+from armillary.engine.physical.program import PhysicalProgram, Plan
+from armillary.engine.physical.workload import ListedWorkload
+from armillary.engine.quotient import QuotientComm
+from armillary.engine.transport.network import Routes, Stage
+from armillary.errors import InputError
+from armillary.platform.bandwidth import ports
+from armillary.platform.model import Platform
+from armillary.trace import Trace
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(kw_only=True)
+class MessageProgram(PhysicalProgram):
+    """A lowered program whose messages cross a network."""
+
+    stages: Sequence[Stage]
+    routes: Routes
+    pairs: Ints
+    """(pairs, 2) NPUs that send and receive messages."""
+    platform: Platform
+
+    holds = "messages of {} that are under way"
+
+    @property
+    def layout(self) -> ModuleType:
+        """The module that names the tables and their columns."""
+        return lk
+
+    def extra_columns(self) -> dict[str, Any]:
+        """See `Simulated.extra_columns`."""
+        plans = [_least(plan, self.platform) for plan in self.plans]
+        return {"node_least": least_ticks(self.tables, self.views, np.array(plans, np.int64).reshape(-1, 2))}
+
+    def explain(self, run: Any) -> str:
+        """See `Simulated.explain`."""
+        from armillary.engine.messages.explain import explain
+
+        return explain(self, run)
+
+
+class MessageWorkload(ListedWorkload):
+    """A listed trace; an all-to-all with splits is one phase with the messages that it has."""
+
+    def phases(self, job: Job) -> list[PhysicalPhase]:
+        """See `PhysicalWorkload`."""
+        comm = self.comms.get(job.comm)
+        if job.splits and len(comm.members) > 1 and job not in self._phases:
+            self._phases[job] = [split_at_once(job, comm, self.platform)]
+        return super().phases(job)
+
+
+def lower_messages(trace: Trace, platform: Platform, stages: Sequence[Stage]) -> MessageProgram:
+    """Lower a trace that lists its ranks.
+
+    Args:
+        trace: One graph per NPU.
+        platform: The machine; the graph of its network is that of the stages.
+        stages: The network over time, the first at 0.
+
+    Raises:
+        InputError: the trace does not fit the machine, or something in it cannot be simulated.
+    """
+    workload = MessageWorkload(trace, platform)
+    build = MessageBuild(workload, np.arange(trace.n_ranks))
+    program = build.assemble(workload.warnings())
+    return build.with_messages(program, stages)
+
+
+class MessageBuild(Build):
+    """The tables of one program while they grow."""
+
+    def _channel(self, channel: Channel) -> tuple[int, int, int]:
+        """Return (number, latency, volume) of a channel: the network says how long it takes."""
+        _, source, target, _ = channel
+        if channel not in self.tables.channel_at:
+            self.tables.channel_at[channel] = len(self.tables.channel_at)
+            line = len(self.line_rows) // lk.LN_COLUMNS
+            self.line_rows += [0, 0, len(self.line_ports) // lk.LP_COLUMNS, 1]
+            self.line_ports += [self.port(source, 0, False), 1]
+            self.tables.channels += [
+                self.tables.pairs, source, target, len(self.tables.channel_at) - 1, line,
+            ]  # fmt: skip
+            sends, receives = self.workload.channel(channel)
+            self.tables.pairs += max(len(sends), len(receives))
+        return self.tables.channel_at[channel], 0, 0
+
+    def with_messages(self, program: PhysicalProgram, stages: Sequence[Stage]) -> MessageProgram:
+        """Return the assembled program with what the messages of its collectives need."""
+        shapes, lines = Shapes(), _Lines(self.platform.npus)
+        phase_shape: list[int] = []
+        size_rows: list[int] = []
+        memory = self.platform.system.local_mem_bandwidth
+        for comm, plan, phase in self.phase_at:
+            shape = shapes.add(_schedule(plan, phase))
+            _, first, _, _ = self.rings[(comm.number, phase.dim, phase.ports)]
+            phase_shape += [
+                shape.number,
+                len(size_rows) // lk.SZ_COLUMNS,
+                lines.add(comm, phase, first, shape, self),
+            ]
+            size_rows += sizes(shape.parts, phase.scale, plan.chunk, memory)
+        channels = list(self.tables.channel_at)
+        ends = np.array([(a, b) for _, a, b, _ in channels], np.int64).reshape(-1, 2)
+        lines.keys.append(ends[:, 0] * self.platform.npus + ends[:, 1])
+        keys, pair = np.unique(np.concatenate(lines.keys), return_inverse=True)
+        pairs = np.stack([keys // self.platform.npus, keys % self.platform.npus], axis=1)
+        routes, lost = _routes(stages, pairs)
+        at = len(pair) - len(channels)
+        channel_rows = np.stack([pair[at:], np.array([c[3] for c in channels], np.int64)], axis=1)
+        more = {
+            **shapes.tables(), "PHASE_SHAPE": phase_shape, "SIZES": size_rows, "LINE_ROUTES": lines.first,
+            "ROUTE_OF": pair[:at], "CHANNEL_ROUTE": channel_rows, "LOST": lost,
+            "STAGES": [_when(stage) for stage in stages],
+        }  # fmt: skip
+        fields = {**vars(program)}
+        fields["tables"] = program.tables | {name: as_table(table) for name, table in more.items()}
+        physical = self.platform.physical
+        fields["scalars"] = program.scalars | {
+            lk.Z_WINDOW: physical.active_chunks,
+            lk.Z_ENDPOINT: ceil(physical.endpoint_delay),
+            lk.Z_ROUTES: len(pairs),
+            lk.Z_STAGES: len(stages),
+        }
+        return MessageProgram(**fields, stages=stages, routes=routes, pairs=pairs, platform=self.platform)
+
+
+class _Lines:
+    """The pairs of NPUs of every line in every shape that it runs."""
+
+    def __init__(self, npus: int) -> None:
+        self.npus = npus
+        self.keys: list[Ints] = []
+        self.first: list[int] = []
+        self.count = 0
+        self.known: dict[tuple[int, int, int, bool], int] = {}
+
+    def add(self, comm: QuotientComm, phase: PhysicalPhase, first: int, shape: Shape, build: Build) -> int:
+        """Return where the routes of the lines of a phase are, less the number of the first line."""
+        dimension = build.platform.dimensions[phase.dim]
+        there_and_back = phase.algorithm == "ring" and (
+            dimension.topology == "Mesh"
+            or (dimension.topology in ("Ring", "Torus") and len(phase.positions) < dimension.size)
+        )
+        key = (comm.number, phase.dim, shape.number, there_and_back)
+        if key not in self.known:
+            lines = lines_of(build.platform, comm.real, phase.dim)
+            if there_and_back and phase.dim >= 0:
+                lines = lines[:, list(line_order(range(lines.shape[1])))]
+            self.known[key] = len(self.first) - first
+            for line in lines:
+                self.first.append(self.count)
+                ends = line[shape.moves[:, lk.MV_SOURCE]], line[shape.moves[:, lk.MV_TARGET]]
+                self.keys.append(ends[0] * self.npus + ends[1])
+                self.count += len(shape.moves)
+        return self.known[key]
+
+
+def _schedule(plan: Plan, phase: PhysicalPhase) -> Rounds:
+    if plan.job.splits:
+        return rounds_alltoallv(np.array(plan.job.splits, np.int64))
+    return rounds_for(phase.algorithm, phase.operation, len(phase.positions))
+
+
+def _least(plan: Plan, platform: Platform) -> tuple[int, int]:
+    """Return the least ticks of one chunk through all phases, and of each chunk in the fullest dimension.
+
+    Within a phase bytes move, are under way and are reduced at the same time. What a group that is no grid crosses
+    is not known here.
+    """
+    memory, rates = platform.system.local_mem_bandwidth, ports(platform)
+    once, through = 0.0, dict.fromkeys(range(-1, len(rates)), 0.0)
+    for phase in plan.phases:
+        if phase.dim >= 0:
+            moving = float(phase.volume * plan.chunk) / min(rates[phase.dim].out, rates[phase.dim].into)
+            reducing = float(phase.reduced * plan.chunk) / memory * 1e9 if memory > 0 else 0.0
+            once += max(moving, reducing, phase.latency)
+            through[phase.dim] += moving
+    return int(once), int(max(through.values()))
+
+
+def _when(stage: Stage) -> int:
+    time = ceil(stage.time) * 1000
+    if time >= LIMIT:
+        raise InputError(
+            f"a failure at {stage.time:.3g} ns is too late to be counted; expected less than {LIMIT} ps"
+        )
+    return time
+
+
+def _routes(stages: Sequence[Stage], pairs: Ints) -> tuple[Routes, Ints]:
+    """Return the routes of all pairs in every stage, and which have none there (only after the first).
+
+    Raises:
+        InputError: a pair cannot reach each other from the start.
+    """
+    routes = Routes()
+    lost = np.zeros((len(stages), len(pairs)), np.int64)
+    for number, stage in enumerate(stages):
+        if number:
+            lost[number] = [not _reaches(stage, pair) for pair in pairs] if _loses(stage, pairs) else 0
+        # What has no way stays where it is: an empty route, which is never taken.
+        routes.add(stage, pairs[:, 0], np.where(lost[number] == 1, pairs[:, 0], pairs[:, 1]))
+    return routes, lost.ravel()
+
+
+def _loses(stage: Stage, pairs: Ints) -> bool:
+    try:
+        stage.routing.paths(pairs[:, 0], pairs[:, 1])
+    except InputError:
+        return True
+    return False
+
+
+def _reaches(stage: Stage, pair: Ints) -> bool:
+    return not _loses(stage, pair[None, :])

@@ -1,0 +1,94 @@
+"""Run a program whose messages cross a network, and give its columns and the use of the links back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine.flat import flat_program, room
+from armillary.engine.layout_kernel import HEAP_COLUMNS
+from armillary.engine.messages import message_layout_kernel as lk
+from armillary.engine.messages.lower import MessageProgram
+from armillary.engine.physical.run import fire, first_state
+from armillary.engine.run import BUDGET, Run, grow
+from armillary.engine.transport import layout_kernel as tk
+from armillary.engine.transport.network import lower_network
+from armillary.engine.transport.transport import Room, Transport
+from armillary.engine.transport.transport import first_state as first_net
+from armillary.jit import Mode, load
+
+Ints = NDArray[np.int64]
+INTERPRETED_EVENTS = 3_000
+"""Below about this many events the interpreted kernel is done before the compiled one is loaded."""
+
+
+@dataclass
+class MessageRun(Run):
+    """A finished run, with the network as it then was."""
+
+    net: Ints
+    blocked: list[int]
+    """Links that hold up what never arrived, see `Transport.blocked`."""
+
+
+def execute(program: MessageProgram, transport: Transport, mode: Mode | None = None) -> MessageRun:
+    """Run the program to the end of its events.
+
+    Args:
+        program: The program.
+        transport: What moves its messages.
+        mode: Which kernel; by default the interpreted one for small programs.
+    """
+    z = program.sizes
+    moves = len(program.tables["MOVES"]) // lk.MV_COLUMNS
+    if mode is None:
+        mode = "interpreted" if z["states"] + z["rows"] * moves < INTERPRETED_EVENTS else "compiled"
+    topology = program.stages[0].topology
+    table = lower_network(
+        program.stages, program.routes, transport.options(topology), transport.tables(topology)
+    )
+    kernel = load("armillary.engine.messages.loop_kernel", mode, transport.name)
+    prog, _ = flat_program(program.tables, mode, program.scalars, lk)
+    state, place = first_state(program, mode, lk, {"LANE_ACTIVE": z["lanes"], "FREE_BLOCKS": 64})
+    if mode == "interpreted":
+        table = table.tolist()
+    shapes = program.tables["SHAPES"].reshape(-1, lk.SH_COLUMNS)
+    window = program.scalars[lk.Z_WINDOW]
+    # What one step of the loop may take at most: all chunks that a lane may begin at once, all nodes of a tick.
+    most = int(shapes[:, lk.SH_MEMBERS].max(initial=1)) * lk.ME_COLUMNS + lk.RU_HEAD
+    block = 2 * window * most + 64
+    burst = 2 * (z["slots"] + z["ranks"]) + 2 * window + 64
+    mem, heap = room(max(1 << 16, 2 * block), mode), room(2 * burst * HEAP_COLUMNS, mode)
+    net, rooms = first_net(transport, topology, mode), Room(transport, mode, window * _widest(program) + 64)
+    state[lk.V_MEMORY] = 1 << 3
+    fire(program, state, heap)
+    more = True
+    while more and state[lk.V_STATUS] in (lk.OK, lk.GROW):
+        if len(mem) - state[lk.V_MEMORY] < 2 * block:
+            mem = grow(mem, 2 * block, mode)
+        if len(heap) // HEAP_COLUMNS - state[lk.V_HEAP] < 2 * burst:
+            heap = grow(heap, burst * HEAP_COLUMNS, mode)
+        rooms.fit(net)
+        more = kernel.run(
+            prog, state, mem, heap, table, net, rooms.pool, rooms.queue, BUDGET,
+            len(heap) // HEAP_COLUMNS - burst, len(mem) - block,
+        )  # fmt: skip
+    end = np.asarray(net, np.int64)
+    lost = state[lk.V_FLYING] > 0
+    blocked = transport.blocked(end, np.asarray(rooms.pool), np.asarray(table), topology) if lost else []
+    return MessageRun(state, place, end, blocked)
+
+
+def events(run: MessageRun) -> int:
+    """Return the events of the ranks and of the network together."""
+    return run.scalar(lk.V_EVENTS) + int(run.net[tk.N_EVENTS])
+
+
+def _widest(program: MessageProgram) -> int:
+    """Return the most messages that a round of any schedule has."""
+    starts = program.tables["ROUNDS"].reshape(-1, lk.RO_COLUMNS)[:, lk.RO_SENDS]
+    sends = program.tables["SENDS"]
+    ends = np.append(starts[1:], len(sends)) - 1
+    return int((sends[ends] - sends[starts]).max(initial=1)) if len(starts) else 1

@@ -1,0 +1,36 @@
+"""The network of a platform over time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from armillary.engine.transport.network import Stage
+from armillary.platform.bandwidth import links_per_npu, ports
+from armillary.platform.model import Platform
+from armillary.platform.topology.description import Network, routing_of
+from armillary.platform.topology.failures import stages
+from armillary.platform.topology.grids import from_dimensions
+
+
+def network_of(platform: Platform) -> Network:
+    """Return the graph of a platform: its own, or that of its dimensions, whose links share what a port has."""
+    if platform.topology:
+        return platform.topology
+    dimensions = [
+        replace(d, bandwidth=min(p.out, p.into) / links_per_npu(d.topology, d.size))
+        for d, p in zip(platform.dimensions, ports(platform), strict=True)
+    ]
+    return Network(from_dimensions(dimensions), "dimension-order")
+
+
+def stages_of(platform: Platform) -> list[Stage]:
+    """Return the network of a platform from time 0 on, and from every time at which a link fails or is repaired.
+
+    Raises:
+        InputError: its routing does not fit its graph.
+    """
+    network = network_of(platform)
+    return [
+        Stage(time, routing_of(network.routing, topology, network.seed, network.table))
+        for time, topology in stages(network.topology, network.failures)
+    ]

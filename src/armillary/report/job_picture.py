@@ -1,0 +1,73 @@
+"""When jobs ran on a shared machine, and what that cost them."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armillary.files import replacing
+from armillary.report.job_tables import headline
+from armillary.report.picture import check_picture, no_date, time_unit
+from armillary.report.ranks import nanoseconds
+
+if TYPE_CHECKING:
+    from armillary.engine.multi_job import JobsResult
+
+JOBS_SHOWN = 40
+_ALONE, _LOST, _GREY = "#0072B2", "#D55E00", "#555555"
+
+
+def jobs_picture(result: JobsResult, path: str | os.PathLike[str]) -> None:
+    """Draw a bar per job over time: what it takes alone, then what it lost beside the others, with the slow-down.
+
+    Args:
+        result: What to draw; of many jobs the `JOBS_SHOWN` that arrive first.
+        path: A .png, .svg or .pdf file, written complete or not at all.
+
+    Raises:
+        InputError: matplotlib is not installed, the suffix is another, or the file cannot be written.
+    """
+    check_picture(path)
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    machine, suffix = result.timeline, Path(path).suffix.lower()
+    jobs = sorted(result.jobs, key=lambda job: job.arrival)[:JOBS_SHOWN]
+    factor, unit = time_unit(nanoseconds(machine, machine.total_ticks))
+    scale = float(nanoseconds(machine, 1)) * factor
+    figure = Figure(figsize=(9.6, 1.5 + 0.42 * len(jobs)), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(headline(result), fontsize=13, fontweight="bold", x=0.012, ha="left")
+    axes = figure.subplots()
+    for row, job in enumerate(jobs):
+        alone = min(job.alone.total_ticks, job.duration)
+        parts = (
+            (job.arrival, alone, _ALONE, "as long as alone"),
+            (job.arrival + alone, job.duration - alone, _LOST, "lost beside others"),
+        )
+        for left, ticks, colour, label in parts:
+            axes.barh(
+                row, ticks * scale, left=left * scale, color=colour, height=0.62, label="" if row else label
+            )
+        axes.plot([job.arrival * scale] * 2, [row - 0.42, row + 0.42], color=_GREY, linewidth=1.2)
+        axes.text(job.end * scale, row, f" {job.slowdown:.2f} x", va="center", fontsize=8, color=_GREY)
+    axes.set_yticks(
+        range(len(jobs)), [f"{job.name} ({len(job.npus):,})" for job in jobs], fontsize=9, parse_math=False
+    )
+    axes.set_ylim(len(jobs) - 0.45, -0.55)
+    axes.set_xlim(0, (machine.total_ticks * scale or 1) * 1.1)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.6)
+    axes.set_axisbelow(True)
+    more = f"; the first {len(jobs)} of {len(result.jobs):,}" if len(jobs) < len(result.jobs) else ""
+    axes.set_title(f"Jobs (NPUs) with slow-down{more}", fontsize=10, loc="left", color=_GREY, pad=22)
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(-0.008, 1.0), ncols=2, frameon=False, fontsize=9, borderaxespad=0.1
+    )
+    axes.set_xlabel(f"time ({unit}); a line marks the arrival")
+    with replacing(path) as temporary, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # a letter the font lacks becomes a box
+        figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=no_date(suffix))

@@ -1,0 +1,256 @@
+"""The slow, obvious twin of `engine.messages` with FIFO links: dicts, closures and lists, one message at a time."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from armillary.collective.load import line_order
+from armillary.collective.physical import rounds_alltoallv, rounds_for
+from armillary.engine.jobs import Job
+from armillary.engine.messages.stages import network_of
+from armillary.engine.physical.jobs import chunk_bytes, split_at_once
+from armillary.engine.physical.twin import Channel, Instance, Lane, Machine
+from armillary.engine.physical.twin_nodes import Node
+from armillary.engine.transport.network import paces
+from armillary.platform.model import Platform
+from armillary.trace import Trace
+
+PS = 1000
+
+
+@dataclass(eq=False)
+class Run:
+    """A phase of a chunk on one line: everybody's round, and what they wait for in it."""
+
+    rounds: list[list[tuple[int, int, int, int]]]
+    """Per round (source, target, bytes, ticks to reduce); members by their place in the line."""
+    line: list[int]
+    over: Any
+    at: dict[int, int] = field(default_factory=dict)
+    left: dict[int, int] = field(default_factory=dict)
+    busy: dict[int, int] = field(default_factory=dict)
+    through: int = 0
+
+
+class MessageMachine(Machine):
+    """All ranks, and a network of FIFO links that are cut through."""
+
+    def __init__(self, trace: Trace, platform: Platform) -> None:
+        super().__init__(trace, platform)
+        for job in [
+            job for job in self.job_phases if job.splits and len(self.comms.get(job.comm).members) > 1
+        ]:
+            self.job_phases[job] = [split_at_once(job, self.comms.get(job.comm), platform)]
+        self.routing = network_of(platform).at()
+        self.free: dict[int, int] = {}
+        self.events: list[tuple[int, int, Any]] = []
+        self.sequence = 0
+        self.delivered: list[Any] = []
+        self.dirty: list[Lane] = []
+        self.active: dict[int, int] = {}
+        self.carried: dict[int, int] = {}
+
+    def run(self) -> None:
+        """Go from event to event until nothing is left."""
+        while self.timers or self.events:
+            limit = min((tick for tick, _ in self.timers), default=1 << 60) * PS
+            reached = self.network(limit)
+            self.now = -(-reached // PS)
+            came, self.delivered = self.delivered, []
+            for action in came:
+                action()
+            while any(tick <= self.now for tick, _ in self.timers):
+                first = min(range(len(self.timers)), key=lambda i: (self.timers[i][0], i))
+                self.timers.pop(first)[1]()
+            self.starts()
+
+    def network(self, limit: int) -> int:
+        """Let the links work up to `limit`, or to the first ps at which something arrives."""
+        now = limit
+        while self.events and self.events[0][0] <= limit:
+            if self.delivered and self.events[0][0] > now:
+                break
+            now, _, action = heapq.heappop(self.events)
+            action(now)
+        return now if self.delivered else limit
+
+    def at(self, time: int, action: Any) -> None:
+        """Have the network do something."""
+        self.sequence += 1
+        heapq.heappush(self.events, (time, self.sequence, action))
+
+    def send(self, source: int, target: int, size: int, arrived: Any) -> None:
+        """Let a message leave now."""
+        links = self.routing.paths([source], [target])[0].tolist()
+        self.at(self.now * PS, lambda now: self.hop(links, size, now, now, arrived))
+
+    def hop(self, links: list[int], size: int, now: int, tail: int, arrived: Any) -> None:
+        """The first byte of a message is at the tail of its next link, the last comes at `tail`."""
+        if not links:
+            self.delivered.append(arrived)
+            return
+        link, rest, graph = links[0], links[1:], self.routing.topology
+        start = max(now, self.free.get(link, 0))
+        slow, fast = paces(graph.bandwidth[link : link + 1])
+        pace = Fraction(int(slow[0]), int(fast[0]))
+        end = max(start + ceil(size * pace), tail)
+        latency = round(graph.latency[link] * PS)
+        self.free[link] = end
+        self.carried[link] = self.carried.get(link, 0) + size
+        self.at(
+            (start if rest else end) + latency,
+            lambda now: self.hop(rest, size, now, end + latency, arrived),
+        )
+
+    def starts(self) -> None:
+        """Issue free nodes, and let lanes begin chunks."""
+        for rank, nodes in self.ranks.items():
+            while self.now >= ceil(self.physical.delay.get(rank, 0.0)):
+                free = [
+                    node for node in nodes
+                    if node.start < 0 and node.waits == 0 and not (node.slot and (rank, node.slot) in self.busy)
+                ]  # fmt: skip
+                if not free:
+                    break
+                self.issue(free[0])
+        dirty, self.dirty = self.dirty, []
+        for lane in dirty:
+            lane.waiting.sort(key=lambda entry: entry[:2])
+            while lane.waiting and self.active.get(id(lane), 0) < self.physical.active_chunks:
+                _, _, _, begin = lane.waiting.pop(0)
+                self.active[id(lane)] = self.active.get(id(lane), 0) + 1
+                begin()
+
+    def touch(self, lane: Lane) -> None:
+        """Have a lane looked at."""
+        if lane not in self.dirty:
+            self.dirty.append(lane)
+
+    def channel(self, node: Node, source: int, target: int) -> Channel:
+        """Return the channel of a send or receive; a send has it looked at."""
+        key = (node.attrs.get("comm_tag", 0) % (5 * 10**8), source, target, node.attrs["comm_size"])
+        if key not in self.channels:
+            self.channels[key] = Channel(Lane({}), ceil(self.physical.endpoint_delay), key[3])
+        channel = self.channels[key]
+        if node.rank == source and node.kind.name == "COMM_SEND_NODE":
+            self.touch(channel.lane)
+        return channel
+
+    def issue(self, node: Node) -> None:
+        """Start a node; what a send leaves on its lane becomes a message."""
+        super().issue(node)
+        if node.kind.name == "COMM_SEND_NODE":
+            channel = self.channel(node, node.rank, node.attrs["comm_dst"])
+            number, _, _, _ = channel.lane.waiting.pop()
+
+            def begin() -> None:
+                self.active[id(channel.lane)] = 0
+                self.send(
+                    node.rank, node.attrs["comm_dst"], channel.volume,
+                    lambda: self.after(channel.latency, lambda: self.arrived(channel)),
+                )  # fmt: skip
+
+            channel.lane.waiting.append((number, 0, 0, begin))
+
+    def enter(self, instance: Instance, rank: int, chunk: int, p: int) -> None:
+        """A rank comes to a phase of a chunk; when its whole line has come, the chunk waits for its turn."""
+        phase = instance.phases[p]
+        line = self.line(instance.job.comm, rank, phase.dim)
+        came = instance.came[(chunk, p, line)] = instance.came.get((chunk, p, line), 0) + 1
+        if came < len(line):
+            return
+        lane = instance.lanes.setdefault((phase.dim, line, phase.ports), Lane({}))
+        _, big, small = chunk_bytes(instance.job.size, self.physical.chunks)
+        size = small + (chunk < big)
+
+        def over() -> None:
+            self.active[id(lane)] -= 1
+            self.phase_done(instance, line, chunk, p)
+            self.touch(lane)
+
+        lane.waiting.append(
+            (p, chunk, 0, lambda: self.begin(self.made(instance.job, phase, line, size, over)))
+        )
+        self.touch(lane)
+
+    def made(self, job: Job, phase: Any, line: tuple[int, ...], size: int, over: Any) -> Run:
+        """Return what a line does in a phase, with the bytes of each message."""
+        dimension = self.platform.dimensions[phase.dim]
+        around = dimension.topology in ("Ring", "Torus") and len(line) == dimension.size
+        order = sorted(line) if phase.dim >= 0 else list(line)
+        if (
+            phase.algorithm == "ring"
+            and phase.dim >= 0
+            and not around
+            and dimension.topology in ("Ring", "Torus", "Mesh")
+        ):
+            order = [order[i] for i in line_order(range(len(line)))]
+        schedule = (
+            rounds_alltoallv(np.array(job.splits, np.int64))
+            if job.splits
+            else rounds_for(phase.algorithm, phase.operation, len(line))
+        )
+        memory, rounds = self.platform.system.local_mem_bandwidth, []
+        for part in schedule.expanded():
+            columns = (part.source, part.target, part.numerator, part.denominator, part.reduce)
+            messages = []
+            for a, b, over_, under, reduce in zip(*(c.tolist() for c in columns), strict=True):
+                moved = ceil(Fraction(over_, under) * phase.scale * size)
+                reduction = ceil(moved / memory * 1e9) if reduce and memory > 0 else 0
+                if a != b:
+                    messages.append((a, b, moved, reduction if reduce else -1))
+            rounds.append(sorted(messages, key=lambda m: m[0]))
+        return Run(rounds, order, over)
+
+    def begin(self, run: Run) -> None:
+        """Everybody comes to the first round."""
+        run.at = dict.fromkeys(range(len(run.line)), -1)
+        for m in range(len(run.line)):
+            self.next_round(run, m)
+        if run.through == len(run.line):
+            self.after(0, run.over)
+
+    def next_round(self, run: Run, m: int) -> None:
+        """A member goes on to its next round with messages; those whose other end is there, too, leave."""
+        while True:
+            run.at[m] += 1
+            k = run.at[m]
+            if k == len(run.rounds):
+                run.through += 1
+                return
+            mine = [message for message in run.rounds[k] if m in message[:2]]
+            if mine:
+                break
+        run.left[m] = len(mine)
+        sends = [message for message in mine if message[0] == m]
+        for message in sends + [message for message in mine if message[1] == m]:
+            if run.at[message[0]] == k == run.at[message[1]]:
+                a, b, size, _ = message
+                self.send(run.line[a], run.line[b], size, lambda message=message: self.came(run, message))
+
+    def came(self, run: Run, message: tuple[int, int, int, int]) -> None:
+        """A message has arrived: its sender is through with it, and its receiver when it has reduced it."""
+        a, b, _, reduction = message
+        delay = ceil(self.physical.endpoint_delay)
+        done = self.now + delay
+        if reduction >= 0:
+            done = run.busy[b] = max(done, run.busy.get(b, 0)) + reduction
+        for member, tick in ((a, self.now + delay), (b, done)):
+            if tick > self.now:
+                self.after(tick - self.now, lambda member=member: self.less(run, member))
+            else:
+                self.less(run, member)
+
+    def less(self, run: Run, m: int) -> None:
+        """One message less that a member waits for."""
+        run.left[m] -= 1
+        if run.left[m] == 0:
+            self.next_round(run, m)
+            if run.through == len(run.line):
+                run.over()
