@@ -214,7 +214,7 @@ def compared(pair: Pair, routing: Routing, pattern: str, messages: Messages) -> 
     }  # fmt: skip
 
 
-def dropping(buffer: int, runs: int = 64, senders: int = 4) -> dict[str, Any]:
+def dropping(buffer: int, runs: int = 192, senders: int = 4) -> dict[str, Any]:
     """Return a row of TCP NewReno over a queue that drops."""
     routing = Ecmp(leaf_spine(2, 1, senders, BANDWIDTH, LATENCY, buffer=buffer))
     means = np.empty((2, runs))

@@ -255,7 +255,7 @@ class PacketTwin:
         if message.to_come == 0:
             self.arrived[message.number] = now
 
-    # Rate control, as in figure 7 of Zhu et al.
+    # Rate control, as in Zhu et al., section 3.1
 
     def on_notice(self, message: Message, now: int) -> None:
         assert self.options.dcqcn is not None and message.rate is not None

@@ -7,10 +7,14 @@ import dataclasses
 import numpy as np
 import pytest
 
+from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.ns3 import library
 from armillary.engine.transport.ns3.transport import Ns3
 from armillary.engine.transport.offer import Offered, offer
+from armillary.engine.transport.transport import Room, first_state
 from armillary.errors import InputError
+from armillary.jit import load
 from armillary.platform.model import Dimension
 from armillary.platform.topology import Ecmp, Routing, Shortest, from_dimensions, leaf_spine
 
@@ -154,6 +158,34 @@ def test_tcp_needs_a_way_back() -> None:
     assert run(Shortest(one_way), 0, 2, 1000).arrived[0] == 2 * (of_packet(1000) + 500_000)
     with pytest.raises(InputError, match="expected links both ways"):
         run(Shortest(one_way), 0, 2, 1000, transport=Ns3("reno"))
+
+
+@needs_ns3
+def test_links_change_with_the_stage_and_runs_end_when_another_begins(across: Shortest) -> None:
+    transport, fast = Ns3(segment=1000), across.topology
+    slow = dataclasses.replace(fast, bandwidth=fast.bandwidth / 2)
+    stages, routes = [Stage(0.0, across), Stage(1000.0, Shortest(slow))], Routes()
+    routes.add(stages[0], [0], [2])
+    table = lower_network(stages, routes, transport.options(fast), transport.tables(fast)).tolist()
+    net, room = first_state(transport, fast, "interpreted"), Room(transport, "interpreted")
+    room.fit(net)
+    state = table, net, room.pool, room.queue
+    kernel = load(transport.kernel, "interpreted", transport.name)
+    kernel.inject(*state, 7, 0, 10_000, 0, 0)
+    assert kernel.advance(*state, 1_000_000) == 1_000_000
+    net[lk.N_STAGE] = 1
+    kernel.change(*state, 1_000_000)
+    # The third link is slow from the first packet on, so that all wait for it; the fourth adds the last packet.
+    slowly = 2 * of_packet(1000)
+    third = 2 * (of_packet(1000) + 500_000)
+    assert kernel.advance(*state, lk.FOREVER) == third + 10 * slowly + 500_000 + slowly + 500_000
+    assert (
+        load("armillary.engine.transport.queue_kernel", "interpreted", "ns3").take_delivered(net, room.pool)
+        == 7
+    )
+    first_state(transport, fast, "interpreted")
+    with pytest.raises(InputError, match="another run has begun"):
+        kernel.advance(*state, lk.FOREVER)
 
 
 def test_what_ns3_cannot_do_is_refused(across: Shortest, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from armillary.errors import InputError
 
 @dataclass(frozen=True)
 class Dcqcn:
-    """Rate control by marks; the names and, unless said otherwise, the values of Zhu et al., SIGCOMM 2015, figure 14.
+    """Rate control by marks (Zhu et al., SIGCOMM 2015); unless said otherwise with the values of that paper.
 
     Attributes:
         g: Share by which the estimate of congestion moves, 0 to 1.

@@ -1,4 +1,4 @@
-"""DCQCN: the rate of a message by the marks on its packets (Zhu et al., SIGCOMM 2015, section 3.1, figure 7).
+"""DCQCN: the rate of a message by the marks on its packets (Zhu et al., SIGCOMM 2015, section 3.1).
 
 Timers need no events: a message catches up with those that have run out when it sends or is told of congestion.
 """

@@ -33,7 +33,7 @@ class Simulation
             Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(most));
             Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(window));
             Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(PicoSeconds(minRto)));
-            Config::SetDefault("ns3::TcpCubic::HyStart", BooleanValue(false)); // RFC 9438 leaves slow start as it is
+            Config::SetDefault("ns3::TcpCubic::HyStart", BooleanValue(false)); // one of the ways of RFC 9438 section 4.10
             Config::SetDefault("ns3::TcpSocketBase::Sack", BooleanValue(sack));
             Config::SetDefault("ns3::TcpSocketBase::ClockGranularity", TimeValue(NanoSeconds(1)));
         }
