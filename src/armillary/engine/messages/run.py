@@ -46,6 +46,7 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     if mode is None:
         mode = "interpreted" if z["states"] + z["rows"] * moves < INTERPRETED_EVENTS else "compiled"
     topology = program.stages[0].topology
+    transport = transport.on(topology, program.routes)
     table = lower_network(
         program.stages, program.routes, transport.options(topology), transport.tables(topology)
     )
