@@ -127,14 +127,12 @@ def study_jobs(
     study: Study, profile: str | None, platform: Platform, network_model: str | None, *, fold: bool
 ) -> JobsResult:
     """Simulate the jobs of a study; those that run the same on as many NPUs share a trace."""
-    from armillary.engine import check_available
     from armillary.engine.multi_job import simulate_jobs
     from armillary.errors import InputError
     from armillary.trace.compose import PlacedJob
 
     if profile == "astra-sim":
         raise InputError(f"{study.path}: several jobs are for profile physical")
-    check_available("physical", network_model)
     traces: dict[object, Trace] = {}
     jobs = []
     for job in study.jobs:

@@ -7,7 +7,17 @@ ends with what the network delivers up to it; then free nodes are issued, and la
 from __future__ import annotations
 
 from armillary.engine.messages.message_layout_kernel import *
-from armillary.engine.transport.layout_kernel import FOREVER, N_DELIVERED, N_STAGE, N_STATUS, PS
+from armillary.engine.transport.layout_kernel import (
+    FOREVER,
+    N_DELIVERED,
+    N_DELIVERED_LAST,
+    N_NOW,
+    N_STAGE,
+    N_STATUS,
+    P_COOKIE,
+    P_NEXT,
+    PS,
+)
 from armillary.engine.transport.layout_kernel import GROW as NET_GROW
 from armillary.jit import inner, njit, use
 
@@ -27,7 +37,7 @@ rounds = use("armillary.engine.messages.round_kernel")
 begin_run, one_less, send, give_back = rounds.begin_run, rounds.one_less, rounds.send, rounds.give_back
 size_row = rounds.size_row
 events = use("armillary.engine.transport.queue_kernel")
-full, take_delivered = events.full, events.take_delivered
+full, free_row = events.full, events.free_row
 mover = use("armillary.engine.transport.chosen_kernel")
 advance, change = mover.advance, mover.change
 
@@ -167,13 +177,35 @@ def wait(prog, st, heap, net_table, net, pool, queue):
         return True
     if now == FOREVER:
         return False
-    st[V_TIME] = now
-    st[V_UNSETTLED] = 1
+    st[V_TICK] = (now + PS - 1) // PS
+    st[V_STEP] = COLLECT
     if now == stage:
         st[V_STAGE] += 1
         net[N_STAGE] = st[V_STAGE]
         change(net_table, net, pool, queue, now)
     return True
+
+
+@inner
+def collect(st, net_table, net, pool, queue):
+    """Let the network run to the end of the tick, and keep what it delivers: a message leaves at whole ticks only."""
+    end = st[V_TICK] * PS
+    while True:
+        row = net[N_DELIVERED]
+        if row > 0:
+            if st[V_CAME] == 0:
+                st[V_CAME] = row
+            else:
+                pool[st[V_CAME_LAST] + P_NEXT] = row
+            st[V_CAME_LAST] = net[N_DELIVERED_LAST]
+            net[N_DELIVERED] = 0
+        if net[N_NOW] >= end and row == 0:
+            st[V_STEP] = START
+            return
+        advance(net_table, net, pool, queue, end)
+        if net[N_STATUS] == NET_GROW:
+            st[V_STATUS] = GROW
+            return
 
 
 @njit
@@ -185,26 +217,30 @@ def run(prog, st, mem, heap, net_table, net, pool, queue, budget, heap_room, mem
         if not room(st, net, heap_room, memory_room):
             st[V_STATUS] = GROW
             return True
-        if st[V_UNSETTLED] == 0:
-            if not wait(prog, st, heap, net_table, net, pool, queue):
-                return False
-            if st[V_STATUS] != OK:
-                return True
-        tick = (st[V_TIME] + PS - 1) // PS
+        if st[V_STEP] == WAIT and not wait(prog, st, heap, net_table, net, pool, queue):
+            return False
+        if st[V_STEP] == COLLECT:
+            collect(st, net_table, net, pool, queue)
+        if st[V_STATUS] != OK:
+            return True
+        tick = st[V_TICK]
         # What the network delivers, and what is due at this tick, comes before what starts.
-        while net[N_DELIVERED] > 0 and room(st, net, heap_room, memory_room):
+        while st[V_CAME] > 0 and room(st, net, heap_room, memory_room):
             budget -= 1
             st[V_EVENTS] += 1
-            came(prog, st, mem, heap, net_table, net, pool, queue, take_delivered(net, pool), tick)
+            row = st[V_CAME]
+            st[V_CAME] = pool[row + P_NEXT]
+            cookie = pool[row + P_COOKIE]
+            free_row(net, pool, row)
+            came(prog, st, mem, heap, net_table, net, pool, queue, cookie, tick)
         while st[V_HEAP] > 0 and heap[0] <= tick and room(st, net, heap_room, memory_room):
             budget -= 1
             st[V_EVENTS] += 1
             happen(prog, st, mem, heap, net_table, net, pool, queue, tick)
-        if net[N_DELIVERED] > 0 or (st[V_HEAP] > 0 and heap[0] <= tick):
+        if st[V_CAME] > 0 or (st[V_HEAP] > 0 and heap[0] <= tick):
             continue
-        if not settle(prog, st, mem, heap, net_table, net, pool, queue, tick, heap_room, memory_room):
-            continue
-        st[V_UNSETTLED] = 0
+        if settle(prog, st, mem, heap, net_table, net, pool, queue, tick, heap_room, memory_room):
+            st[V_STEP] = WAIT
         if st[V_STATUS] != OK:
             return True
     return True

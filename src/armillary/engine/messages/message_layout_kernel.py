@@ -18,12 +18,15 @@ PROGRAM_HEAD = _FLUID_HEAD + 17
 
 # More tables of the state: chunks under way in each lane; free blocks of working memory by size
 LANE_ACTIVE, FREE_BLOCKS = range(_FLUID_STATE, _FLUID_STATE + 2)
-# Scalars: working memory in use, stage, messages under way, sent in all, pair without a way that was tried, ps
-# that the network has reached, whether something may start at it
-V_MEMORY, V_STAGE, V_FLYING, V_SENT, V_LOST, V_TIME, V_UNSETTLED = range(_FLUID_STATE + 2, _FLUID_STATE + 9)
-STATE_HEAD = _FLUID_STATE + 9
+# Scalars: working memory in use, stage, messages under way, sent in all, pair without a way that was tried, the
+# tick, what is done in it next, and the list of messages that have come in it
+(
+    V_MEMORY, V_STAGE, V_FLYING, V_SENT, V_LOST, V_TICK, V_STEP, V_CAME, V_CAME_LAST,
+) = range(_FLUID_STATE + 2, _FLUID_STATE + 11)
+STATE_HEAD = _FLUID_STATE + 11
 # fmt: on
 
+WAIT, COLLECT, START = range(3)
 # Of a phase: its shape, its first row of sizes, and where the routes of its lines are
 PS_SHAPE, PS_SIZE, PS_LINES = range(3)
 PS_COLUMNS = 3

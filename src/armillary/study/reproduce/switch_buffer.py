@@ -1,7 +1,7 @@
 """Training over TCP/IP: flat against hierarchical all-reduce, swept over the buffer of the global switch.
 
-After the ASTRA-sim case study with ns-3 at Hot Interconnects 2020, of which our seeds give the question only, and no
-numbers: the machine here is assumed, see `Machine`.
+After the ASTRA-sim case study with ns-3 at Hot Interconnects 2020, of which we have the question only, and no numbers:
+the machine here is assumed, see `Machine`.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def findings(points: dict[str, list[Point]]) -> list[str]:
         f"within {NEAR - 1:.0%} of the time with the largest buffer from: flat {enough[0]}, "
         f"hierarchical {enough[1]} per port",
         f"most packets dropped at the global switch: flat {max(losses[0]):.2%}, hierarchical {max(losses[1]):.2%}",
-        "the seeds name this study but give none of its numbers: the order of the two can be compared, values cannot",
+        "the numbers of the study itself are not known here: the order of the two can be compared, values cannot",
     ]
 
 
