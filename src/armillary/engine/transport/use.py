@@ -54,7 +54,8 @@ def link_use(net: Ints, topology: Topology) -> LinkUse:
 
     use = part(lk.N_USE, lk.U_COLUMNS)
     series, depths = (
-        part(place, lk.BINS).reshape(lk.BINS, topology.links).T for place in (lk.N_BINS_BYTES, lk.N_BINS_DEPTH)
+        part(place, lk.BINS).reshape(lk.BINS, topology.links).T
+        for place in (lk.N_BINS_BYTES, lk.N_BINS_DEPTH)
     )
     used = np.flatnonzero(series.any(axis=0) | depths.any(axis=0))
     last = int(used[-1]) + 1 if len(used) else 0
