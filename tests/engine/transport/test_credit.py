@@ -154,7 +154,7 @@ def test_a_link_that_comes_up_moves_what_waits_for_it():
     routes.add(stages[1], [0], [2])
     table = lower_network(stages, routes, credit.options(up), credit.tables(up)).tolist()
     kernel = load("armillary.engine.transport.credit_kernel", "interpreted", "credit")
-    net, room = first_state(credit, down, "interpreted"), Room(credit, "interpreted")
+    net, room = first_state(credit, down, "interpreted", routes.count), Room(credit, "interpreted")
     room.fit(net)
     state = table, net, room.pool, room.queue
     kernel.inject(*state, 0, 0, 32, 0, 0)
@@ -219,7 +219,7 @@ def test_flits_and_credits_are_conserved():
         [Stage(0.0, routing)], routes, credit.options(topology), credit.tables(topology)
     ).tolist()
     kernel = load("armillary.engine.transport.offer_kernel", "interpreted", "credit")
-    net, room = first_state(credit, topology, "interpreted"), Room(credit, "interpreted", 40)
+    net, room = first_state(credit, topology, "interpreted", routes.count), Room(credit, "interpreted", 40)
     room.fit(net)
     rows = [value for i in range(40) for value in (0, i, int(size[i]), 0)]
     arrived = [-1] * 40

@@ -41,7 +41,7 @@ def move(
     table = lower_network(parts, routes, transport.options(topology), transport.tables(topology)).tolist()
     kernel = load(transport.kernel, "interpreted", "flow")
     events = load("armillary.engine.transport.queue_kernel", "interpreted", "flow")
-    net, room = first_state(transport, topology, "interpreted"), Room(transport, "interpreted")
+    net, room = first_state(transport, topology, "interpreted", routes.count), Room(transport, "interpreted")
     arrived = [-1] * len(messages)
     begins = sorted({m.begin for m in messages} | {time for time, _ in stages})
     for limit in [*begins, lk.FOREVER]:
@@ -109,8 +109,8 @@ def test_equal_to_the_twin_that_finds_all_levels_anew(scene: Any) -> None:
         for message in messages:
             carried[message.route] += message.size
         use = np.array(net[net[lk.N_USE] : net[lk.N_BINS_BYTES]]).reshape(-1, lk.U_COLUMNS)
-        bins = np.array(net[net[lk.N_BINS_BYTES] : net[lk.N_BINS_DEPTH]]).reshape(-1, lk.BINS)
-        assert use[:, lk.U_BYTES].tolist() == carried.tolist() == bins.sum(axis=1).tolist()
+        bins = np.array(net[net[lk.N_BINS_BYTES] : net[lk.N_BINS_DEPTH]]).reshape(lk.BINS, -1)
+        assert use[:, lk.U_BYTES].tolist() == carried.tolist() == bins.sum(axis=0).tolist()
 
 
 @settings(max_examples=30, deadline=None)

@@ -167,7 +167,7 @@ def test_links_change_with_the_stage_and_runs_end_when_another_begins(across: Sh
     stages, routes = [Stage(0.0, across), Stage(1000.0, Shortest(slow))], Routes()
     routes.add(stages[0], [0], [2])
     table = lower_network(stages, routes, transport.options(fast), transport.tables(fast)).tolist()
-    net, room = first_state(transport, fast, "interpreted"), Room(transport, "interpreted")
+    net, room = first_state(transport, fast, "interpreted", routes.count), Room(transport, "interpreted")
     room.fit(net)
     state = table, net, room.pool, room.queue
     kernel = load(transport.kernel, "interpreted", transport.name)
@@ -183,7 +183,7 @@ def test_links_change_with_the_stage_and_runs_end_when_another_begins(across: Sh
         load("armillary.engine.transport.queue_kernel", "interpreted", "ns3").take_delivered(net, room.pool)
         == 7
     )
-    first_state(transport, fast, "interpreted")
+    first_state(transport, fast, "interpreted", routes.count)
     with pytest.raises(InputError, match="another run has begun"):
         kernel.advance(*state, lk.FOREVER)
 

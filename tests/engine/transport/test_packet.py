@@ -196,7 +196,10 @@ def run(
     routes.add(stage, rows[:, 1], rows[:, 2])
     table = lower_network([stage], routes, options.options(topology), options.tables(topology)).tolist()
     offers = np.stack([rows[:, 0], np.arange(len(rows)), rows[:, 3], rows[:, 4]], axis=1).ravel().tolist()
-    net, room = first_state(options, topology, "interpreted"), Room(options, "interpreted", len(rows))
+    net, room = (
+        first_state(options, topology, "interpreted", routes.count),
+        Room(options, "interpreted", len(rows)),
+    )
     room.fit(net)
     arrived = [-1] * len(rows)
     kernel = load("armillary.engine.transport.offer_kernel", "interpreted", options.name)
@@ -240,7 +243,7 @@ def test_a_link_that_is_down_for_a_while() -> None:
     bandwidth = np.where(topology.head == 1, 0.0, topology.bandwidth)
     down = Stage(150.0, Shortest(dataclasses.replace(topology, bandwidth=bandwidth)))
     table = lower_network([up, down], routes, options.options(topology), options.tables(topology)).tolist()
-    net, room = first_state(options, topology, "interpreted"), Room(options, "interpreted")
+    net, room = first_state(options, topology, "interpreted", routes.count), Room(options, "interpreted")
     room.fit(net)
     kernel = load("armillary.engine.transport.packet_kernel", "interpreted")
     kernel.inject(table, net, room.pool, room.queue, 7, 0, 250, 0, 0)

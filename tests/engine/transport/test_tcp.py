@@ -168,7 +168,7 @@ def test_a_connection_over_a_dead_link_is_given_up() -> None:
     ).tolist()
     from armillary.engine.transport.transport import Room, first_state
 
-    net, room = first_state(transport, dead, "interpreted"), Room(transport, "interpreted")
+    net, room = first_state(transport, dead, "interpreted", routes.count), Room(transport, "interpreted")
     room.fit(net)
     kernel = load("armillary.engine.transport.offer_kernel", "interpreted", "tcp")
     arrived = [-1]

@@ -118,7 +118,7 @@ def meet(prog, st, mem, net_table, net, pool, queue, run, me, move, other_end, t
         return
     pair = prog[prog[ROUTE_OF] + mem[run + RU_ROUTES] + move]
     lane = mem[run + RU_LANE]
-    key = st[st[LANE_KEY] + lane] if prog[Z_POLICY] == ORDERED else chunk_of(prog, mem, st, run)
+    key = st[st[LANE_KEY] + lane] if prog[Z_POLICY] == ORDERED else 0
     cookie = ((run << MOVE_BITS) + move) * 2
     send(
         prog,

@@ -64,7 +64,10 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     block = 2 * window * most + 64
     burst = 2 * (z["slots"] + z["ranks"]) + 2 * window + 64
     mem, heap = room(max(1 << 16, 2 * block), mode), room(2 * burst * HEAP_COLUMNS, mode)
-    net, rooms = first_net(transport, topology, mode), Room(transport, mode, window * _widest(program) + 64)
+    net, rooms = (
+        first_net(transport, topology, mode, program.routes.count),
+        Room(transport, mode, window * _widest(program) + 64),
+    )
     state[lk.V_MEMORY] = 1 << 3
     fire(program, state, heap)
     more = True

@@ -17,6 +17,8 @@ events = use("armillary.engine.transport.queue_kernel")
 push, pop, new_row, full, deliver = events.push, events.pop, events.new_row, events.full, events.deliver
 links = use("armillary.engine.transport.use_kernel")
 link_row, duration, carried, waiting = links.link_row, links.duration, links.carried, links.waiting
+gates = use("armillary.engine.transport.gate_kernel")
+admit, left = gates.admit, gates.left
 nics = use("armillary.engine.transport.credit_nic_kernel")
 enqueue, first_message, took_packet = nics.enqueue, nics.first_message, nics.took_packet
 buffers = use("armillary.engine.transport.credit_buffer_kernel")
@@ -36,12 +38,15 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     pool[message + M_LEFT] = size
     pool[message + M_OPEN] = max(1, (size + packet - 1) // packet)
     pool[message + M_LAST] = now
+    pool[message + M_ROUTE] = route
+    pool[message + M_KEY] = key
     net[N_UNDER_WAY] += 1
     if table[first] == table[first + 1]:
         push(net, queue, now, message * CODES + ARRIVED)
         return
     link = table[table[T_ROUTE_LINK] + table[first]]
-    enqueue(net, pool, net[N_OWN] + link * S_COLUMNS + S_NIC, message, key)
+    if admit(net, pool, route, message, key, M_KEY):
+        enqueue(net, pool, net[N_OWN] + link * S_COLUMNS + S_NIC, message, key)
     waiting(table, net, link, net[net[N_USE] + link * U_COLUMNS + U_WAITING] + size, now)
     wake(net, queue, link, now)
 
@@ -94,6 +99,10 @@ def _cut(table, net, pool, nic):
     pool[packet + K_CROSSED] = 0
     pool[message + M_LEFT] -= size
     took_packet(net, pool, nic)
+    if pool[message + M_LEFT] == 0:
+        after = left(net, pool, pool[message + M_ROUTE])
+        if after > 0:
+            enqueue(net, pool, nic, after, pool[after + M_KEY])
     return packet
 
 

@@ -25,8 +25,9 @@ W_COLUMNS = 2
 # there, when what left it last has gone
 V_FIRST, V_LAST, V_CREDITS, V_BACK, V_BACK_LAST, V_FREE = range(6)
 V_COLUMNS = 8
-# Row of a message: where its route is, and ends; bytes not sent; packets that have not arrived, when the last does
-M_AT, M_END, M_LEFT, M_OPEN, M_LAST = range(2, 7)
+# Row of a message: where its route is, and ends; bytes not sent; packets that have not arrived, when the last does;
+# route and key
+M_AT, M_END, M_LEFT, M_OPEN, M_LAST, M_ROUTE, M_KEY = range(2, 9)
 # Row of a group of messages with one key in a NIC: the last of them, whose next is the first
 G_KEY, G_LAST = range(1, 3)
 # Row of a packet: its message; place in its route of the link it takes next, and the end of that; bytes, flits; when

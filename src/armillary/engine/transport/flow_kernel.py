@@ -14,6 +14,8 @@ from armillary.jit import inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
 new_row, free_row, full, deliver = events.new_row, events.free_row, events.full, events.deliver
+gates = use("armillary.engine.transport.gate_kernel")
+admit, left = gates.admit, gates.left
 ranked = use("armillary.engine.transport.ranked_kernel")
 add, move, remove_first = ranked.add, ranked.move, ranked.remove_first
 fair = use("armillary.engine.transport.fair_kernel")
@@ -93,6 +95,26 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     pool[row + P_COOKIE] = cookie
     pool[row + M_ROUTE] = route
     pool[row + M_CHAIN] = 0
+    pool[row + M_KEY] = key
+    pool[row + M_LEFT] = size
+    if admit(net, pool, route, row, key, M_KEY):
+        _begin_from(table, net, pool, queue, row, now)
+
+
+@inner
+def _begin_from(table, net, pool, queue, row, now):
+    """Let a message begin, and those after it of the same route as long as they have nothing to send."""
+    while row > 0 and not _begin(table, net, pool, queue, row, now):
+        row = left(net, pool, pool[row + M_ROUTE])
+
+
+@inner
+def _begin(table, net, pool, queue, row, now):
+    """Let a message flow from now on; returns whether it has something to send."""
+    values = net[N_VALUES]
+    route = pool[row + M_ROUTE]
+    size = pool[row + M_LEFT]
+    key = pool[row + M_KEY]
     first = table[table[T_ROUTE_FIRST] + route]
     last = table[table[T_ROUTE_FIRST] + route + 1]
     flows = size > 0 and first < last
@@ -108,13 +130,11 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
         time = NEVER
     net[N_QUEUE] = add(queue, 0, net[N_QUEUE], pool, M_PLACE, row, time, sequence)
     if not flows:
-        return
-    pool[row + M_KEY] = key
+        return False
     pool[row + M_WEIGHT] = 1
     if route < table[table[T_OPTIONS]]:
         pool[row + M_WEIGHT] = table[table[T_OWN] + route]
     pool[row + M_LEVEL] = -1
-    pool[row + M_LEFT] = size
     pool[row + M_PART] = 0
     pool[row + M_SINCE] = now
     pool[row + M_BOUND] = bound
@@ -134,6 +154,7 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
         pool[place] = net[at + K_FIRST]
         net[at + K_FIRST] = place
         _look_at(net, link)
+    return True
 
 
 @inner
@@ -184,6 +205,7 @@ def _end(table, net, pool, queue, row, now):
         chain = after
     net[values + V_LOWEST] = min(net[values + V_LOWEST], pool[row + M_KEY])
     move(queue, 0, net[N_QUEUE], pool, M_PLACE, row, time)
+    _begin_from(table, net, pool, queue, left(net, pool, pool[row + M_ROUTE]), now)
 
 
 @inner

@@ -17,7 +17,7 @@ TABLE_HEAD = 32
 # Head of the state
 (
     N_STATUS, N_STAGE, N_NOW, N_EVENTS, N_QUEUE, N_SEQUENCE, N_POOL, N_FREE, N_POOL_ROOM, N_QUEUE_ROOM,
-    N_DELIVERED, N_DELIVERED_LAST, N_UNDER_WAY, N_BIN, N_USE, N_BINS_BYTES, N_BINS_DEPTH, N_A, N_B,
+    N_DELIVERED, N_DELIVERED_LAST, N_UNDER_WAY, N_BIN, N_USE, N_BINS_BYTES, N_BINS_DEPTH, N_A, N_GATES,
 ) = range(19)
 N_OWN = 24
 NET_HEAD = 64
@@ -35,6 +35,9 @@ L_COLUMNS = 6
 # marked, ps in which it was paused, bytes that wait for it now
 U_BYTES, U_BUSY, U_DEPTH, U_DROPS, U_MARKS, U_PAUSED, U_WAITING = range(7)
 U_COLUMNS = 7
+# Gate of a route: whether a message leaves on it; the first and last that wait
+GA_BUSY, GA_FIRST, GA_LAST = range(3)
+GA_COLUMNS = 3
 BINS = 256
 """Equal spans of time in which the use of every link is counted; twice as wide when the run outlasts them."""
 # Row of the pool; the first column links rows to lists

@@ -16,6 +16,8 @@ from armillary.jit import inner, use
 events = use("armillary.engine.transport.queue_kernel")
 push, pop, full, deliver = events.push, events.pop, events.full, events.deliver
 new_row, free_row = events.new_row, events.free_row
+gates = use("armillary.engine.transport.gate_kernel")
+admit, left = gates.admit, gates.left
 ports = use("armillary.engine.transport.port_kernel")
 port_of, onward, arm, started = ports.port_of, ports.onward, ports.arm, ports.started
 transmit, enqueue, dequeue, arrive = ports.transmit, ports.enqueue, ports.dequeue, ports.arrive
@@ -57,10 +59,18 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     pool[row + M_SEND] = size
     pool[row + M_LEFT] = size
     pool[row + M_FLOW] = 0
+    pool[row + M_ROUTE] = route
     net[N_UNDER_WAY] += 1
     if last < first:
         push(net, queue, now, row * CODES + HERE)
-        return
+    elif admit(net, pool, route, row, key, M_KEY):
+        _begin(table, net, pool, queue, row, now)
+
+
+@inner
+def _begin(table, net, pool, queue, row, now):
+    """Let a message have its turns from now on."""
+    first = pool[row + M_FIRST]
     if table[table[T_OPTIONS] + O_CONTROL] > 0:
         pool[row + M_FLOW] = new_flow(net, pool, _line(table, net, table[table[T_ROUTE_LINK] + first]))
         pool[pool[row + M_FLOW] + P_COOKIE] = row
@@ -145,7 +155,12 @@ def _start(table, net, pool, queue, link, now):
     row = _cut(table, net, pool, queue, link, now) if own else dequeue(net, pool, link)
     if pool[row + K_FROM] >= 0:
         release(table, net, queue, pool[row + K_FROM], pool[row + K_SIZE], now)
+    message = pool[row + K_MESSAGE]
     transmit(table, net, pool, queue, link, row, now)
+    if own and pool[message + M_SEND] == 0:
+        after = left(net, pool, pool[message + M_ROUTE])
+        if after > 0:
+            _begin(table, net, pool, queue, after, now)
     if _works(net, link):
         arm(table, net, queue, link, now)
 

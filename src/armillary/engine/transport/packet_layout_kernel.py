@@ -41,8 +41,9 @@ CERTAIN = 1 << 31
 ONE = 1 << 20
 SECOND = 10**12
 MOST_RATE = 1 << 40
-# Row of a message: first and last place of its way; key; bytes not yet sent, and not yet arrived; state of its rate
-M_FIRST, M_LAST, M_KEY, M_SEND, M_LEFT, M_FLOW = range(2, 8)
+# Row of a message: first and last place of its way; key; bytes not yet sent, and not yet arrived; state of its rate;
+# route
+M_FIRST, M_LAST, M_KEY, M_SEND, M_LEFT, M_FLOW, M_ROUTE = range(2, 9)
 # Row of the messages with one key that have packets to send by one link: the next such row has a higher key
 C_KEY, C_FIRST, C_LAST = range(2, 5)
 # State of a rate; P_COOKIE is its message: notifications under way; 1: the message has arrived; bytes/s; the rate to

@@ -3,7 +3,8 @@
 A transport is a kernel module with three functions over flat arrays (see `layout_kernel`); times are ps:
 
 * ``inject(table, net, pool, queue, cookie, route, size, key, now)``: a message leaves its NPU now, on a route,
-  with `size` bytes. `key` is its place in the order of urgency: the lowest is first, and equal ones share.
+  with `size` bytes. Messages of one route leave one after the other, as on a connection. `key` is its
+  place in the order of urgency: the lowest is first, and equal ones share.
 * ``advance(table, net, pool, queue, limit) -> time``: run up to and including `limit`, or to the end of the first
   ps at which messages arrive. Arrived messages are taken by `queue_kernel.take_delivered`. With status GROW
   (pool or queue beyond its room) it is called again after both have grown. What stands in the queue beyond FOREVER
@@ -78,12 +79,13 @@ class Congestion(Transport):
         return [int(net[lk.N_A]) - 1] if net[lk.N_A] else []
 
 
-def first_state(transport: Transport, topology: Topology, mode: Mode) -> Any:
-    """Return `net` before the first event."""
+def first_state(transport: Transport, topology: Topology, mode: Mode, routes: int) -> Any:
+    """Return `net` before the first event, for messages on so many routes."""
     parts: Mapping[int, Ints] = {
         lk.N_USE: np.zeros(topology.links * lk.U_COLUMNS, np.int64),
         lk.N_BINS_BYTES: np.zeros(topology.links * lk.BINS, np.int64),
         lk.N_BINS_DEPTH: np.zeros(topology.links * lk.BINS, np.int64),
+        lk.N_GATES: np.zeros(routes * lk.GA_COLUMNS, np.int64),
     } | {lk.N_OWN + i: table for i, table in enumerate(transport.state(topology))}
     head = np.zeros(lk.NET_HEAD, np.int64)
     head[lk.N_POOL], head[lk.N_BIN] = lk.P_COLUMNS, FIRST_BIN

@@ -91,7 +91,7 @@ def run(
     np.add.at(missing, (number, target), 1)
 
     kernel = load("armillary.engine.transport.offer_kernel", mode, transport.name)
-    net, room = first_state(transport, topology, mode), Room(transport, mode)
+    net, room = first_state(transport, topology, mode, routes.count), Room(transport, mode)
     offers = np.zeros((len(source), 4), np.int64)
     issued, arrived = np.zeros(len(source), np.int64), np.full(len(source), -1, np.int64)
     ends, at = np.zeros(len(rounds), np.int64), np.zeros(topology.npus, np.int64)

@@ -109,7 +109,7 @@ class Simulation
         const Time wait = PicoSeconds(now) - Simulator::Now();
         if (m_udp)
         {
-            Simulator::Schedule(wait, [this, number, route]() { StartUdp(number, m_routes.at(route)); });
+            Simulator::Schedule(wait, [this, number, route]() { QueueUdp(number, m_routes.at(route)); });
         }
         else
         {
@@ -209,6 +209,16 @@ class Simulation
         m_ways[m_links[links.back()].head]->Add(address, nullptr);
     }
 
+    /// Messages of a route leave one after the other.
+    void QueueUdp(uint32_t number, Route& route)
+    {
+        route.unsent.push_back(number);
+        if (route.unsent.size() == 1)
+        {
+            StartUdp(number, route);
+        }
+    }
+
     void StartUdp(uint32_t number, const Route& route)
     {
         Link& link = m_links[route.first];
@@ -253,9 +263,14 @@ class Simulation
         Message& message = m_messages[number];
         const uint32_t size = std::min<int64_t>(message.unsent, m_segment);
         message.unsent -= size;
-        if (message.unsent)
+        std::deque<uint32_t>& unsent = m_routes.at(address - THERE).unsent;
+        if (message.unsent == 0)
         {
-            link.turns.emplace_back(number, address);
+            unsent.pop_front();
+        }
+        if (!unsent.empty())
+        {
+            link.turns.emplace_back(unsent.front(), address);
         }
         Ptr<Packet> packet = Create<Packet>(size);
         MessageTag tag;

@@ -1,0 +1,43 @@
+"""Random programs on machines whose messages cross links."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from armillary.platform.logical import logical_dimensions
+from armillary.platform.topology import Topology, dragonfly, fat_tree, leaf_spine, rail_optimised
+from armillary.platform.topology.description import Network
+
+from ..physical.programs import Case, cases
+
+GRAPHS: dict[int, list[Topology]] = {}
+for graph in (
+    leaf_spine(leaves=2, spines=2, npus_per_leaf=2, bandwidth=10.0, latency=100.0),
+    leaf_spine(leaves=3, spines=2, npus_per_leaf=2, bandwidth=10.0, latency=0.7, uplink=3.3),
+    fat_tree(4, 12.5, 250.0),
+    dragonfly(2, 2, 1, 10.0, 100.0),
+    rail_optimised(
+        hosts=3, npus_per_host=2, bandwidth=5.0, latency=700.0, host_bandwidth=33.3, host_latency=10.0
+    ),
+):
+    GRAPHS.setdefault(graph.npus, []).append(graph)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Case:
+    """A program on dimensions, or on a graph with as many NPUs."""
+    case = draw(cases(most=6))
+    physical = replace(
+        case.platform.physical, active_chunks=draw(st.sampled_from([1, 2, 16])), scheduling="fair"
+    )
+    platform = replace(case.platform, physical=physical)
+    if draw(st.booleans()) and platform.npus in GRAPHS:
+        chosen = draw(st.sampled_from(GRAPHS[platform.npus]))
+        network = Network(chosen, draw(st.sampled_from(["ecmp", "shortest"])) if not chosen.host else "rail")
+        physical = replace(physical, algorithm={})
+        platform = replace(
+            platform, physical=physical, dimensions=logical_dimensions(chosen), topology=network
+        )
+    return replace(case, platform=platform)
