@@ -65,6 +65,10 @@ class Simulated(ABC):
         """Return what else is to be said of a run that cannot finish, or nothing."""
         return ""
 
+    def phase_rows(self) -> list[tuple[int, int, int, int]]:
+        """Return (dimension, operation, bytes sent per NPU, bytes through its port) of the phases of all plans."""
+        return [row for plan in self.plans for row in plan.rows()]
+
     def network_use(self, run: Any) -> NetworkUse | None:
         """Return what the links did, where messages crossed links."""
         return None

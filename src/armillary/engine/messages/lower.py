@@ -62,6 +62,12 @@ class MessageProgram(PhysicalProgram):
         plans = [_least(plan, self.platform) for plan in self.plans]
         return {"node_least": least_ticks(self.tables, self.views, np.array(plans, np.int64).reshape(-1, 2))}
 
+    def phase_rows(self) -> list[tuple[int, int, int, int]]:
+        """See `Simulated.phase_rows`: where members differ, none is known to be held up by what the busiest moves."""
+        alike = [phase.dim >= 0 and _alike(phase) for plan in self.plans for phase in plan.phases]
+        rows = zip(super().phase_rows(), alike, strict=True)
+        return [(dim, kind, sent, port if same else 0) for (dim, kind, sent, port), same in rows]
+
     def network_use(self, run: Any) -> NetworkUse:
         """See `Simulated.network_use`; links have their bandwidths before anything fails."""
         topology = network_of(self.platform).topology
@@ -201,18 +207,33 @@ def _schedule(plan: Plan, phase: PhysicalPhase) -> Rounds:
 def _least(plan: Plan, platform: Platform) -> tuple[int, int]:
     """Return the least ticks of one chunk through all phases, and of each chunk in the fullest dimension.
 
-    Within a phase bytes move, are under way and are reduced at the same time. What a group that is no grid crosses
-    is not known here.
+    Chunks, and rounds in which not all members do the same, overlap: only what leaves or enters an NPU takes its time
+    one after the other. What a group that is no grid crosses is not known here.
     """
     memory, rates = platform.system.local_mem_bandwidth, ports(platform)
     once, through = 0.0, dict.fromkeys(range(-1, len(rates)), 0.0)
     for phase in plan.phases:
-        if phase.dim >= 0:
-            moving = float(phase.volume * plan.chunk) / min(rates[phase.dim].out, rates[phase.dim].into)
-            reducing = float(phase.reduced * plan.chunk) / memory * 1e9 if memory > 0 else 0.0
-            once += max(moving, reducing, phase.latency)
-            through[phase.dim] += moving
+        if phase.dim < 0:
+            continue
+        dimension, rate = platform.dimensions[phase.dim], min(rates[phase.dim].out, rates[phase.dim].into)
+        moving = float(phase.sent * plan.chunk) / rate
+        through[phase.dim] += moving
+        reducing = float(phase.reduced * plan.chunk) / memory * 1e9 if memory > 0 else 0.0
+        members = len(phase.positions)
+        even = dimension.topology in ("FullyConnected", "Switch") or (
+            dimension.topology != "Mesh" and members == dimension.size
+        )
+        latency = dimension.latency
+        if even and _alike(phase):
+            moving, latency = float(phase.volume * plan.chunk) / rate, phase.latency
+        once += max(moving, reducing, latency)
     return int(once), int(max(through.values()))
+
+
+def _alike(phase: PhysicalPhase) -> bool:
+    """Return whether all members send and receive the same in every round."""
+    rounds = rounds_for(phase.algorithm, phase.operation, len(phase.positions)).rounds
+    return all(part.rotates for part in rounds)
 
 
 def _when(stage: Stage) -> int:
