@@ -9,6 +9,7 @@ import numpy as np
 
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport import tcp_layout_kernel as tk
+from armillary.engine.transport.deadlock import down_links
 from armillary.engine.transport.network import Routes, link_rows
 from armillary.engine.transport.packet import LARGEST_PACKET, reverse_links
 from armillary.engine.transport.transport import Ints, Transport
@@ -131,7 +132,7 @@ class Tcp(Transport):
             link = int(small[0])
             ends = topology.node_name(int(topology.tail[link])), topology.node_name(int(topology.head[link]))
             raise InputError(
-                f"{topology.name}: the buffer of the link from {ends[0]} to {ends[1]} is {room[link]} bytes, expected "
+                f"{topology.called}: the buffer of the link from {ends[0]} to {ends[1]} is {room[link]} bytes, expected "
                 f"at least a packet of {self.mss + self.header} bytes"
             )
         return room.astype(np.int64)
@@ -156,7 +157,7 @@ class Connected(Transport):
             link = int(links[np.argmin(back)])
             name = topology.node_name
             raise InputError(
-                f"{topology.name}: no link leads from {name(int(topology.head[link]))} back to "
+                f"{topology.called}: no link leads from {name(int(topology.head[link]))} back to "
                 f"{name(int(topology.tail[link]))}; expected links both ways, as ACKs take the way back"
             )
         self.place = np.full(routes.count, -1, np.int64)
@@ -185,6 +186,12 @@ class Connected(Transport):
         """See `Transport.state`."""
         first_draw = np.array([self.tcp.seed % (tk.DRAWS - 1) + 1])
         return [np.zeros((topology.links, tk.PO_COLUMNS), np.int64), self.rows, first_draw]
+
+    def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:
+        """See `Transport.blocked`."""
+        first = net[tk.PORTS] + tk.PO_FIRST
+        links = (link for link in range(topology.links) if net[first + link * tk.PO_COLUMNS] > 0)
+        return down_links(net, table, links)
 
 
 def _row(tcp: Tcp, begin: int, end: int, base: int) -> Ints:
