@@ -14,7 +14,7 @@ PACKETS = ("packet", "ns3")
 def ignored(platform: Platform, network_model: str) -> Iterator[str]:
     """Yield a warning for everything that was given and has no effect in a network model."""
     source = f"{platform.source or 'platform'}: platform"
-    if platform.packets.options and network_model not in PACKETS:
+    if platform.packets.given and network_model not in PACKETS:
         yield f"{source}.packets has no effect in network model {network_model}; packet and ns3 use it"
     if platform.topology is None or network_model == "analytical":
         return

@@ -165,6 +165,13 @@ class Packets:
 
     protocol: Literal["lossless", "credit", "tcp"] = "lossless"
     options: dict[str, Any] = field(default_factory=dict)
+    source: str = field(default="", compare=False)
+    """The file, line and key that say so, or empty."""
+
+    @property
+    def given(self) -> bool:
+        """Whether anything was said of packets."""
+        return bool(self.source) or self != Packets()
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
     """Yield what of a native platform profile ``astra-sim`` cannot model."""
     if platform.topology:
         yield ("topology",), f"a graph: {NOT_ASTRA_SIM}; expected network, a list of dimensions"
-    if platform.packets.options:
+    if platform.packets.given:
         yield ("packets",), NOT_ASTRA_SIM
     for dimension in platform.dimensions:
         if dimension.topology == "Mesh":

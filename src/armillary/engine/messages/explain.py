@@ -20,12 +20,16 @@ def explain(program: MessageProgram, run: MessageRun) -> str:
         return ""
     stage = run.scalar(lk.V_STAGE)
     topology = program.stages[stage].topology
-    lines = [f"{flying} message{'s are' if flying > 1 else ' is'} under way and never arrive{'s'[flying > 1 :]}"]
+    lines = [
+        f"{flying} message{'s are' if flying > 1 else ' is'} under way and never arrive{'s'[flying > 1 :]}"
+    ]
     lost = run.scalar(lk.V_LOST)
     if lost:
         source, target = program.pairs[lost - 1].tolist()
         ways = f"{topology.node_name(source)} to {topology.node_name(target)}"
-        lines.append(f"no way from {ways} {_lost_when(program, lost - 1)}: what is sent then stays where it is")
+        lines.append(
+            f"no way from {ways} {_lost_when(program, lost - 1)}: what is sent then stays where it is"
+        )
     down = [link for link in run.blocked if not topology.bandwidth[link]]
     lines += [
         f"messages wait for {topology.link_name(link)}, which is down from {_down_since(program, stage, link)} on"
@@ -54,7 +58,9 @@ def _lost_when(program: MessageProgram, pair: int) -> str:
     """Return when a pair has no way for the first time."""
     lost = program.tables["LOST"].reshape(len(program.stages), -1)[:, pair]
     first = int(lost.argmax())
-    after = [stage.time for stage, still in zip(program.stages[first:], lost[first:], strict=True) if not still]
+    after = [
+        stage.time for stage, still in zip(program.stages[first:], lost[first:], strict=True) if not still
+    ]
     end = f"to {format_time(after[0])}" if after else "on"
     return f"from {format_time(program.stages[first].time)} {end}"
 

@@ -132,8 +132,8 @@ class Tcp(Transport):
             link = int(small[0])
             ends = topology.node_name(int(topology.tail[link])), topology.node_name(int(topology.head[link]))
             raise InputError(
-                f"{topology.called}: the buffer of the link from {ends[0]} to {ends[1]} is {room[link]} bytes, expected "
-                f"at least a packet of {self.mss + self.header} bytes"
+                f"{topology.called}: the buffer of the link from {ends[0]} to {ends[1]} is {room[link]} bytes, "
+                f"expected at least a packet of {self.mss + self.header} bytes"
             )
         return room.astype(np.int64)
 
@@ -217,4 +217,6 @@ def _times(topology: Topology, size: int) -> Ints:
 
 def _within(name: str, value: float, least: float, most: float, unit: str) -> None:
     if not least <= value <= most:
-        raise InputError(f"tcp: {name} is {value:g}, expected {least:g} to {most:g} {unit}")
+        got, low, high = (x if isinstance(x, int) else f"{x:g}" for x in (value, least, most))
+        wanted = f"at least {low}" if most == UNBOUNDED else f"{low} to {high}"
+        raise InputError(f"tcp: {name} is {got}, expected {wanted} {unit}".rstrip())

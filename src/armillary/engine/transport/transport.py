@@ -61,7 +61,7 @@ class Transport(ABC):
         """Return the state before the first event, as tables found by ``net[N_OWN + i]``."""
 
     def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:
-        """Return the links that hold up what never arrived: those that are down, or a cycle that wait for each other."""
+        """Return the links that hold up what never arrived: those that are down, or a cycle of full buffers."""
         return []
 
 

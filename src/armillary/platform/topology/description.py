@@ -234,11 +234,17 @@ def read_topology(document: Document, path: KeyPath, data: Any) -> Network:
             )
             for entry in kind.failures
         )
-        degraded(topology, failures)
     except InputError as error:
         raise error if str(error).startswith(document.name) else document.error(path, str(error)) from None
+    for number, failure in enumerate(failures):
+        try:
+            degraded(topology, [failure])
+        except InputError as error:
+            raise document.error((*path, "failures", number), str(error)) from None
     chosen: RoutingName = kind.routing or ("dimension-order" if topology.dimensions else "ecmp")
     table = folder / kind.table if kind.table else None
+    if table and chosen != "static":
+        raise document.error((*path, "table"), f"expected with routing static only, got '{chosen}'")
     try:
         routing_of(chosen, topology, kind.seed, table)
     except InputError as error:

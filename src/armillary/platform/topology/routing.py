@@ -282,7 +282,9 @@ class Static(Shortest):
         for row in rows:
             where = f"{path}:{rows.line_num}"
             if any(not row[key] for key in needed):
-                raise InputError(f"{where}: got {len(row) - 1} or fewer names, expected node, destination, next")
+                raise InputError(
+                    f"{where}: got {len(row) - 1} or fewer names, expected node, destination, next"
+                )
             try:
                 node, destination, to = (topology.node(row[key]) for key in ("node", "destination", "next"))
                 cls(topology, {(node, destination): to})
