@@ -116,8 +116,8 @@ class Credit(Transport):
                 f"a buffer of {topology.buffer[link]} bytes" if finite[link] else f"{self.depth} flits per VC"
             )
             raise InputError(
-                f"{topology.called}: link {topology.link_name(link)} has {has}, so {depths[link] * self.flit} bytes for "
-                f"each of {self.vcs} VCs, expected room for a packet of {self.packet} bytes"
+                f"{topology.called}: link {topology.link_name(link)} has {has}, so {depths[link] * self.flit} bytes "
+                f"for each of {self.vcs} VCs, expected room for a packet of {self.packet} bytes"
             )
         return depths
 
