@@ -92,10 +92,8 @@ class Tcp(Transport):
         _within("ack_every", self.ack_every, 1, 1 << 20, "segments, e.g. 2")
         _within("ack_delay", self.ack_delay, 1e-3, 500, "ms, e.g. 40")
         if self.window:
-            _within("window", self.window, self.mss, UNBOUNDED, "bytes, at least mss, or 0: no limit")
-        _within(
-            "buffer", self.buffer, self.mss + self.header, UNBOUNDED, "bytes, at least a packet, e.g. 262144"
-        )
+            _within("window", self.window, self.mss, UNBOUNDED, "bytes (mss), or 0: no limit")
+        _within("buffer", self.buffer, self.mss + self.header, UNBOUNDED, "bytes (a packet), e.g. 262144")
         _within("mark", self.mark, 0, UNBOUNDED, "bytes, e.g. 97500")
         _within("jitter", self.jitter, 0, 1e6, "ns, e.g. 1000")
         _within("seed", self.seed, 0, UNBOUNDED, "")
