@@ -14,6 +14,8 @@ from click.testing import Result
 from armillary.trace import GraphBuilder, Node, Trace, graph_of, write_graph, write_trace
 from armillary.trace.schema import NodeType
 
+from .conftest import STUDY
+
 RUN = (
     "run --workload step --system system.json --network network.yml --memory memory.json "
     "--comm-groups groups.json --json out.json --save out.npz --timeline out.gz"
@@ -53,6 +55,20 @@ def system(old: str, new: str) -> Change:
 
 def study(old: str, new: str) -> Change:
     return edit("study.yaml", old, new)
+
+
+def graph(more: str = "", keys: str = "") -> Change:
+    """Let the study run on a graph, in profile physical, with more keys of it and of the platform."""
+    links = "leaves: 2, spines: 1, npus_per_leaf: 2, bandwidth: 50 GB/s, latency: 500 ns"
+    text = STUDY.replace("profile: astra-sim\n", "").replace(
+        f"network:\n{STUDY.splitlines()[3]}", "{topology}"
+    )
+    text = text.replace("{topology}", f"topology: {{kind: leaf-spine, {links}{more}}}\n{keys}")
+    return put("study.yaml", text)
+
+
+def packets(keys: str) -> Change:
+    return graph(keys=f"  packets: {{{keys}}}\n")
 
 
 def ranks(*fills: Callable[[GraphBuilder], Any]) -> Change:
@@ -179,6 +195,53 @@ STUDIES: dict[str, tuple[Change, str]] = {
     "more NPUs than ranks": (study("size: 4", "size: 8"), "has 4 ranks"),
     "fewer NPUs than ranks": (study("size: 4", "size: 2"), "has 4 ranks"),
     "profile misspelt": (study("astra-sim", "astra-sin"), "did you mean 'astra-sim'"),
+    "graph, key misspelt": (
+        graph(", spine: 1"),
+        "study.yaml:3: platform.topology.spine: unknown key (did you",
+    ),
+    "graph, routing misspelt": (graph(", routing: ecpm"), "did you mean 'ecmp'"),
+    "graph, routing that does not fit": (graph(", routing: rail"), "study.yaml:3: platform.topology.routing"),
+    "graph, static without table": (graph(", routing: static"), "needs a table"),
+    "graph, table without static": (
+        graph(", table: a.csv"),
+        "platform.topology.table: expected with routing static",
+    ),
+    "graph, bandwidth 0": (graph(", uplink: 0 GB/s"), "uplink: got '0 GB/s', expected more than 0"),
+    "graph, file missing": (
+        edit(
+            "study.yaml",
+            STUDY[STUDY.index("  network:") : STUDY.index("  npu:")],
+            "  topology: {kind: file, file: x.csv}\n",
+        ),
+        "study.yaml:3: platform.topology",
+    ),
+    "graph, failure of no node": (
+        graph(", failures: [{node: spin 0}]"),
+        "study.yaml:3: platform.topology.failures[0]: leaf-spine: no node 'spin 0' (did you mean 'spine 0'?)",
+    ),
+    "graph, link of one node": (graph(", failures: [{link: [spine 0]}]"), "expected at least 2 entries"),
+    "graph, only way down": (
+        graph(", failures: [{node: spine 0}]"),
+        "study.yaml:3: platform.topology: leaf-spine: no way from npu ",
+    ),
+    "levels that do not fit": (
+        edit("study.yaml", "{chunks: 4}", "{hierarchy: [4]}"),
+        "study.yaml:6: platform.collectives.hierarchy: expected only with a topology",
+    ),
+    "packets in profile astra-sim": (
+        study("  npu:", "  packets: {protocol: tcp}\n  npu:"),
+        "study.yaml:5: platform.packets: profile astra-sim does not model this",
+    ),
+    "packets without protocol": (
+        packets("mtu: 4 KiB"),
+        "study.yaml:4: platform.packets: expected a mapping with a",
+    ),
+    "packets, protocol misspelt": (packets("protocol: tpc"), "did you mean 'tcp'"),
+    "packets, key misspelt": (packets("protocol: tcp, algoritm: cubic"), "did you mean 'algorithm'"),
+    "packets, key of another protocol": (
+        packets("protocol: tcp, vcs: 2"),
+        "platform.packets.vcs: unknown key",
+    ),
     "Mesh in profile astra-sim": (study("Ring", "Mesh"), "profile physical does"),
 }
 
@@ -187,7 +250,7 @@ COMMANDS: dict[str, str] = {
     "run": "STUDY",
     "run study.yaml --no-flod": "--no-fold",
     "run study.yaml --workload step": "exclude each other",
-    "run study.yaml --profile physical --network-model congestion": "not available in this version",
+    "run study.yaml --network-model flow": "(profile physical has it)",
     "run --workload step --network network.yml": "--system",
     f"{RUN.replace('step', 'stpe')}": "stpe",
     "run study.yaml --json no/out.json": "no folder 'no'",
@@ -210,10 +273,41 @@ COMMANDS: dict[str, str] = {
     "trace dump study.yaml": "study.yaml",
 }
 
+OVER_PACKETS: dict[str, tuple[Change, str]] = {
+    "mtu": (
+        packets("protocol: lossless, mtu: 2 GiB"),
+        "study.yaml:4: platform.packets: packet: mtu is 2147483648",
+    ),
+    "rate control without marks": (packets("protocol: lossless, dcqcn: true"), "expected kmin too"),
+    "buffer, lossless": (packets("protocol: lossless, buffer: 1 KiB"), "smaller than a packet"),
+    "buffer, credit": (packets("protocol: credit, depth: 1"), "expected room for a packet of 4096 bytes"),
+    "buffer, tcp": (packets("protocol: tcp, buffer: 1 KiB"), "tcp: buffer is 1024, expected at least 1538"),
+    "timeout, tcp": (
+        packets("protocol: tcp, min_rto: 1 ns"),
+        "tcp: min_rto is 1e-06, expected 0.001 to 60000 ms",
+    ),
+    "buffers of the graph, lossless": (
+        graph(", buffer: 1 KiB"),
+        "study.yaml:3: platform.topology: leaf-spine: the buffer at the end of npu 0 → leaf 0 has 1024 bytes",
+    ),
+}
+
 CASES = (
     {f"trace {name}": (change, RUN, text, status) for name, (change, text, status) in TRACES.items()}
     | {name: (change, RUN, text, 2) for name, (change, text) in FILES.items()}
     | {f"study {name}": (change, FROM_STUDY, text, 2) for name, (change, text) in STUDIES.items()}
+    | {
+        f"packets {name}": (change, f"{FROM_STUDY} --network-model packet", text, 2)
+        for name, (change, text) in OVER_PACKETS.items()
+    }
+    | {
+        "graph, analytical": (
+            graph(),
+            f"{FROM_STUDY} --network-model analytical",
+            "knows dimensions, not graphs",
+            2,
+        )
+    }
     | {f"armillary {words}": (None, words, text, 2) for words, text in COMMANDS.items()}
 )
 

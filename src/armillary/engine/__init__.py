@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from armillary.errors import InputError, nearest, one_of
@@ -52,16 +53,20 @@ def simulate(
         InputError: the trace does not fit the platform, or something in it cannot be simulated.
         StuckError: the simulation cannot finish; the message says who waits for what.
     """
-    network_model = network_model or ("flow" if platform.topology else "analytical")
+    graph = platform.topology is not None and profile == "physical"
+    network_model = network_model or ("flow" if graph else "analytical")
     check_available(profile, network_model)
-    if platform.topology and network_model == "analytical":
+    if graph and network_model == "analytical":
         raise InputError(
             f"{platform.source or 'platform'}: network model 'analytical' knows dimensions, not graphs; expected "
             f"{one_of(NETWORK_MODELS[profile][1:])}, or platform.network instead of platform.topology"
         )
     contention = network_model == "congestion"
     from armillary.engine.diagnose import check_finished
+    from armillary.engine.ignored import ignored
     from armillary.engine.result import timeline_of
+
+    platform = replace(platform, warnings=(*platform.warnings, *ignored(platform, network_model)))
 
     lowered: Simulated
     run: Run

@@ -98,6 +98,7 @@ class NetworkUse:
                 dimensions=tuple(map(_dimension, head["dimensions"])),
                 host=head["host"],
                 shape=tuple(head["shape"]),
+                source="",
                 **columns,
             )
             use = LinkUse(bin=head["bin"], **{name: _wide(arrays[f"use.{name}"]) for name in _USED})

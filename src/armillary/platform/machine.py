@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -17,10 +18,9 @@ from armillary.platform.algorithms import (
     read_names,
 )
 from armillary.platform.bandwidth import links_per_npu
-from armillary.platform.document import Document, KeyPath, show
+from armillary.platform.document import Document, KeyPath, key_text, show
 from armillary.platform.groups import read_groups
 from armillary.platform.model import (
-    ACTIVE_CHUNKS,
     Dimension,
     Jitter,
     Kernels,
@@ -109,7 +109,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             scheduling=model.scheduling,
             algorithm=names,
             chunks=collectives.chunks,
-            active_chunks=collectives.active_chunks or ACTIVE_CHUNKS,
+            active_chunks=collectives.active_chunks or 0,
             speed=_per_rank(document, (*path, "npu", "speed"), npu.speed, npus, _speed),
             delay=_per_rank(document, (*path, "stragglers"), model.stragglers, npus, _time),
             jitter=Jitter(model.jitter.sigma, model.jitter.seed) if model.jitter else None,
@@ -169,7 +169,8 @@ def _packets(model: PlatformFile, document: Document, path: KeyPath) -> Packets:
         raise document.error(path, f"expected a mapping with a protocol, {one_of(PROTOCOLS)}")
     protocol = document.choice((*path, "protocol"), model.packets["protocol"], PROTOCOLS)
     try:
-        return packets_of(PROTOCOLS[protocol].model_validate(model.packets))
+        packets = packets_of(PROTOCOLS[protocol].model_validate(model.packets))
+        return replace(packets, source=f"{document.where(path)}: {key_text(path)}")
     except ValidationError as error:
         raise first_error(document, error, path) from None
 

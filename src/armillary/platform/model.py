@@ -28,10 +28,6 @@ PRECISIONS = ("fp32", "bf16", "fp8")
 """Of matrix products: values of the attribute ``precision`` of a compute node, ``bf16`` where it has none."""
 
 
-ACTIVE_CHUNKS = 16
-"""Chunks under way on a line of NPUs where messages are moved: enough to hide latencies, few enough to stay in turn."""
-
-
 @dataclass(frozen=True)
 class Port:
     """What one NPU can send and receive at the same time in one dimension: `out` and `into`, bytes per ns."""
@@ -143,8 +139,9 @@ class Physical:
     endpoint_delay: float = 0.0
     """Delay of every message at its endpoint, ns."""
     kernels: Kernels = field(default_factory=Kernels)
-    active_chunks: int = ACTIVE_CHUNKS
-    """Chunks of a collective that may be under way at a time on one line of NPUs, where messages are moved."""
+    active_chunks: int = 0
+    """Chunks of a collective that may be under way at a time on one line of NPUs, where messages are moved; 0: as
+    many as hide latencies."""
     memory_capacity: int = 0
     """Bytes of the local memory of an NPU; 0: not given."""
 
@@ -165,6 +162,13 @@ class Packets:
 
     protocol: Literal["lossless", "credit", "tcp"] = "lossless"
     options: dict[str, Any] = field(default_factory=dict)
+    source: str = field(default="", compare=False)
+    """The file, line and key that say so, or empty."""
+
+    @property
+    def given(self) -> bool:
+        """Whether anything was said of packets."""
+        return bool(self.source) or self != Packets()
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,9 @@ def first_problem(error: ValidationError) -> tuple[KeyPath, str]:
         "less_than_equal": f"{context.get('le')} or less",
         "greater_than": f"more than {context.get('gt')}",
         "float_type": "a number",
-        "too_short": "at least one entry",
+        "too_short": f"at least {context.get('min_length')} entries"
+        if context.get("min_length", 1) > 1
+        else "at least one entry",
         "too_long": f"at most {context.get('max_length')} entries",
         "string_too_short": "some text",
     }

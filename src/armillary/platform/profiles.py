@@ -71,6 +71,10 @@ def check_physical(platform: Platform) -> None:
 
 def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
     """Yield what of a native platform profile ``astra-sim`` cannot model."""
+    if platform.topology:
+        yield ("topology",), f"a graph: {NOT_ASTRA_SIM}; expected network, a list of dimensions"
+    if platform.packets.given:
+        yield ("packets",), NOT_ASTRA_SIM
     for dimension in platform.dimensions:
         if dimension.topology == "Mesh":
             yield ("network", dimension.name, "topology"), f"got 'Mesh': {NOT_ASTRA_SIM}"

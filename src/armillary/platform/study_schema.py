@@ -288,7 +288,7 @@ class Collectives(Part):
     chunks: Count = Field(default=64, description="Chunks a collective is split into.")
     active_chunks: Count | None = Field(
         default=None,
-        description="Chunks in flight per dimension; if absent 1 (astra-sim) or 16 (physical).",
+        description="Chunks in flight per dimension; if absent 1 (astra-sim) or as many as hide latencies.",
     )
     hierarchy: list[Count] | None = Field(
         default=None,

@@ -209,9 +209,12 @@ def test_who_waits_for_whom_is_told() -> None:
         )  # fmt: skip
 
 
-def test_profile_physical_says_which_profile_has_it() -> None:
+def test_profile_astra_sim_says_which_profile_has_more_models() -> None:
     machine = platform((Dimension("", "Ring", 4, 1.0, 0.0),))
     with pytest.raises(
-        InputError, match=r"not available in this version in profile physical.*profile astra-sim has"
+        InputError,
+        match=r"'flow' is not available in this version in profile astra-sim.*profile physical has",
     ):
-        armillary.simulate(Trace.replicate(all_to_all(1000), 4), machine, network_model="congestion")
+        armillary.simulate(
+            Trace.replicate(all_to_all(1000), 4), machine, profile="astra-sim", network_model="flow"
+        )

@@ -13,8 +13,10 @@ import numpy as np
 from armillary.collective.load import line_order
 from armillary.collective.physical import rounds_alltoallv, rounds_for
 from armillary.engine.jobs import Job
+from armillary.engine.messages.lower import window_of
 from armillary.engine.messages.stages import network_of
 from armillary.engine.physical.jobs import chunk_bytes, split_at_once
+from armillary.engine.physical.program import Plan
 from armillary.engine.physical.twin import Channel, Instance, Lane, Machine
 from armillary.engine.physical.twin_nodes import Node
 from armillary.engine.transport.network import paces
@@ -122,7 +124,7 @@ class MessageMachine(Machine):
         dirty, self.dirty = self.dirty, []
         for lane in dirty:
             lane.waiting.sort(key=lambda entry: entry[:2])
-            while lane.waiting and self.active.get(id(lane), 0) < self.physical.active_chunks:
+            while lane.waiting and self.active.get(id(lane), 0) < lane.waiting[0][2]:
                 _, _, _, begin = lane.waiting.pop(0)
                 self.active[id(lane)] = self.active.get(id(lane), 0) + 1
                 begin()
@@ -156,7 +158,7 @@ class MessageMachine(Machine):
                     lambda: self.after(channel.latency, lambda: self.arrived(channel)),
                 )  # fmt: skip
 
-            channel.lane.waiting.append((number, 0, 0, begin))
+            channel.lane.waiting.append((number, 0, 1, begin))
 
     def enter(self, instance: Instance, rank: int, chunk: int, p: int) -> None:
         """A rank comes to a phase of a chunk; when its whole line has come, the chunk waits for its turn."""
@@ -169,13 +171,16 @@ class MessageMachine(Machine):
         _, big, small = chunk_bytes(instance.job.size, self.physical.chunks)
         size = small + (chunk < big)
 
+        plan = Plan(0, instance.job, instance.phases, 0, 0, small)
+        window = window_of(plan, phase, self.platform)
+
         def over() -> None:
             self.active[id(lane)] -= 1
             self.phase_done(instance, line, chunk, p)
             self.touch(lane)
 
         lane.waiting.append(
-            (p, chunk, 0, lambda: self.begin(self.made(instance.job, phase, line, size, over)))
+            (p, chunk, window, lambda: self.begin(self.made(instance.job, phase, line, size, over)))
         )
         self.touch(lane)
 

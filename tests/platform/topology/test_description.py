@@ -110,23 +110,23 @@ def test_routing_that_does_not_fit(tmp_path: Path) -> None:
         ("dimension-order", "of dimensions"),
         ("static", "needs a table"),
     ):
-        found = network(written(tmp_path, f"{{kind: fat-tree, k: 4, routing: {name}, {LINKS}}}"))
-        with pytest.raises(InputError, match=message):
-            found.at()
+        with pytest.raises(InputError, match=rf"machine.yaml:\d+: .*topology.routing: .*{message}"):
+            network(written(tmp_path, f"{{kind: fat-tree, k: 4, routing: {name}, {LINKS}}}"))
 
 
-def test_a_graph_is_not_simulated(tmp_path: Path) -> None:
+def test_profile_astra_sim_has_no_graphs_and_a_machine_has_one_network(tmp_path: Path) -> None:
     work = "workload: {collective: all-reduce, size: 1 MiB}\n"
     path = written(tmp_path, f"{{kind: fat-tree, k: 4, {LINKS}}}", work)
-    for load in (load_study, load_platform):
-        with pytest.raises(
-            InputError, match=r"machine.yaml:2: platform.topology: no network model simulates a graph"
-        ):
-            load(path)
+    for load in (lambda path: load_study(path).platform, load_platform):
+        assert load(path).topology.topology.npus == 16
+    plain = path.read_text()
+    path.write_text(plain + "profile: astra-sim\n")
+    with pytest.raises(
+        InputError, match=r"machine.yaml:2: platform.topology: a graph: profile astra-sim does"
+    ):
+        load_study(path)
     path.write_text(
-        path.read_text().replace(
-            "platform:\n", f"platform:\n  network: [{{topology: Ring, size: 2, {LINKS}}}]\n"
-        )
+        plain.replace("platform:\n", f"platform:\n  network: [{{topology: Ring, size: 2, {LINKS}}}]\n")
     )
     with pytest.raises(InputError, match="expected either network or topology, not both"):
         load_study(path)

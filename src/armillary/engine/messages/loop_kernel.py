@@ -75,12 +75,14 @@ def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick):
             send(prog, st, net_table, net, pool, queue, cookie, pair, size, key, tick)
         return
     plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
-    while st[st[LANE_ACTIVE] + lane] < prog[Z_WINDOW] and st[st[LANE_QUEUE] + lane] >= 0:
+    while st[st[LANE_QUEUE] + lane] >= 0:
         key = st[st[LANE_QUEUE] + lane]
+        phase = prog[plan + PL_FIRST] + key % prog[plan + PL_PHASES]
+        if st[st[LANE_ACTIVE] + lane] >= prog[prog[PHASE_SHAPE] + phase * PS_COLUMNS + PS_WINDOW]:
+            return
         st[st[LANE_QUEUE] + lane] = st[st[ROW_NEXT] + prog[at + I_ROW] + key]
         st[st[ROW_START] + prog[at + I_ROW] + key] = tick
         st[st[LANE_ACTIVE] + lane] += 1
-        phase = prog[plan + PL_FIRST] + key % prog[plan + PL_PHASES]
         routes = prog[prog[LINE_ROUTES] + prog[prog[PHASE_SHAPE] + phase * PS_COLUMNS + PS_LINES] + line]
         run = begin_run(prog, st, mem, net_table, net, pool, queue, lane, key, phase, routes, tick)
         if mem[run + RU_LEFT] == 0:

@@ -38,6 +38,8 @@ from armillary.platform.model import Platform
 from armillary.trace import Trace
 
 Ints = NDArray[np.int64]
+MOST_WINDOW = 32
+"""Chunks under way at a time on a line, at most."""
 
 
 @dataclass(kw_only=True)
@@ -140,6 +142,7 @@ class MessageBuild(Build):
                 shape.number,
                 len(size_rows) // lk.SZ_COLUMNS,
                 lines.add(comm, phase, first, shape, self),
+                window_of(plan, phase, self.platform),
             ]
             size_rows += sizes(shape.parts, phase.scale, plan.chunk, memory)
         channels = list(self.tables.channel_at)
@@ -159,7 +162,7 @@ class MessageBuild(Build):
         fields["tables"] = program.tables | {name: as_table(table) for name, table in more.items()}
         physical = self.platform.physical
         fields["scalars"] = program.scalars | {
-            lk.Z_WINDOW: physical.active_chunks,
+            lk.Z_WINDOW: max([1, *phase_shape[lk.PS_WINDOW :: lk.PS_COLUMNS]]),
             lk.Z_ENDPOINT: ceil(physical.endpoint_delay),
             lk.Z_ROUTES: len(pairs),
             lk.Z_STAGES: len(stages),
@@ -228,6 +231,20 @@ def _least(plan: Plan, platform: Platform) -> tuple[int, int]:
             moving, latency = float(phase.volume * plan.chunk) / rate, phase.latency
         once += max(moving, reducing, latency)
     return int(once), int(max(through.values()))
+
+
+def window_of(plan: Plan, phase: PhysicalPhase, platform: Platform) -> int:
+    """Return how many chunks of a phase are under way at a time on a line.
+
+    As given, or as many as keep links busy while messages of one are under way, four times over: latency of the
+    rounds ÷ time of their bytes on the wire, and one; ways are longer than a link, and rounds not all alike. No more
+    than that: with more, early chunks would come late to the next dimension.
+    """
+    if platform.physical.active_chunks:
+        return platform.physical.active_chunks
+    port = ports(platform)[phase.dim]
+    moving = float(phase.volume * plan.chunk) / min(port.out, port.into)
+    return min(4 + ceil(4 * phase.latency / moving), MOST_WINDOW) if moving > 0 else MOST_WINDOW
 
 
 def _alike(phase: PhysicalPhase) -> bool:

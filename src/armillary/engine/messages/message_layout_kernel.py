@@ -12,7 +12,7 @@ from armillary.engine.physical.fluid_layout_kernel import STATE_HEAD as _FLUID_S
     PHASE_SHAPE, SHAPES, ROUNDS, SENDS, RECEIVES, RECEIVED, MOVES, SIZES, LINE_ROUTES, ROUTE_OF, CHANNEL_ROUTE,
     LOST, STAGES,
 ) = range(_FLUID_HEAD, _FLUID_HEAD + 13)
-# Scalars: chunks of a lane under way at a time; ticks of every message at its end; routes per stage
+# Scalars: most chunks of a lane under way at a time; ticks of every message at its end; routes per stage
 Z_WINDOW, Z_ENDPOINT, Z_ROUTES, Z_STAGES = range(_FLUID_HEAD + 13, _FLUID_HEAD + 17)
 PROGRAM_HEAD = _FLUID_HEAD + 17
 
@@ -27,9 +27,9 @@ STATE_HEAD = _FLUID_STATE + 11
 # fmt: on
 
 WAIT, COLLECT, START = range(3)
-# Of a phase: its shape, its first row of sizes, and where the routes of its lines are
-PS_SHAPE, PS_SIZE, PS_LINES = range(3)
-PS_COLUMNS = 3
+# Of a phase: its shape, its first row of sizes, where the routes of its lines are, chunks under way at a time
+PS_SHAPE, PS_SIZE, PS_LINES, PS_WINDOW = range(4)
+PS_COLUMNS = 4
 # A shape: members, rounds (rows), first of them, messages, first of them
 SH_MEMBERS, SH_ROUNDS, SH_FIRST, SH_MOVES, SH_MOVE = range(5)
 SH_COLUMNS = 5

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from armillary.engine.transport import credit_layout_kernel as ck
 from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport.deadlock import down_links
 from armillary.engine.transport.transport import Transport
 from armillary.errors import InputError
 from armillary.platform.topology.graph import UNBOUNDED, Topology
@@ -94,7 +95,10 @@ class Credit(Transport):
 
     def blocked(self, net: Any, pool: Any, table: Any, topology: Topology) -> list[int]:
         """See `Transport.blocked`."""
-        return blocked_cycle(net, pool, table, topology)
+        first = int(net[lk.N_OWN])
+        rows = np.reshape(net[first : first + topology.links * ck.S_COLUMNS], (-1, ck.S_COLUMNS))
+        wanted = np.flatnonzero((rows[:, ck.S_WANTED] > 0) | (rows[:, ck.S_NIC] > 0))
+        return down_links(net, table, wanted.tolist()) or blocked_cycle(net, pool, table, topology)
 
     def _depths(self, topology: Topology) -> Ints:
         """Return (links) the flits that fit into a VC."""
@@ -112,8 +116,8 @@ class Credit(Transport):
                 f"a buffer of {topology.buffer[link]} bytes" if finite[link] else f"{self.depth} flits per VC"
             )
             raise InputError(
-                f"{topology.name}: link {topology.link_name(link)} has {has}, so {depths[link] * self.flit} bytes for "
-                f"each of {self.vcs} VCs, expected room for a packet of {self.packet} bytes"
+                f"{topology.called}: link {topology.link_name(link)} has {has}, so {depths[link] * self.flit} bytes "
+                f"for each of {self.vcs} VCs, expected room for a packet of {self.packet} bytes"
             )
         return depths
 

@@ -1,12 +1,19 @@
-"""Why nothing moves although messages are under way: buffers that wait for each other."""
+"""Why nothing moves although messages are under way: links that are down, buffers that wait for each other."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport import packet_layout_kernel as pk
 from armillary.platform.topology.graph import Topology
+
+
+def down_links(net: Any, table: Any, links: Iterable[int]) -> list[int]:
+    """Return those of some links that are down in the stage that the network is in, in ascending order."""
+    first = table[lk.T_LINK] + net[lk.N_STAGE] * table[lk.T_LINKS] * lk.L_COLUMNS
+    return sorted(link for link in links if table[first + link * lk.L_COLUMNS + lk.L_SLOW] == 0)
 
 
 def blocked_cycle(net: Any, pool: Any, topology: Topology) -> list[int]:

@@ -16,8 +16,9 @@ link_row, duration, carried, waiting = links.link_row, links.duration, links.car
 
 # Row of a message: place of its next link in its route, and after its last; bytes; when its last byte is here
 M_AT, M_END, M_SIZE, M_TAIL = range(2, 6)
-HEAD, ARRIVED = range(2)
+HEAD, ARRIVED, AGAIN = range(3)
 FREE_AT = N_OWN  # (links) when all that came so far have left
+WAIT = N_OWN + 1  # first and last message that waits for a link that is down
 
 
 @inner
@@ -36,7 +37,22 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
 
 @inner
 def change(table, net, pool, queue, now):
-    """The network is in another stage: nothing to do, links are looked up when they are taken."""
+    """The network is in another stage: what waits for links that were down may go on."""
+    row = net[net[WAIT]]
+    if row > 0:
+        net[net[WAIT]] = 0
+        push(net, queue, now, row * CODES + AGAIN)
+
+
+@inner
+def _stay(net, pool, row):
+    """Let a message wait until links change."""
+    pool[row + P_NEXT] = 0
+    if net[net[WAIT]] == 0:
+        net[net[WAIT]] = row
+    else:
+        pool[net[net[WAIT] + 1] + P_NEXT] = row
+    net[net[WAIT] + 1] = row
 
 
 @inner
@@ -59,10 +75,12 @@ def advance(table, net, pool, queue, limit):
         if what % CODES == ARRIVED:
             deliver(net, pool, row)
             continue
+        if what % CODES == AGAIN and pool[row + P_NEXT] > 0:
+            push(net, queue, now, pool[row + P_NEXT] * CODES + AGAIN)
         link = table[table[T_ROUTE_LINK] + pool[row + M_AT]]
         at = link_row(table, net, link)
         if table[at + L_SLOW] == 0:
-            net[N_A] = link + 1  # nobody takes it up again: the message stays here
+            _stay(net, pool, row)
             continue
         free = net[net[FREE_AT] + link]
         start = max(now, free)

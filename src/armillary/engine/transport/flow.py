@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from armillary.engine.transport import flow_layout_kernel as fk
 from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport.deadlock import down_links
 from armillary.engine.transport.transport import Transport
 from armillary.errors import InputError
 from armillary.platform.topology.graph import Topology
@@ -64,3 +65,14 @@ class Flow(Transport):
             np.zeros(topology.links * lk.Q_COLUMNS, np.int64),
             values,
         ]
+
+    def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:
+        """See `Transport.blocked`."""
+        links = set()
+        for link in range(topology.links):
+            place = int(net[net[fk.N_ROWS] + link * fk.K_COLUMNS + fk.K_FIRST])
+            while place and link not in links:
+                if pool[place - place % lk.P_COLUMNS + fk.C_FLOW] > 0:
+                    links.add(link)
+                place = int(pool[place])
+        return down_links(net, table, links)

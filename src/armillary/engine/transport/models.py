@@ -27,8 +27,8 @@ def transport_of(network_model: str, platform: Platform) -> Transport:
     try:
         return _referee(platform.packets) if network_model == "ns3" else _packets(platform.packets)
     except InputError as error:
-        source = f"{platform.source}: platform.packets: " if platform.source else ""
-        raise InputError(f"{source}{error}") from None
+        source = platform.packets.source
+        raise InputError(f"{source}: {error}" if source else str(error)) from None
 
 
 def _packets(packets: Packets) -> Transport:

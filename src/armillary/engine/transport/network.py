@@ -84,7 +84,7 @@ def lower_network(
 def link_rows(topology: Topology) -> Ints:
     """Return (links, L_COLUMNS): see `layout_kernel`."""
     rows = np.zeros((topology.links, lk.L_COLUMNS), np.int64)
-    rows[:, lk.L_SLOW], rows[:, lk.L_FAST] = paces(topology.bandwidth, topology.name)
+    rows[:, lk.L_SLOW], rows[:, lk.L_FAST] = paces(topology.bandwidth, topology.called)
     rows[:, lk.L_LATENCY] = np.rint(topology.latency * lk.PS)
     rows[:, lk.L_BUFFER] = topology.buffer
     rows[:, lk.L_TAIL], rows[:, lk.L_HEAD] = topology.tail, topology.head

@@ -10,6 +10,7 @@ import numpy as np
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport import packet_layout_kernel as pk
 from armillary.engine.transport.dcqcn import Dcqcn
+from armillary.engine.transport.deadlock import blocked_cycle, down_links
 from armillary.engine.transport.transport import Ints, Transport
 from armillary.errors import InputError
 from armillary.platform.topology.graph import Topology
@@ -106,7 +107,7 @@ class Packet(Transport):
             link, beside = int(short[0]), "" if self.xoff is None else f"xoff {self.xoff} and "
             needed = (self.xoff or 0) + headroom[link]
             raise InputError(
-                f"packet: the buffer at the end of {topology.link_name(link)} has {buffer[link]} bytes, "
+                f"{topology.called}: the buffer at the end of {topology.link_name(link)} has {buffer[link]} bytes, "
                 f"expected at least {needed}: {beside}two packets and what comes in two latencies "
                 f"({headroom[link]} bytes of headroom)"
             )
@@ -122,6 +123,13 @@ class Packet(Transport):
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`."""
         return [np.zeros((topology.links, pk.PO_COLUMNS), np.int64)]
+
+    def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:
+        """See `Transport.blocked`."""
+        ports = net[net[pk.PORTS] :][: topology.links * pk.PO_COLUMNS]
+        rows = np.reshape(ports, (-1, pk.PO_COLUMNS))
+        work = np.flatnonzero((rows[:, pk.PO_FIRST] > 0) | (rows[:, pk.PO_CLASS] > 0))
+        return down_links(net, table, work.tolist()) or blocked_cycle(net, pool, topology)
 
 
 def _check(name: str, value: int | None, least: int, most: int, which: str = "") -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport import tcp_layout_kernel as tk
+from armillary.engine.transport.deadlock import down_links
 from armillary.engine.transport.network import Routes, link_rows
 from armillary.engine.transport.packet import LARGEST_PACKET, reverse_links
 from armillary.engine.transport.transport import Ints, Transport
@@ -91,10 +92,8 @@ class Tcp(Transport):
         _within("ack_every", self.ack_every, 1, 1 << 20, "segments, e.g. 2")
         _within("ack_delay", self.ack_delay, 1e-3, 500, "ms, e.g. 40")
         if self.window:
-            _within("window", self.window, self.mss, UNBOUNDED, "bytes, at least mss, or 0: no limit")
-        _within(
-            "buffer", self.buffer, self.mss + self.header, UNBOUNDED, "bytes, at least a packet, e.g. 262144"
-        )
+            _within("window", self.window, self.mss, UNBOUNDED, "bytes (mss), or 0: no limit")
+        _within("buffer", self.buffer, self.mss + self.header, UNBOUNDED, "bytes (a packet), e.g. 262144")
         _within("mark", self.mark, 0, UNBOUNDED, "bytes, e.g. 97500")
         _within("jitter", self.jitter, 0, 1e6, "ns, e.g. 1000")
         _within("seed", self.seed, 0, UNBOUNDED, "")
@@ -131,8 +130,8 @@ class Tcp(Transport):
             link = int(small[0])
             ends = topology.node_name(int(topology.tail[link])), topology.node_name(int(topology.head[link]))
             raise InputError(
-                f"{topology.name}: the buffer of the link from {ends[0]} to {ends[1]} is {room[link]} bytes, expected "
-                f"at least a packet of {self.mss + self.header} bytes"
+                f"{topology.called}: the buffer of the link from {ends[0]} to {ends[1]} is {room[link]} bytes, "
+                f"expected at least a packet of {self.mss + self.header} bytes"
             )
         return room.astype(np.int64)
 
@@ -156,7 +155,7 @@ class Connected(Transport):
             link = int(links[np.argmin(back)])
             name = topology.node_name
             raise InputError(
-                f"{topology.name}: no link leads from {name(int(topology.head[link]))} back to "
+                f"{topology.called}: no link leads from {name(int(topology.head[link]))} back to "
                 f"{name(int(topology.tail[link]))}; expected links both ways, as ACKs take the way back"
             )
         self.place = np.full(routes.count, -1, np.int64)
@@ -186,6 +185,12 @@ class Connected(Transport):
         first_draw = np.array([self.tcp.seed % (tk.DRAWS - 1) + 1])
         return [np.zeros((topology.links, tk.PO_COLUMNS), np.int64), self.rows, first_draw]
 
+    def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:
+        """See `Transport.blocked`."""
+        first = net[tk.PORTS] + tk.PO_FIRST
+        links = (link for link in range(topology.links) if net[first + link * tk.PO_COLUMNS] > 0)
+        return down_links(net, table, links)
+
 
 def _row(tcp: Tcp, begin: int, end: int, base: int) -> Ints:
     """Return a connection that has sent nothing; `base`: ps of an ACK and its answer in an empty network."""
@@ -210,4 +215,6 @@ def _times(topology: Topology, size: int) -> Ints:
 
 def _within(name: str, value: float, least: float, most: float, unit: str) -> None:
     if not least <= value <= most:
-        raise InputError(f"tcp: {name} is {value:g}, expected {least:g} to {most:g} {unit}")
+        got, low, high = (x if isinstance(x, int) else f"{x:g}" for x in (value, least, most))
+        wanted = f"at least {low}" if most == UNBOUNDED else f"{low} to {high}"
+        raise InputError(f"tcp: {name} is {got}, expected {wanted} {unit}".rstrip())

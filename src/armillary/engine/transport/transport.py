@@ -10,7 +10,7 @@ A transport is a kernel module with three functions over flat arrays (see `layou
   (pool or queue beyond its room) it is called again after both have grown. What stands in the queue beyond FOREVER
   does not happen unless something else does: `flow` keeps messages there that cannot move.
 * ``change(table, net, pool, queue, now)``: the network has just gone into the stage ``net[N_STAGE]``: links may
-  have other bandwidths. Messages under way keep their routes; on links that are down they stay for ever.
+  have other bandwidths. Messages under way keep their routes; on links that are down they wait until these are up.
 
 `inject` may be called at the time that `advance` returned, and at that time or later only.
 """
@@ -25,6 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport.deadlock import down_links
+from armillary.engine.transport.fifo_kernel import M_AT, WAIT
 from armillary.engine.transport.network import Routes
 from armillary.jit import Mode
 from armillary.platform.topology.graph import Topology
@@ -59,7 +61,7 @@ class Transport(ABC):
         """Return the state before the first event, as tables found by ``net[N_OWN + i]``."""
 
     def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:
-        """Return the links that hold up what never arrived: one that is down, or a cycle that wait for each other."""
+        """Return the links that hold up what never arrived: those that are down, or a cycle of full buffers."""
         return []
 
 
@@ -72,11 +74,16 @@ class Congestion(Transport):
 
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`."""
-        return [np.zeros(topology.links, np.int64)]
+        return [np.zeros(topology.links, np.int64), np.zeros(2, np.int64)]
 
     def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:
         """See `Transport.blocked`."""
-        return [int(net[lk.N_A]) - 1] if net[lk.N_A] else []
+        links = set()
+        row = int(net[net[WAIT]])
+        while row:
+            links.add(int(table[table[lk.T_ROUTE_LINK] + pool[row + M_AT]]))
+            row = int(pool[row + lk.P_NEXT])
+        return down_links(net, table, links)
 
 
 def first_state(transport: Transport, topology: Topology, mode: Mode, routes: int) -> Any:

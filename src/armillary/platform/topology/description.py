@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from pydantic import Field, ValidationError
 from pydantic.json_schema import models_json_schema
 
 from armillary.errors import InputError, one_of
-from armillary.platform.document import Document, KeyPath
+from armillary.platform.document import Document, KeyPath, key_text
 from armillary.platform.machine import dimensions_of
 from armillary.platform.native_errors import first_error
 from armillary.platform.study_schema import (
@@ -233,11 +234,23 @@ def read_topology(document: Document, path: KeyPath, data: Any) -> Network:
             )
             for entry in kind.failures
         )
-        degraded(topology, failures)
     except InputError as error:
         raise error if str(error).startswith(document.name) else document.error(path, str(error)) from None
+    for number, failure in enumerate(failures):
+        try:
+            degraded(topology, [failure])
+        except InputError as error:
+            raise document.error((*path, "failures", number), str(error)) from None
     chosen: RoutingName = kind.routing or ("dimension-order" if topology.dimensions else "ecmp")
-    return Network(topology, chosen, kind.seed, failures, folder / kind.table if kind.table else None)
+    table = folder / kind.table if kind.table else None
+    if table and chosen != "static":
+        raise document.error((*path, "table"), f"expected with routing static only, got '{chosen}'")
+    try:
+        routing_of(chosen, topology, kind.seed, table)
+    except InputError as error:
+        raise document.error((*path, "table" if table else "routing"), str(error)) from None
+    topology = dataclasses.replace(topology, source=f"{document.where(path)}: {key_text(path)}")
+    return Network(topology, chosen, kind.seed, failures, table)
 
 
 def topology_schema() -> dict[str, Any]:

@@ -212,10 +212,16 @@ def _edge(where: str, row: Mapping[str, Any]) -> Edge:
     for end in ("from", "to"):
         if row.get(end) in (None, ""):
             raise InputError(f"{where}: missing key '{end}'")
+    bandwidth = read("bandwidth", units.parse_bandwidth)
+    if not 0 < bandwidth < float("inf"):
+        raise InputError(
+            f"{where}: bandwidth: got {show(row['bandwidth'])}, expected more than 0, e.g. '400 GB/s'; a link that is "
+            "down is one of the topology's failures"
+        )
     return (
         str(row["from"]),
         str(row["to"]),
-        read("bandwidth", units.parse_bandwidth),
+        bandwidth,
         read("latency", units.parse_time),
         int(read("buffer", units.parse_bytes, UNBOUNDED)),
         str(row.get("kind") or "link"),

@@ -39,7 +39,7 @@ class Topology:
     between two nodes.
 
     Attributes:
-        name: What errors call it.
+        name: E.g. the sort, or the name of a file.
         npus: Number of NPUs.
         first_link: (nodes + 1) where the links of a node begin.
         head: (links) the node a link leads to.
@@ -55,6 +55,7 @@ class Topology:
         host: NPUs of one host, with consecutive ranks; 0: no hosts.
         block: (nodes) part of the machine a node belongs to (host, pod, die), -1 for none: for pictures.
         shape: Sides of the grid of NPUs, innermost first, or empty.
+        source: The file, line and key that describe it, or empty.
     """
 
     name: str
@@ -73,11 +74,17 @@ class Topology:
     host: int = 0
     block: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     shape: tuple[int, ...] = ()
+    source: str = ""
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
+
+    @property
+    def called(self) -> str:
+        """What errors call it."""
+        return f"{self.source}: {self.name}" if self.source else self.name
 
     @property
     def nodes(self) -> int:

@@ -31,7 +31,7 @@ def distances(topology: Topology, destination: int) -> Ints:
 
 def unreachable(topology: Topology, source: int, destination: int) -> InputError:
     """Return the error of a pair without a way."""
-    pair = f"{topology.name}: no way from {topology.node_name(source)} to {topology.node_name(destination)}"
+    pair = f"{topology.called}: no way from {topology.node_name(source)} to {topology.node_name(destination)}"
     down = np.flatnonzero(topology.bandwidth == 0)
     reached = int((distances(topology, destination) >= 0).sum())
     why = f"{topology.node_name(destination)} is reached from {reached - 1} of {topology.nodes - 1} nodes"
@@ -41,7 +41,8 @@ def unreachable(topology: Topology, source: int, destination: int) -> InputError
         )
     everyone = dataclasses.replace(topology, forwards=np.ones(topology.nodes, np.bool_))
     if distances(everyone, destination)[source] >= 0:
-        why += "; it could be reached if NPUs forwarded (routing 'rail')"
+        how = "routing 'rail'" if topology.host else "forward: true in a YAML edge list"
+        why += f"; it could be reached if NPUs forwarded ({how})"
     return InputError(f"{pair}: {why}")
 
 

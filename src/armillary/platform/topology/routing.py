@@ -170,7 +170,7 @@ class Shortest(Routing):
     def _circle(self, source: int, destination: int) -> InputError:
         name = self.topology.node_name
         return InputError(
-            f"{self.topology.name}: the way from {name(source)} to {name(destination)} goes round in a circle"
+            f"{self.topology.called}: the way from {name(source)} to {name(destination)} goes round in a circle"
         )
 
 
@@ -221,7 +221,7 @@ class Rail(Ecmp):
         super().__init__(topology, seed)
         if not topology.host:
             raise InputError(
-                f"{topology.name}: routing 'rail' needs hosts, expected e.g. a rail-optimised topology"
+                f"{topology.called}: routing 'rail' needs hosts, expected e.g. a rail-optimised topology"
             )
         inner = np.flatnonzero((topology.tail < topology.npus) & (topology.head >= topology.npus))
         hosts = topology.tail[inner] // topology.host
@@ -266,7 +266,7 @@ class Static(Shortest):
             if link < 0:
                 name = topology.node_name
                 raise InputError(
-                    f"{topology.name}: the table sends what is at {name(node)} for {name(destination)} to "
+                    f"{topology.called}: the table sends what is at {name(node)} for {name(destination)} to "
                     f"{name(to)}, expected a neighbour, e.g. {name(int(topology.head[topology.first_link[node]]))}"
                 )
             self._next.setdefault(destination, []).append(link)
@@ -278,10 +278,19 @@ class Static(Shortest):
         needed = {"node", "destination", "next"}
         if not needed <= set(rows.fieldnames or ()):
             raise InputError(f"{path}: got columns {rows.fieldnames}, expected node, destination, next")
-        table = {
-            (topology.node(row["node"]), topology.node(row["destination"])): topology.node(row["next"])
-            for row in rows
-        }
+        table: dict[tuple[int, int], int] = {}
+        for row in rows:
+            where = f"{path}:{rows.line_num}"
+            if any(not row[key] for key in needed):
+                raise InputError(
+                    f"{where}: got {len(row) - 1} or fewer names, expected node, destination, next"
+                )
+            try:
+                node, destination, to = (topology.node(row[key]) for key in ("node", "destination", "next"))
+                cls(topology, {(node, destination): to})
+            except InputError as error:
+                raise InputError(f"{where}: {error}") from None
+            table[node, destination] = to
         return cls(topology, table)
 
     def _allowed(self, destination: int) -> Bools:
@@ -293,7 +302,7 @@ class Static(Shortest):
         name = self.topology.node_name
         where = name(source if at is None else at)
         return InputError(
-            f"{self.topology.name}: no way from {name(source)} to {name(destination)}: the table has no link that "
+            f"{self.topology.called}: no way from {name(source)} to {name(destination)}: the table has no link that "
             f"is up from {where}"
         )
 

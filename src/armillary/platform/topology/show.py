@@ -128,7 +128,7 @@ def _reachable(network: Network) -> str:
         if network.routing == "rail":
             topology = dataclasses.replace(topology, forwards=np.ones(topology.nodes, np.bool_))
         try:
-            check_connected(topology)
+            check_connected(dataclasses.replace(topology, source=""))
         except InputError as error:
             return (f"from {format_time(time)}: " if time else "") + str(error)
     return "every NPU from every other"
