@@ -46,7 +46,10 @@ class Rounds:
     def run(self, rounds: list[tuple[Ints, Ints]]) -> tuple[float, float, int, int]:
         """Run rounds of (routes, sizes); returns seconds, those of the processor, ps of the end, and events."""
         kernel = load("armillary.engine.transport.offer_kernel", "compiled", "flow")
-        net, room = first_state(self.transport, self.topology, "compiled", self.routes), Room(self.transport, "compiled")
+        net, room = (
+            first_state(self.transport, self.topology, "compiled", self.routes),
+            Room(self.transport, "compiled"),
+        )
         now = 0
         start, cpu = time.perf_counter(), time.process_time()
         for routes, sizes in rounds:
