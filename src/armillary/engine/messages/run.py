@@ -58,7 +58,7 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     if mode == "interpreted":
         table = table.tolist()
     shapes = program.tables["SHAPES"].reshape(-1, lk.SH_COLUMNS)
-    window = program.scalars[lk.Z_WINDOW]
+    window = min(program.scalars[lk.Z_WINDOW], max((plan.chunks for plan in program.plans), default=1))
     # What one step of the loop may take at most: all chunks that a lane may begin at once, all nodes of a tick.
     most = int(shapes[:, lk.SH_MEMBERS].max(initial=1)) * lk.ME_COLUMNS + lk.RU_HEAD
     block = 2 * window * most + 64

@@ -38,6 +38,10 @@ class Shapes:
     received: list[Ints] = field(default_factory=list)
     moves: list[Ints] = field(default_factory=list)
     known: dict[int, tuple[Rounds, Shape]] = field(default_factory=dict)
+    ends: int = 0
+    """Length of `sends`, and of `receives`."""
+    messages: int = 0
+    """Length of `received`."""
 
     def add(self, rounds: Rounds) -> Shape:
         """Return the shape of a schedule.
@@ -59,12 +63,9 @@ class Shapes:
             apart = messages.source != messages.target
             source, target = messages.source[apart], messages.target[apart]
             shares = np.stack([messages.numerator[apart], messages.denominator[apart]], axis=1)
-            distinct, inverse = np.unique(shares, axis=0, return_inverse=True)
-            classes = [parts.setdefault(Fraction(*pair), len(parts)) for pair in distinct.tolist()]
-            order = np.argsort(source, kind="stable")
-            rows = np.stack(
-                [source, target, np.array(classes, np.int64)[inverse.ravel()], messages.reduce[apart]], axis=1
-            )[order].astype(np.int64)
+            classes = _numbered(shares, parts)
+            order = _sorted(source, rounds.n)
+            rows = np.stack([source, target, classes, messages.reduce[apart]], axis=1)[order].astype(np.int64)
             self._round(rows, rounds.n, count, part.repeat)
             moves.append(rows)
             count += len(rows)
@@ -74,20 +75,18 @@ class Shapes:
                 f"expected less than {1 << lk.MOVE_BITS}: choose another algorithm, or network model analytical"
             )
         table = np.concatenate(moves) if moves else np.zeros((0, lk.MV_COLUMNS), np.int64)
-        before = sum(len(part) for part in self.moves)
-        self.rows += [rounds.n, len(rounds.rounds), first, count, before]
+        self.rows += [rounds.n, len(rounds.rounds), first, count, self.messages - count]
         self.moves.append(table)
         return Shape(len(self.known), table, tuple(parts))
 
     def _round(self, rows: Ints, members: int, count: int, repeat: int) -> None:
         """Add one round, whose messages have the numbers from `count` on in their shape."""
-        base = sum(map(len, self.received))
-        self.rounds += [repeat, sum(map(len, self.sends)), sum(map(len, self.receives))]
-        everyone = np.arange(members + 1)
-        self.sends.append(count + np.searchsorted(rows[:, lk.MV_SOURCE], everyone))
-        order = np.argsort(rows[:, lk.MV_TARGET], kind="stable")
-        self.receives.append(base + np.searchsorted(rows[order, lk.MV_TARGET], everyone))
-        self.received.append(count + order)
+        self.rounds += [repeat, self.ends, self.ends]
+        self.sends.append(count + _starts(rows[:, lk.MV_SOURCE], members))
+        self.receives.append(self.messages + _starts(rows[:, lk.MV_TARGET], members))
+        self.received.append(count + _sorted(rows[:, lk.MV_TARGET], members))
+        self.ends += members + 1
+        self.messages += len(rows)
 
     def tables(self) -> dict[str, list[int] | list[Ints]]:
         """Return the tables of the program."""
@@ -95,6 +94,26 @@ class Shapes:
             "SHAPES": self.rows, "ROUNDS": self.rounds, "SENDS": self.sends, "RECEIVES": self.receives,
             "RECEIVED": self.received, "MOVES": [part.ravel() for part in self.moves],
         }  # fmt: skip
+
+
+def _numbered(shares: Ints, parts: dict[Fraction, int]) -> Ints:
+    """Return the number of each share of D in `parts`, to which new ones are added; shares are (n, 2)."""
+    if len(shares) and (shares == shares[0]).all():
+        return np.full(len(shares), parts.setdefault(Fraction(*shares[0].tolist()), len(parts)))
+    distinct, inverse = np.unique(shares, axis=0, return_inverse=True)
+    numbers = [parts.setdefault(Fraction(*pair), len(parts)) for pair in distinct.tolist()]
+    return np.array(numbers, np.int64)[inverse.ravel()]
+
+
+def _sorted(member: Ints, members: int) -> Ints:
+    """Return the stable order of messages by member."""
+    # NumPy sorts 16 bits by radix.
+    return np.argsort(member.astype(np.uint16) if members <= 1 << 16 else member, kind="stable")
+
+
+def _starts(member: Ints, members: int) -> Ints:
+    """Return (members + 1) where the messages of each member begin once they are sorted."""
+    return np.concatenate([[0], np.cumsum(np.bincount(member, minlength=members))])
 
 
 def sizes(parts: Sequence[Fraction], scale: Fraction, chunk: int, memory_bandwidth: float) -> list[int]:

@@ -141,7 +141,7 @@ class Connected(Transport):
 
     name = Tcp.name
     kernel = Tcp.kernel
-    burst = 2 * tk.MOST_AT_ONCE
+    burst = message = 2 * tk.MOST_AT_ONCE
 
     def __init__(self, tcp: Tcp, topology: Topology, routes: Routes) -> None:
         """Give every route a connection: those over the same links share one."""

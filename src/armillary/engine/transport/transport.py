@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.engine.flat import room
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport.deadlock import down_links
 from armillary.engine.transport.fifo_kernel import M_AT, WAIT
@@ -42,7 +43,9 @@ class Transport(ABC):
     name: ClassVar[str]
     kernel: ClassVar[str]
     burst: ClassVar[int] = 64
-    """Rows of the pool and of the queue that one event, or one message, may take."""
+    """Rows of the pool and of the queue that one event may take."""
+    message: ClassVar[int] = 4
+    """Rows of them that a message may take when it leaves."""
 
     def on(self, topology: Topology, routes: Routes) -> Transport:
         """Return the transport that knows which routes messages take; most need not."""
@@ -109,10 +112,10 @@ class Room:
 
     def __init__(self, transport: Transport, mode: Mode, messages: int = 1) -> None:
         """Make room for at least `messages` that begin at once."""
-        self.mode, self.burst = mode, transport.burst * max(1, messages)
+        self.mode, self.burst = mode, transport.burst + transport.message * messages
         rows = 2 * self.burst + 64
-        self.pool: Any = _zeros(rows * lk.P_COLUMNS, mode)
-        self.queue: Any = _zeros(rows * lk.Q_COLUMNS, mode)
+        self.pool: Any = room(rows * lk.P_COLUMNS, mode)
+        self.queue: Any = room(rows * lk.Q_COLUMNS, mode)
 
     def fit(self, net: Any) -> None:
         """Let both be large enough for another burst, and say so in `net`."""
@@ -124,14 +127,10 @@ class Room:
         net[lk.N_QUEUE_ROOM] = len(self.queue) // lk.Q_COLUMNS - self.burst
 
 
-def _zeros(size: int, mode: Mode) -> Any:
-    return np.zeros(size, np.int64) if mode == "compiled" else [0] * size
-
-
 def _longer(values: Any, more: int, mode: Mode) -> Any:
     more = max(2 * more, len(values))
     if mode == "compiled":
-        longer = np.zeros(len(values) + more, np.int64)
+        longer = room(len(values) + more, mode)
         longer[: len(values)] = values
         return longer
     return values + [0] * more
