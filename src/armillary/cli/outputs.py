@@ -85,6 +85,7 @@ class Outputs:
             "json": lambda path: report.write_jobs_json(result, path),
             "timeline": lambda path: report.write_jobs_perfetto(result, path),
             "picture": lambda path: report.jobs_picture(result, path),
+            "links": lambda path: report.write_links(result.timeline, path),
             "save": result.timeline.save,
         }
         self._write(writers, quiet=False)

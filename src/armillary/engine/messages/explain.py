@@ -14,7 +14,7 @@ SHOWN_OF_CYCLE = 16
 
 
 def explain(program: MessageProgram, run: MessageRun) -> str:
-    """Return lines that name a pair of NPUs without a way, links that are down, and links that wait for each other."""
+    """Return lines that name links that are down, or links that wait for each other."""
     flying = run.scalar(lk.V_FLYING)
     if not flying:
         return ""
@@ -23,13 +23,6 @@ def explain(program: MessageProgram, run: MessageRun) -> str:
     lines = [
         f"{flying} message{'s are' if flying > 1 else ' is'} under way and never arrive{'s'[flying > 1 :]}"
     ]
-    lost = run.scalar(lk.V_LOST)
-    if lost:
-        source, target = program.pairs[lost - 1].tolist()
-        ways = f"{topology.node_name(source)} to {topology.node_name(target)}"
-        lines.append(
-            f"no way from {ways} {_lost_when(program, lost - 1)}: what is sent then stays where it is"
-        )
     down = [link for link in run.blocked if not topology.bandwidth[link]]
     lines += [
         f"messages wait for {topology.link_name(link)}, which is down from {_down_since(program, stage, link)} on"
@@ -52,17 +45,6 @@ def _cycle(links: list[int], name: Callable[[int], str]) -> list[str]:
         f"deadlock: the buffers of {len(links)} links are full and wait for each other, in this order: {names}",
         "routing without such a cycle, larger buffers or more virtual channels may avoid this deadlock",
     ]
-
-
-def _lost_when(program: MessageProgram, pair: int) -> str:
-    """Return when a pair has no way for the first time."""
-    lost = program.tables["LOST"].reshape(len(program.stages), -1)[:, pair]
-    first = int(lost.argmax())
-    after = [
-        stage.time for stage, still in zip(program.stages[first:], lost[first:], strict=True) if not still
-    ]
-    end = f"to {format_time(after[0])}" if after else "on"
-    return f"from {format_time(program.stages[first].time)} {end}"
 
 
 def _down_since(program: MessageProgram, stage: int, link: int) -> str:

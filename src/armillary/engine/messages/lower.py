@@ -35,6 +35,7 @@ from armillary.engine.transport.use import link_use
 from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
 from armillary.platform.model import Platform
+from armillary.platform.topology.routing import Paths
 from armillary.trace import Trace
 
 Ints = NDArray[np.int64]
@@ -150,12 +151,12 @@ class MessageBuild(Build):
         lines.keys.append(ends[:, 0] * self.platform.npus + ends[:, 1])
         keys, pair = np.unique(np.concatenate(lines.keys), return_inverse=True)
         pairs = np.stack([keys // self.platform.npus, keys % self.platform.npus], axis=1)
-        routes, lost = _routes(stages, pairs)
+        routes = _routes(stages, pairs)
         at = len(pair) - len(channels)
         channel_rows = np.stack([pair[at:], np.array([c[3] for c in channels], np.int64)], axis=1)
         more = {
             **shapes.tables(), "PHASE_SHAPE": phase_shape, "SIZES": size_rows, "LINE_ROUTES": lines.first,
-            "ROUTE_OF": pair[:at], "CHANNEL_ROUTE": channel_rows, "LOST": lost,
+            "ROUTE_OF": pair[:at], "CHANNEL_ROUTE": channel_rows,
             "STAGES": [_when(stage) for stage in stages],
         }  # fmt: skip
         fields = {**vars(program)}
@@ -262,29 +263,31 @@ def _when(stage: Stage) -> int:
     return time
 
 
-def _routes(stages: Sequence[Stage], pairs: Ints) -> tuple[Routes, Ints]:
-    """Return the routes of all pairs in every stage, and which have none there (only after the first).
+def _routes(stages: Sequence[Stage], pairs: Ints) -> Routes:
+    """Return the routes of all pairs in every stage; where a pair has none any more, it keeps the one it had.
 
     Raises:
         InputError: a pair cannot reach each other from the start.
     """
-    routes = Routes()
-    lost = np.zeros((len(stages), len(pairs)), np.int64)
-    for number, stage in enumerate(stages):
-        if number:
-            lost[number] = [not _reaches(stage, pair) for pair in pairs] if _loses(stage, pairs) else 0
-        # What has no way stays where it is: an empty route, which is never taken.
-        routes.add(stage, pairs[:, 0], np.where(lost[number] == 1, pairs[:, 0], pairs[:, 1]))
-    return routes, lost.ravel()
+    routes, before = Routes(), None
+    for stage in stages:
+        try:
+            paths = stage.routing.paths(pairs[:, 0], pairs[:, 1])
+        except InputError:
+            if before is None:
+                raise
+            paths = _some_kept(stage, pairs, before)
+        routes.append(paths)
+        before = paths
+    return routes
 
 
-def _loses(stage: Stage, pairs: Ints) -> bool:
-    try:
-        stage.routing.paths(pairs[:, 0], pairs[:, 1])
-    except InputError:
-        return True
-    return False
-
-
-def _reaches(stage: Stage, pair: Ints) -> bool:
-    return not _loses(stage, pair[None, :])
+def _some_kept(stage: Stage, pairs: Ints, before: Paths) -> Paths:
+    ways = []
+    for number, pair in enumerate(pairs):
+        try:
+            ways.append(stage.routing.paths(pair[:1], pair[1:]).link)
+        except InputError:
+            ways.append(before[number])  # its messages wait for what is down
+    first = np.concatenate([[0], np.cumsum([len(way) for way in ways])]).astype(np.int64)
+    return Paths(first, np.concatenate(ways))

@@ -10,20 +10,20 @@ from armillary.engine.physical.fluid_layout_kernel import STATE_HEAD as _FLUID_S
 # More tables of the program
 (
     PHASE_SHAPE, SHAPES, ROUNDS, SENDS, RECEIVES, RECEIVED, MOVES, SIZES, LINE_ROUTES, ROUTE_OF, CHANNEL_ROUTE,
-    LOST, STAGES,
-) = range(_FLUID_HEAD, _FLUID_HEAD + 13)
+    STAGES,
+) = range(_FLUID_HEAD, _FLUID_HEAD + 12)
 # Scalars: most chunks of a lane under way at a time; ticks of every message at its end; routes per stage
-Z_WINDOW, Z_ENDPOINT, Z_ROUTES, Z_STAGES = range(_FLUID_HEAD + 13, _FLUID_HEAD + 17)
-PROGRAM_HEAD = _FLUID_HEAD + 17
+Z_WINDOW, Z_ENDPOINT, Z_ROUTES, Z_STAGES = range(_FLUID_HEAD + 12, _FLUID_HEAD + 16)
+PROGRAM_HEAD = _FLUID_HEAD + 16
 
 # More tables of the state: chunks under way in each lane; free blocks of working memory by size
 LANE_ACTIVE, FREE_BLOCKS = range(_FLUID_STATE, _FLUID_STATE + 2)
-# Scalars: working memory in use, stage, messages under way, sent in all, pair without a way that was tried, the
-# tick, what is done in it next, and the list of messages that have come in it
+# Scalars: working memory in use, stage, messages under way, sent in all, the tick, what is done in it next, and
+# the list of messages that have come in it
 (
-    V_MEMORY, V_STAGE, V_FLYING, V_SENT, V_LOST, V_TICK, V_STEP, V_CAME, V_CAME_LAST,
-) = range(_FLUID_STATE + 2, _FLUID_STATE + 11)
-STATE_HEAD = _FLUID_STATE + 11
+    V_MEMORY, V_STAGE, V_FLYING, V_SENT, V_TICK, V_STEP, V_CAME, V_CAME_LAST,
+) = range(_FLUID_STATE + 2, _FLUID_STATE + 10)
+STATE_HEAD = _FLUID_STATE + 10
 # fmt: on
 
 WAIT, COLLECT, START = range(3)

@@ -51,9 +51,6 @@ def send(prog, st, net_table, net, pool, queue, cookie, pair, size, key, tick):
     route = st[V_STAGE] * prog[Z_ROUTES] + pair
     st[V_FLYING] += 1
     st[V_SENT] += 1
-    if prog[prog[LOST] + route] == 1:
-        st[V_LOST] = pair + 1  # there is no way: it never arrives
-        return
     inject(net_table, net, pool, queue, cookie, route, size, key, tick * PS)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from armillary.engine.transport import layout_kernel as lk
 from armillary.errors import InputError
 from armillary.platform.topology.graph import Floats, Topology
-from armillary.platform.topology.routing import Routing
+from armillary.platform.topology.routing import Paths, Routing
 
 Ints = NDArray[np.int64]
 LARGEST = 1 << 20
@@ -45,7 +45,10 @@ class Routes:
         Raises:
             InputError: a destination cannot be reached.
         """
-        paths = stage.routing.paths(source, target, flow)
+        return self.append(stage.routing.paths(source, target, flow))
+
+    def append(self, paths: Paths) -> int:
+        """Add routes; returns the number of the first."""
         number, begin = self.count, int(self.first[-1][-1])
         self.first.append(paths.first[1:] + begin)
         self.link.append(paths.link)
