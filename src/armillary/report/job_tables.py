@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from armillary.engine.timeline import Timeline
 from armillary.files import replacing
 from armillary.report.json_report import to_json
+from armillary.report.link_tables import print_links
+from armillary.report.plain import plain_name, plain_table
 from armillary.report.ranks import nanoseconds, slowest
-from armillary.report.summary import about, on_console, plain_name, plain_table
+from armillary.report.summary import about, on_console
 from armillary.report.time_breakdown import breakdown
 from armillary.units import format_time
 
@@ -63,6 +65,8 @@ def _print(result: JobsResult, console: Console) -> None:
     if slow:
         worst = max(slow, key=lambda job: job.slowdown)
         console.print(Text(f"\n{_reason(worst, machine)}"))
+    if machine.network:
+        print_links(machine.network, console)
     for warning in machine.info.get("warnings", []):
         console.print(Text(f"warning: {warning}", "yellow"))
 

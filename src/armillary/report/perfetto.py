@@ -85,6 +85,10 @@ def _job_events(result: JobsResult, most: int) -> Iterator[str]:
         shown = [(rank, cls, f"{job.name}, {name}") for rank, cls, name in _slowest_classes(own, most)]
         yield from _events(replace(own, **moved), shown, before, tids)
         before += own.n_ranks
+    if result.timeline.network:
+        from armillary.report.link_counters import counters
+
+        yield from counters(result.timeline.network, before + 1, before)
 
 
 def _slowest_classes(timeline: Timeline, most: int = CLASSES_SHOWN) -> list[tuple[int, int, str]]:

@@ -12,8 +12,9 @@ from armillary.report.communication import collectives, dimensions
 from armillary.report.critical import contributors, critical_path, shares
 from armillary.report.flop_rate import flops
 from armillary.report.late import Late
-from armillary.report.links import LinkRow, busiest, kind_rows, link_rows
+from armillary.report.link_tables import print_links
 from armillary.report.lower_bound import bound
+from armillary.report.plain import plain_name, plain_table
 from armillary.report.ranks import class_name, class_sizes, nanoseconds, slowest
 from armillary.report.reasons import bound_line
 from armillary.report.serving import serving_lines
@@ -23,9 +24,7 @@ from armillary.units import format_bandwidth, format_bytes, format_count, format
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
-    from armillary.engine.network_use import NetworkUse
 
 WIDTH = 100
 ROWS_SHOWN = 5
@@ -99,7 +98,7 @@ def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
             line(_waited(timeline, cls, late))
         _print_communication(timeline, console, cls)
     if timeline.network:
-        _print_links(timeline.network, console)
+        print_links(timeline.network, console)
     if cls is not None:
         _print_path(timeline, console, cls)
     for warning in timeline.info.get("warnings", []):
@@ -218,55 +217,6 @@ def _print_communication(timeline: Timeline, console: Console, cls: int) -> None
             console.print(Text(note, "yellow"))
 
 
-def _print_links(network: NetworkUse, console: Console) -> None:
-    from rich.text import Text
-
-    kinds, used = kind_rows(network), busiest(network)
-    console.print(Text("\nLinks by kind with utilisation of the run; hot spot: busiest ÷ mean", "bold"))
-    table = plain_table("kind", "links", "used", "carried", "mean", "busiest", "hot spot", "deepest queue")
-    for kind in kinds:
-        table.add_row(
-            plain_name(kind.kind),
-            format_count(kind.links),
-            format_count(kind.used),
-            format_bytes(kind.size),
-            _ratio(kind.mean),
-            _ratio(kind.most),
-            "-" if kind.hot_spot is None else f"{kind.hot_spot:,.2f}",
-            format_bytes(kind.depth),
-        )
-    console.print(table)
-    if not used:
-        return
-    extra: dict[str, Callable[[LinkRow], str]] = {
-        title: show
-        for title, show in (
-            ("drops", lambda row: format_count(row.drops)),
-            ("marks", lambda row: format_count(row.marks)),
-            ("paused", lambda row: format_time(row.paused)),
-        )
-        if any(getattr(kind, title) for kind in kinds)
-    }
-    span = f"utilisation of the run and at most in {format_time(network.use.bin / 1000)}"
-    console.print(
-        Text(f"\nBusiest links with {span} ({min(ROWS_SHOWN, len(used))} of {len(used):,})", "bold")
-    )
-    table = plain_table(
-        "link", "kind", "carried", "of run", "at most", "deepest queue", *extra, left=2, widest=34
-    )
-    for row in link_rows(network, used[:ROWS_SHOWN]):
-        table.add_row(
-            plain_name(row.name),
-            plain_name(row.kind),
-            format_bytes(row.size),
-            _ratio(row.mean),
-            _ratio(row.peak),
-            format_bytes(row.depth),
-            *(show(row) for show in extra.values()),
-        )
-    console.print(table)
-
-
 def _print_path(timeline: Timeline, console: Console, cls: int) -> None:
     from rich.text import Text
 
@@ -284,33 +234,6 @@ def _print_path(timeline: Timeline, console: Console, cls: int) -> None:
     for name, ticks, times in contributors(timeline, steps, ROWS_SHOWN):
         table.add_row(plain_name(name), f"x {times:,}", _time(timeline, ticks), _percent(ticks, total))
     console.print(table)
-
-
-def plain_table(*titles: str, left: int = 1, widest: int = 24) -> Table:
-    """Return an empty table; its first column has at most `widest` characters and alone gives way."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        box=box.SIMPLE_HEAD if any(titles) else None,
-        show_header=any(titles),
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1),
-        collapse_padding=any(titles),
-    )
-    table.add_column(titles[0], max_width=widest)
-    for i, title in enumerate(titles[1:], 1):
-        table.add_column(title, justify="left" if i < left else "right", no_wrap=True)
-    return table
-
-
-def plain_name(text: str) -> Text:
-    """Return a name taken literally, on one line, cut where there is no room for it."""
-    from rich.text import Text
-
-    text = "".join(letter if letter.isprintable() else " " for letter in text)
-    return Text(text, no_wrap=True, overflow="ellipsis")
 
 
 def _bar(part: int, whole: int, unicode: bool) -> str:

@@ -1,0 +1,36 @@
+"""Tables and names as all reports print them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+
+def plain_table(*titles: str, left: int = 1, widest: int = 24) -> Table:
+    """Return an empty table; its first column has at most `widest` characters and alone gives way."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        box=box.SIMPLE_HEAD if any(titles) else None,
+        show_header=any(titles),
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1),
+        collapse_padding=any(titles),
+    )
+    table.add_column(titles[0], max_width=widest)
+    for i, title in enumerate(titles[1:], 1):
+        table.add_column(title, justify="left" if i < left else "right", no_wrap=True)
+    return table
+
+
+def plain_name(text: str) -> Text:
+    """Return a name taken literally, on one line, cut where there is no room for it."""
+    from rich.text import Text
+
+    text = "".join(letter if letter.isprintable() else " " for letter in text)
+    return Text(text, no_wrap=True, overflow="ellipsis")
