@@ -3,7 +3,8 @@
 The case by which ASTRA-sim 2.0 (Won et al., ISPASS 2023) compares Garnet, 21.42 min, with its analytical network,
 1.70 s: 756 times. Here links of 50 GB/s and 500 ns, all through `armillary.simulate`, profile physical. `cpu` is
 the processor time of the best of `runs` with warm kernels, `loop` the part of the event loop; `times` is `cpu` over
-that of `analytical`; `error` says how far the simulated time of `analytical` is from the row's. `widest` is the claim on it.
+that of `analytical`; `error` says how far the simulated time of `analytical` is from the row's,
+`widest` the claim on it.
 
 Usage: python benchmarks/torus.py
 """
