@@ -20,7 +20,8 @@ from armillary.engine.transport.transport import first_state as first_net
 from armillary.jit import Mode, load
 
 Ints = NDArray[np.int64]
-INTERPRETED_EVENTS = 3_000
+HOPS = 4
+INTERPRETED_EVENTS = 50_000
 """Below about this many events the interpreted kernel is done before the compiled one is loaded."""
 
 
@@ -42,13 +43,12 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
         mode: Which kernel; by default the interpreted one for small programs.
     """
     z = program.sizes
-    moves = len(program.tables["MOVES"]) // lk.MV_COLUMNS
-    if mode is None:
-        mode = "interpreted" if z["states"] + z["rows"] * moves < INTERPRETED_EVENTS else "compiled"
     topology = program.stages[0].topology
     transport = transport.on(topology, program.routes)
     if transport.name == "ns3":
         mode = "interpreted"
+    elif mode is None:
+        mode = "interpreted" if _estimate(program, transport) < INTERPRETED_EVENTS else "compiled"
     table = lower_network(
         program.stages, program.routes, transport.options(topology), transport.tables(topology)
     )
@@ -90,6 +90,15 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
 def events(run: MessageRun) -> int:
     """Return the events of the ranks and of the network together."""
     return run.scalar(lk.V_EVENTS) + int(run.net[tk.N_EVENTS])
+
+
+def _estimate(program: MessageProgram, transport: Transport) -> int:
+    """Return about how many events a run has."""
+    z = program.sizes
+    moves = len(program.tables["MOVES"]) // lk.MV_COLUMNS
+    messages = z["rows"] * moves // z["ranks"] + z["pairs"]
+    largest = max(program.tables[name].max(initial=0) for name in ("SIZES", "CHANNEL_ROUTE"))
+    return z["states"] + messages * HOPS * (1 + int(largest) // transport.grain)
 
 
 def _widest(program: MessageProgram) -> int:

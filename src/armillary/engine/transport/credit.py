@@ -69,6 +69,11 @@ class Credit(Transport):
                 f"credit: switching is '{self.switching}', expected 'virtual-cut-through' or 'store-and-forward'"
             )
 
+    @property
+    def grain(self) -> int:
+        """See `Transport.grain`."""
+        return self.packet
+
     def options(self, topology: Topology) -> list[int]:
         """See `Transport.options`."""
         whole = int(self.switching == "store-and-forward")

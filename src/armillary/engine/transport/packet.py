@@ -76,6 +76,11 @@ class Packet(Transport):
         """Bytes of the largest packet."""
         return self.mtu + self.header
 
+    @property
+    def grain(self) -> int:
+        """See `Transport.grain`."""
+        return self.mtu
+
     def options(self, topology: Topology) -> list[int]:
         """See `Transport.options`."""
         lowest = -1 if self.kmin is None else self.kmin

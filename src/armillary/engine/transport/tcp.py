@@ -172,6 +172,11 @@ class Connected(Transport):
             self.place[route] = number * tk.C_COLUMNS
         self.rows = np.stack(rows) if rows else np.zeros((0, tk.C_COLUMNS), np.int64)
 
+    @property
+    def grain(self) -> int:
+        """See `Transport.grain`."""
+        return self.tcp.mss
+
     def options(self, topology: Topology) -> list[int]:
         """See `Transport.options`."""
         return self.tcp.options(topology)

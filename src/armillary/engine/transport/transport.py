@@ -51,6 +51,11 @@ class Transport(ABC):
         """Return the transport that knows which routes messages take; most need not."""
         return self
 
+    @property
+    def grain(self) -> int:
+        """Most bytes that move as one: the work grows with the messages, and with their bytes by this."""
+        return lk.FOREVER
+
     def options(self, topology: Topology) -> list[int]:
         """Return what stands at ``table[T_OPTIONS]``."""
         return []
