@@ -108,7 +108,7 @@ def sends(hosts: int, pairs: list[tuple[int, int]], size: int) -> Trace:
 def cases(hosts: int) -> Iterator[Case]:
     """Yield all workloads on all networks.
 
-    A message is 256 KiB in a ring of all hosts (both ways: two of 128 KiB), 64 KiB in an all-to-all, else 1 MiB.
+    An all-reduce is of 256 KiB per host, an all-to-all of 64 KiB from each to each; others send 1 MiB.
     """
     part = 1 << 18
     order = np.random.default_rng(6).permutation(hosts)
