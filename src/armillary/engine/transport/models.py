@@ -55,6 +55,7 @@ def _referee(packets: Packets) -> Transport:
             min_rto=round(options.get("min_rto", 200.0) * 1e6),
             sack=options.get("sack", True),
             mark=options.get("mark", 97_500) if algorithm == "dctcp" else 0,
+            buffer=options.get("buffer", 256 << 10),
         )
     if packets.protocol == "credit":
         raise InputError("ns-3 has no network of credits; expected protocol lossless (sent as UDP) or tcp")

@@ -51,11 +51,9 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     net[connection + C_MESSAGE_LAST] = row
     wait = net[connection + C_BASE] * net[connection + C_NEW] * table[table[T_OPTIONS] + O_HANDSHAKE]
     net[connection + C_NEW] = 0
-    if wait > 0:
+    if wait > 0 or net[connection + C_MORE] == 0:
         net[connection + C_MORE] = 1
         push(net, queue, now + wait, connection * CODES + CONTINUE)
-    elif net[connection + C_MORE] == 0:
-        transmit(table, net, pool, queue, connection, now)
 
 
 @inner

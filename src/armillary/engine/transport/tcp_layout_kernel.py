@@ -53,5 +53,7 @@ S_FROM, S_TO = range(2, 4)
 # Events of connections; of messages to their own NPU
 TIMEOUT, ACK_DUE, CONTINUE, HERE = range(2, 6)
 MOST_AT_ONCE = 16
-"""Segments that one event sends; then others that fall in the same ps have their turn."""
+"""Segments that one event sends; the next event sends more, so that a window leaves as a whole."""
+FIRST = -FOREVER
+"""Order of an event that comes before all others of its ps."""
 # fmt: on

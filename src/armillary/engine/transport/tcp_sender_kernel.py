@@ -10,7 +10,8 @@ from __future__ import annotations
 from armillary.engine.transport.tcp_layout_kernel import *
 from armillary.jit import inner, use
 
-push = use("armillary.engine.transport.queue_kernel").push
+events = use("armillary.engine.transport.queue_kernel")
+push, push_ordered = events.push, events.push_ordered
 intervals = use("armillary.engine.transport.tcp_interval_kernel")
 add, cut, gap = intervals.add, intervals.cut, intervals.gap
 missing, edge, highest = intervals.missing, intervals.edge, intervals.highest
@@ -73,7 +74,7 @@ def transmit(table, net, pool, queue, connection, now):
         if sent == MOST_AT_ONCE:
             if net[connection + C_MORE] == 0:
                 net[connection + C_MORE] = 1
-                push(net, queue, now, connection * CODES + CONTINUE)
+                push_ordered(net, queue, now, FIRST, connection * CODES + CONTINUE)
             break
         send(table, net, pool, queue, connection, begin, size, now, now)
         sent += 1

@@ -9,10 +9,12 @@ from armillary.jit import compiling, inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
 new_row, deliver = events.new_row, events.deliver
+links = use("armillary.engine.transport.use_kernel")
+link_row, duration, carried = links.link_row, links.duration, links.carried
 if compiling():
     raise InputError("network 'ns3' runs in Python, got mode compiled, expected interpreted")
 
-RUN = N_OWN  # number of the run; after it nothing
+RUN = N_OWN  # number of the run, and the ps up to which the use of links was counted
 
 
 @inner
@@ -47,16 +49,25 @@ def advance(table, net, pool, queue, limit):
     net[N_EVENTS] = run.events
     if now < FOREVER:
         net[N_NOW] = now
-    if net[N_UNDER_WAY] == 0 or now == FOREVER:
-        _count_use(table, net, run)
+    counted = net[RUN] + 1
+    if net[N_UNDER_WAY] == 0 or now == FOREVER or now - net[counted] >= net[N_BIN]:
+        _count_use(table, net, run, net[counted])
+        net[counted] = net[N_NOW]
     return now
 
 
-def _count_use(table, net, run):
-    """Take over what ns-3 counted at every link."""
+def _count_use(table, net, run, since):
+    """Take over what ns-3 counted at every link, as if it had been carried evenly since the last time."""
     use = run.use()
     for link in range(table[T_LINKS]):
         at = net[N_USE] + link * U_COLUMNS
-        net[at + U_BYTES], net[at + U_DEPTH], net[at + U_DROPS], net[at + U_MARKS] = use[
-            4 * link : 4 * link + 4
-        ]
+        size, net[at + U_DEPTH], net[at + U_DROPS], net[at + U_MARKS] = use[4 * link : 4 * link + 4]
+        row = link_row(table, net, link)
+        more = size - net[at + U_BYTES]
+        if net[N_UNDER_WAY] > 0:
+            # ns-3 counts a packet when it begins to leave: what is still to leave counts the next time.
+            more = min(more, (net[N_NOW] - since) * table[row + L_FAST] // max(1, table[row + L_SLOW]))
+        if more > 0:
+            busy = net[at + U_BUSY] + duration(table, row, more)
+            carried(table, net, link, more, since, net[N_NOW])
+            net[at + U_BUSY] = busy

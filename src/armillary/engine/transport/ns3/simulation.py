@@ -8,6 +8,7 @@ from typing import Any
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport.ns3.library import ns3_messages
 from armillary.errors import InputError
+from armillary.platform.topology.graph import UNBOUNDED
 
 PROTOCOLS = {
     "udp": "udp",
@@ -19,8 +20,8 @@ PROTOCOLS = {
 """Names of what moves messages, and of ns-3's classes of congestion control."""
 DATAGRAMS = 2
 """How many of them, the first, answer nothing."""
-OPTIONS = 6
-"""What the transport is told: place in `PROTOCOLS`, then as `messages.cc` wants it."""
+OPTIONS = 7
+"""What the transport is told: place in `PROTOCOLS`, bytes of queues without end, then as `messages.cc` wants it."""
 SET_UP = 10**12
 """ps before the time that is 0 outside, besides a µs per connection: in these they are made."""
 BITS = 8 * 10**12
@@ -32,16 +33,15 @@ class Simulation:
 
     def __init__(self, table: Sequence[int]) -> None:
         self._table = table
-        protocol, *options = table[table[lk.T_OPTIONS] : table[lk.T_OPTIONS] + OPTIONS]
+        protocol, room, *options = table[table[lk.T_OPTIONS] : table[lk.T_OPTIONS] + OPTIONS]
         self._ns3: Any = ns3_messages().Simulation(list(PROTOCOLS.values())[protocol], *options)
         for _ in range(table[lk.T_NODES]):
             self._ns3.AddNode()
         for link in range(table[lk.T_LINKS]):
             row = self._row(link)
             # A link that is down has no routes over it, but ns-3 wants a rate.
-            self._ns3.AddLink(
-                row[lk.L_TAIL], row[lk.L_HEAD], _rate(row) or 1, row[lk.L_LATENCY], row[lk.L_BUFFER]
-            )
+            buffer = row[lk.L_BUFFER] if row[lk.L_BUFFER] < UNBOUNDED else room
+            self._ns3.AddLink(row[lk.L_TAIL], row[lk.L_HEAD], _rate(row) or 1, row[lk.L_LATENCY], buffer)
         opposite = self._opposites() if protocol >= DATAGRAMS else {}
         known: dict[tuple[int, ...], int] = {}
         self._way = []

@@ -9,7 +9,7 @@ import numpy as np
 from armillary.engine.transport.ns3.simulation import PROTOCOLS, new_run
 from armillary.engine.transport.transport import Ints, Transport
 from armillary.errors import InputError, nearest
-from armillary.platform.topology.graph import Topology
+from armillary.platform.topology.graph import UNBOUNDED, Topology
 
 Protocol = Literal["udp", "udp-fair", "reno", "cubic", "dctcp"]
 
@@ -30,6 +30,7 @@ class Ns3(Transport):
         min_rto: TCP's least retransmission timeout (ns).
         sack: Whether TCP's receivers tell what they hold beyond gaps (RFC 2018).
         mark: Bytes in a queue from which on it marks ECN-capable packets; 0: never.
+        buffer: Bytes that fit the queue of a link to which the topology sets no limit.
 
     Raises:
         InputError: There is no such protocol.
@@ -48,6 +49,7 @@ class Ns3(Transport):
         min_rto: int = 1_000_000_000,
         sack: bool = True,
         mark: int = 0,
+        buffer: int = UNBOUNDED,
     ) -> None:
         if protocol not in PROTOCOLS:
             raise InputError(
@@ -56,7 +58,7 @@ class Ns3(Transport):
             )
         if not 1 <= segment <= 65_000:
             raise InputError(f"network 'ns3': segment: got {segment}, expected 1 to 65000 bytes")
-        self._options = [list(PROTOCOLS).index(protocol), segment, window, min_rto * 1000, sack, mark]
+        self._options = [list(PROTOCOLS).index(protocol), buffer, segment, window, min_rto * 1000, sack, mark]
 
     def options(self, topology: Topology) -> list[int]:
         """See `Transport.options`."""
@@ -64,4 +66,4 @@ class Ns3(Transport):
 
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`."""
-        return [np.array([new_run()])]
+        return [np.array([new_run(), 0])]
