@@ -194,7 +194,7 @@ def test_import_is_light() -> None:
         "import sys, armillary\n"
         "heavy = {'numpy', 'numba', 'yaml', 'pydantic', 'rich', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
-        "names = 'Timeline Trace astra_sim collect load_platform load_trace simulate'.split()\n"
+        "names = 'PlacedJob Timeline Trace astra_sim collect load_platform load_trace simulate simulate_jobs'.split()\n"
         "assert sorted(armillary.__all__) == sorted(names)\n"
         "assert all(getattr(armillary, name) for name in armillary.__all__)\n"
     )

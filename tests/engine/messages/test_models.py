@@ -69,7 +69,7 @@ def test_large_collectives_use_the_torus_well(model: str, name: str) -> None:
     ring = {"topology": "Ring", "size": 4, "bandwidth": "100 GB/s", "latency": "500 ns"}
     machine = load_platform({"network": [ring | {"name": axis} for axis in "xyz"]})
     machine = replace(machine, packets=MODELS[model])
-    trace = collective_trace(name, 64, 64, 1 << (24 if name != "all-gather" else 21))
+    trace = collective_trace(name, 64, 64, 1 << 24)
     timeline = armillary.simulate(trace, machine, network_model=model.split(",")[0])
     least = bound(timeline).ticks
     # Headers of TCP are 6 % of its packets, and its window grows first.

@@ -219,16 +219,15 @@ def _least(plan: Plan, platform: Platform) -> tuple[int, int]:
     for phase in plan.phases:
         if phase.dim < 0:
             continue
-        dimension, rate = platform.dimensions[phase.dim], min(rates[phase.dim].out, rates[phase.dim].into)
+        dimension, port, alike = platform.dimensions[phase.dim], rates[phase.dim], _alike(phase)
+        # Where members differ, who sends most need not receive anything.
+        rate = min(port.out, port.into) if alike else max(port.out, port.into)
         moving = float(phase.sent * plan.chunk) / rate
         through[phase.dim] += moving
         reducing = float(phase.reduced * plan.chunk) / memory * 1e9 if memory > 0 else 0.0
-        members = len(phase.positions)
-        even = dimension.topology in ("FullyConnected", "Switch") or (
-            dimension.topology != "Mesh" and members == dimension.size
-        )
+        filled = dimension.topology != "Mesh" and len(phase.positions) == dimension.size
         latency = dimension.latency
-        if even and _alike(phase):
+        if alike and (filled or dimension.topology in ("FullyConnected", "Switch")):
             moving, latency = float(phase.volume * plan.chunk) / rate, phase.latency
         once += max(moving, reducing, latency)
     return int(once), int(max(through.values()))
