@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 
 import armillary
 from armillary.engine.timeline import Timeline
@@ -40,7 +40,7 @@ def run(trace: Trace, case: Case, model: str) -> Timeline | str:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_no_program_beats_its_bound_and_no_link_its_bandwidth(model: str) -> None:
-    @settings(deadline=None, max_examples=25)
+    @settings(deadline=None, max_examples=25, phases=[Phase.reuse, Phase.generate])
     @given(programs())
     def check(case: Case) -> None:
         trace = case.trace()
