@@ -7,29 +7,6 @@ from armillary.jit import inner
 
 
 @inner
-def push(net, queue, time, what):
-    """Add an event."""
-    i = net[N_QUEUE]
-    net[N_QUEUE] = i + 1
-    sequence = net[N_SEQUENCE]
-    net[N_SEQUENCE] = sequence + 1
-    while i > 0:
-        parent = (i - 1) >> 1
-        at = parent * Q_COLUMNS
-        if queue[at] <= time:
-            break
-        to = i * Q_COLUMNS
-        queue[to] = queue[at]
-        queue[to + 1] = queue[at + 1]
-        queue[to + 2] = queue[at + 2]
-        i = parent
-    to = i * Q_COLUMNS
-    queue[to] = time
-    queue[to + 1] = sequence
-    queue[to + 2] = what
-
-
-@inner
 def push_ordered(net, queue, time, order, what):
     """Add an event; of those at the same time the one with the lowest `order` is first."""
     i = net[N_QUEUE]
@@ -48,6 +25,13 @@ def push_ordered(net, queue, time, order, what):
     queue[to] = time
     queue[to + 1] = order
     queue[to + 2] = what
+
+
+@inner
+def push(net, queue, time, what):
+    """Add an event; of those at the same time the first made is the first."""
+    net[N_SEQUENCE] += 1
+    push_ordered(net, queue, time, net[N_SEQUENCE], what)
 
 
 @inner
