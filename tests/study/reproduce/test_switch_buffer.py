@@ -1,54 +1,17 @@
-"""The study of switch buffers: its rounds, its points, and its command."""
+"""The study of switch buffers: its points, and its command."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from armillary.cli import main
 from armillary.engine.transport.tcp import Tcp
-from armillary.engine.transport.transport import Congestion
-from armillary.platform.topology import Shortest, leaf_spine
-from armillary.study.reproduce.rounds import Algorithm, Round, flat, hierarchical, run
 from armillary.study.reproduce.switch_buffer import Machine, Point, findings, least_buffer, sweep
 
 MACHINE = Machine(8, 4, 100.0, 12.5, 250.0, 1000.0)
-
-
-def has_all(rounds: list[Round], npus: int, half: int) -> bool:
-    """Tell whether after `half` rounds someone has heard of everyone, and after all every NPU has."""
-    heard = [{npu} for npu in range(npus)]
-    for number, one in enumerate(rounds):
-        if number == half and not any(len(them) == npus for them in heard):
-            return False
-        before = [set(them) for them in heard]
-        for source, target in zip(one.source.tolist(), one.target.tolist(), strict=True):
-            heard[target] |= before[source]
-    return all(len(them) == npus for them in heard)
-
-
-@pytest.mark.parametrize("algorithm", ["direct", "ring"])
-def test_rounds_are_an_all_reduce(algorithm: Algorithm) -> None:
-    for rounds in (flat(8, 8000, algorithm), hierarchical(8, 4, 8000, algorithm)):
-        assert has_all(rounds, 8, len(rounds) // 2)
-        sent = np.concatenate([np.repeat(one.source, one.size) for one in rounds])
-        assert np.bincount(sent).tolist() == [2 * 7 * 1000] * 8
-    across = [
-        one for one in hierarchical(8, 4, 8000, algorithm) if (one.source // 4 != one.target // 4).any()
-    ]
-    assert sum(int(one.size.sum()) for one in across) == 8 * 2 * 1000
-
-
-def test_a_round_begins_when_the_one_before_is_there() -> None:
-    """A ring on links of which one is slow: it holds up its neighbours one by one."""
-    routing = Shortest(leaf_spine(1, 1, 4, 10.0, 100.0))
-    ends, use = run(flat(4, 4000, "ring"), Congestion(), routing, mode="interpreted")
-    # A message of 1000 bytes takes 100 ns on a link, and cuts through.
-    assert ends.tolist() == [(step + 1) * 300_000 for step in range(6)]
-    assert use.size.sum() == 4 * 6 * 1000 * 2
 
 
 def test_small_buffers_cost_the_flat_one_more() -> None:

@@ -14,7 +14,7 @@ from armillary.errors import InputError
 
 if TYPE_CHECKING:
     from armillary.engine.transport.tcp import Algorithm as Control
-    from armillary.study.reproduce.rounds import Algorithm
+    from armillary.study.reproduce.switch_buffer import Algorithm
 
 T = TypeVar("T")
 _HELP = f"""{SUBCOMMANDS["switch-buffer"]}
@@ -43,7 +43,7 @@ like is assumed; every number is an option.
 @click.option("--buffers", default="16 KiB,64 KiB,256 KiB,1 MiB,4 MiB,16 MiB", show_default=True, metavar="SIZE,…",
               help="Of each port of the global switch: 256 KiB is shallow, MiBs are deep.")  # fmt: skip
 @click.option("--algorithm", type=click.Choice(("direct", "ring")), default="direct", show_default=True,
-              help="Of each phase: to all at once, or to the next only.")  # fmt: skip
+              help="Of each phase: to all at once, or to neighbours only.")  # fmt: skip
 @click.option("--congestion-control", "control", type=click.Choice(("newreno", "cubic", "dctcp")),
               default="newreno", show_default=True, help="NewReno was ns-3's default in 2020.")  # fmt: skip
 @click.option("--min-rto", default="200 ms", show_default=True,

@@ -7,27 +7,31 @@ the machine here is assumed, see `Machine`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from armillary.engine import simulate
 from armillary.engine.transport.layout_kernel import PS
 from armillary.engine.transport.tcp import Tcp
 from armillary.engine.transport.use import LinkUse
 from armillary.errors import InputError
 from armillary.files import replacing
+from armillary.platform.logical import logical_dimensions
+from armillary.platform.model import Packets, Physical, Platform
+from armillary.platform.topology.description import Network
 from armillary.platform.topology.graph import Topology
-from armillary.platform.topology.routing import Shortest
 from armillary.platform.topology.wiring import Wiring
 from armillary.report.picture import check_picture
-from armillary.study.reproduce.rounds import Algorithm, Round, flat, hierarchical, run
+from armillary.trace import GraphBuilder, Trace
 from armillary.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+Algorithm = Literal["direct", "ring"]
 GLOBAL = "global"
 NEAR = 1.1
 """A time within this factor of that with the largest buffer needs no more of it."""
@@ -112,21 +116,39 @@ def sweep(
         algorithm: Of each phase.
         repeats: All-reduces one after the other, on the same connections.
     """
-    kinds = {
-        "flat": flat(machine.npus, size, algorithm),
-        "hierarchical": hierarchical(machine.npus, machine.group, size, algorithm),
-    }
+    levels = {"flat": (machine.npus,), "hierarchical": (machine.group, machine.npus // machine.group)}
+    step, after = GraphBuilder(), list[int]()
+    for number in range(repeats):
+        after = [step.all_reduce(f"all-reduce {number}", size, after=after)]
+    trace = Trace.replicate(step.graph(), machine.npus)
     return {
-        name: [_point(machine, tcp, rounds * repeats, buffer, repeats) for buffer in buffers]
-        for name, rounds in kinds.items()
+        name: [_point(machine, tcp, trace, sizes, algorithm, buffer, repeats) for buffer in buffers]
+        for name, sizes in levels.items()
     }
 
 
-def _point(machine: Machine, tcp: Tcp, rounds: list[Round], buffer: int, repeats: int) -> Point:
+def _point(
+    machine: Machine,
+    tcp: Tcp,
+    trace: Trace,
+    levels: tuple[int, ...],
+    algorithm: str,
+    buffer: int,
+    repeats: int,
+) -> Point:
     topology = machine.topology(buffer)
     # Queues without a limit of their own take the transport's: none.
-    ends, use = run(rounds, replace(tcp, buffer=np.iinfo(np.int64).max), Shortest(topology))
-    return _measured(topology, tcp, buffer, int(ends.max()) / repeats, use)
+    endless = replace(tcp, buffer=np.iinfo(np.int64).max)
+    dimensions = logical_dimensions(topology, tuple(size for size in levels if size > 1))
+    platform = Platform(
+        dimensions,
+        physical=Physical(algorithm={"all-reduce": (algorithm,) * len(dimensions)}),
+        topology=Network(topology, "shortest"),
+        packets=Packets("tcp", asdict(endless)),
+    )
+    timeline = simulate(trace, platform, network_model="packet")
+    assert timeline.network is not None  # links were simulated
+    return _measured(topology, tcp, buffer, timeline.total_ticks * PS / repeats, timeline.network.use)
 
 
 def _measured(topology: Topology, tcp: Tcp, buffer: int, time: float, use: LinkUse) -> Point:
