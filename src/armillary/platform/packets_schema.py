@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
+from pydantic.json_schema import models_json_schema
 
 from armillary.platform.model import Packets
 from armillary.platform.study_schema import Count, Efficiency, Part, Size, Time
@@ -84,3 +85,12 @@ def packets_of(model: Part) -> Packets:
         if name in options:
             options[name] /= 1e6
     return Packets(options.pop("protocol"), options)
+
+
+def packets_schema() -> dict[str, Any]:
+    """Return the JSON Schemas of all protocols, by name, and of their choice as ``Packets``."""
+    models = [(model, "validation") for model in PROTOCOLS.values()]
+    _, schema = models_json_schema(models, ref_template="#/$defs/{model}")  # type: ignore[arg-type]
+    parts: dict[str, Any] = schema["$defs"]
+    choices = [{"$ref": f"#/$defs/{model.__name__}"} for model in PROTOCOLS.values()]
+    return parts | {"Packets": {"oneOf": choices, "description": "What network model packet moves."}}
