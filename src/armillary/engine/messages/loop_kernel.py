@@ -76,6 +76,9 @@ def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick):
         return
     plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
     while st[st[LANE_QUEUE] + lane] >= 0:
+        if full(net):
+            touch_lane(st, lane)
+            return
         key = st[st[LANE_QUEUE] + lane]
         phase = prog[plan + PL_FIRST] + key % prog[plan + PL_PHASES]
         if st[st[LANE_ACTIVE] + lane] >= prog[prog[PHASE_SHAPE] + phase * PS_COLUMNS + PS_WINDOW]:

@@ -54,7 +54,9 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     )
     kernel = load("armillary.engine.messages.loop_kernel", mode, transport.name)
     prog, _ = flat_program(program.tables, mode, program.scalars, lk)
-    state, place = first_state(program, mode, lk, {"LANE_ACTIVE": z["lanes"], "FREE_BLOCKS": 64})
+    # A lane for which there was no room is to be looked at once more.
+    lanes = {"LANE_ACTIVE": z["lanes"], "DIRTY": 2 * z["lanes"]}
+    state, place = first_state(program, mode, lk, {**lanes, "FREE_BLOCKS": 64})
     if mode == "interpreted":
         table = table.tolist()
     shapes = program.tables["SHAPES"].reshape(-1, lk.SH_COLUMNS)
@@ -64,10 +66,8 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     block = 2 * window * most + 64
     burst = 2 * (z["slots"] + z["ranks"]) + 2 * window + 64
     mem, heap = room(max(1 << 16, 2 * block), mode), room(2 * burst * HEAP_COLUMNS, mode)
-    net, rooms = (
-        first_net(transport, topology, mode, program.routes.count),
-        Room(transport, mode, window * _widest(program) + 64),
-    )
+    net = first_net(transport, topology, mode, program.routes.count)
+    rooms = Room(transport, mode, _widest(program) + 64)
     state[lk.V_MEMORY] = 1 << 3
     fire(program, state, heap)
     more = True
