@@ -69,6 +69,12 @@ class Simulated(ABC):
         """Return (dimension, operation, bytes sent per NPU, bytes through its port) of the phases of all plans."""
         return [row for plan in self.plans for row in plan.rows()]
 
+    def first_rows(self, run: Any, item: Ints, chunk: Ints) -> Ints:
+        """Return the place in `phase_rows` of the first phase of these chunks of these items."""
+        steps = np.array([len(plan.phases) for plan in self.plans], np.int64)
+        first: Ints = (np.cumsum(steps) - steps)[self.items[item, self.layout.I_PLAN]]
+        return first
+
     def network_use(self, run: Any) -> NetworkUse | None:
         """Return what the links did, where messages crossed links."""
         return None
