@@ -50,5 +50,7 @@ def _chunks_for(
         return tuple(search(operation, levels, sizes, within).chunks)
     if how == "auto":
         both = [SCHEDULERS[name](operation, levels, sizes) for name in ("baseline", "themis")]
-        return tuple(min(both, key=Alone(operation, levels, within).time))
+        alone = Alone(operation, levels, within)
+        best: Chunks = min(both, key=alone.time)
+        return tuple(best)
     return tuple(SCHEDULERS[how](operation, levels, sizes))
