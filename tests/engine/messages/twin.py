@@ -64,7 +64,11 @@ class MessageMachine(Machine):
             limit = min((tick for tick, _ in self.timers), default=1 << 60) * PS
             reached = self.network(limit)
             self.now = -(-reached // PS)
-            came, self.delivered = self.delivered, []
+            # A tick has all that arrives in it before anything leaves.
+            came: list[Any] = []
+            while self.delivered or reached < self.now * PS:
+                came, self.delivered = came + self.delivered, []
+                reached = self.network(self.now * PS)
             for action in came:
                 action()
             while any(tick <= self.now for tick, _ in self.timers):
@@ -112,15 +116,7 @@ class MessageMachine(Machine):
 
     def starts(self) -> None:
         """Issue free nodes, and let lanes begin chunks."""
-        for rank, nodes in self.ranks.items():
-            while self.now >= ceil(self.physical.delay.get(rank, 0.0)):
-                free = [
-                    node for node in nodes
-                    if node.start < 0 and node.waits == 0 and not (node.slot and (rank, node.slot) in self.busy)
-                ]  # fmt: skip
-                if not free:
-                    break
-                self.issue(free[0])
+        self.issue_free()
         dirty, self.dirty = self.dirty, []
         for lane in dirty:
             lane.waiting.sort(key=lambda entry: entry[:2])

@@ -153,8 +153,8 @@ class Machine:
                 action()
             due = []
 
-    def starts(self) -> None:
-        """Issue free nodes, give idle lanes their next volume, and share the ports anew."""
+    def issue_free(self) -> None:
+        """Issue free nodes whose slot is idle, rank by rank, the lowest first."""
         for rank, nodes in self.ranks.items():
             while self.now >= ceil(self.physical.delay.get(rank, 0.0)):
                 free = [
@@ -164,6 +164,10 @@ class Machine:
                 if not free:
                     break
                 self.issue(free[0])
+
+    def starts(self) -> None:
+        """Issue free nodes, give idle lanes their next volume, and share the ports anew."""
+        self.issue_free()
         for lane in self.lanes:
             if lane.head is None and lane.waiting:
                 lane.waiting.sort(key=lambda entry: entry[:2])
