@@ -29,10 +29,8 @@ for graph in (
 def programs(draw: st.DrawFn) -> Case:
     """A program on dimensions, or on a graph with as many NPUs."""
     case = draw(cases(most=6))
-    order = case.platform.physical.chunk_order
     physical = replace(
         case.platform.physical,
-        chunk_order="themis" if order == "online-greedy" else order,
         active_chunks=draw(st.sampled_from([0, 0, 1, 2])),
         scheduling="fair",
     )

@@ -63,7 +63,11 @@ class MessageMachine(Machine):
             limit = min((tick for tick, _ in self.timers), default=1 << 60) * PS
             reached = self.network(limit)
             self.now = -(-reached // PS)
-            came, self.delivered = self.delivered, []
+            # A tick has all that arrives in it before anything leaves.
+            came: list[Any] = []
+            while self.delivered or reached < self.now * PS:
+                came, self.delivered = came + self.delivered, []
+                reached = self.network(self.now * PS)
             for action in came:
                 action()
             while any(tick <= self.now for tick, _ in self.timers):
@@ -111,15 +115,8 @@ class MessageMachine(Machine):
 
     def starts(self) -> None:
         """Issue free nodes, and let lanes begin chunks."""
-        for rank, nodes in self.ranks.items():
-            while self.now >= ceil(self.physical.delay.get(rank, 0.0)):
-                free = [
-                    node for node in nodes
-                    if node.start < 0 and node.waits == 0 and not (node.slot and (rank, node.slot) in self.busy)
-                ]  # fmt: skip
-                if not free:
-                    break
-                self.issue(free[0])
+        self.issue_free()
+        self.choose()
         dirty, self.dirty = self.dirty, []
         for lane in dirty:
             lane.waiting.sort(key=lambda entry: entry[:2])
@@ -161,6 +158,8 @@ class MessageMachine(Machine):
 
     def enter(self, instance: Instance, rank: int, chunk: int, p: int) -> None:
         """A rank comes to a phase of a chunk; when its whole line has come, the chunk waits for its turn."""
+        if self.must_ask(instance, rank, chunk, p):
+            return
         phase = instance.phase(chunk, p)
         line = self.line(instance.job.comm, rank, phase.dim)
         came = instance.came[(chunk, p, line)] = instance.came.get((chunk, p, line), 0) + 1
@@ -171,8 +170,13 @@ class MessageMachine(Machine):
         window = window_of(phase, size, self.platform)
         place = self.place(ceil(phase.volume * size * self.unit))
 
+        if instance.course.choices and p >= instance.course.choices - 1:
+            self.count(instance, line, chunk, p, 1)
+
         def over() -> None:
             self.active[id(lane)] -= 1
+            if instance.course.choices:
+                self.count(instance, line, chunk, p, -1)
             self.phase_done(instance, line, chunk, p)
             self.touch(lane)
 

@@ -33,7 +33,7 @@ complete_node, phase_done, arrived, touch_rank = (
     fluid.arrived,
     fluid.touch_rank,
 )
-issue_touched = fluid.issue_touched
+issue_touched, enter_asking = fluid.issue_touched, fluid.enter_asking
 rounds = use("armillary.engine.messages.round_kernel")
 begin_run, one_less, send, give_back = rounds.begin_run, rounds.one_less, rounds.send, rounds.give_back
 size_row = rounds.size_row
@@ -50,6 +50,7 @@ def run_over(prog, st, mem, heap, run, tick):
     key = mem[run + RU_KEY]
     give_back(st, mem, run, RU_HEAD + prog[mem[run + RU_SHAPE] + SH_MEMBERS] * ME_COLUMNS)
     st[st[LANE_ACTIVE] + lane] -= 1
+    st[st[LANE_LOAD] + lane] -= prog[prog[PHASES] + mem[run + RU_PHASE] * PH_COLUMNS + PH_TICKS]
     phase_done(prog, st, heap, lane, key, tick)
     touch_lane(st, lane)
 
@@ -154,6 +155,7 @@ def room(st, net, heap_room, memory_room):
 def settle(prog, st, mem, heap, net_table, net, pool, queue, tick, heap_room, memory_room):
     """Start what can start now: nodes, and chunks of lanes; returns whether there was room for all of it."""
     issue_touched(prog, st, heap, tick)
+    enter_asking(prog, st, heap, tick)
     count = st[V_DIRTY]
     done = 0
     while done < count and room(st, net, heap_room, memory_room):

@@ -109,11 +109,6 @@ def lower_messages(trace: Trace, platform: Platform, stages: Sequence[Stage]) ->
     Raises:
         InputError: the trace does not fit the machine, or something in it cannot be simulated.
     """
-    if platform.physical.chunk_order == "online-greedy":
-        raise InputError(
-            f"{platform.source or 'platform'}: collectives: chunk_order: online-greedy with network models that move "
-            "messages; expected another order, e.g. themis, or network model analytical"
-        )
     workload = MessageWorkload(trace, platform)
     build = MessageBuild(workload, np.arange(trace.n_ranks))
     program = build.assemble(workload.warnings())

@@ -68,6 +68,9 @@ def course_of(job: Job, comm: Communicator, platform: Platform) -> Course:
     how = platform.physical.chunk_order
     found = spanned_by(job, comm, platform) or []
     operation = "reduce-scatter" if job.operation == "reduce-scatter-block" else job.operation
+    if how == "online-greedy" and operation == "all-gather":
+        # Its last level has the most to move; how loaded that will be, nothing says when the first is chosen.
+        how = "baseline"
     if how == "baseline" or job.splits or operation not in SCHEDULABLE or len(found) < 2:
         return plain_course(plain, job.size, platform)
     if how == "online-greedy":

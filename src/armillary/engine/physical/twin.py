@@ -173,8 +173,8 @@ class Machine:
                 action()
             due = []
 
-    def starts(self) -> None:
-        """Issue free nodes, give idle lanes their next volume, and share the ports anew."""
+    def issue_free(self) -> None:
+        """Issue free nodes whose slot is idle, rank by rank, the lowest first."""
         for rank, nodes in self.ranks.items():
             while self.now >= ceil(self.physical.delay.get(rank, 0.0)):
                 free = [
@@ -184,6 +184,10 @@ class Machine:
                 if not free:
                     break
                 self.issue(free[0])
+
+    def starts(self) -> None:
+        """Issue free nodes, choose levels, give idle lanes their next volume, and share the ports anew."""
+        self.issue_free()
         self.choose()
         for lane in self.lanes:
             if lane.head is None and lane.waiting:
@@ -215,6 +219,13 @@ class Machine:
                 self.count(instance, line, chunk, p, 1)
         for instance, chunk, p, rank in asking:
             self.enter(instance, rank, chunk, p)
+
+    def must_ask(self, instance: Instance, rank: int, chunk: int, p: int) -> bool:
+        """Tell whether the level of a phase is still to be chosen; if so the rank waits for that."""
+        if p >= instance.course.choices - 1 or len(instance.way.get(chunk, [])) > p:
+            return False
+        self.asking.append((instance, chunk, p, rank))
+        return True
 
     def count(self, instance: Instance, line: tuple[int, ...], chunk: int, p: int, sign: int) -> None:
         """Count what a chunk has to move on a line as sent there, or as through."""
@@ -344,8 +355,7 @@ class Machine:
 
     def enter(self, instance: Instance, rank: int, chunk: int, p: int) -> None:
         """A rank comes to a phase of a chunk; when its whole line has come, the chunk waits for the lane."""
-        if p < instance.course.choices - 1 and len(instance.way.get(chunk, [])) <= p:
-            self.asking.append((instance, chunk, p, rank))
+        if self.must_ask(instance, rank, chunk, p):
             return
         phase = instance.phase(chunk, p)
         line = self.line(instance.job.comm, rank, phase.dim)

@@ -1,0 +1,116 @@
+"""What all reproductions share: assumptions become options, claims become verdicts, and a page needs nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from armillary.cli.reproduce import SUBCOMMANDS, study_command
+from armillary.errors import InputError
+from armillary.study.reproduce.assumptions import about, assumed, read, variations, whole
+from armillary.study.reproduce.outcome import Claim, Grid, Outcome, changed
+from armillary.study.reproduce.page import write_page
+from armillary.units import format_time, parse_time
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """Of a study of what a wait costs."""
+
+    wait: float = assumed("2 us", parse_time, "a guess", others=("500 ns", "2 us"))
+    times: int = assumed("3", whole, "three is a crowd", others=("1",))
+    how: str = assumed("slowly", str, "the usual way", choices=("slowly", "fast"))
+
+
+def run(chosen: Assumptions) -> Outcome:
+    """Wait."""
+    if chosen.times == 1:
+        raise InputError("--times: once is never")
+    total = chosen.wait * chosen.times
+
+    def draw(figure: Any) -> None:
+        figure.subplots().bar(["wait"], [total])
+
+    grid = Grid("Waits", ("what", "time"), (("<all>", format_time(total)),))
+    claim = Claim("Waiting takes > 4 us", "a book", format_time(total), "holds" if total > 4000 else "fails")
+    return Outcome(f"{chosen.times} waits", (grid,), (claim,), draw)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> click.Command:
+    monkeypatch.setitem(SUBCOMMANDS, "wait", "Wait.")
+    return study_command.study_command("wait", Assumptions, run, "More on waiting.")
+
+
+def call(command: click.Command, *words: str) -> Result:
+    return CliRunner().invoke(command, words, env={"COLUMNS": "100"})
+
+
+def test_assumptions_are_read_and_varied_one_at_a_time() -> None:
+    assert read(Assumptions, {"wait": "1 ms"}) == Assumptions(wait=1e6)
+    assert about(Assumptions)["times"].why == "three is a crowd"
+    # The default is no variation of itself.
+    assert [(name, text) for name, text, _ in variations(Assumptions())] == [
+        ("wait", "500 ns"),
+        ("times", "1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("wait", "5", "--wait: got '5', which has no unit"),
+        ("times", "0", "--times: got '0', expected a whole"),
+    ],
+)
+def test_a_bad_value_is_one_error(name: str, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read(Assumptions, {name: text})
+
+
+def test_the_command_prints_tables_verdicts_and_the_sweep(command: click.Command) -> None:
+    result = call(command, "--sweep")
+    assert result.exit_code == 0, result.output
+    assert "3 waits" in result.output and "<all>  6 µs" in result.output
+    assert "1: holds -> fails" in result.output
+    assert "cannot be: --times: once is never" in result.output
+    assert call(command, "--how", "badly").exit_code == 2
+    assert "[default: 2 us]" in call(command, "--help").output
+
+
+def test_files_are_complete(command: click.Command, tmp_path: Path) -> None:
+    page, drawn = tmp_path / "wait.html", tmp_path / "wait.png"
+    result = call(command, "--html", str(page), "--plot", str(drawn), "--wait", "1 us")
+    assert result.exit_code == 0, result.output
+    assert drawn.read_bytes().startswith(b"\x89PNG")
+    text = page.read_text()
+    assert "&lt;all&gt;" in text and 'class="verdict red"' in text and "1 us (default 2 us)" in text
+    for link in ("<script", "<link", 'src="http', "@import"):
+        assert link not in text
+    svg = text[text.index("<svg") : text.index("</svg>") + 6]
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+
+
+def test_pages_are_the_same_each_time(tmp_path: Path) -> None:
+    pages = [tmp_path / "one.html", tmp_path / "two.html"]
+    for page in pages:
+        write_page("wait", run(Assumptions()), Assumptions, page)
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+
+
+def test_one_file_is_not_written_twice(command: click.Command, tmp_path: Path) -> None:
+    same = str(tmp_path / "wait.svg")
+    result = call(command, "--plot", same, "--html", same)
+    assert isinstance(result.exception, InputError) and "writes the same file" in str(result.exception)
+    assert not Path(same).exists()
+
+
+def test_changed_names_claims_by_their_place() -> None:
+    assert changed(run(Assumptions()), run(Assumptions())) == "none"
+    assert changed(run(Assumptions()), run(Assumptions(wait=1.0))) == "1: holds -> fails"
