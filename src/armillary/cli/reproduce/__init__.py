@@ -9,6 +9,7 @@ from armillary.cli.lazy import LazyGroup
 
 SUBCOMMANDS = {
     "switch-buffer": "Flat and hierarchical all-reduce over TCP, against the global switch's buffer.",
+    "themis": "Bandwidth that an all-reduce uses over 2 to 4 dimensions, by chunk scheduler.",
 }
 """Command name -> one-line help; the module is the name with underscores."""
 
