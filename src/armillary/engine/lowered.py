@@ -65,6 +65,12 @@ class Simulated(ABC):
         """Return what else is to be said of a run that cannot finish, or nothing."""
         return ""
 
+    def rows_of_phases(self, run: Any, plan: Ints, place: Ints, step: Ints) -> Ints:
+        """Return the rows of `phase_rows` that phases are, given plan, place in ROW_START and step of each."""
+        rows = np.array([0, *(len(plan.rows()) for plan in self.plans)], np.int64)
+        first: Ints = np.cumsum(rows)[plan] + step
+        return first
+
     def phase_rows(self) -> list[tuple[int, int, int, int]]:
         """Return (dimension, operation, bytes sent per NPU, bytes through its port) of the phases of all plans."""
         return [row for plan in self.plans for row in plan.rows()]
