@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.collective import Schedule, schedule_for
-from armillary.collective.chunk_order import Machine, Route, greedy_routes, round_robin_orders
+from armillary.collective.chunk_order.astra_sim import Machine, Route, greedy_routes, round_robin_orders
 from armillary.collective.plan import next_size, plan
 from armillary.engine.communicators import Communicator
 from armillary.engine.network import LIMIT

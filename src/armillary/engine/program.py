@@ -53,10 +53,10 @@ class Lowered(Simulated):
         """The module that names the tables and their columns."""
         return lk
 
-    def rows_of_phases(self, run: Any, plan: Ints, place: Ints, step: Ints) -> Ints:
+    def rows_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, step: Ints) -> Ints:
         """See `Simulated`; chunks that go several ways have noted theirs."""
-        rows = super().rows_of_phases(run, plan, place, step)
-        routed = np.array([p.routed for p in self.plans], np.bool_)[plan] if len(plan) else plan > 0
+        rows = super().rows_of_phases(run, item, chunk, place, step)
+        routed = np.array([p.routed for p in self.plans], np.bool_)[self.items[item, lk.I_PLAN]]
         rows[routed] = run.table("ROW_PHASE")[place[routed]]
         return rows
 

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
 TopologyName = Literal["Ring", "FullyConnected", "Switch", "Mesh", "Torus"]
 SchedulingName = Literal["fair", "fifo", "lifo", "priority"]
+ChunkOrderName = Literal[
+    "baseline", "round-robin", "themis", "themis-flex", "online-greedy", "auto", "optimal"
+]
+WithinDimensionName = Literal["earliest-phase", "fifo", "smallest-first"]
 ProfileName = Literal["physical", "astra-sim"]
 CollectiveName = Literal[
     "all-reduce",
@@ -150,6 +154,10 @@ class Physical:
     active_chunks: int = 0
     """Chunks of a collective that may be under way at a time on one line of NPUs, where messages are moved; 0: as
     many as hide latencies."""
+    chunk_order: ChunkOrderName = "baseline"
+    """Which dimensions each chunk visits first, see `armillary.collective.chunk_order`."""
+    within_dimension: WithinDimensionName = "earliest-phase"
+    """Which chunk of a collective a dimension serves first."""
     memory_capacity: int = 0
     """Bytes of the local memory of an NPU; 0: not given."""
 

@@ -25,6 +25,7 @@ heaps = use("armillary.engine.heap_kernel")
 pop = heaps.pop
 share = use("armillary.engine.physical.share_kernel")
 schedule, touch_lane = share.schedule, share.touch_lane
+phase_row = use("armillary.engine.physical.choice_kernel").phase_row
 fluid = use("armillary.engine.physical.fluid_kernel")
 complete_node, phase_done, arrived, touch_rank = (
     fluid.complete_node,
@@ -80,7 +81,8 @@ def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick):
             touch_lane(st, lane)
             return
         key = st[st[LANE_QUEUE] + lane]
-        phase = prog[plan + PL_FIRST] + key % prog[plan + PL_PHASES]
+        phases = prog[plan + PL_PHASES]
+        phase = phase_row(prog, st, item, key // phases, key % phases)
         if st[st[LANE_ACTIVE] + lane] >= prog[prog[PHASE_SHAPE] + phase * PS_COLUMNS + PS_WINDOW]:
             return
         st[st[LANE_QUEUE] + lane] = st[st[ROW_NEXT] + prog[at + I_ROW] + key]
@@ -113,7 +115,7 @@ def came(prog, st, mem, heap, net_table, net, pool, queue, cookie, tick):
     if prog[row + MV_REDUCE] == 1:
         # A member reduces one message after the other.
         busy = run + RU_HEAD + prog[row + MV_TARGET] * ME_COLUMNS + ME_BUSY
-        done = max(done, mem[busy]) + prog[size_row(prog, mem, st, run, row) + 1]
+        done = max(done, mem[busy]) + prog[size_row(prog, mem, run, row) + 1]
         mem[busy] = done
     if done > tick:
         schedule(st, heap, done, EV_RECEIVED, run, prog[row + MV_TARGET])
