@@ -187,7 +187,15 @@ def _formula_grid(found: Found, chosen: Assumptions) -> Grid:
         for case, times in _listed(found).items()
         if case.n == chosen.npus[-1]
     ]
-    header = ("all-reduce", "algorithm", "formula", "physical", chosen.network_model, "its formula", "astra-sim")
+    header = (
+        "all-reduce",
+        "algorithm",
+        "formula",
+        "physical",
+        chosen.network_model,
+        "its formula",
+        "astra-sim",
+    )
     return Grid(f"The listed algorithms, {chosen.npus[-1]} NPUs", header, tuple(rows))
 
 
