@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.collective import Schedule, schedule_for
+from armillary.collective.chunk_order.astra_sim import Machine, Route, greedy_routes, round_robin_orders
 from armillary.collective.plan import next_size, plan
 from armillary.engine.communicators import Communicator
 from armillary.engine.network import LIMIT
@@ -17,6 +18,8 @@ from armillary.platform.model import Algorithm, Platform
 
 LOCAL_ENDPOINT_NS = 10
 """Endpoint delay inside a sub-group, whatever the system file says (spec: 1(c), Endpoint)."""
+MOST_CHUNKS = 1 << 22
+"""More streams of one collective than this are a mistake, and do not fit into memory."""
 DEFAULT_INVOLVED = 4
 """Without involved_dim a collective uses the first four dimensions."""
 
@@ -58,6 +61,79 @@ class JobPhase:
         return self.schedules[0].n
 
 
+@dataclass(frozen=True)
+class JobChunks:
+    """The chunks of a job: a few ways through the phases, and who goes which.
+
+    Attributes:
+        routes: The phases of a chunk on each way; all ways have as many.
+        of_chunk: Way of chunk k, or of chunk k modulo its length.
+        in_turn: Collectives go on in `of_chunk` where the one before them stopped.
+        count: Number of chunks.
+        chunk: Bytes of a chunk; of the first, if they differ.
+    """
+
+    routes: tuple[tuple[JobPhase, ...], ...]
+    of_chunk: tuple[int, ...]
+    in_turn: bool
+    count: int
+    chunk: int
+
+
+def job_chunks(job: Job, comm: Communicator, platform: Platform, where: str) -> JobChunks:
+    """Return the chunks of a job and their phases, as the scheduler across dimensions has them go.
+
+    Raises:
+        InputError: no algorithm is configured, one that cannot run here, or too many chunks.
+    """
+    count, chunk = chunks(job, platform)
+    if count > MOST_CHUNKS:
+        raise InputError(
+            f"{where} is split into {count} chunks; expected at most {MOST_CHUNKS}, that is, a smaller "
+            "preferred-dataset-splits"
+        )
+    scheduler = platform.system.inter_dimension
+    listed = platform.system.algorithms.get(job.operation, ())
+    alone = len(listed) < 2 or job.custom or not comm.world or count == 0
+    if scheduler == "roundRobin" and not alone:
+        found = [
+            phases(job, comm, platform, chunk, where, order)
+            for order in round_robin_orders(len(listed), job.operation)
+        ]
+        return JobChunks(tuple(map(tuple, found)), tuple(range(len(found))), True, count, chunk)
+    if scheduler in ("offlineGreedy", "offlineGreedyFlex") and job.operation != "all-to-all" and not (
+        job.custom or not comm.world or count == 0
+    ):
+        routes = _greedy(job, platform, listed, chunk, flexible=scheduler == "offlineGreedyFlex")
+        distinct = list(dict.fromkeys(routes))
+        ways = [phases(job, comm, platform, route.size, where, route.order) for route in distinct]
+        number = {route: i for i, route in enumerate(distinct)}
+        of_chunk = tuple(number[route] for route in routes)
+        return JobChunks(tuple(map(tuple, ways)), of_chunk, False, len(routes), routes[0].size)
+    return JobChunks((tuple(phases(job, comm, platform, chunk, where)),), (0,), False, count, chunk)
+
+
+def _greedy(
+    job: Job, platform: Platform, algorithms: Sequence[Algorithm], chunk: int, *, flexible: bool
+) -> list[Route]:
+    mask = job.involved or (True,) * DEFAULT_INVOLVED
+    machine = Machine(
+        tuple(d.size for d in platform.dimensions),
+        tuple(_gigabytes(d.bandwidth) for d in platform.dimensions),
+        tuple(
+            d.size > 1 and i < min(len(mask), len(algorithms)) and mask[i]
+            for i, d in enumerate(platform.dimensions)
+        ),
+    )
+    size = max(job.size, chunk * platform.system.dataset_splits) if job.operation != "all-gather" else job.size
+    return greedy_routes(machine, job.operation, size, chunk, flexible=flexible)
+
+
+def _gigabytes(rate: float) -> float:
+    """Return a bandwidth in bytes/ns as the file gives it: equal loads must come out equal to the last bit."""
+    return float(f"{rate * 10**9 / 2**30:.12g}")
+
+
 def chunks(job: Job, platform: Platform) -> tuple[int, int]:
     """Return (number of chunks, bytes per chunk) of a job (spec: 1(c), Collective to chunks)."""
     if job.custom:
@@ -73,8 +149,17 @@ def chunks(job: Job, platform: Platform) -> tuple[int, int]:
     return -(-size // chunk), chunk
 
 
-def phases(job: Job, comm: Communicator, platform: Platform, chunk: int, where: str) -> list[JobPhase]:
+def phases(
+    job: Job,
+    comm: Communicator,
+    platform: Platform,
+    chunk: int,
+    where: str,
+    order: Sequence[int] | None = None,
+) -> list[JobPhase]:
     """Return the phases of one chunk of `chunk` bytes; none if no dimension takes part.
+
+    `order` is that of the dimensions, by default the usual one.
 
     Raises:
         InputError: no algorithm is configured, or one that cannot run here.
@@ -87,7 +172,7 @@ def phases(job: Job, comm: Communicator, platform: Platform, chunk: int, where: 
             f"{where} is an {job.operation}, for which the system configuration has no algorithm"
         )
     if comm.world:
-        return _world(job, platform, algorithms, chunk, where)
+        return _world(job, platform, algorithms, chunk, where, order)
     if len(comm.members) < 2:
         return []
     algorithm = algorithms[0] if len(algorithms) == 1 else Algorithm("ring")
@@ -100,17 +185,26 @@ def phases(job: Job, comm: Communicator, platform: Platform, chunk: int, where: 
 
 
 def _world(
-    job: Job, platform: Platform, algorithms: Sequence[Algorithm], chunk: int, where: str
+    job: Job,
+    platform: Platform,
+    algorithms: Sequence[Algorithm],
+    chunk: int,
+    where: str,
+    order: Sequence[int] | None,
 ) -> list[JobPhase]:
     sizes = [dimension.size for dimension in platform.dimensions]
     involved = job.involved or (True,) * DEFAULT_INVOLVED
     result = []
     size = chunk
-    for phase in plan(job.operation, algorithms, sizes, platform.system.collective_optimization, involved):
+    system = platform.system
+    for phase in plan(
+        job.operation, algorithms, sizes, system.collective_optimization, involved, order,
+        turn_around=system.inter_dimension in ("ascending", "roundRobin"),
+    ):  # fmt: skip
         pair = _schedules(phase.algorithm, phase.operation, phase.size, phase.window, where)
         tree = phase.algorithm == "doubleBinaryTree"
         uniform = phase.dim >= 0 or len(sizes) == 1
-        endpoint = platform.system.endpoint_delay
+        endpoint = system.endpoint_delay
         result.append(
             JobPhase(
                 phase.dim, phase.level, phase.operation, phase.family, size, pair, tree, endpoint, uniform

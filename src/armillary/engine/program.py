@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.collective.plan import next_size
 from armillary.engine import layout_kernel as lk
 from armillary.engine import network
 from armillary.engine.classes import JobPhases, Workload, classify, find_phases, quotient_comms, read_workload
@@ -34,6 +36,8 @@ Ints = NDArray[np.int64]
 LONGEST = 1 << 62
 """Work of this many ticks or more is refused."""
 FAMILY = {"all": lk.ALL, "first": lk.FIRST, "last": lk.LAST}
+KIND = {"reduce-scatter": lk.SCATTERS, "all-gather": lk.GATHERS}
+ORDERS = ("FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst")
 TREE_KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
@@ -48,6 +52,13 @@ class Lowered(Simulated):
     def layout(self) -> ModuleType:
         """The module that names the tables and their columns."""
         return lk
+
+    def rows_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, step: Ints) -> Ints:
+        """See `Simulated`; chunks that go several ways have noted theirs."""
+        rows = super().rows_of_phases(run, item, chunk, place, step)
+        routed = np.array([p.routed for p in self.plans], np.bool_)[self.items[item, lk.I_PLAN]]
+        rows[routed] = run.table("ROW_PHASE")[place[routed]]
+        return rows
 
 
 def lower(
@@ -111,6 +122,7 @@ class _Build:
         self.plans: list[JobPlan] = []
         self.plan_rows: list[int] = []
         self.phase_rows: list[int] = []
+        self.route_rows: list[int] = []
         self.plan_of: dict[tuple[int, Job], JobPlan] = {}
 
     def plan(self, comm: QuotientComm, job: Job) -> JobPlan:
@@ -118,22 +130,34 @@ class _Build:
         # Ranks of one class may know their groups by different numbers.
         key = (comm.number, replace(job, comm=WORLD))
         if key not in self.plan_of:
-            found, count, chunk = self.job_phases[job]
-            plan = JobPlan(len(self.plans), found, count, chunk, 0)
-            self.plan_rows += [len(found), len(self.phase_rows) // lk.PH_COLUMNS, 0]
-            for p, phase in enumerate(found):
-                self._phase(comm, plan, p, phase, job.operation)
-            self.plan_rows[-1] = plan.lines
+            found = self.job_phases[job]
+            plan = JobPlan(len(self.plans), found, len(self.phase_rows) // lk.PH_COLUMNS)
+            for route in found.routes:
+                ticks = lines = 0
+                for p in range(len(route)):
+                    more_ticks, more_lines = self._phase(comm, route, p, lines, job.operation)
+                    ticks, lines = ticks + more_ticks, lines + more_lines
+                plan.ticks, plan.lines = max(plan.ticks, ticks), max(plan.lines, lines)
+            period, routes = 0, len(self.route_rows)
+            if plan.routed:
+                period = len(found.of_chunk)
+                self.route_rows += found.of_chunk
+            row = [len(plan.phases), plan.first, plan.lines, period, routes, int(found.in_turn)]
+            self.plan_rows += row
             self.plans.append(plan)
             self.plan_of[key] = plan
         return self.plan_of[key]
 
-    def _phase(self, comm: QuotientComm, plan: JobPlan, p: int, phase: JobPhase, operation: str) -> None:
+    def _phase(
+        self, comm: QuotientComm, route: tuple[JobPhase, ...], p: int, line: int, operation: str
+    ) -> tuple[float, int]:
+        """Add the row of phase `p` of a way; `line` of its lines come before. Returns its ticks and its lines."""
+        phase = route[p]
         if not phase.schedules:
             row = [0] * lk.PH_COLUMNS
             row[lk.PH_COUNT], row[lk.PH_TREE] = 1, -1
             self.phase_rows += row
-            return
+            return 0.0, 0
         ring = self.rings.ring(comm, phase)
         members = comm.real.members
         if phase.dim >= 0:
@@ -144,9 +168,8 @@ class _Build:
             add(s, phase.size, members, phase.endpoint, uniform=phase.uniform, on_bus=comm.real.world)
             for s in phase.schedules
         ]
-        plan.ticks += max(self.costs.longest[c] for c in cost)
-        same = [q for q, o in enumerate(plan.phases) if (o.level, o.family) == (phase.level, phase.family)]
-        trees = [q for q, o in enumerate(plan.phases) if o.tree and o.level == phase.level]
+        same = [q for q, o in enumerate(route) if (o.level, o.family) == (phase.level, phase.family)]
+        trees = [q for q, o in enumerate(route) if o.tree and o.level == phase.level]
         tree = TREE_KINDS.index(operation) * self.levels + phase.level if phase.tree else -1
         row = [0] * lk.PH_COLUMNS
         row[lk.PH_LEVEL], row[lk.PH_FAMILY] = phase.level, FAMILY[phase.family]
@@ -155,9 +178,11 @@ class _Build:
         if phase.tree:
             row[lk.PH_TREE_COUNT], row[lk.PH_TREE_INDEX] = len(trees), trees.index(p)
         row[lk.PH_COST0], row[lk.PH_COST1] = cost
-        row[lk.PH_RING], row[lk.PH_LINE] = ring.entry, plan.lines - ring.first_line
-        plan.lines += ring.n_lines
+        row[lk.PH_RING], row[lk.PH_LINE] = ring.entry, line - ring.first_line
+        row[lk.PH_KIND] = lk.OTHER if phase.tree else KIND.get(phase.operation, lk.OTHER)
+        row[lk.PH_BYTES] = max(phase.size, next_size(phase.operation, phase.size, phase.n))
         self.phase_rows += row
+        return max(self.costs.longest[c] for c in cost), ring.n_lines
 
     def assemble(self, messages: bool) -> Lowered:
         """Lay out all arrays."""
@@ -175,6 +200,7 @@ class _Build:
         ranks = len(self.class_views)
         scalars = {
             lk.Z_RANKS: ranks, lk.Z_LEVELS: self.levels, lk.Z_QUEUES: queues, lk.Z_LIMIT: limit, lk.Z_TREES: trees,
+            lk.Z_ORDER: ORDERS.index(platform.system.intra_dimension),
             lk.Z_MESSAGES: int(messages or bus is not None or self.costs.instant or self.links is not None),
         }  # fmt: skip
         if bus:
@@ -185,13 +211,13 @@ class _Build:
         self._check_length(items)
         program = {
             "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
-            "PLANS": self.plan_rows, "PHASES": self.phase_rows, "COMMS": comm_rows,
+            "PLANS": self.plan_rows, "PHASES": self.phase_rows, "ROUTES": self.route_rows, "COMMS": comm_rows,
             "RING_ENTRY": self.rings.ring_entry, "LINE_ROWS": self.rings.line_rows, "LINES": self.rings.lines,
             "CHANNELS": tables.channels, **(self.links.tables() if self.links else {}),
         }  # fmt: skip
         sizes = {
             "ranks": ranks, "states": tables.states, "streams": tables.streams,
-            "rows": tables.rows, "bases": tables.bases, "items": len(items), "ordinals": tables.ordinals,
+            "rows": tables.rows, "routed": tables.rows if any(plan.routed for plan in self.plans) else 0, "bases": tables.bases, "items": len(items), "ordinals": tables.ordinals,
             "instances": tables.instances, "instance_items": tables.instance_items, "arrived": tables.arrived,
             "queues": ranks * self.levels * queues, "trees": trees, "channels": len(tables.channel_at),
             "pairs": tables.pairs, "lines": len(self.rings.line_rows) // lk.LN_COLUMNS, "servers": self._servers(),

@@ -186,7 +186,7 @@ def _phases(lowered: Simulated, run: Run) -> dict[str, NDArray[Any]]:
     width = steps[plan[of_item]] if len(plans) else np.zeros(0, np.int64)
     chunk, step = (within // width, within % width) if len(within) else (within, within)
     item = np.flatnonzero(lowered.is_collective)[of_item]
-    first = lowered.first_rows(run, item, chunk) + step if len(within) else within
+    first = lowered.rows_of_phases(run, item, chunk, place, step) if len(within) else within
     table = np.array(lowered.phase_rows(), np.int64).reshape(-1, 4)
     return {
         "phase_class": collective[of_item, lk.I_RANK].astype(np.int32),

@@ -79,6 +79,12 @@ class SharedBus:
     G: float
 
 
+InterDimension = Literal["ascending", "roundRobin", "onlineGreedy", "offlineGreedy", "offlineGreedyFlex"]
+"""In which order chunks visit the dimensions."""
+IntraDimension = Literal["FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst"]
+"""In which order the phases that wait for a dimension go."""
+
+
 @dataclass(frozen=True)
 class System:
     """What an ASTRA-sim system file says; bandwidth in bytes/s, performance in FLOP/s, delays in ns."""
@@ -86,6 +92,8 @@ class System:
     collective_optimization: Literal["baseline", "localBWAware"] = "baseline"
     endpoint_delay: int = 10
     local_reduction_delay: int = 1
+    inter_dimension: InterDimension = "ascending"
+    intra_dimension: IntraDimension = "FIFO"
     active_chunks: int = 1
     dataset_splits: int = 1
     local_mem_bandwidth: float = 0.0

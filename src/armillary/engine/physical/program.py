@@ -58,8 +58,8 @@ class PhysicalProgram(Simulated):
     slot_ready: Ints
     """Offset of the ready heap of every slot."""
 
-    def first_rows(self, run: Any, item: Ints, chunk: Ints) -> Ints:
-        """See `Simulated.first_rows`; a way that was chosen while running stands in the state."""
+    def rows_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, step: Ints) -> Ints:
+        """See `Simulated`; a way that was chosen while running stands in the state."""
         plan = self.tables["PLANS"].reshape(-1, lk.PL_COLUMNS)[self.items[item, lk.I_PLAN]]
         first: Ints = self.tables["CHUNKS"][plan[:, lk.PL_CHUNKS] + chunk]
         chosen = plan[:, lk.PL_CHOICES] > 0
@@ -68,7 +68,7 @@ class PhysicalProgram(Simulated):
             row = comm[:, lk.CO_CHOSEN] + run.table("ITEM_INSTANCE")[item] * comm[:, lk.CO_CHUNKS] + chunk
             way = run.table("CHOSEN")[np.where(chosen, row, 0) * lk.CH_COLUMNS + lk.CH_WAY]
             first = first + np.where(chosen, way * plan[:, lk.PL_PHASES], 0)
-        return first
+        return first + step
 
     @property
     def layout(self) -> ModuleType:
