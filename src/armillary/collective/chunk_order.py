@@ -25,8 +25,14 @@ class Route:
 
 @dataclass(frozen=True)
 class Collective:
-    """What the greedy scheduler knows of a collective: its bytes, those of a chunk (1 or more; the last chunk is as
-    large as what is left), and which dimensions take part."""
+    """What the greedy scheduler knows of a collective.
+
+    Attributes:
+        operation: Its name.
+        size: Its bytes.
+        chunk: Bytes of a chunk, 1 or more; the last one is as large as what is left.
+        used: Whether each dimension takes part.
+    """
 
     operation: str
     size: int

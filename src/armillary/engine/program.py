@@ -13,7 +13,15 @@ from armillary.collective import Schedule
 from armillary.collective.plan import next_size
 from armillary.engine import layout_kernel as lk
 from armillary.engine import network
-from armillary.engine.classes import Carried, JobPhases, Workload, classify, find_phases, quotient_comms, read_workload
+from armillary.engine.classes import (
+    Carried,
+    JobPhases,
+    Workload,
+    classify,
+    find_phases,
+    quotient_comms,
+    read_workload,
+)
 from armillary.engine.congestion.network import Links
 from armillary.engine.custom import expand, uses_custom
 from armillary.engine.items import (
@@ -154,7 +162,7 @@ class _Build:
             found = self.job_phases[job]
             plan = JobPlan(len(self.plans), job, found, len(self.phase_rows) // lk.PH_COLUMNS)
             for route in found.routes:
-                ticks = lines = 0
+                ticks, lines = 0.0, 0
                 for p in range(len(route)):
                     more_ticks, more_lines = self._phase(comm, route, p, lines, job.operation)
                     ticks, lines = ticks + more_ticks, lines + more_lines
@@ -233,9 +241,10 @@ class _Build:
         limit = -(-platform.system.active_chunks // queues)
         bus = platform.system.shared_bus
         ranks = len(self.class_views)
-        after = self._after() if self.leads else []
+        after = self._after() if self.leads else np.zeros(0, np.int64)
         scalars = {
-            lk.Z_LEADS: int(self.leads), lk.Z_PLANS: len(self.plans), lk.Z_RANKS: ranks, lk.Z_LEVELS: self.levels, lk.Z_QUEUES: queues, lk.Z_LIMIT: limit, lk.Z_TREES: trees,
+            lk.Z_LEADS: int(self.leads), lk.Z_PLANS: len(self.plans),
+            lk.Z_RANKS: ranks, lk.Z_LEVELS: self.levels, lk.Z_QUEUES: queues, lk.Z_LIMIT: limit, lk.Z_TREES: trees,
             lk.Z_ORDER: ORDERS.index(platform.system.intra_dimension),
             lk.Z_MESSAGES: int(messages or bus is not None or self.costs.instant or self.links is not None),
         }  # fmt: skip
@@ -247,13 +256,15 @@ class _Build:
         self._check_length(items)
         program = {
             "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
-            "PLANS": self.plan_rows, "PHASES": self.phase_rows, "ROUTES": self.route_rows, "AFTER": after, "COMMS": comm_rows,
+            "PLANS": self.plan_rows, "PHASES": self.phase_rows, "ROUTES": self.route_rows, "AFTER": after,
+            "COMMS": comm_rows,
             "RING_ENTRY": self.rings.ring_entry, "LINE_ROWS": self.rings.line_rows, "LINES": self.rings.lines,
             "CHANNELS": tables.channels, **(self.links.tables() if self.links else {}),
         }  # fmt: skip
         sizes = {
             "ranks": ranks, "states": tables.states, "streams": tables.streams,
-            "rows": tables.rows, "routed": tables.rows if any(plan.routed for plan in self.plans) else 0, "bases": tables.bases, "items": len(items), "ordinals": tables.ordinals,
+            "rows": tables.rows, "routed": tables.rows * any(plan.routed for plan in self.plans),
+            "bases": tables.bases, "items": len(items), "ordinals": tables.ordinals,
             "instances": tables.instances, "instance_items": tables.instance_items, "arrived": tables.arrived,
             "queues": ranks * self.levels * queues, "trees": trees, "channels": len(tables.channel_at),
             "pairs": tables.pairs, "lines": len(self.rings.line_rows) // lk.LN_COLUMNS, "servers": self._servers(),
