@@ -97,7 +97,7 @@ SYSTEM_CASES = [
         "inter-dimension-scheduling: got 'themisFlexible', expected one of ascending, baseline, roundRobin, "
         "onlineGreedy, offlineGreedy, themis, offlineGreedyFlex, themisFlex (did you mean 'themisFlex'?)",
     ),
-    ({"intra-dimension-scheduling": "fifo"}, "(did you mean 'FIFO'?)"),
+    ({"intra-dimension-scheduling": "FIF0"}, "(did you mean 'FIFO'?)"),
     ({"active-chunks-per-dimension": 0}, "active-chunks-per-dimension: got 0, expected"),
     ({"endpoint-delay": -5}, "endpoint-delay: got -5, expected a whole number from 0"),
     ({"roofline-enabled": "yes"}, "roofline-enabled: got 'yes', expected 0 or 1"),
