@@ -24,6 +24,8 @@ from armillary.trace import Graph, NodeType, Trace
 
 Ints = NDArray[np.int64]
 JobPhases = dict[Job, JobChunks]
+Carried = frozenset[tuple[Job, Job]]
+"""Pairs of jobs: work of the first may be left over when the second begins."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,8 @@ def check_fits(trace: Trace, platform: Platform) -> None:
         )
 
 
-def find_phases(workload: Workload) -> tuple[JobPhases, list[str]]:
-    """Return the phases of every job, and warnings of what is odd about them.
+def find_phases(workload: Workload, carried: Carried = frozenset()) -> tuple[JobPhases, list[str]]:
+    """Return the phases of every job, and warnings of what is odd about them; `carried`: see `lower`.
 
     Raises:
         InputError: a rank uses a group it is not in, or a collective cannot run.
@@ -116,7 +118,9 @@ def find_phases(workload: Workload) -> tuple[JobPhases, list[str]]:
             comm = workload.comms.get(job.comm)
             if job not in found:
                 where = _where(view, j)
-                found[job] = job_chunks(job, comm, workload.platform, where)
+                found[job] = job_chunks(
+                    job, comm, workload.platform, where, [a for a, b in sorted(carried, key=repr) if b == job]
+                )
                 warnings += _oddities(job, found[job].routes[0], where)
     return found, warnings
 
