@@ -15,6 +15,8 @@ from armillary.collective.physical import choose, natural, rounds_for
 from armillary.engine import network
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
+from armillary.engine.physical.in_switch import in_switch_phase
+from armillary.engine.physical.phases import PhysicalPhase
 from armillary.engine.physical.splits import loads
 from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
@@ -32,29 +34,6 @@ class Span:
 
     dim: int
     positions: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class PhysicalPhase:
-    """One phase of every chunk of a job, on lines along `dim` (-1: one line with all members).
-
-    `latency` is ns per chunk but for the reduction; a chunk of the job of c bytes moves ``volume * c`` bytes at
-    full port bandwidth, and a member reduces ``reduced * c`` bytes.
-    """
-
-    dim: int
-    operation: str
-    algorithm: str
-    positions: tuple[int, ...]
-    latency: float
-    volume: Fraction
-    reduced: Fraction
-    sent: Fraction
-    """Bytes through the busiest port direction, per byte of the chunk."""
-    ports: tuple[tuple[int, int], ...]
-    """(dimension, how much of its port one byte takes) that a member uses."""
-    scale: Fraction = Fraction(1)
-    """Bytes that the schedule of a line is about, per byte of the chunk."""
 
 
 def spans(platform: Platform, comm: Communicator) -> list[Span] | None:
@@ -146,12 +125,16 @@ def _phase(job: Job, platform: Platform, span: Span, operation: str, scale: Frac
         name = natural(dimension.topology, operation, n)
     elif name == "auto":
         chunk = float(job.size * scale / max(platform.physical.chunks, 1))
-        name = choose(dimension.topology, operation, n, chunk, dimension.latency, rate)
+        name = choose(
+            dimension.topology, operation, n, chunk, dimension.latency, rate, in_network=dimension.in_network
+        )
     try:
         rounds = rounds_for(name, operation, n).count
     except InputError as error:
         where = f"{platform.source or 'platform'}: collectives: {job.operation}: {dimension.name}"
         raise InputError(f"{where}: the {operation} of this dimension cannot be {name}: {error}") from error
+    if name == "in-switch":
+        return in_switch_phase(job, platform, span.dim, operation, span.positions, scale)
     cost = _load(name, operation, n, dimension.topology, dimension.size, span.positions)
     latency = cost.hops * dimension.latency + rounds * platform.physical.endpoint_delay
     return PhysicalPhase(

@@ -39,7 +39,7 @@ class Plan:
                 phase.dim,
                 OPERATIONS.index(phase.operation),
                 int(phase.sent * self.chunk),
-                int(phase.sent * self.chunk),
+                int(phase.busiest * self.chunk),
             )
             for phase in self.phases
         ]
