@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from math import lcm
 from typing import NamedTuple
 
@@ -58,7 +59,7 @@ def rounds(operation: str, n: int, trees: tuple[SwitchTree, ...], segments: int)
     lags = sorted({edge.lag for tree, _ in found for edge in tree})
     steps = sorted({*lags, *(lag + segments for lag in lags)})
     parts = []
-    for begin, end in zip(steps, steps[1:], strict=False):
+    for begin, end in pairwise(steps):
         now = [(e, share) for tree, share in found for e in tree if e.lag <= begin < e.lag + segments]
         sizes = [_amount(operation, n, edge) * share / segments for edge, share in now]
         moves = Moves.of(

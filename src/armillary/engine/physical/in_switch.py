@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import NamedTuple
 
-from armillary.collective import in_switch
+from armillary.collective.in_switch import ports
 from armillary.collective.physical import algorithms_for
-from armillary.engine.jobs import Job
-from armillary.engine.physical.phases import PhysicalPhase
 from armillary.errors import InputError, one_of
 from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
 
 
-def in_switch_phase(
-    job: Job, platform: Platform, dim: int, operation: str, positions: tuple[int, ...], scale: Fraction
-) -> PhysicalPhase:
-    """Return the phase of a job in the switches of a dimension.
+class Cost(NamedTuple):
+    """What a phase costs, in bytes per byte that the schedule is about, and ns."""
+
+    latency: float
+    volume: Fraction
+    added: Fraction
+    sent: Fraction
+    received: Fraction
+
+
+def in_switch(platform: Platform, dim: int, collective: str, operation: str, n: int) -> Cost:
+    """Return what an operation of a collective among `n` members costs in the switches of a dimension.
 
     Segments follow each other, so data goes up and down at the same time; one latency up, one down and that of the
     switch are all. The volume is what takes as long, at the bandwidth of the slower direction, as the
@@ -25,15 +32,15 @@ def in_switch_phase(
     Raises:
         InputError: the switches of the dimension cannot reduce.
     """
-    dimension, n = platform.dimensions[dim], len(positions)
+    dimension = platform.dimensions[dim]
     ability = dimension.in_network
     if ability is None:
         others = [name for name in algorithms_for(operation) if name != "in-switch"]
         raise InputError(
-            f"{platform.source or 'platform'}: collectives: {job.operation}: {dimension.name}: got in-switch, but "
+            f"{platform.source or 'platform'}: collectives: {collective}: {dimension.name}: got in-switch, but "
             f"{_reason(platform, dimension.topology)}; expected {one_of(others)}, natural or auto"
         )
-    up, down = in_switch.ports(operation, n)
+    up, down = ports(operation, n)
     ways = port(dimension)
     rate = Fraction(min(ways.out, ways.into))
     volume = max(up * rate / Fraction(ways.out), down * rate / Fraction(ways.into))
@@ -41,10 +48,7 @@ def in_switch_phase(
         volume = max(volume, up * rate / Fraction(ability.rate))
     added = down if operation == "reduce-scatter" else Fraction(0)
     latency = 2 * dimension.latency + ability.latency + platform.physical.endpoint_delay
-    return PhysicalPhase(
-        dim, operation, "in-switch", positions, latency, volume * scale, added * scale, up * scale, ((dim, 1),),
-        scale, max(up, down) * scale,
-    )  # fmt: skip
+    return Cost(latency, volume, added, up, down)
 
 
 def _reason(platform: Platform, topology: str) -> str:

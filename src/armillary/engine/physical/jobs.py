@@ -15,8 +15,7 @@ from armillary.collective.physical import choose, natural, rounds_for
 from armillary.engine import network
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
-from armillary.engine.physical.in_switch import in_switch_phase
-from armillary.engine.physical.phases import PhysicalPhase
+from armillary.engine.physical.in_switch import in_switch
 from armillary.engine.physical.splits import loads
 from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
@@ -34,6 +33,36 @@ class Span:
 
     dim: int
     positions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PhysicalPhase:
+    """One phase of every chunk of a job, on lines along `dim` (-1: one line with all members).
+
+    `latency` is ns per chunk but for the reduction; a chunk of the job of c bytes moves ``volume * c`` bytes at
+    full port bandwidth, and a member reduces ``reduced * c`` bytes.
+    """
+
+    dim: int
+    operation: str
+    algorithm: str
+    positions: tuple[int, ...]
+    latency: float
+    volume: Fraction
+    reduced: Fraction
+    sent: Fraction
+    """Bytes through the busiest port direction, per byte of the chunk."""
+    ports: tuple[tuple[int, int], ...]
+    """(dimension, how much of its port one byte takes) that a member uses."""
+    scale: Fraction = Fraction(1)
+    """Bytes that the schedule of a line is about, per byte of the chunk."""
+    port: Fraction | None = None
+    """Bytes through the busiest direction where that is not the one in which members send; else None."""
+
+    @property
+    def busiest(self) -> Fraction:
+        """Bytes through the busier direction of a port, per byte of the chunk."""
+        return self.sent if self.port is None else self.port
 
 
 def spans(platform: Platform, comm: Communicator) -> list[Span] | None:
@@ -134,7 +163,11 @@ def _phase(job: Job, platform: Platform, span: Span, operation: str, scale: Frac
         where = f"{platform.source or 'platform'}: collectives: {job.operation}: {dimension.name}"
         raise InputError(f"{where}: the {operation} of this dimension cannot be {name}: {error}") from error
     if name == "in-switch":
-        return in_switch_phase(job, platform, span.dim, operation, span.positions, scale)
+        own = in_switch(platform, span.dim, job.operation, operation, n)
+        return PhysicalPhase(
+            span.dim, operation, name, span.positions, own.latency, own.volume * scale, own.added * scale,
+            own.sent * scale, ((span.dim, 1),), scale, max(own.sent, own.received) * scale,
+        )  # fmt: skip
     cost = _load(name, operation, n, dimension.topology, dimension.size, span.positions)
     latency = cost.hops * dimension.latency + rounds * platform.physical.endpoint_delay
     return PhysicalPhase(
