@@ -56,7 +56,11 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     prog, _ = flat_program(program.tables, mode, program.scalars, lk)
     # A lane for which there was no room is to be looked at once more.
     lanes = {"LANE_ACTIVE": z["lanes"], "DIRTY": 2 * z["lanes"]}
-    state, place = first_state(program, mode, lk, {**lanes, "FREE_BLOCKS": 64})
+    switches = {
+        "SWITCH_USED": len(program.tables["SWITCH_LIMIT"]), "PAIR_BUSY": len(program.pairs),
+        "WAITING": z["lanes"], "LANE_WAITS": z["lanes"],
+    }  # fmt: skip
+    state, place = first_state(program, mode, lk, {**lanes, "FREE_BLOCKS": 64, **switches})
     if mode == "interpreted":
         table = table.tolist()
     shapes = program.tables["SHAPES"].reshape(-1, lk.SH_COLUMNS)
