@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from armillary.collective.physical import ALGORITHMS
 from armillary.platform.logical import logical_dimensions
 from armillary.platform.topology import Topology, dragonfly, fat_tree, leaf_spine, rail_optimised
+from armillary.platform.topology.aggregation import with_in_network
 from armillary.platform.topology.description import Network
 
-from ..physical.programs import Case, cases
+from ..physical.programs import IN_NETWORK, Case, cases
 
 GRAPHS: dict[int, list[Topology]] = {}
 for graph in (
@@ -36,8 +38,15 @@ def programs(draw: st.DrawFn) -> Case:
     if draw(st.booleans()) and platform.npus in GRAPHS:
         chosen = draw(st.sampled_from(GRAPHS[platform.npus]))
         network = Network(chosen, draw(st.sampled_from(["ecmp", "shortest"])) if not chosen.host else "rail")
-        physical = replace(physical, algorithm={})
-        platform = replace(
-            platform, physical=physical, dimensions=logical_dimensions(chosen), topology=network
-        )
+        levels, algorithm = logical_dimensions(chosen), {}
+        able = draw(st.sampled_from(IN_NETWORK))
+        if able:
+            switches = list(range(chosen.npus, chosen.nodes))
+            which = draw(st.sampled_from([switches, switches, switches[::2], switches[1:]]))
+            network = replace(network, in_network=able, switches=tuple(which))
+            levels = with_in_network(levels, network)
+            names = tuple("in-switch" if level.in_network else "natural" for level in levels)
+            algorithm = dict.fromkeys(ALGORITHMS["in-switch"], names)
+        physical = replace(physical, algorithm=algorithm)
+        platform = replace(platform, physical=physical, dimensions=levels, topology=network)
     return replace(case, platform=platform)

@@ -20,7 +20,7 @@ Part = tuple[Fraction, bool]
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """One schedule in the tables; `parts` are the distinct shares of D in messages, and whether these enter a switch."""
+    """One schedule in the tables; `parts` are the shares of D in its messages, and whether they enter a switch."""
 
     number: int
     moves: Ints
