@@ -38,15 +38,33 @@ def programs(draw: st.DrawFn) -> Case:
     if draw(st.booleans()) and platform.npus in GRAPHS:
         chosen = draw(st.sampled_from(GRAPHS[platform.npus]))
         network = Network(chosen, draw(st.sampled_from(["ecmp", "shortest"])) if not chosen.host else "rail")
-        levels, algorithm = logical_dimensions(chosen), {}
-        able = draw(st.sampled_from(IN_NETWORK))
-        if able:
-            switches = list(range(chosen.npus, chosen.nodes))
-            which = draw(st.sampled_from([switches, switches, switches[::2], switches[1:]]))
-            network = replace(network, in_network=able, switches=tuple(which))
-            levels = with_in_network(levels, network)
-            names = tuple("in-switch" if level.in_network else "natural" for level in levels)
-            algorithm = dict.fromkeys(ALGORITHMS["in-switch"], names)
-        physical = replace(physical, algorithm=algorithm)
-        platform = replace(platform, physical=physical, dimensions=levels, topology=network)
+        physical = replace(physical, algorithm={})
+        platform = replace(
+            platform, physical=physical, dimensions=logical_dimensions(chosen), topology=network
+        )
+    return replace(case, platform=platform)
+
+
+@st.composite
+def in_switches(draw: st.DrawFn) -> Case:
+    """A program whose collectives run in switches, where those can do it: of dimensions, or of a graph."""
+    case = draw(programs())
+    platform, able = case.platform, draw(st.sampled_from(IN_NETWORK[1:]))
+    if platform.topology:
+        graph = platform.topology.topology
+        switches = list(range(graph.npus, graph.nodes))
+        which = draw(st.sampled_from([switches, switches, switches[::2], switches[1:]]))
+        network = replace(platform.topology, in_network=able, switches=tuple(which))
+        platform = replace(
+            platform, topology=network, dimensions=with_in_network(platform.dimensions, network)
+        )
+    else:
+        dimensions = tuple(
+            replace(d, topology="Switch", in_network=draw(st.sampled_from([able, able, None])))
+            for d in platform.dimensions
+        )
+        platform = replace(platform, dimensions=dimensions)
+    names = tuple("in-switch" if d.in_network else "natural" for d in platform.dimensions)
+    algorithm = dict.fromkeys(ALGORITHMS["in-switch"], names)
+    platform = replace(platform, physical=replace(platform.physical, algorithm=algorithm))
     return replace(case, platform=platform)
