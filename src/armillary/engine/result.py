@@ -25,6 +25,7 @@ _KIND_OF = {
     lk.SEND: "send",
     lk.RECV: "recv",
     lk.MEMORY: "memory",
+    lk.TRANSFER: "memory",
     lk.SKIP: "none",
 }
 
@@ -78,6 +79,8 @@ def graph_table(view: View, group_names: Mapping[int, str]) -> GraphTable:
     }
     for node_type, name in by_type.items():
         issue_kind[fixed & (types == node_type)] = KINDS.index(name)
+    accesses = np.isin(types, (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE))
+    issue_kind[accesses & (issue_kind == KINDS.index("collective"))] = KINDS.index("memory")
     issue_kind[fixed & cpu] = KINDS.index("cpu")
     kind[order] = issue_kind
     labels = [

@@ -106,6 +106,11 @@ def lower_messages(trace: Trace, platform: Platform, stages: Sequence[Stage]) ->
     Raises:
         InputError: the trace does not fit the machine, or something in it cannot be simulated.
     """
+    if platform.memory.kind == "hierarchical":
+        raise InputError(
+            f"{platform.source or 'platform'}: remote_memory: got kind 'hierarchical', whose links this network model "
+            "does not know; expected network model analytical"
+        )
     workload = MessageWorkload(trace, platform)
     build = MessageBuild(workload, np.arange(trace.n_ranks))
     program = build.assemble(workload.warnings())

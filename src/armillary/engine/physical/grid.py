@@ -16,7 +16,6 @@ from armillary.engine.communicators import Communicator, Communicators
 from armillary.engine.fold import Ring, fold
 from armillary.engine.items import Channel, View, read_view
 from armillary.engine.jobs import Job
-from armillary.engine.physical.classes import special_of
 from armillary.engine.physical.grid_messages import GridMessages
 from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes
 from armillary.engine.physical.splits import Rows, join, read_splits, with_jobs
@@ -249,9 +248,8 @@ class GridWorkload(PhysicalWorkload):
             result.append(Alike(groups, known.setdefault(key, len(known)), dims))
         return result
 
-    def partition(self) -> Ints:
+    def partition(self, special: Ints) -> Ints:
         """See `PhysicalWorkload`."""
-        special = special_of(self.platform)
         colour = self.view_of.astype(np.int64) * (int(special.max()) + 1) + special
         rings: list[Ring] = []
         for family in self._examples:

@@ -15,12 +15,15 @@ from armillary.collective.physical import choose, natural, rounds_for
 from armillary.engine import network
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
+from armillary.engine.physical.memory import OPERATIONS, REDUCE
 from armillary.engine.physical.splits import loads
 from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
+from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform
 
 Ints = NDArray[np.int64]
+MEMORY_LOAD, MEMORY_STORE = -1, -2
 FRACTION_BITS = 20
 MOST_BITS = 61
 """Volumes are counted in parts of a byte that keep them below 2 to this power."""
@@ -52,7 +55,7 @@ class PhysicalPhase:
     sent: Fraction
     """Bytes through the busiest port direction, per byte of the chunk."""
     ports: tuple[tuple[int, int], ...]
-    """(dimension, how much of its port one byte takes) that a member uses."""
+    """(dimension, how much of its port one byte takes) that a member uses; below 0: the stages of a memory."""
     scale: Fraction = Fraction(1)
     """Bytes that the schedule of a line is about, per byte of the chunk."""
 
@@ -71,6 +74,8 @@ def spans(platform: Platform, comm: Communicator) -> list[Span] | None:
 
 def phases(job: Job, comm: Communicator, platform: Platform) -> list[PhysicalPhase]:
     """Return the phases of a job in order; none for a single member."""
+    if job.operation in OPERATIONS:
+        return [_in_memory(job, platform)]
     if len(comm.members) < 2:
         return []
     if job.splits:
@@ -92,6 +97,16 @@ def phases(job: Job, comm: Communicator, platform: Platform) -> list[PhysicalPha
         elif step in ("all-gather", "gather"):
             scale *= n
     return result
+
+
+def _in_memory(job: Job, platform: Platform) -> PhysicalPhase:
+    """A load or store of all members at once, whose data the stages of a hierarchical memory carry once."""
+    store = job.operation == REDUCE
+    fill = fill_ns(platform.memory, job.size, store, platform.npus, collective=True)
+    return PhysicalPhase(
+        -1, "reduce-scatter" if store else "all-gather", "in-switch", (), fill, Fraction(1), Fraction(0),
+        Fraction(0), ((MEMORY_STORE if store else MEMORY_LOAD, 1),),
+    )  # fmt: skip
 
 
 def _split(job: Job, comm: Communicator, platform: Platform) -> list[PhysicalPhase]:
@@ -194,6 +209,11 @@ def _flat(operation: str, comm: Communicator, platform: Platform) -> PhysicalPha
 def links_share(topology: str, size: int) -> int:
     """Return how much of an NPU's port a message takes that goes over one link."""
     return {"FullyConnected": size - 1, "Switch": 1}.get(topology, 2)
+
+
+def chunks_of(job: Job, platform: Platform) -> tuple[int, int, int]:
+    """Return the chunks of a job; a memory cuts into chunks of its own, see `chunk_bytes`."""
+    return chunk_bytes(job.size, 1 if job.operation in OPERATIONS else platform.physical.chunks)
 
 
 def chunk_bytes(size: int, chunks: int) -> tuple[int, int, int]:

@@ -18,13 +18,15 @@ from armillary.engine.lowered import as_table
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.classes import lines_of
 from armillary.engine.physical.jobs import (
+    MEMORY_STORE,
     MOST_BITS,
     PhysicalPhase,
     bits,
-    chunk_bytes,
+    chunks_of,
     links_share,
     ticks,
 )
+from armillary.engine.physical.memory import MemoryPorts
 from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
 from armillary.engine.physical.program import PhysicalProgram, Plan
 from armillary.engine.physical.workload import ListedWorkload, PhysicalWorkload
@@ -32,8 +34,9 @@ from armillary.engine.quotient import QuotientComm
 from armillary.engine.tables import Tables
 from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
+from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform
-from armillary.trace import Trace
+from armillary.trace import NodeType, Trace
 from armillary.trace.expand import MOST_NODES
 from armillary.trace.process_groups import WORLD
 
@@ -90,6 +93,8 @@ class Build:
         self.comm_at, self.quotients = quotient_comms(workload, classes, self.representatives)
         self.dims = len(self.platform.dimensions)
         self.scale = bits(workload.largest())
+        network_ports = 2 * self.dims * len(self.representatives)
+        self.memory = MemoryPorts(self.platform, classes, self.representatives, network_ports)
         self.tables = Tables()
         self.plans: list[Plan] = []
         self.plan_of: dict[tuple[int, Job], Plan] = {}
@@ -123,7 +128,7 @@ class Build:
         """Return the plan of a job in a quotient communicator."""
         key = (comm.number, replace(job, comm=WORLD))
         if key not in self.plan_of:
-            count, big, chunk = chunk_bytes(job.size, self.platform.physical.chunks)
+            count, big, chunk = chunks_of(job, self.platform)
             plan = Plan(len(self.plans), job, self.workload.phases(job), count, big, chunk)
             first = len(self.phase_rows) // lk.PH_COLUMNS
             memory = self.platform.system.local_mem_bandwidth
@@ -167,14 +172,23 @@ class Build:
         local = len(self.lines)
         self.lines += [comm.local[c] for c in members]
         used = [
-            (self.port(c, dim, into), factor)
+            (self.port(c, dim, into), factor, 1)
             for c in members
             for dim, factor in phase.ports
             for into in (False, True)
+            if dim >= 0
         ]
+        # All members use what they share once.
+        stages = {
+            port for c in members for dim, _ in phase.ports if dim < 0 for port, _ in self._stages(c, dim)
+        }
+        used += [(port, 1, 1) for port in sorted(stages)]
         self.line_rows += [len(members), local, len(self.line_ports) // lk.LP_COLUMNS, len(used)]
         for port in used:
             self.line_ports += port
+
+    def _stages(self, cls: int, direction: int) -> list[tuple[int, int]]:
+        return self.memory.used(cls, direction == MEMORY_STORE)
 
     def assemble(self, warnings: list[str]) -> PhysicalProgram:
         """Lay out all tables."""
@@ -191,7 +205,8 @@ class Build:
             [int(min(way * (1 << self.scale), 1 << MOST_BITS)) for way in (port.out, port.into)]
             for port in ports(self.platform)
         ]
-        if any(rate < 1 for pair in rates for rate in pair):
+        staged = self.memory.rates(lambda rate: int(min(rate * (1 << self.scale), 1 << MOST_BITS)))
+        if any(rate < 1 for pair in [*rates, staged.tolist()] for rate in pair):
             raise InputError(
                 "a bandwidth is too small for the sizes of this trace; expected at least 1 byte/us"
             )
@@ -199,15 +214,15 @@ class Build:
             "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
             "PLANS": self.plan_rows, "PHASES": self.phase_rows, "COMMS": comms, "RING_ENTRY": self.ring_entry,
             "LINE_ROWS": self.line_rows, "LINES": self.lines, "LINE_PORTS": self.line_ports,
-            "PORTS": np.tile(np.array(rates).ravel(), ranks), "CHANNELS": tables.channels,
+            "PORTS": np.concatenate([np.tile(np.array(rates).ravel(), ranks), staged]), "CHANNELS": tables.channels,
         }  # fmt: skip
         lines = np.array(self.line_rows, np.int64).reshape(-1, lk.LN_COLUMNS)
         slots = np.array(tables.ranks, np.int64).reshape(-1, lk.R_COLUMNS)[:, lk.R_SLOTS]
         sizes = {
             "ranks": ranks, "states": tables.states, "rows": tables.rows, "items": len(items), "lanes": lanes,
             "ordinals": tables.ordinals, "instances": tables.instances, "instance_items": tables.instance_items,
-            "arrived": tables.arrived, "ports": ranks * self.dims * 2, "channels": len(tables.channel_at),
-            "slots_per_rank": int(slots.max(initial=1)), "pairs": tables.pairs,
+            "arrived": tables.arrived, "ports": ranks * self.dims * 2 + self.memory.count,
+            "channels": len(tables.channel_at), "slots_per_rank": int(slots.max(initial=1)), "pairs": tables.pairs,
             "lines": len(lines), "slots": len(self.slot_ready),
             "servers": max(1, self.platform.npus), "most_ports": int(lines[:, lk.LN_PORT_COUNT].max(initial=1)),
         }  # fmt: skip
@@ -259,6 +274,9 @@ class Build:
         which = np.flatnonzero(nodes.kind[nodes.items] == lk.MEMORY)
         if which.size:
             self._memory(rank, view, items, which)
+        which = np.flatnonzero(nodes.kind[nodes.items] == lk.TRANSFER)
+        if which.size:
+            self._transfers(cls, view, items, which)
         tables.items.append(items)
         tables.n_items += len(items)
         return view
@@ -349,7 +367,7 @@ class Build:
             for d, (dimension, hop) in enumerate(zip(self.platform.dimensions, hops, strict=True)):
                 if hop:
                     share = links_share(dimension.topology, dimension.size)
-                    used += [(self.port(a, d, False), share), (self.port(b, d, True), share)]
+                    used += [(self.port(a, d, False), share, 1), (self.port(b, d, True), share, 1)]
             self.line_rows += [0, 0, len(self.line_ports) // lk.LP_COLUMNS, len(used)]
             for port in used:
                 self.line_ports += port
@@ -372,6 +390,28 @@ class Build:
             memory.kind, rank // max(memory.npus_per_node, 1)
         )
         items[which, lk.I_SERVICE] = memory.latency + transfer
+
+    def _transfers(self, cls: int, view: View, items: Ints, which: Ints) -> None:
+        """Fill the rows of the accesses of a hierarchical memory: loads are one channel, stores another."""
+        tables, nodes = self.tables, view.nodes
+        types = nodes.graph.types[nodes.order[nodes.items[which]]]
+        for store in (False, True):
+            mine = which[(types == NodeType.MEM_STORE_NODE) == store]
+            if not mine.size:
+                continue
+            used = self.memory.used(cls, store)
+            self.line_rows += [0, 0, len(self.line_ports) // lk.LP_COLUMNS, len(used)]
+            for port, weight in used:
+                self.line_ports += (port, 1, weight)
+            number = tables.channel_at[("memory", cls, store)] = len(tables.channel_at)
+            line = len(self.line_rows) // lk.LN_COLUMNS - 1
+            tables.channels += [tables.pairs, cls, cls, number, line]
+            tables.pairs += len(mine)
+            npus = self.platform.npus
+            for item in mine.tolist():
+                size = int(view.size[item])
+                fill = ceil(fill_ns(self.platform.memory, size, store, npus))
+                items[item, lk.I_CHANNEL : lk.I_VOLUME + 1] = number, fill, self.units(size)
 
     def _comm_rows(self) -> list[int]:
         tables, rows = self.tables, []

@@ -19,10 +19,12 @@ from armillary.engine.jobs import Job
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.classes import lines_of, path_code, special_of
 from armillary.engine.physical.jobs import PhysicalPhase, phases
+from armillary.engine.physical.memory import OPERATIONS, refined
 from armillary.engine.physical.nodes import lower_nodes
 from armillary.engine.physical.splits import join_splits
 from armillary.platform.model import Platform
 from armillary.trace import Trace
+from armillary.trace.process_groups import WORLD
 
 Ints = NDArray[np.int64]
 SET = frozenset({Order("set", (), True)})
@@ -74,8 +76,8 @@ class PhysicalWorkload(ABC):
         """Return the most bytes that any phase of any collective moves through a port."""
 
     @abstractmethod
-    def partition(self) -> Ints:
-        """Return the class of every rank, by `fold`."""
+    def partition(self, special: Ints) -> Ints:
+        """Return the class of every rank, by `fold`; ranks whose `special` number differs are never in one."""
 
     @property
     @abstractmethod
@@ -88,9 +90,11 @@ class PhysicalWorkload(ABC):
             (view.nodes.kind == lk.MEMORY).any() for view in self.views
         )
         # A message that nobody receives takes part of a port that its receiver does not know of.
+        # Groups that share stages may lie in the machine in ways that their classes do not tell.
+        shared |= any(job.operation in OPERATIONS and job.comm != WORLD for v in self.views for job in v.jobs)
         if shared or self.loses_messages or self.platform.physical.jitter:
             return np.arange(self.platform.npus)
-        return self.partition()
+        return refined(self.platform, special_of(self.platform), self.partition)
 
     def phases(self, job: Job) -> list[PhysicalPhase]:
         """Return the phases of a job."""
@@ -100,8 +104,15 @@ class PhysicalWorkload(ABC):
 
     def largest(self) -> int:
         """Return the most bytes that anything moves through a port."""
-        messages = [int(view.size[view.peer >= 0].max(initial=0)) for view in self.views]
-        return max(self.largest_volume(), 1, *messages)
+        moved = [
+            int(
+                view.size[(view.peer >= 0) | (view.nodes.kind[view.nodes.items] == lk.TRANSFER)].max(
+                    initial=0
+                )
+            )
+            for view in self.views
+        ]
+        return max(self.largest_volume(), 1, *moved)
 
 
 class ListedWorkload(PhysicalWorkload):
@@ -155,14 +166,13 @@ class ListedWorkload(PhysicalWorkload):
         volumes = (ceil(p.volume * (job.size + 1)) for job in self.jobs for p in self.phases(job))
         return max(volumes, default=0)
 
-    def partition(self) -> Ints:
+    def partition(self, special: Ints) -> Ints:
         """See `PhysicalWorkload`."""
         read = self.read
         patterns: dict[tuple[bytes, bytes], int] = {}
         costs: dict[tuple[PhysicalPhase, ...], int] = {}
         keys = ((view.pattern(), self._costs(view, costs)) for view in self.views)
         pattern = np.array([patterns.setdefault(key, len(patterns)) for key in keys])
-        special = special_of(self.platform)
         colour = self.structure.astype(np.int64) * len(patterns) + pattern[read.view_of]
         colour = colour * (int(special.max()) + 1) + special
         rings = []
