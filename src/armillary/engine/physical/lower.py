@@ -94,7 +94,9 @@ class Build:
         self.dims = len(self.platform.dimensions)
         self.scale = bits(workload.largest())
         network_ports = 2 * self.dims * len(self.representatives)
-        self.memory = MemoryPorts(self.platform, classes, self.representatives, network_ports)
+        self.memory = MemoryPorts(
+            self.platform, classes, self.representatives, network_ports, workload.memory_groups()
+        )
         self.tables = Tables()
         self.plans: list[Plan] = []
         self.plan_of: dict[tuple[int, Job], Plan] = {}
@@ -178,17 +180,15 @@ class Build:
             for into in (False, True)
             if dim >= 0
         ]
-        # All members use what they share once.
-        stages = {
-            port for c in members for dim, _ in phase.ports if dim < 0 for port, _ in self._stages(c, dim)
-        }
-        used += [(port, 1, 1) for port in sorted(stages)]
+        for dim, _ in phase.ports:
+            if dim < 0:
+                ranks, number = comm.real.members, comm.real.number
+                slots = np.array([self.workload.slots(rank).get(number, -1) for rank in ranks.tolist()])
+                together = self.memory.together(ranks, slots, dim == MEMORY_STORE)
+                used += [(port, 1, weight) for port, weight in together]
         self.line_rows += [len(members), local, len(self.line_ports) // lk.LP_COLUMNS, len(used)]
         for port in used:
             self.line_ports += port
-
-    def _stages(self, cls: int, direction: int) -> list[tuple[int, int]]:
-        return self.memory.used(cls, direction == MEMORY_STORE)
 
     def assemble(self, warnings: list[str]) -> PhysicalProgram:
         """Lay out all tables."""

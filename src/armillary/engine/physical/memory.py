@@ -84,15 +84,52 @@ def _local_ticks(
     return result
 
 
+Groups = list[tuple[Ints, Ints]]
+"""Groups that access a memory at once: their members, and the place of each in the communicators of its rank."""
+
+
+class GroupPlaces:
+    """How often groups that are alike are in the machine, and in each node."""
+
+    def __init__(self, classes: Ints, per_node: int, groups: Groups) -> None:
+        self._classes = classes
+        self._places: dict[bytes, Ints] = {}
+        self.alike: dict[bytes, int] = {}
+        """Groups of a kind."""
+        nodes = -(-len(classes) // per_node) if per_node else 1
+        for members, slots in groups:
+            kind = self.kind(members, slots)
+            self.alike[kind] = self.alike.get(kind, 0) + 1
+            places = self._places.setdefault(kind, np.zeros(nodes, np.int64))
+            places[np.unique(members // per_node) if per_node else [0]] += 1
+
+    def kind(self, members: Ints, slots: Ints) -> bytes:
+        """Return a key that groups have in common whose members are of the same classes."""
+        found: bytes = np.sort(self._classes[members] * (1 << 32) + slots).tobytes()
+        return found
+
+    def in_node(self, kind: bytes, node: int) -> int:
+        """Return how many groups of a kind have members in a node."""
+        return int(self._places[kind][node])
+
+    def even(self, types: Ints) -> bool:
+        """Tell whether nodes of one type have members of as many groups of each kind."""
+        first = np.unique(types, return_index=True)[1][types]
+        return all((places == places[first]).all() for places in self._places.values())
+
+
 class MemoryPorts:
     """The ports of a hierarchical memory, numbered from `first` on, as the classes of ranks see them."""
 
-    def __init__(self, platform: Platform, classes: Ints, representatives: Ints, first: int) -> None:
+    def __init__(
+        self, platform: Platform, classes: Ints, representatives: Ints, first: int, groups: Groups
+    ) -> None:
         self._stages = platform.memory.stages
         self._sizes = np.bincount(classes)
         per_node = max(platform.memory.npus_per_node, 1)
         types = node_types(classes, per_node)
-        self._node = types[representatives // per_node]
+        self._node, self._per_node, self._classes = types[representatives // per_node], per_node, classes
+        self._groups = GroupPlaces(classes, platform.memory.npus_per_node, groups)
         self._in_node = [
             int((classes[rank // per_node * per_node :][:per_node] == cls).sum())
             for cls, rank in enumerate(representatives.tolist())
@@ -114,6 +151,21 @@ class MemoryPorts:
             found.append((int(self._first[2 * number + store]) + unit, weight))
         return found
 
+    def together(self, members: Ints, slots: Ints, store: bool) -> list[tuple[int, int]]:
+        """Return the same for a group that accesses it at once: what its members share is used once."""
+        kind = self._groups.kind(members, slots)
+        found: dict[int, int] = {}
+        for rank in members.tolist():
+            ports = self.used(int(self._classes[rank]), store)
+            for stage, (port, _) in zip(self._stages, ports, strict=True):
+                if stage.per == "npu":
+                    found[port] = 1
+                elif stage.per == "machine":
+                    found[port] = self._groups.alike[kind]
+                elif port not in found:
+                    found[port] = self._groups.in_node(kind, rank // self._per_node)
+        return sorted(found.items())
+
     def rates(self, units: Callable[[float], int]) -> Ints:
         """Return the rates of all ports; `units` makes bytes per ns what the program counts in."""
         each = [units(stage.count * speed(stage, store)) for stage in self._stages for store in (False, True)]
@@ -128,20 +180,25 @@ def node_types(classes: Ints, per_node: int) -> Ints:
     return np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
 
 
-def refined(platform: Platform, special: Ints, partition: Callable[[Ints], Ints]) -> Ints:
-    """Return classes whose ranks share their nodes with as many ranks of the same classes.
+def refined(platform: Platform, special: Ints, partition: Callable[[Ints], Ints], groups: Groups) -> Ints:
+    """Return classes whose ranks share their nodes with as many ranks and groups of the same classes.
+
+    Where groups lie in nodes in ways that classes do not tell, every rank is its own class.
 
     Args:
         platform: The machine.
         special: A number per rank by which ranks differ to begin with.
         partition: Returns the classes for such numbers.
+        groups: That access a hierarchical memory at once.
     """
-    classes = partition(special)
-    per_node = platform.memory.npus_per_node
-    while per_node:
-        types = node_types(classes, per_node)[np.arange(len(classes)) // per_node]
-        finer = partition(np.unique(np.stack([classes, types]), axis=1, return_inverse=True)[1].ravel())
+    classes, per_node = partition(special), platform.memory.npus_per_node
+    while per_node and platform.memory.kind == "hierarchical":
+        types = node_types(classes, per_node)
+        both = np.stack([classes, types[np.arange(len(classes)) // per_node]])
+        finer = partition(np.unique(both, axis=1, return_inverse=True)[1].ravel())
         if finer.max() == classes.max():
-            return finer
+            if not GroupPlaces(classes, per_node, groups).even(types):
+                return np.arange(len(classes))
+            break
         classes = finer
     return classes

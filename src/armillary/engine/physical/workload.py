@@ -19,12 +19,11 @@ from armillary.engine.jobs import Job
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.classes import lines_of, path_code, special_of
 from armillary.engine.physical.jobs import PhysicalPhase, phases
-from armillary.engine.physical.memory import OPERATIONS, refined
+from armillary.engine.physical.memory import OPERATIONS, Groups, refined
 from armillary.engine.physical.nodes import lower_nodes
 from armillary.engine.physical.splits import join_splits
 from armillary.platform.model import Platform
 from armillary.trace import Trace
-from armillary.trace.process_groups import WORLD
 
 Ints = NDArray[np.int64]
 SET = frozenset({Order("set", (), True)})
@@ -79,6 +78,10 @@ class PhysicalWorkload(ABC):
     def partition(self, special: Ints) -> Ints:
         """Return the class of every rank, by `fold`; ranks whose `special` number differs are never in one."""
 
+    @abstractmethod
+    def memory_groups(self) -> Groups:
+        """Return the groups that access a memory at once."""
+
     @property
     @abstractmethod
     def loses_messages(self) -> bool:
@@ -90,11 +93,9 @@ class PhysicalWorkload(ABC):
             (view.nodes.kind == lk.MEMORY).any() for view in self.views
         )
         # A message that nobody receives takes part of a port that its receiver does not know of.
-        # Groups that share stages may lie in the machine in ways that their classes do not tell.
-        shared |= any(job.operation in OPERATIONS and job.comm != WORLD for v in self.views for job in v.jobs)
         if shared or self.loses_messages or self.platform.physical.jitter:
             return np.arange(self.platform.npus)
-        return refined(self.platform, special_of(self.platform), self.partition)
+        return refined(self.platform, special_of(self.platform), self.partition, self.memory_groups())
 
     def phases(self, job: Job) -> list[PhysicalPhase]:
         """Return the phases of a job."""
@@ -155,6 +156,15 @@ class ListedWorkload(PhysicalWorkload):
     def loses_messages(self) -> bool:
         """See `PhysicalWorkload`."""
         return any(len(sends) > len(receives) for sends, receives in self.read.channels.values())
+
+    def memory_groups(self) -> Groups:
+        """See `PhysicalWorkload`."""
+        numbers = dict.fromkeys(job.comm for job in self.jobs if job.operation in OPERATIONS)
+        members = ((number, self.comms.get(number).members) for number in numbers)
+        return [
+            (ranks, np.array([self.slots(rank).get(number, -1) for rank in ranks.tolist()]))
+            for number, ranks in members
+        ]
 
     @cached_property
     def jobs(self) -> list[Job]:
