@@ -8,6 +8,7 @@ from armillary.cli import COMMANDS
 from armillary.cli.lazy import LazyGroup
 
 SUBCOMMANDS = {
+    "case3": "ZeRO-Infinity against a hierarchical memory pool (ASTRA-sim 2.0, case study 3).",
     "switch-buffer": "Flat and hierarchical all-reduce over TCP, against the global switch's buffer.",
 }
 """Command name -> one-line help; the module is the name with underscores."""

@@ -127,7 +127,7 @@ class MessageBuild(Build):
             self.tables.channel_at[channel] = len(self.tables.channel_at)
             line = len(self.line_rows) // lk.LN_COLUMNS
             self.line_rows += [0, 0, len(self.line_ports) // lk.LP_COLUMNS, 1]
-            self.line_ports += [self.port(source, 0, False), 1]
+            self.line_ports += [self.port(source, 0, False), 1, 1]
             self.tables.channels += [
                 self.tables.pairs, source, target, len(self.tables.channel_at) - 1, line,
             ]  # fmt: skip
