@@ -17,7 +17,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-from armillary.platform.model import LocalMemory, MemoryStage, RemoteMemory
+from armillary.platform.model import LocalMemory, MemoryStage, Platform, RemoteMemory
 
 if TYPE_CHECKING:
     from armillary.platform import study_schema
@@ -31,6 +31,12 @@ def local_memory(given: study_schema.Memory | None) -> LocalMemory:
         return LocalMemory()
     read, write = given.read or given.bandwidth, given.write or given.bandwidth
     return LocalMemory(given.capacity or 0, given.latency, read, write)
+
+
+def local_speed(platform: Platform, store: bool) -> float:
+    """Return the bytes per ns of accesses of local memory, 0 if nothing says so."""
+    own = platform.physical.memory
+    return (own.write if store else own.read) or platform.system.local_mem_bandwidth / 1e9
 
 
 def remote_memory(given: study_schema.RemoteMemory) -> RemoteMemory:

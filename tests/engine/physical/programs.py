@@ -118,7 +118,7 @@ def _nodes(b: GraphBuilder, kind: str, o: dict[str, Any], rank: int, n: int, aft
 
 
 @st.composite
-def platforms(draw: Any, most: int = 24) -> tuple[Platform, list[list[int] | None]]:
+def platforms(draw: Any, most: int = 24, staged: bool = True) -> tuple[Platform, list[list[int] | None]]:
     """A machine, and ways to put its ranks in groups (the group of each rank; 0: none)."""
     sizes = [draw(st.sampled_from([2, 2, 3, 4, 5, 6])) for _ in range(draw(st.integers(1, 3)))]
     while np.prod(sizes) > most:
@@ -157,8 +157,7 @@ def platforms(draw: Any, most: int = 24) -> tuple[Platform, list[list[int] | Non
                 RemoteMemory("per-npu", 100, 5),
                 RemoteMemory("pool", 100, 0),
                 RemoteMemory("per-node", 3, 50, 2),
-                draw(stages()),
-                draw(stages()),
+                *(draw(stages()) for _ in range(2 * staged)),
             ]
         )
     )
@@ -210,9 +209,9 @@ def _groups(draw: Any, n: int) -> tuple[dict[int, tuple[int, ...]], list[list[in
 
 
 @st.composite
-def cases(draw: Any, orderly: bool = True, most: int = 9) -> Case:
+def cases(draw: Any, orderly: bool = True, most: int = 9, staged: bool = True) -> Case:
     """Up to `most` steps; `orderly`: collectives that could meet at a slot or in a group wait for each other."""
-    platform, ways = draw(platforms())
+    platform, ways = draw(platforms(staged=staged))
     n, steps = platform.npus, []
     last: dict[tuple[str, int], int] = {}
     for number in range(draw(st.integers(1, most))):
@@ -247,11 +246,10 @@ def cases(draw: Any, orderly: bool = True, most: int = 9) -> Case:
             o["precision"] = draw(st.sampled_from([None, "bf16", "fp8"]))
             o["stream" if kind == "compute" else "tid"] = draw(st.sampled_from([None, 1, 2]))
         elif kind == "memory":
-            staged = platform.memory.kind == "hierarchical"
             o["local"] = draw(st.sampled_from([None, False] + [True] * (platform.physical.memory.read > 0)))
             o["store"], o["way"] = draw(st.booleans()), None
             way = draw(st.integers(0, len(ways) - 1))
-            if staged and not o["local"] and draw(st.booleans()):
+            if platform.memory.kind == "hierarchical" and not o["local"] and draw(st.booleans()):
                 o["way"] = ways[way] or [None] * n
                 meets = {("way", 0 if ways[way] is None else way), ("memory", int(o["store"]))}
                 if orderly:

@@ -18,7 +18,7 @@ from armillary.engine.items import FROM_MEMORY
 from armillary.engine.network import LIMIT
 from armillary.engine.nodes import refuse
 from armillary.errors import InputError
-from armillary.platform.memory import speed
+from armillary.platform.memory import local_speed, speed
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
 
@@ -71,14 +71,14 @@ def _local_ticks(
     graph: Graph, order: Ints, platform: Platform, local: NDArray[np.bool_], store: NDArray[np.bool_]
 ) -> Ints:
     """Return latency + bytes over the bandwidth of the direction, rounded up."""
-    memory = platform.physical.memory
-    if not (memory.read and memory.write):
+    read, write = (local_speed(platform, away) for away in (False, True))
+    if not (read and write):
         at = int(order[np.flatnonzero(local)[0]])
         raise InputError(
             f"{graph.node(at)} accesses local memory; expected npu.memory.bandwidth, which times it"
         )
     size = graph.ints("tensor_size", 0)[order]
-    took = memory.latency + size / np.where(store, memory.write, memory.read)
+    took = platform.physical.memory.latency + size / np.where(store, write, read)
     refuse(graph, order, local & ((size < 0) | (took >= LIMIT)), "has a tensor_size out of range", "less")
     result: Ints = np.maximum(np.ceil(took[local]), 1).astype(np.int64)
     return result

@@ -12,6 +12,7 @@ from armillary.engine.communicators import Communicators
 from armillary.engine.items import FROM_MEMORY
 from armillary.engine.jobs import Job
 from armillary.engine.nodes import OPERATION
+from armillary.platform.memory import local_speed
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 
@@ -76,11 +77,10 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
 
 def _access(node: Node, graph: Graph, position: int, platform: Platform, comms: Communicators) -> None:
     """Fill in what an access of a memory is: a local one, or one of a whole group at once."""
-    local, store = platform.physical.memory, node.kind == NodeType.MEM_STORE_NODE
-    size = node.attrs.get("tensor_size", 0)
+    size, store = node.attrs.get("tensor_size", 0), node.kind == NodeType.MEM_STORE_NODE
     if node.attrs.get("tensor_loc") == 1:
         node.local = True
-        node.ticks = max(1, ceil(local.latency + size / (local.write if store else local.read)))
+        node.ticks = max(1, ceil(platform.physical.memory.latency + size / local_speed(platform, store)))
     elif node.attrs.get("in_switch"):
         group = comms.resolve(graph, position, node.attrs.get("pg_name", ""))
         node.job = Job(group, FROM_MEMORY[node.kind], size, None)

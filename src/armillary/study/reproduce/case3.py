@@ -304,7 +304,7 @@ def _draw(figure: Any, steps: Steps) -> None:
             axes.annotate(
                 format_time(one.total),
                 (x, bottom),
-                (0, 2),
+                (0, 2 + 8 * (number == 1)),
                 textcoords="offset points",
                 ha="center",
                 fontsize=6.5,
