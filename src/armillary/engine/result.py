@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
 from armillary.engine.items import View
-from armillary.engine.lowered import Simulated
+from armillary.engine.lowered import NO_NETWORK, Simulated
 from armillary.engine.nodes import OPERATION
 from armillary.engine.run import Run
 from armillary.engine.timeline import KINDS, GraphTable, Timeline
@@ -190,7 +190,7 @@ def _phases(lowered: Simulated, run: Run) -> dict[str, NDArray[Any]]:
     chunk, step = (within // width, within % width) if len(within) else (within, within)
     first = np.concatenate([[0], np.cumsum(steps)])[plan[of_item]] + step if len(within) else within
     table = np.array(lowered.phase_rows(), np.int64).reshape(-1, 4)
-    return {
+    found = {
         "phase_class": collective[of_item, lk.I_RANK].astype(np.int32),
         "phase_node": lowered.item_position[lowered.is_collective][of_item].astype(np.int32),
         "phase_chunk": chunk.astype(np.int32),
@@ -202,3 +202,5 @@ def _phases(lowered: Simulated, run: Run) -> dict[str, NDArray[Any]]:
         "phase_start": run.table("ROW_START")[place],
         "phase_end": run.table("ROW_END")[place],
     }
+    kept = found["phase_dim"] != NO_NETWORK
+    return found if kept.all() else {name: column[kept] for name, column in found.items()}

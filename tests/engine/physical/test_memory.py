@@ -224,3 +224,24 @@ def test_nodes_with_unlike_ranks_fold_by_what_they_share() -> None:
     timeline = armillary.simulate(Trace.from_ranks([loads] * 4 + [loads, idle] * 2), machine(8, memory))
     assert timeline.finish_ticks.tolist() == [8000] * 4 + [4000, 0] * 2
     assert len(timeline.finish) == 3
+
+
+def test_groups_that_lie_alike_fold_and_others_do_not() -> None:
+    """Eight groups of two, in one node each or in two: what they share, all of them share."""
+    memory = pool(4, 2, 4, 1.0, 3.0, 2.0)
+    pairs = {1: [(2 * i, 2 * i + 1) for i in range(8)], 2: [(i, i + 8) for i in range(8)]}
+    odd = [(0, 1), (2, 8), (3, 9), (10, 11), (4, 5), (6, 7), (12, 13), (14, 15)]
+    for groups, classes in ((pairs[1], 1), (pairs[2], 1), (odd, 16)):
+        of_rank = {rank: number for number, pair in enumerate(groups, 1) for rank in pair}
+        platform = machine(16, memory, groups=dict(enumerate(groups, 1)))
+        graphs = []
+        for rank in range(16):
+            b = GraphBuilder()
+            b.memory_load("m", 4000, in_switch=True, group=of_rank[rank])
+            graphs.append(b.graph())
+        timeline, alone = (
+            armillary.simulate(Trace.from_ranks(graphs), platform, fold=on) for on in (True, False)
+        )
+        assert len(timeline.finish) == classes
+        assert timeline.finish_ticks.tolist() == alone.finish_ticks.tolist()
+        assert not len(timeline.phase_dim)

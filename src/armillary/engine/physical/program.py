@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.engine.items import FROM_MEMORY
 from armillary.engine.jobs import Job
-from armillary.engine.lowered import Simulated
+from armillary.engine.lowered import NO_NETWORK, Simulated
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.engine.physical.least import least_ticks
@@ -36,7 +37,7 @@ class Plan:
         """Return (dimension, operation, bytes sent per NPU, bytes through its port) of the phases of a chunk."""
         return [
             (
-                phase.dim,
+                NO_NETWORK if self.job.operation in FROM_MEMORY.values() else phase.dim,
                 OPERATIONS.index(phase.operation),
                 int(phase.sent * self.chunk),
                 int(phase.sent * self.chunk),
