@@ -118,7 +118,7 @@ EV_START = 2
 # V_STATUS
 OK, GROW, MISMATCH, TOO_LONG, CARRIED = range(5)
 # Node kinds
-FIXED, COLLECTIVE, SEND, RECV, MEMORY, SKIP, PART, PART_SEND, PART_RECV = range(9)
+FIXED, COLLECTIVE, SEND, RECV, MEMORY, SKIP, PART, PART_SEND, PART_RECV, TRANSFER = range(10)
 # Slots; a node of slot NONE is issued as soon as it is free, one of slot INNER by its collective.
 CPU, COMPUTE, COMM, NONE, INNER = range(5)
 # Columns of a node row, a rank row, an item row (a communication or memory node of one rank)

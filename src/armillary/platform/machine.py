@@ -20,6 +20,7 @@ from armillary.platform.algorithms import (
 from armillary.platform.bandwidth import links_per_npu
 from armillary.platform.document import Document, KeyPath, key_text, show
 from armillary.platform.groups import read_groups
+from armillary.platform.memory import local_memory, remote_memory
 from armillary.platform.model import (
     Dimension,
     InNetwork,
@@ -119,11 +120,9 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             jitter=Jitter(model.jitter.sigma, model.jitter.seed) if model.jitter else None,
             endpoint_delay=float(npu.endpoint_delay or 0),
             kernels=kernels,
-            memory_capacity=(npu.memory and npu.memory.capacity) or 0,
+            memory=local_memory(npu.memory),
         ),
-        memory=RemoteMemory(remote.kind, remote.latency, remote.bandwidth, remote.npus_per_node or 0)
-        if remote
-        else RemoteMemory(),
+        memory=remote_memory(remote) if remote else RemoteMemory(),
         groups=groups,
         queues_per_dim=collectives.queues,
         rendezvous=model.rendezvous,

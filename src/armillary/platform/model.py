@@ -151,6 +151,23 @@ class Kernels:
 
 
 @dataclass(frozen=True)
+class LocalMemory:
+    """What only profile ``physical`` models of an NPU's memory.
+
+    Attributes:
+        capacity: Bytes; 0: not given.
+        latency: ns until the first byte.
+        read: Bytes per ns of a load from it; 0: not given.
+        write: The same of a store.
+    """
+
+    capacity: int = 0
+    latency: float = 0.0
+    read: float = 0.0
+    write: float = 0.0
+
+
+@dataclass(frozen=True)
 class Physical:
     """What only profile ``physical`` models; peak FLOP/s and memory bandwidth are those of `System`."""
 
@@ -174,18 +191,43 @@ class Physical:
     """Which dimensions each chunk visits first, see `armillary.collective.chunk_order`."""
     within_dimension: WithinDimensionName = "earliest-phase"
     """Which chunk of a collective a dimension serves first."""
-    memory_capacity: int = 0
-    """Bytes of the local memory of an NPU; 0: not given."""
+    memory: LocalMemory = field(default_factory=LocalMemory)
+
+
+@dataclass(frozen=True)
+class MemoryStage:
+    """Alike devices or links that every transfer to or from a hierarchical memory crosses; it is spread over all.
+
+    Attributes:
+        name: For people.
+        per: What has them for itself: an ``npu``, a ``node`` or the whole ``machine``.
+        count: How many it has.
+        read: Bytes per ns of one, towards the NPU.
+        write: The same away from it, at the same time.
+        latency: ns.
+    """
+
+    name: str
+    per: Literal["npu", "node", "machine"]
+    count: int
+    read: float
+    write: float
+    latency: float = 0.0
 
 
 @dataclass(frozen=True)
 class RemoteMemory:
-    """Remote memory: latency ns, bandwidth bytes per ns (whole number; 0 = infinite)."""
+    """Remote memory: latency ns, bandwidth bytes per ns (whole number; 0 = infinite).
 
-    kind: Literal["none", "per-npu", "per-node", "pool"] = "none"
+    A hierarchical one has neither, but `stages`, from the memory to the NPU, and moves `chunk` bytes at a time.
+    """
+
+    kind: Literal["none", "per-npu", "per-node", "pool", "hierarchical"] = "none"
     latency: int = 0
     bandwidth: int = 0
     npus_per_node: int = 0
+    stages: tuple[MemoryStage, ...] = ()
+    chunk: int = 0
 
 
 @dataclass(frozen=True)

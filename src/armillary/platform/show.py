@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.platform.algorithms import algorithm_text
 from armillary.platform.bandwidth import port, ports
-from armillary.platform.model import Platform, Port
+from armillary.platform.model import MemoryStage, Platform, Port
 from armillary.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def describe(platform: Platform) -> dict[str, Any]:
         "local_memory_bandwidth_bytes_per_s": system.local_mem_bandwidth,
         "peak_flops": system.peak_performance,
         "peak_flops_by_precision": physical.kernels.peaks,
-        "local_memory_capacity_bytes": physical.memory_capacity or None,
+        "local_memory_capacity_bytes": physical.memory.capacity or None,
         "roofline": system.roofline,
         "replay_only": system.replay_only,
         "shared_bus": vars(system.shared_bus) | {"local_reduction_delay_ns": system.local_reduction_delay}
@@ -63,7 +63,9 @@ def describe(platform: Platform) -> dict[str, Any]:
             "memory_efficiency": physical.kernels.memory,
             "kernel_overhead_ns": physical.kernels.overhead,
         },
-        "remote_memory": None if memory.kind == "none" else vars(memory),
+        "remote_memory": None
+        if memory.kind == "none"
+        else vars(memory) | {"stages": [vars(stage) for stage in memory.stages]},
         "groups": {str(key): list(ranks) for key, ranks in platform.groups.items()},
         "warnings": list(platform.warnings),
     }
@@ -112,7 +114,7 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
         (
             "local memory",
             _or(system.local_mem_bandwidth, format_bandwidth(system.local_mem_bandwidth / 1e9))
-            + (f", {format_bytes(physical.memory_capacity)}" if physical.memory_capacity else ""),
+            + (f", {format_bytes(physical.memory.capacity)}" if physical.memory.capacity else ""),
         ),
         ("peak performance", _peak(system.peak_performance, physical.kernels.peaks)),
         ("compute time", "roofline model" if system.roofline and not system.replay_only else "as recorded"),
@@ -140,7 +142,10 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
     if system.shared_bus:
         bus = system.shared_bus
         rows.append(("shared bus", f"L {bus.L} ns, o {bus.o} ns, g {bus.g} ns, G {bus.G} ns/B"))
-    if memory.kind != "none":
+    if memory.kind == "hierarchical":
+        rows.append(("remote memory", f"hierarchical, in chunks of {format_bytes(memory.chunk)}"))
+        rows += [(f"  {stage.name}", _stage(stage)) for stage in memory.stages]
+    elif memory.kind != "none":
         speed = format_bandwidth(memory.bandwidth) if memory.bandwidth else "infinite bandwidth"
         node = f", {memory.npus_per_node} NPUs per node" if memory.kind == "per-node" else ""
         rows.append(("remote memory", f"{memory.kind}, {speed}, {format_time(memory.latency)}{node}"))
@@ -176,6 +181,13 @@ def _span(values: dict[int, float], write: Callable[[float], str]) -> str:
     return (
         f"{format_count(len(values))} ranks, {write(min(values.values()))} to {write(max(values.values()))}"
     )
+
+
+def _stage(stage: MemoryStage) -> str:
+    way = format_bandwidth(stage.read)
+    if stage.read != stage.write:
+        way = f"{way} read, {format_bandwidth(stage.write)} write"
+    return f"{stage.count} per {stage.per}, {way} each, {format_time(stage.latency)}"
 
 
 def _or(value: float, text: str) -> str:

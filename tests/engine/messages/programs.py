@@ -30,7 +30,7 @@ for graph in (
 @st.composite
 def programs(draw: st.DrawFn) -> Case:
     """A program on dimensions, or on a graph with as many NPUs."""
-    case = draw(cases(most=6))
+    case = draw(cases(most=6, staged=False))
     physical = replace(
         case.platform.physical,
         active_chunks=draw(st.sampled_from([0, 0, 1, 2])),

@@ -14,6 +14,8 @@ from armillary.platform.model import (
     InNetwork,
     Jitter,
     Kernels,
+    LocalMemory,
+    MemoryStage,
     Physical,
     Platform,
     Port,
@@ -81,7 +83,13 @@ def _nodes(b: GraphBuilder, kind: str, o: dict[str, Any], rank: int, n: int, aft
     if kind == "skip":
         return [b.add("i", NodeType.INVALID_NODE, [("is_cpu_op", "bool", False)], after=after)]
     if kind == "memory":
-        return [b.memory_load("m", o["size"], after=after)]
+        access, where = b.memory_store if o["store"] else b.memory_load, {"local": o["local"]}
+        if o["local"] or o["way"] is None:
+            return [access("m", o["size"], after=after, **where)] if rank % o["modulus"] == 0 else []
+        group = o["way"][rank]
+        return (
+            [access("m", o["size"], after=after, in_switch=True, group=group, **where)] if group != 0 else []
+        )
     if kind == "collective":
         group = None if o["way"] is None else o["way"][rank]
         if group == 0:
@@ -113,7 +121,7 @@ def _nodes(b: GraphBuilder, kind: str, o: dict[str, Any], rank: int, n: int, aft
 
 
 @st.composite
-def platforms(draw: Any, most: int = 24) -> tuple[Platform, list[list[int] | None]]:
+def platforms(draw: Any, most: int = 24, staged: bool = True) -> tuple[Platform, list[list[int] | None]]:
     """A machine, and ways to put its ranks in groups (the group of each rank; 0: none)."""
     sizes = [draw(st.sampled_from([2, 2, 3, 4, 5, 6])) for _ in range(draw(st.integers(1, 3)))]
     while np.prod(sizes) > most:
@@ -159,9 +167,12 @@ def platforms(draw: Any, most: int = 24) -> tuple[Platform, list[list[int] | Non
                 RemoteMemory("per-npu", 100, 5),
                 RemoteMemory("pool", 100, 0),
                 RemoteMemory("per-node", 3, 50, 2),
+                *(draw(stages()) for _ in range(2 * staged)),
             ]
         )
     )
+    if draw(st.booleans()):
+        physical = replace(physical, memory=LocalMemory(0, draw(st.sampled_from([0.0, 2.5])), 20.0, 7.0))
     groups, ways = _groups(draw, n)
     system = System(local_mem_bandwidth=draw(st.sampled_from([0.0, 20e9])), peak_performance=3e9)
     if system.local_mem_bandwidth:
@@ -172,6 +183,22 @@ def platforms(draw: Any, most: int = 24) -> tuple[Platform, list[list[int] | Non
         )
         physical = replace(physical, kernels=kernels)
     return Platform(tuple(dimensions), system, physical, memory, groups), [None, None, *ways]
+
+
+@st.composite
+def stages(draw: Any) -> RemoteMemory:
+    """A hierarchical memory."""
+    found = tuple(
+        MemoryStage(
+            f"s{i}", draw(st.sampled_from(["npu", "node", "machine"])), draw(st.integers(1, 3)),
+            *(draw(st.sampled_from(values)) for values in ([1.0, 3.7, 50.0], [2.0, 50.0], [0.0, 2.5])),
+        )
+        for i in range(draw(st.integers(1, 3)))
+    )  # fmt: skip
+    nodes = draw(st.integers(1, 4)) if any(stage.per == "node" for stage in found) else 0
+    return RemoteMemory(
+        "hierarchical", npus_per_node=nodes, stages=found, chunk=draw(st.sampled_from([100, 5000]))
+    )
 
 
 def _groups(draw: Any, n: int) -> tuple[dict[int, tuple[int, ...]], list[list[int] | None]]:
@@ -192,16 +219,16 @@ def _groups(draw: Any, n: int) -> tuple[dict[int, tuple[int, ...]], list[list[in
 
 
 @st.composite
-def cases(draw: Any, orderly: bool = True, most: int = 9) -> Case:
+def cases(draw: Any, orderly: bool = True, most: int = 9, staged: bool = True) -> Case:
     """Up to `most` steps; `orderly`: collectives that could meet at a slot or in a group wait for each other."""
-    platform, ways = draw(platforms())
+    platform, ways = draw(platforms(staged=staged))
     n, steps = platform.npus, []
     last: dict[tuple[str, int], int] = {}
     for number in range(draw(st.integers(1, most))):
         kind = draw(
             st.sampled_from(
                 ["collective"] * 4
-                + ["compute", "compute", "permute", "pipeline", "cpu", "memory", "lost", "skip"]
+                + ["compute", "compute", "permute", "pipeline", "cpu", "memory", "memory", "lost", "skip"]
             )
         )
         deps = draw(st.sets(st.integers(0, number - 1), max_size=2)) if number else set()
@@ -228,6 +255,16 @@ def cases(draw: Any, orderly: bool = True, most: int = 9) -> Case:
             o["work"] = draw(st.sampled_from([{}, {"flops": flops}, {"flops": flops, "bytes": size}]))
             o["precision"] = draw(st.sampled_from([None, "bf16", "fp8"]))
             o["stream" if kind == "compute" else "tid"] = draw(st.sampled_from([None, 1, 2]))
+        elif kind == "memory":
+            o["local"] = draw(st.sampled_from([None, False] + [True] * (platform.physical.memory.read > 0)))
+            o["store"], o["way"] = draw(st.booleans()), None
+            way = draw(st.integers(0, len(ways) - 1))
+            if platform.memory.kind == "hierarchical" and not o["local"] and draw(st.booleans()):
+                o["way"] = ways[way] or [None] * n
+                meets = {("way", 0 if ways[way] is None else way), ("memory", int(o["store"]))}
+                if orderly:
+                    deps |= {last[what] for what in meets if what in last}
+                    last |= dict.fromkeys(meets, number)
         elif kind == "permute":
             o["to"] = draw(st.permutations(range(n)))
         o |= {"modulus": draw(st.integers(1, 3)), "stride": draw(st.integers(1, 2))}

@@ -114,6 +114,11 @@ def lower_messages(trace: Trace, platform: Platform, stages: Sequence[Stage]) ->
     Raises:
         InputError: the trace does not fit the machine, or something in it cannot be simulated.
     """
+    if platform.memory.kind == "hierarchical":
+        raise InputError(
+            f"{platform.source or 'platform'}: remote_memory: got kind 'hierarchical', whose links this network model "
+            "does not know; expected network model analytical"
+        )
     workload = MessageWorkload(trace, platform)
     build = MessageBuild(workload, np.arange(trace.n_ranks))
     program = build.assemble(workload.warnings())
@@ -130,7 +135,7 @@ class MessageBuild(Build):
             self.tables.channel_at[channel] = len(self.tables.channel_at)
             line = len(self.line_rows) // lk.LN_COLUMNS
             self.line_rows += [0, 0, len(self.line_ports) // lk.LP_COLUMNS, 1]
-            self.line_ports += [self.port(source, 0, False), 1]
+            self.line_ports += [self.port(source, 0, False), 1, 1]
             self.tables.channels += [
                 self.tables.pairs, source, target, len(self.tables.channel_at) - 1, line,
             ]  # fmt: skip

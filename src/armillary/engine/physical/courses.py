@@ -21,6 +21,7 @@ from armillary.engine.physical.jobs import (
     spanned_by,
     ticks,
 )
+from armillary.engine.physical.memory import OPERATIONS
 from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
 from armillary.platform.model import Platform
@@ -65,6 +66,9 @@ def course_of(job: Job, comm: Communicator, platform: Platform) -> Course:
         InputError: an algorithm cannot do it, or there are too many orders to choose from.
     """
     plain = phases(job, comm, platform)
+    if job.operation in OPERATIONS:
+        # A memory cuts into chunks of its own.
+        return Course((tuple(plain),), ((job.size, 0),))
     how = platform.physical.chunk_order
     found = spanned_by(job, comm, platform) or []
     operation = "reduce-scatter" if job.operation == "reduce-scatter-block" else job.operation

@@ -16,8 +16,8 @@ from armillary.engine.communicators import Communicator, Communicators
 from armillary.engine.fold import Ring, fold
 from armillary.engine.items import Channel, View, read_view
 from armillary.engine.jobs import Job
-from armillary.engine.physical.classes import special_of
 from armillary.engine.physical.grid_messages import GridMessages
+from armillary.engine.physical.memory import OPERATIONS, Groups
 from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes
 from armillary.engine.physical.splits import Rows, join, read_splits, with_jobs
 from armillary.engine.physical.workload import SET, PhysicalWorkload
@@ -249,9 +249,8 @@ class GridWorkload(PhysicalWorkload):
             result.append(Alike(groups, known.setdefault(key, len(known)), dims))
         return result
 
-    def partition(self) -> Ints:
+    def partition(self, special: Ints) -> Ints:
         """See `PhysicalWorkload`."""
-        special = special_of(self.platform)
         colour = self.view_of.astype(np.int64) * (int(special.max()) + 1) + special
         rings: list[Ring] = []
         for family in self._examples:
@@ -265,6 +264,16 @@ class GridWorkload(PhysicalWorkload):
                 colour = np.unique(colour * (int(cost.max()) + 1) + mine, return_inverse=True)[1]
             rings += self._rings(family, alike)
         return fold(colour, rings, self.messages.pairs(self.platform), self.platform.dimensions)
+
+    def memory_groups(self) -> Groups:
+        """See `PhysicalWorkload`."""
+        jobs = [job for view in self.views for job in view.jobs if job.operation in OPERATIONS]
+        result = []
+        for family in dict.fromkeys(job.comm for job in jobs):
+            slot = np.array([slots.get(family, -1) for slots in self._slots])
+            table = self.families.all[family].members
+            result += [(ranks, slot[self.view_of[ranks]]) for ranks in table]
+        return result
 
     def _rings(self, family: int, alike: list[Alike]) -> list[Ring]:
         """Return the lines of all groups of a family, by dimension and length."""

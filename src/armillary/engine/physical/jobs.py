@@ -17,12 +17,15 @@ from armillary.engine import network
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
 from armillary.engine.physical.in_switch import in_switch
+from armillary.engine.physical.memory import OPERATIONS, REDUCE
 from armillary.engine.physical.splits import loads
 from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
+from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform
 
 Ints = NDArray[np.int64]
+MEMORY_LOAD, MEMORY_STORE = -1, -2
 FRACTION_BITS = 20
 MOST_BITS = 61
 """Volumes are counted in parts of a byte that keep them below 2 to this power."""
@@ -54,7 +57,7 @@ class PhysicalPhase:
     sent: Fraction
     """Bytes through the busiest port direction, per byte of the chunk."""
     ports: tuple[tuple[int, int], ...]
-    """(dimension, how much of its port one byte takes) that a member uses."""
+    """(dimension, how much of its port one byte takes) that a member uses; below 0: the stages of a memory."""
     scale: Fraction = Fraction(1)
     """Bytes that the schedule of a line is about, per byte of the chunk."""
     port: Fraction | None = None
@@ -97,6 +100,8 @@ def phases(
         platform: The machine.
         order: The dimensions that it uses, as they are visited on the way in; None: the plain order.
     """
+    if job.operation in OPERATIONS:
+        return [_in_memory(job, platform)]
     if len(comm.members) < 2:
         return []
     if job.splits:
@@ -119,6 +124,16 @@ def phases(
         elif step in ("all-gather", "gather"):
             scale *= n
     return result
+
+
+def _in_memory(job: Job, platform: Platform) -> PhysicalPhase:
+    """A load or store of all members at once, whose data the stages of a hierarchical memory carry once."""
+    store = job.operation == REDUCE
+    fill = fill_ns(platform.memory, job.size, store, platform.npus, collective=True)
+    return PhysicalPhase(
+        -1, "reduce-scatter" if store else "all-gather", "in-switch", (), fill, Fraction(1), Fraction(0),
+        Fraction(0), ((MEMORY_STORE if store else MEMORY_LOAD, 1),),
+    )  # fmt: skip
 
 
 def _split(job: Job, comm: Communicator, platform: Platform) -> list[PhysicalPhase]:
