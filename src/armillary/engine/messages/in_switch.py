@@ -22,8 +22,6 @@ from armillary.platform.topology.description import Network
 Ints = NDArray[np.int64]
 FILL = 400
 """To fill and empty the trees takes at most about one part in so many of the time of a collective of many chunks."""
-AT_ONCE = 8
-"""Chunks under way that hide the latency of each other's segments, at most, when segments are counted."""
 
 
 @dataclass(frozen=True)
@@ -106,13 +104,12 @@ def _numbered(line: tuple[int, ...], trees: list[AggregationTree]) -> SwitchLine
 def segments_of(plan: Plan, phase: PhysicalPhase, platform: Platform, depth: int) -> int:
     """Return in how many segments each chunk of a phase goes through trees of `depth` rounds from bottom to bottom.
 
-    Segments fill the levels of a tree, but each costs a latency: t(s) = (s + depth) · (moving / s + latency) is least
-    at s = √(depth · moving / latency), where other chunks under way hide their part of the latency.
+    The first and the last chunk are alone on some links: t(s) = (s + depth) · (moving / s + latency) is least at
+    s = √(depth · moving / latency).
     """
     moving, latency = moving_of(plan, phase, platform), phase.latency
-    under_way = min(plan.chunks, platform.physical.active_chunks or AT_ONCE)
     most = ceil(FILL * depth / plan.chunks)
-    best = sqrt(depth * moving * under_way / latency) if latency > 0 else most
+    best = sqrt(depth * moving / latency) if latency > 0 else most
     return max(1, min(most, int(best)))
 
 
