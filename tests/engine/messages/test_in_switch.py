@@ -84,13 +84,13 @@ def test_analytical_and_messages_agree_on_one_switch() -> None:
 
 @pytest.mark.parametrize("model", ["congestion", "flow", "packet"])
 def test_each_link_carries_the_data_once(model: str) -> None:
-    timeline = run(leaf_spine(2, 4), "in-switch", size=1_000_000, model=model)
+    timeline = run(leaf_spine(2, 4), "in-switch", size=400_000, model=model, chunks=4)
     assert timeline.network is not None
     used = timeline.network.use.size[timeline.network.use.size > 0]
     # 8 NPUs and 2 leaves, up and down; packets have headers of 62 bytes per 4 KiB.
     assert len(used) == 2 * (8 + 2)
-    assert (used >= 1_000_000).all()
-    assert (used <= 1_000_000 * (1.04 if model == "packet" else 1.001)).all()
+    assert (used >= 400_000).all()
+    assert (used <= 400_000 * (1.04 if model == "packet" else 1.001)).all()
 
 
 def test_a_switch_that_adds_slowly_sets_the_pace() -> None:
@@ -172,9 +172,12 @@ def test_says_which_switches_do_not_help() -> None:
     only = leaf_spine(2, 4, in_network=WORK | {"switches": ["leaf"]})
     with pytest.raises(InputError, match="the nearest switches that join these NPUs have no in_network"):
         run(only, "in-switch")
-    # Leaves that only pass on cost bytes on their uplinks, but the result is there.
+    # Leaves that only pass on put the data of each NPU on their uplinks.
     spines = leaf_spine(2, 4, in_network=WORK | {"switches": ["spine"]})
-    assert run(spines, "in-switch").total_ticks >= run(leaf_spine(2, 4), "in-switch").total_ticks
+    moved, less = (run(machine, "in-switch", size=10_000).network for machine in (spines, leaf_spine(2, 4)))
+    assert moved is not None
+    assert less is not None
+    assert moved.use.size.sum() > 1.5 * less.use.size.sum()
     with pytest.raises(
         InputError, match="all-reduce in-switch: no switch with in_network joins npu 0 to npu 1"
     ):
@@ -203,4 +206,6 @@ def test_auto_takes_it_where_it_can() -> None:
 
 def test_says_that_analytical_counts_no_operations() -> None:
     timeline = run(switch(4), "in-switch", model="analytical")
-    assert any("operations has no effect in network model analytical" in text for text in timeline.warnings)
+    assert any(
+        "operations has no effect in network model analytical" in text for text in timeline.info["warnings"]
+    )

@@ -20,8 +20,10 @@ from armillary.platform.topology.aggregation import Aggregation, AggregationTree
 from armillary.platform.topology.description import Network
 
 Ints = NDArray[np.int64]
-FILL = 400
-"""To fill and empty the trees takes at most about one part in so many of the time of a collective of many chunks."""
+FILL = 1000
+"""Segments of all chunks together per level of a tree, at most: to fill and empty it takes one part in so many then."""
+AT_ONCE = 32
+"""Chunks under way at a time that hide the latency of each other's segments, at most."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +106,16 @@ def _numbered(line: tuple[int, ...], trees: list[AggregationTree]) -> SwitchLine
 def segments_of(plan: Plan, phase: PhysicalPhase, platform: Platform, depth: int) -> int:
     """Return in how many segments each chunk of a phase goes through trees of `depth` rounds from bottom to bottom.
 
-    The first and the last chunk are alone on some links: t(s) = (s + depth) · (moving / s + latency) is least at
-    s = √(depth · moving / latency).
+    Segments fill the levels of a tree, but each costs a latency: alone, a chunk takes
+    t(s) = (s + depth) · (moving / s + latency), least at s = √(depth · moving / latency). Chunks that are under way at
+    the same time share the latency.
     """
     moving, latency = moving_of(plan, phase, platform), phase.latency
+    ability = platform.dimensions[phase.dim].in_network
+    limits = (platform.physical.active_chunks, ability.operations if ability else 0, AT_ONCE)
+    under_way = min(plan.chunks, *(limit for limit in limits if limit))
     most = ceil(FILL * depth / plan.chunks)
-    best = sqrt(depth * moving / latency) if latency > 0 else most
+    best = sqrt(depth * moving * under_way / latency) if latency > 0 else most
     return max(1, min(most, int(best)))
 
 
