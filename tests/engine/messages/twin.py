@@ -149,7 +149,7 @@ class MessageMachine(Machine):
                 _, _, _, begin = lane.waiting.pop(0)
                 self.active[id(lane)] = self.active.get(id(lane), 0) + 1
                 begin()
-                if run and run.ability.operations:
+                if run and run.ability and run.ability.operations:
                     self.touch(lane)
                     break
 
