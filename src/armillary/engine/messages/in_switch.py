@@ -22,6 +22,8 @@ from armillary.platform.topology.description import Network
 Ints = NDArray[np.int64]
 FILL = 1000
 """Segments of all chunks together per level of a tree, at most: to fill and empty it takes one part in so many then."""
+SMALLEST = 4096
+"""Bytes of a segment, at least."""
 AT_ONCE = 32
 """Chunks under way at a time that hide the latency of each other's segments, at most."""
 
@@ -114,7 +116,7 @@ def segments_of(plan: Plan, phase: PhysicalPhase, platform: Platform, depth: int
     ability = platform.dimensions[phase.dim].in_network
     limits = (platform.physical.active_chunks, ability.operations if ability else 0, AT_ONCE)
     under_way = min(plan.chunks, *(limit for limit in limits if limit))
-    most = ceil(FILL * depth / plan.chunks)
+    most = min(ceil(FILL * depth / plan.chunks), int(phase.sent * plan.chunk) // SMALLEST)
     best = sqrt(depth * moving * under_way / latency) if latency > 0 else most
     return max(1, min(most, int(best)))
 
