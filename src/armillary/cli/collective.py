@@ -23,15 +23,28 @@ def command() -> None:
 @click.option(
     "--window", type=int, metavar="W", help="Messages in flight (direct only).  [default: no limit]"
 )
-def show(algorithm: str, members: int, operation: str, window: int | None) -> None:
-    """Print the chunk-flow table of ring, direct, halvingDoubling or doubleBinaryTree."""
+@click.option(
+    "--segments",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    metavar="S",
+    help="Parts of the data (in-switch only).",
+)
+def show(algorithm: str, members: int, operation: str, window: int | None, segments: int) -> None:
+    """Print the chunk-flow table of ring, direct, halvingDoubling, doubleBinaryTree or in-switch."""
     import shutil
 
+    width = shutil.get_terminal_size((100, 24)).columns
+    if algorithm == "in-switch":
+        from armillary.collective.show_switches import render as render_switches
+
+        click.echo(render_switches(operation, members, segments, width=width), nl=False)
+        return
     from armillary.collective.algorithms import schedule_for
     from armillary.collective.show import render
 
     schedule = schedule_for(algorithm, operation, members, window=window)
-    width = shutil.get_terminal_size((100, 24)).columns
     click.echo(render(schedule, width=width, markup=sys.stdout.isatty()), nl=False)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.platform.algorithms import algorithm_text
 from armillary.platform.bandwidth import port, ports
-from armillary.platform.model import MemoryStage, Platform, Port
+from armillary.platform.model import Dimension, InNetwork, MemoryStage, Platform, Port
 from armillary.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def describe(platform: Platform) -> dict[str, Any]:
                 "npu_bandwidth_bytes_per_s": port.out * 1e9,
                 "npu_bandwidth_in_bytes_per_s": port.into * 1e9,
                 "latency_ns": dimension.latency,
+                "in_network": _in_network(dimension),
             }
             for dimension, port in zip(platform.dimensions, ports(platform), strict=True)
         ],
@@ -71,6 +72,16 @@ def describe(platform: Platform) -> dict[str, Any]:
     }
 
 
+def _in_network(dimension: Dimension) -> dict[str, Any] | None:
+    able = dimension.in_network
+    if able is None:
+        return None
+    rate = able.rate * 1e9 if able.rate else None
+    return {
+        "rate_bytes_per_s": rate, "latency_ns": able.latency, "operations": able.operations or None
+    }  # fmt: skip
+
+
 def table(platform: Platform) -> Group:
     """Return the same as tables for a terminal."""
     from rich.console import Group
@@ -97,9 +108,18 @@ def table(platform: Platform) -> Group:
     return Group(network, values, *(Text(f"warning: {text}") for text in platform.warnings))
 
 
+def _able_text(able: InNetwork) -> str:
+    rate = format_bandwidth(able.rate) if able.rate else "all that comes"
+    most = f", {able.operations} chunks at a time" if able.operations else ""
+    return f"adds up {rate}, {format_time(able.latency)}{most}"
+
+
 def _system_rows(platform: Platform) -> list[tuple[str, str]]:
     system, memory, physical = platform.system, platform.memory, platform.physical
     rows = [(kind, ", ".join(names)) for kind, names in _algorithms(platform).items()]
+    rows += [
+        (f"in switches of {d.name}", _able_text(d.in_network)) for d in platform.dimensions if d.in_network
+    ]
     rows += [
         ("collective optimization", system.collective_optimization),
         ("chunks", f"{system.dataset_splits}, {system.active_chunks} active per dimension"),

@@ -28,7 +28,7 @@ for graph in (
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> Case:
+def programs(draw: st.DrawFn, graphs: tuple[bool, ...] = (False, True)) -> Case:
     """A program on dimensions, or on a graph with as many NPUs."""
     case = draw(cases(most=6, staged=False))
     physical = replace(
@@ -37,7 +37,7 @@ def programs(draw: st.DrawFn) -> Case:
         scheduling="fair",
     )
     platform = replace(case.platform, physical=physical)
-    if draw(st.booleans()) and platform.npus in GRAPHS:
+    if draw(st.sampled_from(graphs)) and platform.npus in GRAPHS:
         chosen = draw(st.sampled_from(GRAPHS[platform.npus]))
         network = Network(chosen, draw(st.sampled_from(["ecmp", "shortest"])) if not chosen.host else "rail")
         physical = replace(physical, algorithm={})
@@ -50,7 +50,7 @@ def programs(draw: st.DrawFn) -> Case:
 @st.composite
 def in_switches(draw: st.DrawFn) -> Case:
     """A program whose collectives run in switches, where those can do it: of dimensions, or of a graph."""
-    case = draw(programs())
+    case = draw(programs((False, True, True, True)))
     platform, able = case.platform, draw(st.sampled_from(IN_NETWORK[1:]))
     if platform.topology:
         graph = platform.topology.topology

@@ -22,6 +22,7 @@ from armillary.engine.physical.jobs import split_at_once
 from armillary.engine.physical.twin import Channel, Instance, Lane, Machine
 from armillary.engine.physical.twin_nodes import Node
 from armillary.engine.transport.network import paces
+from armillary.platform.bandwidth import ports
 from armillary.platform.model import InNetwork, Platform
 from armillary.trace import Trace
 
@@ -39,6 +40,8 @@ class Run:
     switches: set[int] = field(default_factory=set)
     """Places of switches in the line."""
     ability: InNetwork | None = None
+    wire: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
+    """ps that each message is on the wire at least."""
     at: dict[int, int] = field(default_factory=dict)
     left: dict[int, int] = field(default_factory=dict)
     busy: dict[int, int] = field(default_factory=dict)
@@ -79,10 +82,13 @@ class MessageMachine(Machine):
                 reached = self.network(self.now * PS)
             for action in came:
                 action()
-            while any(tick <= self.now for tick, _ in self.timers):
-                first = min(range(len(self.timers)), key=lambda i: (self.timers[i][0], i))
-                self.timers.pop(first)[1]()
-            self.starts()
+            again = True
+            while again:
+                while any(tick <= self.now for tick, _ in self.timers):
+                    first = min(range(len(self.timers)), key=lambda i: (self.timers[i][0], i))
+                    self.timers.pop(first)[1]()
+                self.starts()
+                again = bool(self.dirty)
 
     def network(self, limit: int) -> int:
         """Let the links work up to `limit`, or to the first ps at which something arrives."""
@@ -139,6 +145,9 @@ class MessageMachine(Machine):
                 _, _, _, begin = lane.waiting.pop(0)
                 self.active[id(lane)] = self.active.get(id(lane), 0) + 1
                 begin()
+                if run and run.ability and run.ability.operations:
+                    self.touch(lane)
+                    break
 
     def can_work(self, run: Run) -> bool:
         """Have all switches of a run work on it, unless one has enough to do."""
@@ -247,7 +256,9 @@ class MessageMachine(Machine):
                 messages.append((a, b, moved, work if reduce else -1))
             rounds.append(sorted(messages, key=lambda m: m[0]))
         nodes = found.nodes.tolist()
-        return Run(rounds, nodes, over, switches=set(range(len(line), len(nodes))), ability=ability)
+        rate = ports(self.platform)[phase.dim].out
+        wire = {message: int(message[2] / rate * 1e3) for part in rounds for message in part}
+        return Run(rounds, nodes, over, set(range(len(line), len(nodes))), ability, wire)
 
     def made(self, job: Job, phase: Any, line: tuple[int, ...], size: int, over: Any) -> Run:
         """Return what a line does in a phase, with the bytes of each message."""
@@ -313,7 +324,8 @@ class MessageMachine(Machine):
             done = self.now + ceil(run.ability.latency)
             if reduction >= 0:
                 pair = run.line[a], run.line[b]
-                end = self.adding[pair] = max(self.now * PS, self.adding.get(pair, 0)) + reduction
+                begin = max(self.now * PS - run.wire[message], self.adding.get(pair, 0))
+                end = self.adding[pair] = max(begin + reduction, self.now * PS)
                 done = -(-end // PS) + ceil(run.ability.latency)
         elif reduction >= 0:
             done = run.busy[b] = max(done, run.busy.get(b, 0)) + reduction

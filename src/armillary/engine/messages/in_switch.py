@@ -19,10 +19,12 @@ from armillary.platform.topology.aggregation import Aggregation, AggregationTree
 from armillary.platform.topology.description import Network
 
 Ints = NDArray[np.int64]
-FILL = 400
-"""To fill and empty the trees takes at most about one part in so many of the time of a collective of many chunks."""
-AT_ONCE = 8
-"""Chunks under way that hide the latency of each other's segments, at most, when segments are counted."""
+FILL = 1000
+"""Segments of all chunks together per level of a tree, at most: to fill and empty it takes one part in so many then."""
+SMALLEST = 4096
+"""Bytes of a segment, at least."""
+AT_ONCE = 32
+"""Chunks under way at a time that hide the latency of each other's segments, at most."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +107,15 @@ def _numbered(line: tuple[int, ...], trees: list[AggregationTree]) -> SwitchLine
 def segments_of(chunks: int, phase: PhysicalPhase, size: int, platform: Platform, depth: int) -> int:
     """Return in how many segments each chunk of `size` bytes goes through trees of `depth` rounds, bottom to bottom.
 
-    Segments fill the levels of a tree, but each costs a latency: t(s) = (s + depth) · (moving / s + latency) is least
-    at s = √(depth · moving / latency), where other chunks under way hide their part of the latency.
+    Segments fill the levels of a tree, but each costs a latency: alone, a chunk takes
+    t(s) = (s + depth) · (moving / s + latency), least at s = √(depth · moving / latency). Chunks that are under way at
+    the same time share the latency.
     """
     moving, latency = moving_of(phase, size, platform), phase.latency
-    under_way = min(chunks, platform.physical.active_chunks or AT_ONCE)
-    most = ceil(FILL * depth / chunks)
+    ability = platform.dimensions[phase.dim].in_network
+    limits = (platform.physical.active_chunks, ability.operations if ability else 0, AT_ONCE)
+    under_way = min(chunks, *(limit for limit in limits if limit))
+    most = min(ceil(FILL * depth / chunks), int(phase.sent * size) // SMALLEST)
     best = sqrt(depth * moving * under_way / latency) if latency > 0 else most
     return max(1, min(most, int(best)))
 

@@ -99,6 +99,10 @@ def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick):
         run = begin_run(prog, st, mem, net_table, net, pool, queue, lane, key, phase, row, tick)
         if mem[run + RU_LEFT] == 0:
             schedule(st, heap, tick, EV_OVER, run, 0)
+        if prog[row + LI_SWITCHES] > 0:
+            # Other lanes that wait for the switches have their turn first.
+            touch_lane(st, lane)
+            return
 
 
 @inner

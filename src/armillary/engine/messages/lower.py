@@ -148,7 +148,7 @@ class MessageBuild(Build):
         shapes, lines = Shapes(), _Lines(self.platform, stages[0].topology)
         phase_shape: list[int] = []
         size_rows: list[int] = []
-        memory = self.platform.system.local_mem_bandwidth
+        memory, rates = self.platform.system.local_mem_bandwidth, ports(self.platform)
         for comm, plan, phase, size in self.phase_at:
             _, first, _, _ = self.rings[(comm.number, phase.dim, phase.ports)]
             segments, ability = 1, InNetwork()
@@ -161,7 +161,8 @@ class MessageBuild(Build):
                 place = lines.add(comm, phase, first, shape)
             window = window_of(phase, size, self.platform, segments)
             phase_shape += [len(size_rows) // lk.SZ_COLUMNS, place, window, ceil(ability.latency)]
-            size_rows += sizes(shape.parts, phase.scale, size, memory, ability.rate)
+            port_rate = rates[phase.dim].out
+            size_rows += sizes(shape.parts, phase.scale, size, memory, ability.rate, port_rate)
         channels = list(self.tables.channel_at)
         ends = np.array([(a, b) for _, a, b, _ in channels], np.int64).reshape(-1, 2)
         lines.keys.append(ends[:, 0] * lines.nodes + ends[:, 1])

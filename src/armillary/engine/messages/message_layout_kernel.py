@@ -45,9 +45,9 @@ RO_COLUMNS = 3
 MV_SOURCE, MV_TARGET, MV_SIZE, MV_REDUCE = range(4)
 MV_COLUMNS = 4
 KEPT, REDUCED, ADDED_IN_SWITCH, KEPT_IN_SWITCH = range(4)
-# A size: bytes and ticks (in a switch: ps) to reduce them
-SZ_BYTES, SZ_REDUCE = range(2)
-SZ_COLUMNS = 2
+# A size: bytes, ticks (in a switch: ps) to reduce them, and ps on the wire at least
+SZ_BYTES, SZ_REDUCE, SZ_WIRE = range(3)
+SZ_COLUMNS = 3
 # A run of a shape in working memory: lane, chunk and phase, its phase row, the row of its line, members that are
 # not through, shape; then per member: round (row in the shape), times it is still to be repeated, messages left,
 # tick until which it reduces

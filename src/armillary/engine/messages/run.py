@@ -21,7 +21,7 @@ from armillary.jit import Mode, load
 
 Ints = NDArray[np.int64]
 HOPS = 4
-INTERPRETED_EVENTS = 100_000
+INTERPRETED_EVENTS = 50_000
 """Below about this many events the interpreted kernel is done before the compiled one is loaded."""
 
 

@@ -136,20 +136,27 @@ def _starts(member: Ints, members: int) -> Ints:
 
 
 def sizes(
-    parts: Iterable[Part], scale: Fraction, chunk: int, memory_bandwidth: float, switch_rate: float = 0.0
+    parts: Iterable[Part],
+    scale: Fraction,
+    chunk: int,
+    memory_bandwidth: float,
+    switch_rate: float = 0.0,
+    port_rate: float = 0.0,
 ) -> list[int]:
-    """Return the rows of SIZES of a phase: bytes and time of reduction.
+    """Return the rows of SIZES of a phase.
 
     Args:
         parts: Of a shape.
         scale: Bytes that the schedule is about, per byte of the chunk.
         chunk: Bytes of the chunk.
-        memory_bandwidth: At which members reduce bytes, bytes/s; 0: in no time. The time is ticks.
-        switch_rate: At which a switch adds up those of a port, bytes per ns; 0: in no time. The time is ps.
+        memory_bandwidth: At which members reduce bytes, bytes/s; 0: in no time.
+        switch_rate: At which a switch adds up those of a port, bytes per ns; 0: as they come.
+        port_rate: At which they come at most, bytes per ns.
     """
     rows = []
     for part, into_switch in parts:
         moved = ceil(part * scale * chunk)
         rate, unit = (switch_rate, 1e3) if into_switch else (memory_bandwidth, 1e9)
-        rows += [moved, ceil(moved / rate * unit) if rate > 0 else 0]
+        wire = int(moved / port_rate * 1e3) if into_switch else 0
+        rows += [moved, ceil(moved / rate * unit) if rate > 0 else 0, wire]
     return rows

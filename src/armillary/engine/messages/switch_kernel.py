@@ -47,11 +47,16 @@ def release(prog, st, line_row):
 
 @inner
 def through_switch(prog, st, mem, run, move, move_row, tick):
-    """Return the tick at which a switch has dealt with a message: what comes from one node is added up in order."""
+    """Return the tick at which a switch has dealt with a message.
+
+    What comes from one node is added up in order, and while it comes: from when its first byte can have been there.
+    """
     done = tick
     if prog[move_row + MV_REDUCE] == ADDED_IN_SWITCH:
         busy = st[PAIR_BUSY] + pair_of(prog, mem, run, move)
-        end = max(tick * PS, st[busy]) + prog[size_row(prog, mem, run, move_row) + 1]
+        size = size_row(prog, mem, run, move_row)
+        begin = max(tick * PS - prog[size + SZ_WIRE], st[busy])
+        end = max(begin + prog[size + SZ_REDUCE], tick * PS)
         st[busy] = end
         done = (end + PS - 1) // PS
     return done + prog[prog[PHASE_SHAPE] + mem[run + RU_PHASE] * PS_COLUMNS + PS_LATENCY]
