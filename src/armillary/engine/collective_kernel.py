@@ -18,6 +18,8 @@ begin, chain, deliver = phase.begin, phase.chain, phase.deliver
 set_up, machine_size = phase.set_up, phase.machine_size
 CONTENTION = in_variant("contention")
 """Messages wait for links (`armillary.engine.congestion`)."""
+SCHEDULED = CONTENTION or in_variant("scheduled")
+"""Chunks may go several ways, and queues may be in another order than first come, first served."""
 
 
 @inner
@@ -30,19 +32,20 @@ def node_row(prog, r, node):
 def phase_row(prog, st, at, chunk, p):
     """Return the address of the row of phase p of a chunk of the item at address `at`."""
     plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
-    if prog[plan + PL_ROUTES] < 0:
-        return prog[PHASES] + (prog[plan + PL_FIRST] + p) * PH_COLUMNS
-    here = prog[at + I_ROW] + chunk * prog[plan + PL_PHASES] + p
-    return prog[PHASES] + st[st[ROW_PHASE] + here] * PH_COLUMNS
+    if SCHEDULED and prog[plan + PL_ROUTES] >= 0:
+        here = prog[at + I_ROW] + chunk * prog[plan + PL_PHASES] + p
+        return prog[PHASES] + st[st[ROW_PHASE] + here] * PH_COLUMNS
+    return prog[PHASES] + (prog[plan + PL_FIRST] + p) * PH_COLUMNS
 
 
 @inner
 def turn_of(prog, st, at, row, chunk, p, base, count, kept):
     """Return the how-many-eth one a phase is at its queues (or trees): from its item's `base`, or as it was `kept`."""
-    plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
-    if prog[plan + PL_ROUTES] < 0:
-        return st[st[base] + prog[at + I_BASE] + p] + chunk * prog[row + count]
-    return st[st[kept] + prog[at + I_ROW] + chunk * prog[plan + PL_PHASES] + p]
+    if SCHEDULED:
+        plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
+        if prog[plan + PL_ROUTES] >= 0:
+            return st[st[kept] + prog[at + I_ROW] + chunk * prog[plan + PL_PHASES] + p]
+    return st[st[base] + prog[at + I_BASE] + p] + chunk * prog[row + count]
 
 
 @inner
@@ -234,7 +237,7 @@ def enqueue(prog, st, r, queue, stream, left):
     after = st[st[QUEUE_TAIL] + q]
     if st[st[QUEUE_HEAD] + q] < 0:
         after = -1
-    elif prog[Z_ORDER] != IN_TURN:
+    elif SCHEDULED and prog[Z_ORDER] != IN_TURN:
         after = place_of(prog, st, q, stream, st[st[QUEUE_RUNNING] + q] - left)
     if after < 0:
         st[st[STREAM_NEXT] + stream] = st[st[QUEUE_HEAD] + q]
@@ -382,7 +385,7 @@ def start_phase(prog, st, mem, heap, r, stream, tick):
     count = prog[comm + CO_ARRIVED] + st[st[ITEM_INSTANCE] + item] * prog[comm + CO_STRIDE]
     count += chunk * prog[plan + PL_LINES] + prog[row + PH_LINE] + line
     pc = cost_of(prog, st, at, row, chunk, p)
-    if prog[Z_LEADS] == 1:
+    if SCHEDULED and prog[Z_LEADS] == 1:
         st[st[ROW_LEAD] + here] = moved_lead(prog, row, pc, st[st[LEAD] + r])
     if CONTENTION or prog[Z_MESSAGES] == 1:
         move(prog, st, mem, heap, entry, count, pc, stream, here, tick)
@@ -461,23 +464,25 @@ def issue_collective(prog, st, mem, heap, r, item, tick):
         st[V_A] = st[st[INSTANCE_PLAN] + instance]
         st[V_B] = item
         return
-    routes = prog[plan + PL_ROUTES]
-    if prog[Z_LEADS] == 1:
-        routes = after_kept(prog, st, r, at, plan)
-        if st[V_STATUS] == CARRIED:
-            st[V_A] = item
-            return
-    if routes >= 0 and prog[plan + PL_GREEDY] == 1:
-        chunks = prog[prog[ROUTES] + routes]
+    routes = -1
+    if SCHEDULED:
+        routes = prog[plan + PL_ROUTES]
+        if prog[Z_LEADS] == 1:
+            routes = after_kept(prog, st, r, at, plan)
+            if st[V_STATUS] == CARRIED:
+                st[V_A] = item
+                return
+        if routes >= 0 and prog[plan + PL_GREEDY] == 1:
+            chunks = prog[prog[ROUTES] + routes]
     st[st[ITEM_INSTANCE] + item] = ordinal
     st[st[ITEM_LEFT] + item] = chunks
     if chunks == 0 or prog[plan + PL_PHASES] == 0:
         schedule(prog, st, mem, heap, r, tick, tick, tick, next_seq(st), EV_NODE, r, prog[at + I_NODE])
         return
-    if routes >= 0:
-        count_ways(prog, st, r, at, plan, prog[ROUTES] + routes, chunks)
-    else:
+    if routes < 0:
         count_way(prog, st, r, at, plan)
+    if SCHEDULED and routes >= 0:
+        count_ways(prog, st, r, at, plan, prog[ROUTES] + routes, chunks)
     stream = prog[at + I_STREAM]
     for chunk in range(chunks):
         st[st[STREAM_ITEM] + stream + chunk] = item

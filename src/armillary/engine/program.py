@@ -62,6 +62,12 @@ class Lowered(Simulated):
         """The module that names the tables and their columns."""
         return lk
 
+    @property
+    def variant(self) -> str:
+        """The variant of the kernel that runs it without contention."""
+        scheduled = self.scalars[lk.Z_ORDER] or self.scalars[lk.Z_LEADS] or self.sizes["routed"]
+        return "scheduled" if scheduled else ""
+
     def wanted(self, run: Any) -> Carried:
         """Return what `lower` must know as carried for a run that stopped for lack of it; else nothing."""
         if run.scalar(lk.V_STATUS) != lk.CARRIED:

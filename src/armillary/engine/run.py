@@ -54,7 +54,7 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
             lk.QUEUE_COLUMNS,
         )
     else:
-        kernel, columns = load("armillary.engine.step_kernel", mode), lk.HEAP_COLUMNS
+        kernel, columns = load("armillary.engine.step_kernel", mode, lowered.variant), lk.HEAP_COLUMNS
     tables: dict[str, Table] = {**lowered.tables, "COSTS": lowered.costs.relocated}
     prog, base = flat_program(tables, mode, lowered.scalars)
     _relocate(prog, base, lowered)

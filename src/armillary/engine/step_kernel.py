@@ -30,6 +30,7 @@ queue_of, enqueue = collective.queue_of, collective.enqueue
 start_waiting, issue_collective = collective.start_waiting, collective.issue_collective
 CONTENTION = in_variant("contention")
 """Messages wait for links (`armillary.engine.congestion`)."""
+SCHEDULED = collective.SCHEDULED
 
 
 @inner
@@ -77,7 +78,7 @@ def issue(prog, st, mem, heap, r, node, slot, tick):
     state = prog[prog[RANKS] + r * R_COLUMNS + R_STATE]
     kind = prog[row + N_KIND]
     st[st[NODE_START] + state + node] = tick
-    if prog[Z_LEADS] == 1:
+    if SCHEDULED and prog[Z_LEADS] == 1:
         st[st[NODE_LEAD] + state + node] = st[st[LEAD] + r]
     if kind == SKIP:
         st[st[NODE_END] + state + node] = tick
@@ -148,7 +149,7 @@ def complete_node(prog, st, mem, heap, r, node, tick):
     if slot == INNER:
         complete_part(prog, st, mem, heap, r, row, tick)
         return
-    if prog[Z_LEADS] == 1:
+    if SCHEDULED and prog[Z_LEADS] == 1:
         follow(st, r, st[st[NODE_LEAD] + state + node], tick)
     st[st[FLYING] + r] -= 1
     if slot != NONE:
@@ -196,7 +197,7 @@ def phase_done(prog, st, mem, heap, stream, tick):
     p = st[st[STREAM_PHASE] + stream]
     phases = prog[prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS + PL_PHASES]
     st[st[ROW_END] + prog[at + I_ROW] + chunk * phases + p] = tick
-    if prog[Z_LEADS] == 1:
+    if SCHEDULED and prog[Z_LEADS] == 1:
         follow(st, r, st[st[ROW_LEAD] + prog[at + I_ROW] + chunk * phases + p], tick)
     queue = queue_of(prog, st, at, chunk, p)
     q = r * prog[Z_LEVELS] * prog[Z_QUEUES] + queue
