@@ -84,7 +84,7 @@ def test_any_grid_of_dimensions_is_scheduled_and_folds() -> None:
     for how in ("baseline", "themis", "online-greedy"):
         platform = Platform(dims, groups=groups, physical=Physical(chunks=16, chunk_order=how))  # type: ignore[arg-type]
         times[how] = simulate(trace, platform).total_ticks
-        assert times[how] == simulate(trace, platform, fold_ranks=False).total_ticks
+        assert times[how] == simulate(trace, platform, fold=False).total_ticks
     assert times["themis"] < times["baseline"] > times["online-greedy"]
 
 
