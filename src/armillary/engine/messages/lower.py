@@ -261,24 +261,34 @@ def _least(plan: Plan, platform: Platform) -> int:
     Chunks, and rounds in which not all members do the same, overlap: only what leaves or enters an NPU takes its time
     one after the other. What a group that is no grid crosses is not known here.
     """
-    rates = ports(platform)
-    once, through = 0.0, dict.fromkeys(range(len(rates)), 0.0)
-    for (size, way), count in Counter(plan.course.chunks).items():
-        alone = 0.0
-        for phase in plan.course.ways[way]:
-            if phase.dim < 0:
-                continue
-            port = rates[phase.dim]
-            # Where members differ, who sends most need not receive anything.
-            rate = min(port.out, port.into) if _alike(phase) else max(port.out, port.into)
-            moving = float(phase.sent * size) / rate
-            if phase.port is not None:
-                busiest = float(phase.port) / max(port.out, port.into)
-                moving = max(float(phase.sent) / port.out, busiest) * size
-            through[phase.dim] += moving * count
-            alone += _least_alone(phase, size, moving, platform)
-        once = max(once, alone)
+    once, through = 0.0, dict.fromkeys(range(len(platform.dimensions)), 0.0)
+    for (size, number), count in Counter(plan.course.chunks).items():
+        # Of ways that are chosen while running, whichever is the least.
+        ways = plan.course.ways if plan.course.choices else [plan.course.ways[number]]
+        found = [_least_way(way, size, platform) for way in ways]
+        once = max(once, min(alone for alone, _ in found))
+        for dim in through:
+            through[dim] += count * min(moving[dim] for _, moving in found)
     return int(max(once, *through.values()))
+
+
+def _least_way(way: Sequence[PhysicalPhase], size: int, platform: Platform) -> tuple[float, dict[int, float]]:
+    """Return the least ns of a chunk through its phases, and those that its bytes take in each dimension."""
+    rates = ports(platform)
+    alone, through = 0.0, dict.fromkeys(range(len(rates)), 0.0)
+    for phase in way:
+        if phase.dim < 0:
+            continue
+        port = rates[phase.dim]
+        # Where members differ, who sends most need not receive anything.
+        rate = min(port.out, port.into) if _alike(phase) else max(port.out, port.into)
+        moving = float(phase.sent * size) / rate
+        if phase.port is not None:
+            busiest = float(phase.port) / max(port.out, port.into)
+            moving = max(float(phase.sent) / port.out, busiest) * size
+        through[phase.dim] += moving
+        alone += _least_alone(phase, size, moving, platform)
+    return alone, through
 
 
 def _least_alone(phase: PhysicalPhase, size: int, moving: float, platform: Platform) -> float:
