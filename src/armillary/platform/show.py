@@ -47,6 +47,8 @@ def describe(platform: Platform) -> dict[str, Any]:
         "local_memory_capacity_bytes": physical.memory_capacity or None,
         "roofline": system.roofline,
         "replay_only": system.replay_only,
+        "compute_model": platform.kernel_model.name if system.roofline else None,
+        "compute_overrides": [vars(each) for each in platform.kernel_model.overrides],
         "shared_bus": vars(system.shared_bus) | {"local_reduction_delay_ns": system.local_reduction_delay}
         if system.shared_bus
         else None,
@@ -113,7 +115,7 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
             + (f", {format_bytes(physical.memory_capacity)}" if physical.memory_capacity else ""),
         ),
         ("peak performance", _peak(system.peak_performance, physical.kernels.peaks)),
-        ("compute time", "roofline model" if system.roofline and not system.replay_only else "as recorded"),
+        ("compute time", _compute(platform)),
     ]
     if physical.kernels.compute != 1 or physical.kernels.memory != 1:
         shares = (
@@ -150,6 +152,16 @@ def _algorithms(platform: Platform) -> dict[str, tuple[str, ...]]:
     """Return the algorithms as stated, and the natural ones for what ASTRA-sim runs and the file does not list."""
     natural = {kind: tuple(map(algorithm_text, row)) for kind, row in platform.system.algorithms.items()}
     return natural | platform.physical.algorithm
+
+
+def _compute(platform: Platform) -> str:
+    model, system = platform.kernel_model, platform.system
+    if system.replay_only:
+        return "as recorded"
+    text = f"{model.name} model" if system.roofline else "as recorded"
+    if "file" in model.options and system.roofline:
+        text += f", {model.options['file']}"
+    return text + (f", {len(model.overrides)} overrides" if model.overrides else "")
 
 
 def _peak(peak: float, peaks: dict[str, float]) -> str:

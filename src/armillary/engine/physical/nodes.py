@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.compute import Device, KernelTimes
+from armillary.compute.roofline import roofline_ns
 from armillary.engine.items import View
 from armillary.engine.network import LIMIT
-from armillary.engine.nodes import OPERATION, Nodes, diagnose, durations, refuse
+from armillary.engine.nodes import OPERATION, Nodes, diagnose, durations, modelled, refuse
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.errors import InputError, one_of
 from armillary.platform.model import Platform
@@ -33,8 +35,8 @@ class PhysicalNodes(Nodes):
     """Whether the roofline model timed one of them."""
 
 
-def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
-    """Return the node rows of `graph`.
+def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> PhysicalNodes:
+    """Return the node rows of `graph`, of which `times` has the kernels.
 
     Raises:
         InputError: a node that cannot be simulated, a cycle, or a value out of range.
@@ -64,7 +66,10 @@ def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
     slot[collective], slot[memory], slot[compute], slot[cpu & compute] = COMM, MEMORY, COMPUTE, CPU
     ticks = np.where(delayed, delay, exact_durations(graph, order))
     timed = platform.system.roofline and not platform.system.replay_only
-    timed = timed and _roofline(graph, order, platform, ticks, compute & ~cpu)
+    if times.asked:
+        timed = modelled(graph, order, times, ticks) and timed
+    else:
+        timed = timed and _roofline(graph, order, platform, ticks, compute & ~cpu)
     stream = np.where(cpu & compute, graph.ints("tid", -1)[order], graph.ints("stream", -1)[order])
     ptr, parent = graph.parents()
     counts = np.diff(ptr)
@@ -112,8 +117,7 @@ def _roofline(graph: Graph, order: Ints, platform: Platform, ticks: Ints, comput
     bad = np.zeros(len(order), bool)
     bad[np.flatnonzero(named)] = (ops < 0) | (size < 0)
     refuse(graph, order, bad, "has a negative num_ops or tensor_size", "numbers of 0 or more")
-    longer = np.maximum(ops / (peak * kernels.compute), size / (bandwidth * kernels.memory))
-    runtime = np.ceil(longer * 1e9 + kernels.overhead)
+    runtime = np.ceil(roofline_ns(ops, size, peak, Device.of(platform)))
     bad[np.flatnonzero(named)] = runtime >= LIMIT
     refuse(graph, order, bad, "takes longer than can be counted", f"less than {LIMIT:.2g} ns")
     ticks[named] = runtime.astype(np.int64)
