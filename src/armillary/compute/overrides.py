@@ -25,17 +25,15 @@ def overridden(work: Work, times: Times, overrides: Sequence[Override], device: 
     """Return the times with overrides.
 
     A factor of a kernel that no model knows is one of its recorded duration; an efficiency needs operations or bytes,
-    and leaves others as they are. An override that fits no kernel is noted.
+    and leaves others as they are.
     """
     ns = times.ns.copy()
     bound = list(times.bound or [""] * len(work))
     beyond = np.ones(len(work)) if times.beyond is None else times.beyond.copy()
-    used: set[int] = set()
     for at in range(len(work)):
         found = find_override(work, at, overrides)
         if found is None:
             continue
-        used.add(overrides.index(found))
         if found.duration is not None:
             value = found.duration
         elif found.factor is not None:
@@ -47,12 +45,17 @@ def overridden(work: Work, times: Times, overrides: Sequence[Override], device: 
         if not np.isnan(value):
             ns[at], bound[at] = value, "override"
             beyond[at] = beyond[at] if found.factor is not None else 1.0
-    idle = [
-        f"override {n + 1} ({_text(each)}) fits no kernel"
-        for n, each in enumerate(overrides)
-        if n not in used
+    return replace(times, ns=ns, bound=tuple(bound), beyond=beyond)
+
+
+def idle(work: Work, overrides: Sequence[Override]) -> list[str]:
+    """Return notes on overrides that time no kernel."""
+    used = {find_override(work, at, overrides) for at in range(len(work))}
+    return [
+        f"override {number} ({_text(each)}) fits no kernel"
+        for number, each in enumerate(overrides, 1)
+        if each not in used
     ]
-    return Times(ns, tuple(bound), beyond, (*times.notes, *(idle if len(work) else ())))
 
 
 def _one(work: Work, at: int) -> Work:

@@ -6,8 +6,8 @@ The program is started once for all kernels of a simulation. It reads to the end
     {"id": 0, "name": "mlp.up.gemm", "kind": "gemm", "operations": 137438953472, "bytes": 100663296,
      "precision": "bf16", "gemm": [{"calls": 1, "batch": 1, "m": 4096, "n": 4096, "k": 4096}], "recorded_ns": 0}
 
-(each object on one line), and writes one line per kernel, in any order: ``{"id": 0, "ns": 190000.0}``. With ``null`` it is
-a kernel that it does not know; ``"bound"`` (text) and ``"beyond"`` (number, see `Times`) may be there, too.
+(each object on one line), and writes one line per kernel, in any order: ``{"id": 0, "ns": 190000.0}``; null is for a
+kernel that it does not know. ``"bound"`` (text) and ``"beyond"`` (number, see `Times`) may be there, too.
 """
 
 from __future__ import annotations

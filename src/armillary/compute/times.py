@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from armillary.compute.find import make_model
 from armillary.compute.model import Device, Floats, Times, Work
-from armillary.compute.overrides import overridden
+from armillary.compute.overrides import idle, overridden
 from armillary.compute.roofline import Roofline
 from armillary.errors import InputError
 from armillary.platform.model import Platform
@@ -51,7 +51,9 @@ class KernelTimes:
         work = _work(self._known)
         times = ask(platform, work, modelled=modelled)
         self._ns = times.ns
-        self.warnings = [f"compute model {chosen.name}: {note}" for note in times.notes]
+        self.warnings = [
+            f"compute model {chosen.name}: {note}" for note in (*times.notes, *idle(work, chosen.overrides))
+        ]
         self._warn_of_extrapolation(work, times)
 
     def of(self, graph: Graph) -> tuple[NDArray[np.int64], Floats]:

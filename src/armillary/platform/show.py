@@ -161,7 +161,7 @@ def _compute(platform: Platform) -> str:
     text = f"{model.name} model" if system.roofline else "as recorded"
     if "file" in model.options and system.roofline:
         text += f", {model.options['file']}"
-    return text + (f", {len(model.overrides)} overrides" if model.overrides else "")
+    return text + (f", overrides of {len(model.overrides)} kinds of kernels" if model.overrides else "")
 
 
 def _peak(peak: float, peaks: dict[str, float]) -> str:

@@ -151,8 +151,9 @@ def assumed(timeline: Timeline) -> str:
 
 def _model(model: dict[str, Any]) -> str:
     """Return "table h100.csv, 2 overrides"."""
+    count = model["overrides"]
     parts = [" ".join(filter(None, (model["name"], model.get("file"))))]
-    return ", ".join(parts + ([f"{model['overrides']} overrides"] if model["overrides"] else []))
+    return ", ".join(parts + ([f"{count} override{'s' * (count > 1)}"] if count else []))
 
 
 def _breakdown_table(timeline: Timeline, found: Breakdown, unicode: bool) -> Table:

@@ -12,7 +12,9 @@ from armillary.collective.physical import algorithms_for
 from armillary.platform.model import (
     Dimension,
     Jitter,
+    KernelModel,
     Kernels,
+    Override,
     Physical,
     Platform,
     Port,
@@ -33,6 +35,13 @@ TYPES = {
     CollectiveType.SCATTER: "scatter",
     CollectiveType.BARRIER: "barrier",
 }
+ARRAY = {"rows": 4, "columns": 8, "dataflow": "weight", "clock": 1e8, "arrays": 1, "stall": True}
+OVERRIDES = (
+    Override("k", "gemm", factor=1.7),
+    Override("k", "flops", efficiency=0.3),
+    Override(kind="unknown", factor=0.5),
+    Override(kind="memory", duration=123.4),
+)
 SIZES = [0, 1, 7, 1000, 4096, 65536, 100_001]
 Step = tuple[str, tuple[int, ...], dict[str, Any]]
 
@@ -72,6 +81,8 @@ def _nodes(b: GraphBuilder, kind: str, o: dict[str, Any], rank: int, n: int, aft
         micros = o["micros"][rank % len(o["micros"])]
         work = o.get("work", {})
         node = b.compute("k", duration_micros=micros, cpu=kind == "cpu", after=after, **work)
+        if o.get("gemm"):
+            b.nodes[-1].attrs.append(("gemm", "int64_list", o["gemm"]))
         if o.get("precision"):
             b.nodes[-1].attrs.append(("precision", "string", o["precision"]))
         return [node]
@@ -161,7 +172,11 @@ def platforms(draw: Any, most: int = 24) -> tuple[Platform, list[list[int] | Non
             *draw(st.sampled_from([(1.0, 1.0, 0.0), (0.45, 0.8, 2.5), (0.3, 1.0, 0.0)])),
         )
         physical = replace(physical, kernels=kernels)
-    return Platform(tuple(dimensions), system, physical, memory, groups), [None, None, *ways]
+    model = KernelModel(overrides=draw(st.sampled_from([(), (), OVERRIDES])))
+    if system.roofline and draw(st.booleans()):
+        model = replace(model, name="systolic", options=ARRAY)
+    platform = Platform(tuple(dimensions), system, physical, memory, groups, kernel_model=model)
+    return platform, [None, None, *ways]
 
 
 def _groups(draw: Any, n: int) -> tuple[dict[int, tuple[int, ...]], list[list[int] | None]]:
@@ -217,6 +232,7 @@ def cases(draw: Any, orderly: bool = True, most: int = 9) -> Case:
             flops, size = draw(st.sampled_from([0, 1, 12_345])), draw(st.sampled_from([None, 0, 40_001]))
             o["work"] = draw(st.sampled_from([{}, {"flops": flops}, {"flops": flops, "bytes": size}]))
             o["precision"] = draw(st.sampled_from([None, "bf16", "fp8"]))
+            o["gemm"] = draw(st.sampled_from([None, None, [1, 1, 9, 5, 3], [2, 3, 1, 1, 4, 1, 1, 2, 2, 2]]))
             o["stream" if kind == "compute" else "tid"] = draw(st.sampled_from([None, 1, 2]))
         elif kind == "permute":
             o["to"] = draw(st.permutations(range(n)))

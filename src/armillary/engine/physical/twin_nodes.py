@@ -54,7 +54,8 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
         took = max(attrs.get("duration_ns", int(graph.duration_micros[p]) * 1000), 1)
         if kind == NodeType.COMP_NODE and not attrs.get("is_cpu_op"):
             if platform.kernel_model != KernelModel():
-                took = _asked(graph.name(p), attrs, platform, took)
+                stated = attrs.get("duration_ns", int(graph.duration_micros[p]) * 1000)
+                took = _asked(graph.name(p), attrs, platform, stated)
             elif platform.system.roofline:
                 took = _roofline(attrs, platform, took)
         if kind == NodeType.COMP_NODE:
@@ -79,10 +80,9 @@ def _asked(name: str, attrs: dict[str, Any], platform: Platform, recorded: int) 
     """Return the time of one kernel by the compute model of a platform, which is asked for it alone."""
     operations, size = (np.array([attrs.get(each, -1)]) for each in ("num_ops", "tensor_size"))
     products = to_products(attrs.get(GEMM, ()))
-    took = np.array([attrs.get("duration_ns", recorded)])
-    work = Work((name,), operations, size, (attrs.get("precision", "bf16"),), (products,), took)
+    work = Work((name,), operations, size, (attrs.get("precision", "bf16"),), (products,), np.array([recorded]))
     found = float(ask(platform, work, modelled=platform.system.roofline).ns[0])
-    return recorded if np.isnan(found) else ceil(found)
+    return max(recorded, 1) if np.isnan(found) else ceil(found)
 
 
 def _roofline(attrs: dict[str, Any], platform: Platform, recorded: int) -> int:
