@@ -80,6 +80,12 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             (*path, "compute", "roofline" if compute.roofline else "model"),
             "expected npu.peak and npu.memory.bandwidth with it",
         )
+    for number, each in enumerate(compute.overrides):
+        if each.efficiency is not None and not (npu.peak and npu.memory):
+            raise document.error(
+                (*path, "compute", "overrides", number, "efficiency"),
+                "expected npu.peak and npu.memory.bandwidth with it",
+            )
     groups = {}
     if model.groups is not None:
         if not isinstance(model.groups, dict):

@@ -172,7 +172,9 @@ def platforms(draw: Any, most: int = 24) -> tuple[Platform, list[list[int] | Non
             *draw(st.sampled_from([(1.0, 1.0, 0.0), (0.45, 0.8, 2.5), (0.3, 1.0, 0.0)])),
         )
         physical = replace(physical, kernels=kernels)
-    model = KernelModel(overrides=draw(st.sampled_from([(), (), OVERRIDES])))
+    model = KernelModel(
+        overrides=draw(st.sampled_from([(), (), OVERRIDES])) if system.local_mem_bandwidth else OVERRIDES[2:]
+    )
     if system.roofline and draw(st.booleans()):
         model = replace(model, name="systolic", options=ARRAY)
     platform = Platform(tuple(dimensions), system, physical, memory, groups, kernel_model=model)

@@ -80,7 +80,9 @@ def _asked(name: str, attrs: dict[str, Any], platform: Platform, recorded: int) 
     """Return the time of one kernel by the compute model of a platform, which is asked for it alone."""
     operations, size = (np.array([attrs.get(each, -1)]) for each in ("num_ops", "tensor_size"))
     products = to_products(attrs.get(GEMM, ()))
-    work = Work((name,), operations, size, (attrs.get("precision", "bf16"),), (products,), np.array([recorded]))
+    work = Work(
+        (name,), operations, size, (attrs.get("precision", "bf16"),), (products,), np.array([recorded])
+    )
     found = float(ask(platform, work, modelled=platform.system.roofline).ns[0])
     return max(recorded, 1) if np.isnan(found) else ceil(found)
 
