@@ -1,7 +1,7 @@
 """Faster and faster NPUs on a torus of 2 x 4 x 4: when does communication bound the step?
 
-After the plot of the ASTRA-sim tutorial at Hot Interconnects, of which we have the machine's shape and the question, but
-no values: workload, links and NPU are assumed.
+After the plot of the ASTRA-sim tutorial at Hot Interconnects, of which we have the machine's shape and the question,
+but no values: workload, links and NPU are assumed.
 """
 
 from __future__ import annotations
@@ -202,18 +202,22 @@ def crossover(points: list[Point]) -> float | None:
 
 
 def draw(figure: Any, points: list[Point]) -> None:
-    """Draw the step, compute and exposed communication stacked, relative to that at x1."""
-    axes = figure.subplots()
-    whole_step = points[0].step
+    """Draw compute and exposed communication stacked: of the step at x1, and of the step itself."""
     names = [f"x{point.factor}" for point in points]
-    compute = [point.compute / whole_step for point in points]
-    exposed = [point.exposed / whole_step for point in points]
-    axes.bar(names, compute, color="#0072B2", label="compute", width=0.65)
-    axes.bar(names, exposed, bottom=compute, color="#D55E00", label="exposed communication", width=0.65)
+    for axes, title, wholes in zip(
+        figure.subplots(1, 2),
+        ("time of a step, relative to x1 (%)", "share of the step (%)"),
+        ([points[0].step] * len(points), [point.step for point in points]),
+        strict=True,
+    ):
+        compute = [100 * point.compute / all_ for point, all_ in zip(points, wholes, strict=True)]
+        exposed = [100 * point.exposed / all_ for point, all_ in zip(points, wholes, strict=True)]
+        axes.bar(names, compute, color="#0072B2", label="compute", width=0.65)
+        axes.bar(names, exposed, bottom=compute, color="#D55E00", label="exposed communication", width=0.65)
+        axes.set_xlabel("compute capability of an NPU")
+        axes.set_ylabel(title)
+        axes.set_ylim(0, 100)
+        axes.spines[["top", "right"]].set_visible(False)
     for at, point in enumerate(points):
-        text = f"{100 * point.exposed / point.step:.0f} % exposed"
-        axes.text(at, compute[at] + exposed[at] + 0.015, text, ha="center", fontsize=8)
-    axes.set_xlabel("compute capability of an NPU")
-    axes.set_ylabel("time of a step, relative to x1")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+        axes.text(at, 101, format_time(point.step), ha="center", fontsize=8)
+    figure.axes[0].legend(frameon=False)
