@@ -1,7 +1,7 @@
 """How much of the time of a training step are matrix products? "About 70 %" for Transformer and GNMT.
 
 The number stands on a motivation slide of the ASTRA-sim tutorial; device, batch and software are not said. The
-generator has no encoder-decoder transformer: it is taken for a decoder with as many weights in its layers. In its GNMT the
+generator has no encoder-decoder transformer: it is taken for a decoder with as many weights in its layers. In GNMT the
 element-wise work of an LSTM cell is in the kernel of the recurrent product, and counts as product.
 """
 
