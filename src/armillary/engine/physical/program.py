@@ -45,7 +45,7 @@ class Plan:
     def rows(self) -> list[tuple[int, int, int, int]]:
         """Return (dimension, operation, bytes sent per NPU, bytes through its port) of `placed`."""
         return [
-            (phase.dim, OPERATIONS.index(phase.operation), int(phase.sent * size), int(phase.sent * size))
+            (phase.dim, OPERATIONS.index(phase.operation), int(phase.sent * size), int(phase.busiest * size))
             for phase, size in self.placed
         ]
 
