@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.compute import KernelTimes
 from armillary.engine import layout_kernel as lk
 from armillary.engine.communicators import Communicators
 from armillary.engine.fold import Order, Ring, by_place, fold, order_of, pairs_of, world_lines
@@ -71,7 +72,7 @@ class Slots(Protocol):
 
 
 def read_workload(
-    trace: Trace, platform: Platform, lower_nodes: Callable[[Graph, Platform], Nodes]
+    trace: Trace, platform: Platform, lower_nodes: Callable[[Graph, Platform, KernelTimes], Nodes]
 ) -> tuple[list[View], NDArray[np.int32], Communicators, NDArray[np.int32]]:
     """Read a trace for a platform: distinct views, the view of every rank, communicators, structures.
 
@@ -80,7 +81,11 @@ def read_workload(
     """
     check_fits(trace, platform)
     structure, examples = trace.structures()
-    nodes = {s: lower_nodes(trace.graphs[g], platform) for s, g in enumerate(examples)}
+    graphs = [trace.graphs[g] for g in examples]
+    times = KernelTimes(platform, graphs)
+    nodes = {s: lower_nodes(graph, platform, times) for s, graph in enumerate(graphs)}
+    if nodes:
+        nodes[0].warnings += times.warnings
     comms = Communicators(platform)
     for s, found in nodes.items():
         if (found.graph.types == NodeType.METADATA_NODE).any():

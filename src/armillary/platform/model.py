@@ -168,6 +168,44 @@ class LocalMemory:
 
 
 @dataclass(frozen=True)
+class Override:
+    """What is known better of some kernels; exactly one of `duration`, `factor` and `efficiency` is given.
+
+    Attributes:
+        name: Pattern of their names, as of files: ``*.attend``.
+        kind: Of what they do, see `armillary.compute.KINDS`; empty: any.
+        duration: ns that each takes.
+        factor: Times what the model says.
+        efficiency: Share of the peaks that they reach in the roofline model.
+    """
+
+    name: str = "*"
+    kind: str = ""
+    duration: float | None = None
+    factor: float | None = None
+    efficiency: float | None = None
+
+
+@dataclass(frozen=True)
+class KernelModel:
+    """What times compute nodes where `System.roofline` is set: a model of `armillary.compute`.
+
+    Attributes:
+        name: ``roofline``, another built-in model, or one of another package.
+        options: Of the model.
+        overrides: The first that fits a kernel counts; they also hold for recorded durations.
+        source: The file, line and key that say so, or empty.
+        folder: What paths are relative to.
+    """
+
+    name: str = "roofline"
+    options: dict[str, Any] = field(default_factory=dict)
+    overrides: tuple[Override, ...] = ()
+    source: str = field(default="", compare=False)
+    folder: Path = field(default=Path(), compare=False)
+
+
+@dataclass(frozen=True)
 class Physical:
     """What only profile ``physical`` models; peak FLOP/s and memory bandwidth are those of `System`."""
 
@@ -262,6 +300,7 @@ class Platform:
     topology: Network | None = None
     """Its graph, where it was described as one; then `dimensions` are what collectives take it for."""
     packets: Packets = field(default_factory=Packets)
+    kernel_model: KernelModel = field(default_factory=KernelModel)
 
     @property
     def npus(self) -> int:

@@ -50,6 +50,8 @@ def describe(platform: Platform) -> dict[str, Any]:
         "local_memory_capacity_bytes": physical.memory.capacity or None,
         "roofline": system.roofline,
         "replay_only": system.replay_only,
+        "compute_model": platform.kernel_model.name if system.roofline else None,
+        "compute_overrides": [vars(each) for each in platform.kernel_model.overrides],
         "shared_bus": vars(system.shared_bus) | {"local_reduction_delay_ns": system.local_reduction_delay}
         if system.shared_bus
         else None,
@@ -137,7 +139,7 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
             + (f", {format_bytes(physical.memory.capacity)}" if physical.memory.capacity else ""),
         ),
         ("peak performance", _peak(system.peak_performance, physical.kernels.peaks)),
-        ("compute time", "roofline model" if system.roofline and not system.replay_only else "as recorded"),
+        ("compute time", _compute(platform)),
     ]
     if (system.inter_dimension, system.intra_dimension) != ("ascending", "FIFO"):
         row = f"{system.inter_dimension} across dimensions, {system.intra_dimension} within, in astra-sim"
@@ -180,6 +182,16 @@ def _algorithms(platform: Platform) -> dict[str, tuple[str, ...]]:
     """Return the algorithms as stated, and the natural ones for what ASTRA-sim runs and the file does not list."""
     natural = {kind: tuple(map(algorithm_text, row)) for kind, row in platform.system.algorithms.items()}
     return natural | platform.physical.algorithm
+
+
+def _compute(platform: Platform) -> str:
+    model, system = platform.kernel_model, platform.system
+    if system.replay_only:
+        return "as recorded"
+    text = f"{model.name} model" if system.roofline else "as recorded"
+    if "file" in model.options and system.roofline:
+        text += f", {model.options['file']}"
+    return text + (f", overrides of {len(model.overrides)} kinds of kernels" if model.overrides else "")
 
 
 def _peak(peak: float, peaks: dict[str, float]) -> str:

@@ -401,30 +401,6 @@ class RemoteMemory(Part):
         return self
 
 
-class Efficiencies(Part):
-    """Shares of the peaks that kernels reach (physical)."""
-
-    compute: Efficiency = Field(default=1.0, description="Of the peak performance.")
-    memory: Efficiency = Field(default=1.0, description="Of the bandwidth of the local memory.")
-
-
-class Compute(Part):
-    """How nodes are timed: compute by the recorded durations or the roofline model, or everything as recorded."""
-
-    roofline: bool = False
-    replay: bool = Field(
-        default=False, description="Communication and memory, too, take their recorded durations."
-    )
-    efficiency: Annotated[
-        Annotated[Efficiency, Tag(TAGS[0])] | Annotated[Efficiencies, Tag(TAGS[1])], BY_TYPE
-    ] = Field(
-        default=1.0, description="Share of the peaks that kernels reach in the roofline model (physical)."
-    )
-    kernel_overhead: Time = Field(
-        default=0.0, description="What every kernel of the roofline model takes besides (physical)."
-    )
-
-
 class Jitter(Part):
     """Random spread of compute durations (physical)."""
 
@@ -466,7 +442,9 @@ class PlatformFile(Part):
     groups: Groups = Field(
         default=None, description="Communicator id: its ranks, in the order they communicate."
     )
-    compute: Compute = Compute()
+    compute: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
+        default=None, description="How compute nodes are timed; model chooses how."
+    )
     scheduling: SchedulingName = Field(
         default="fair", description="Who uses a port first: all at once, or in order (physical)."
     )

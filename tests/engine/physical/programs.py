@@ -13,9 +13,11 @@ from armillary.platform.model import (
     Dimension,
     InNetwork,
     Jitter,
+    KernelModel,
     Kernels,
     LocalMemory,
     MemoryStage,
+    Override,
     Physical,
     Platform,
     Port,
@@ -36,6 +38,13 @@ TYPES = {
     CollectiveType.SCATTER: "scatter",
     CollectiveType.BARRIER: "barrier",
 }
+ARRAY = {"rows": 4, "columns": 8, "dataflow": "weight", "clock": 1e8, "arrays": 1, "stall": True}
+OVERRIDES = (
+    Override("k", "gemm", factor=1.7),
+    Override("k", "flops", efficiency=0.3),
+    Override(kind="unknown", factor=0.5),
+    Override(kind="memory", duration=123.4),
+)
 ORDERS = ["baseline", "round-robin", "themis", "themis-flex", "online-greedy", "auto"]
 IN_NETWORK = [None, InNetwork(), InNetwork(rate=7.3, latency=0.6, operations=1), InNetwork(3.0, 200.0, 2)]
 SIZES = [0, 1, 7, 1000, 4096, 65536, 100_001]
@@ -77,6 +86,8 @@ def _nodes(b: GraphBuilder, kind: str, o: dict[str, Any], rank: int, n: int, aft
         micros = o["micros"][rank % len(o["micros"])]
         work = o.get("work", {})
         node = b.compute("k", duration_micros=micros, cpu=kind == "cpu", after=after, **work)
+        if o.get("gemm"):
+            b.nodes[-1].attrs.append(("gemm", "int64_list", o["gemm"]))
         if o.get("precision"):
             b.nodes[-1].attrs.append(("precision", "string", o["precision"]))
         return [node]
@@ -182,7 +193,13 @@ def platforms(draw: Any, most: int = 24, staged: bool = True) -> tuple[Platform,
             *draw(st.sampled_from([(1.0, 1.0, 0.0), (0.45, 0.8, 2.5), (0.3, 1.0, 0.0)])),
         )
         physical = replace(physical, kernels=kernels)
-    return Platform(tuple(dimensions), system, physical, memory, groups), [None, None, *ways]
+    model = KernelModel(
+        overrides=draw(st.sampled_from([(), (), OVERRIDES])) if system.local_mem_bandwidth else OVERRIDES[2:]
+    )
+    if system.roofline and draw(st.booleans()):
+        model = replace(model, name="systolic", options=ARRAY)
+    platform = Platform(tuple(dimensions), system, physical, memory, groups, kernel_model=model)
+    return platform, [None, None, *ways]
 
 
 @st.composite
@@ -254,6 +271,7 @@ def cases(draw: Any, orderly: bool = True, most: int = 9, staged: bool = True) -
             flops, size = draw(st.sampled_from([0, 1, 12_345])), draw(st.sampled_from([None, 0, 40_001]))
             o["work"] = draw(st.sampled_from([{}, {"flops": flops}, {"flops": flops, "bytes": size}]))
             o["precision"] = draw(st.sampled_from([None, "bf16", "fp8"]))
+            o["gemm"] = draw(st.sampled_from([None, None, [1, 1, 9, 5, 3], [2, 3, 1, 1, 4, 1, 1, 2, 2, 2]]))
             o["stream" if kind == "compute" else "tid"] = draw(st.sampled_from([None, 1, 2]))
         elif kind == "memory":
             o["local"] = draw(st.sampled_from([None, False] + [True] * (platform.physical.memory.read > 0)))

@@ -10,6 +10,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.compute import KernelTimes
 from armillary.engine import network
 from armillary.engine.classes import check_fits
 from armillary.engine.communicators import Communicator, Communicators
@@ -78,11 +79,13 @@ class GridWorkload(PhysicalWorkload):
         self.comms = GridGroups(platform, self.families)
         self.views: list[View] = []
         routes = []
+        times = KernelTimes(platform, trace.graphs)
         for graph in trace.graphs:
             route, found = routes_of(graph, grid_of(trace))
-            nodes = lower_nodes(graph, platform)
+            nodes = lower_nodes(graph, platform, times)
             self.views.append(read_view(graph, self._in_families(nodes), platform, self.comms, route))
             routes.append(found if self.views[-1].pairs() else [])
+        self.views[0].nodes.warnings += times.warnings
         self._slots = [view.slots() for view in self.views]
         self._check_members()
         self._check_ends()

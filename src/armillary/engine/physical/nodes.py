@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.compute import Device, KernelTimes
+from armillary.compute.roofline import roofline_ns
 from armillary.engine.items import View
 from armillary.engine.network import LIMIT
-from armillary.engine.nodes import OPERATION, Nodes, diagnose, durations, refuse
+from armillary.engine.nodes import OPERATION, Nodes, diagnose, durations, modelled, refuse
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.memory import read_accesses
 from armillary.errors import InputError, one_of
@@ -34,8 +36,8 @@ class PhysicalNodes(Nodes):
     """Whether the roofline model timed one of them."""
 
 
-def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
-    """Return the node rows of `graph`.
+def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> PhysicalNodes:
+    """Return the node rows of `graph`, of which `times` has the kernels.
 
     Raises:
         InputError: a node that cannot be simulated, a cycle, or a value out of range.
@@ -71,7 +73,10 @@ def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
         local, together, slots = read_accesses(graph, order, platform, memory, ticks)
         kind[local], kind[together], stream[memory] = lk.FIXED, lk.COLLECTIVE, slots[memory]
     timed = platform.system.roofline and not platform.system.replay_only
-    timed = timed and _roofline(graph, order, platform, ticks, compute & ~cpu)
+    if times.asked:
+        timed = modelled(graph, order, times, ticks) and timed
+    else:
+        timed = timed and _roofline(graph, order, platform, ticks, compute & ~cpu)
     ptr, parent = graph.parents()
     counts = np.diff(ptr)
     place = np.empty(n, np.int64)
@@ -118,11 +123,7 @@ def _roofline(graph: Graph, order: Ints, platform: Platform, ticks: Ints, comput
     bad = np.zeros(len(order), bool)
     bad[np.flatnonzero(named)] = (ops < 0) | (size < 0)
     refuse(graph, order, bad, "has a negative num_ops or tensor_size", "numbers of 0 or more")
-    moving = size / (bandwidth * kernels.memory) + np.where(
-        size > 0, platform.physical.memory.latency * 1e-9, 0
-    )
-    longer = np.maximum(ops / (peak * kernels.compute), moving)
-    runtime = np.ceil(longer * 1e9 + kernels.overhead)
+    runtime = np.ceil(roofline_ns(ops, size, peak, Device.of(platform)))
     bad[np.flatnonzero(named)] = runtime >= LIMIT
     refuse(graph, order, bad, "takes longer than can be counted", f"less than {LIMIT:.2g} ns")
     ticks[named] = runtime.astype(np.int64)

@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from armillary.compute.model import Work
+from armillary.compute.times import ask
 from armillary.engine.communicators import Communicators
 from armillary.engine.items import FROM_MEMORY
 from armillary.engine.jobs import Job
 from armillary.engine.nodes import OPERATION
 from armillary.platform.memory import local_speed
-from armillary.platform.model import Platform
+from armillary.platform.model import KernelModel, Platform
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
+from armillary.trace.gemm import GEMM, to_products
 
 MEMORY = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
 COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
@@ -53,8 +56,12 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
         kind = NodeType(int(graph.types[p]))
         attrs = {name: value for name, _, value in graph.attrs(p)}
         took = max(attrs.get("duration_ns", int(graph.duration_micros[p]) * 1000), 1)
-        if platform.system.roofline and kind == NodeType.COMP_NODE and not attrs.get("is_cpu_op"):
-            took = _roofline(attrs, platform, took)
+        if kind == NodeType.COMP_NODE and not attrs.get("is_cpu_op"):
+            if platform.kernel_model != KernelModel():
+                stated = attrs.get("duration_ns", int(graph.duration_micros[p]) * 1000)
+                took = _asked(graph.name(p), attrs, platform, stated)
+            elif platform.system.roofline:
+                took = _roofline(attrs, platform, took)
         if kind == NodeType.COMP_NODE:
             took = ceil(took * stretch[place])
         node = Node(rank, int(graph.ids[p]), kind, attrs, took, int(ptr[p + 1] - ptr[p]), None)
@@ -84,6 +91,17 @@ def _access(node: Node, graph: Graph, position: int, platform: Platform, comms: 
     elif node.attrs.get("in_switch"):
         group = comms.resolve(graph, position, node.attrs.get("pg_name", ""))
         node.job = Job(group, FROM_MEMORY[node.kind], size, None)
+
+
+def _asked(name: str, attrs: dict[str, Any], platform: Platform, recorded: int) -> int:
+    """Return the time of one kernel by the compute model of a platform, which is asked for it alone."""
+    operations, size = (np.array([attrs.get(each, -1)]) for each in ("num_ops", "tensor_size"))
+    products = to_products(attrs.get(GEMM, ()))
+    work = Work(
+        (name,), operations, size, (attrs.get("precision", "bf16"),), (products,), np.array([recorded])
+    )
+    found = float(ask(platform, work, modelled=platform.system.roofline).ns[0])
+    return max(recorded, 1) if np.isnan(found) else ceil(found)
 
 
 def _roofline(attrs: dict[str, Any], platform: Platform, recorded: int) -> int:
