@@ -29,7 +29,7 @@ def greedy(wires: Wires, per_npu: int, options: Options = Options(), mode: Mode 
         mode = "interpreted" if total <= INTERPRETED_SENDS else "compiled"
     level = levels_of(wires.cost)
     rows, region = regions_of(wires, level)
-    lane_first, lane_entry, lane_of = _lanes(wires)
+    lane_first, lane_entry, lane_of = wires.lanes
     lane_source = wires.source[lane_entry[lane_first[:-1]]]
     words = -(-chunks // 32)
     full = np.full((int(rows.max()) + 1, words), 0xFFFFFFFF, np.int64)
@@ -69,19 +69,6 @@ def greedy(wires: Wires, per_npu: int, options: Options = Options(), mode: Mode 
         raise _lost(wires, tables[6].reshape(-1, words)[:n], per_npu)
     assert st[S_SENDS] == total
     return Spread(wires, per_npu, *sends, int(st[S_END]))
-
-
-def _lanes(wires: Wires) -> tuple[Ints, Ints, Ints]:
-    """Return (lanes + 1) where the wires of a lane begin in the second, (wires), and (wires) the number of its lane.
-
-    Lanes are in the order of their NPUs.
-    """
-    order = np.lexsort((wires.target, wires.lane, wires.source))
-    lane = wires.lane[order]
-    begins = np.flatnonzero(np.concatenate([[True], lane[1:] != lane[:-1]]))
-    of = np.empty(len(order), np.int64)
-    of[order] = np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(order))))
-    return np.append(begins, len(order)), order, of
 
 
 def _flying(wires: Wires, lane_of: Ints) -> int:

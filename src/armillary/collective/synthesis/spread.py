@@ -36,11 +36,6 @@ class Spread:
         """Number of chunks of all NPUs."""
         return self.wires.n * self.per_npu
 
-    @property
-    def order(self) -> NDArray[np.int64]:
-        """(sends) sends by the lane they leave on, then as they start."""
-        return np.lexsort((np.arange(len(self.wire)), self.wires.lane[self.wire]))
-
 
 @dataclass(frozen=True)
 class Options:

@@ -49,6 +49,19 @@ class Wires:
         return self.paths.link[self.paths.first[:-1]]
 
     @functools.cached_property
+    def lanes(self) -> tuple[Ints, Ints, Ints]:
+        """(lanes + 1) where the wires of a lane begin in the second, (wires), and (wires) the number of its lane.
+
+        Lanes are in the order of their NPUs.
+        """
+        order = np.lexsort((self.target, self.lane, self.source))
+        lane = self.lane[order]
+        begins = np.flatnonzero(np.concatenate([[True], lane[1:] != lane[:-1]]))
+        of = np.empty(len(order), np.int64)
+        of[order] = np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(order))))
+        return np.append(begins, len(order)), order, of
+
+    @functools.cached_property
     def cost(self) -> Ints:
         """(wires) ps that a chunk takes alone."""
         first = self.paths.first[:-1]
