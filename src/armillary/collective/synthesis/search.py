@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil
 
 import numpy as np
 
 from armillary.collective.synthesis import symmetric
 from armillary.collective.synthesis.greedy import greedy
 from armillary.collective.synthesis.spread import Options, Spread
-from armillary.collective.synthesis.wires import Wires, wires_of
+from armillary.collective.synthesis.wires import PS, wires_of
 from armillary.errors import InputError
 from armillary.platform.topology.graph import Ints
 from armillary.platform.topology.routing import Routing
@@ -27,14 +28,28 @@ WORK = 3 << 20
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for: bytes of all NPUs' shares together, chunks per NPU (None: several are tried), seed, tries
-    with other random numbers, ps between arrival and use."""
+    """What is asked for.
+
+    Attributes:
+        size: Bytes of all NPUs' shares together.
+        per_npu: Chunks of each share; None: several numbers are tried.
+        seed: Of the random choices.
+        tries: Seeds that are tried.
+        delay: ps between arrival and use.
+        memory_bandwidth: At which what arrives is added, bytes/s; 0: in no time.
+    """
 
     size: int
     per_npu: int | None
     seed: int
     tries: int
-    after: int = 0
+    delay: int = 0
+    memory_bandwidth: float = 0.0
+
+    def after(self, chunk: int) -> int:
+        """Return the ps between the arrival of a chunk and its use."""
+        adds = ceil(chunk / self.memory_bandwidth * 1e9) * PS if self.memory_bandwidth else 0
+        return self.delay + adds
 
 
 def chunk_bytes(size: int, n: int, per_npu: int) -> int:
@@ -57,10 +72,11 @@ def best_spread(routing: Routing, request: Request, *, backwards: bool = False) 
     best: tuple[int, Callable[[], Spread], Ints | None] | None = None
     work = 0
     for per_npu in _counts(n, request.per_npu):
-        wires = wires_of(routing, chunk_bytes(request.size, n, per_npu), request.after)
+        chunk = chunk_bytes(request.size, n, per_npu)
+        wires = wires_of(routing, chunk, request.after(chunk))
         back = wires.back() if backwards else None
         if backwards and back is None:
-            wires = wires.reversed(request.after)
+            wires = wires.reversed(wires.after)
         folded = None if backwards and back is None else symmetric.fold(wires)
         for options in _options(request):
             if folded:

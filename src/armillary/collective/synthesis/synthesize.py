@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
+
+import numpy as np
 
 from armillary.collective.synthesis.search import Request, best_spread, chunk_bytes
 from armillary.collective.synthesis.spread import Spread
+from armillary.collective.synthesis.wires import Wires
 from armillary.errors import InputError, nearest, one_of
 from armillary.platform.topology.description import Network
 from armillary.platform.topology.graph import Topology
@@ -42,6 +45,11 @@ class SynthesizedSchedule:
     def n(self) -> int:
         """Number of NPUs."""
         return self.parts[0].wires.n
+
+    @property
+    def wires(self) -> Wires:
+        """The wires that its messages take."""
+        return self.gather.wires if self.gather else self.parts[0].wires.reversed(0)
 
     @property
     def chunk(self) -> int:
@@ -100,16 +108,22 @@ def synthesize(
     ):  # fmt: skip
         if not 1 <= value <= most:
             raise InputError(f"{what}: got {value}, expected 1 to {most}")
-    delay = ceil(endpoint_delay) * 1000
-    request = Request(size, chunks_per_npu, seed, tries, delay)
+    request = Request(size, chunks_per_npu, seed, tries, ceil(endpoint_delay) * 1000)
     gather = scatter = None
+    if operation != "all-gather":
+        scatter = best_spread(routing, replace(request, memory_bandwidth=memory_bandwidth), backwards=True)
+        request = replace(request, per_npu=scatter.per_npu)
     if operation != "reduce-scatter":
         gather = best_spread(routing, request)
-    if operation != "all-gather":
-        per_npu = gather.per_npu if gather else chunks_per_npu
-        adds = ceil(chunk_bytes(size, n, per_npu or 1) / memory_bandwidth * 1e9) * 1000 if memory_bandwidth else 0
-        scatter = best_spread(routing, Request(size, per_npu, seed, tries, delay + adds), backwards=True)
-    return SynthesizedSchedule(operation, size, (gather or scatter).per_npu, scatter, gather)  # type: ignore[union-attr]
+    if scatter and gather:
+        gather = _last_first(gather)
+    return SynthesizedSchedule(operation, size, request.per_npu or gather.per_npu, scatter, gather)
+
+
+def _last_first(gather: Spread) -> Spread:
+    """Return the same with each NPU's chunks in the other order: the sums that are ready first are gathered first."""
+    per_npu = gather.per_npu
+    return replace(gather, chunk=gather.chunk + np.int32(per_npu - 1) - gather.chunk % np.int32(per_npu) * 2)
 
 
 def _routing(network: Topology | Network | Routing) -> Routing:

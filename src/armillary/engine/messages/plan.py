@@ -56,7 +56,7 @@ def simulate_schedule(
         raise InputError(f"network model '{network_model}' for a schedule: expected congestion or flow")
     if mode is None:
         mode = "interpreted" if schedule.messages <= INTERPRETED_MESSAGES else "compiled"
-    wires = schedule.gather.wires if schedule.gather else schedule.parts[0].wires.reversed(0)
+    wires = schedule.wires
     stage: Stage = stages_of(platform)[0]
     routes = Routes()
     routes.append(wires.paths)

@@ -89,9 +89,10 @@ def start(st, table, net, pool, queue, scatter, gather, node_first, dirty, marke
     while st[S_DIRTY] > 0:
         node = dirty[st[S_DIRTY] - 1]
         for lane in range(node_first[node], node_first[node + 1]):
-            if not (
-                leave(st, table, net, pool, queue, scatter, 0, lane, node, size, st[S_TICK])
-                and leave(st, table, net, pool, queue, gather, count, lane, node, size, st[S_TICK])
+            if not leave(st, table, net, pool, queue, scatter, 0, lane, node, size, st[S_TICK]):
+                return False
+            if scatter[A_NEXT][lane] == scatter[A_FIRST][lane + 1] and not leave(
+                st, table, net, pool, queue, gather, count, lane, node, size, st[S_TICK]
             ):
                 return False
         marked[node] = 0
