@@ -27,7 +27,10 @@ def lower_bound(wires: Wires, operation: str, size: int) -> float:
             continue
         into, latency = _ways_in(wires, part, count)
         if operation == "all-reduce":
-            found += [float(2 * (count - 1) * size / into.sum()) + latency, float(np.max(size / into)) + latency]
+            found += [
+                float(2 * (count - 1) * size / into.sum()) + latency,
+                float(np.max(size / into)) + latency,
+            ]
         else:
             share = np.bincount(part, minlength=count) / wires.n
             found.append(float(np.max((1 - share) * size / into)) + latency)

@@ -8,7 +8,6 @@ from armillary.collective.synthesis.greedy import INTERPRETED_SENDS
 from armillary.collective.synthesis.spread import Spread
 from armillary.collective.synthesis.synthesize import SynthesizedSchedule
 from armillary.jit import Mode, load
-from armillary.platform.topology.graph import Ints
 
 
 def check_schedule(schedule: SynthesizedSchedule, mode: Mode | None = None) -> None:
@@ -27,9 +26,9 @@ def check_schedule(schedule: SynthesizedSchedule, mode: Mode | None = None) -> N
     if schedule.scatter is None:  # nobody but its owner has a chunk
         value[owner[None] != np.arange(n)[:, None]] = -1
     kernel = load("armillary.collective.synthesis.move_kernel", _mode(parts[0], mode))
-    for part, move in ((schedule.scatter, kernel.scatter), (schedule.gather, kernel.gather)):
-        if part:
-            move(part.wire, part.chunk, part.wires.source, part.wires.target, chunks, value.ravel())
+    for part in parts:
+        move = kernel.scatter if part is schedule.scatter else kernel.gather
+        move(part.wire, part.chunk, part.wires.source, part.wires.target, chunks, value.ravel())
     wrong = value != result
     if schedule.gather is None:
         wrong &= owner[None] == np.arange(n)[:, None]

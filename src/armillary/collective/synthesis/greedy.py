@@ -87,4 +87,6 @@ def _lost(wires: Wires, want: Ints, per_npu: int) -> InputError:
     value = int(want[node, word])
     owner = (word * 32 + (value & -value).bit_length() - 1) // per_npu
     name = wires.topology.node_name
-    return InputError(f"{wires.topology.called}: no way from {name(owner)} to {name(node)}; expected one for an all-gather")
+    return InputError(
+        f"{wires.topology.called}: no way from {name(owner)} to {name(node)}; expected one for an all-gather"
+    )

@@ -1,8 +1,9 @@
 """All-gather on any graph: whenever a link is free, it takes a chunk that its far end, or the part behind it, lacks.
 
 Time is expanded by events, not by steps (TACOS, Won et al., MICRO 2024, expands by steps of the fastest link): a lane,
-the link by which messages leave an NPU, is matched when it becomes free, and when something comes to an idle one. Of the
-chunks that can be sent, the first at or after a random one is taken, of several draws the one with the fewest copies.
+the link by which messages leave an NPU, is matched when it becomes free, and when something comes to an idle one. Of
+the chunks that can be sent, the first at or after a random one is taken, of several draws the one with the fewest
+copies.
 
 Sets of chunks are rows of 32 bits per word. Row v of `want` is what NPU v neither has nor is sent; more rows stand for
 regions, NPUs that faster links join: a slow link into one takes what nobody in it has.
@@ -140,7 +141,22 @@ def match(par, st, heap, lanes, graph, have, want, copies, free, again, sends, o
 
 
 @njit
-def run(par, st, heap, node_first, lane_first, lane_entry, lane_source, graph, have, want, copies, free, again, sends):
+def run(
+    par,
+    st,
+    heap,
+    node_first,
+    lane_first,
+    lane_entry,
+    lane_source,
+    graph,
+    have,
+    want,
+    copies,
+    free,
+    again,
+    sends,
+):
     """Fill `sends` until nothing is missing or nothing can happen any more.
 
     Lanes of a node have consecutive numbers. `graph` is (lane, target, region row of an entry, rows that hold a node:
@@ -155,7 +171,20 @@ def run(par, st, heap, node_first, lane_first, lane_entry, lane_source, graph, h
             if free[path[path_first[lane_entry[lane_first[lane]]]]] <= now:
                 lanes = (lane_first, lane_entry, lane)
                 match(
-                    par, st, heap, lanes, graph, have, want, copies, free, again, sends, -1, lane_source[lane], now
+                    par,
+                    st,
+                    heap,
+                    lanes,
+                    graph,
+                    have,
+                    want,
+                    copies,
+                    free,
+                    again,
+                    sends,
+                    -1,
+                    lane_source[lane],
+                    now,
                 )
             continue
         node, chunk = what // par[P_CHUNKS], what % par[P_CHUNKS]

@@ -35,7 +35,9 @@ class Messages:
             came[node, chunk, adds].append(index)
         return [
             came.get((node, chunk, adds or int(node == chunk // per_npu)), [])
-            for node, chunk, adds in zip(self.source.tolist(), self.chunk.tolist(), self.adds.tolist(), strict=True)
+            for node, chunk, adds in zip(
+                self.source.tolist(), self.chunk.tolist(), self.adds.tolist(), strict=True
+            )
         ]
 
 

@@ -8,7 +8,9 @@ hold = use("armillary.collective.synthesis.event_kernel").hold
 
 
 @njit
-def check(wire, chunk, start, source, target, path_first, path, duration, latency, after, chunks, free, since):
+def check(
+    wire, chunk, start, source, target, path_first, path, duration, latency, after, chunks, free, since
+):
     """Return the first send that has nothing to send, a busy link, or a target that has it already; -1: all are right.
 
     `since` (NPUs, chunks) is when each has each chunk, -1 for not; it and `free`, of the links, are updated.

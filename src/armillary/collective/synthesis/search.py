@@ -81,7 +81,8 @@ def best_spread(routing: Routing, request: Request, *, backwards: bool = False) 
         for options in _options(request):
             if folded:
                 sends = symmetric.tree(folded, per_npu, options)
-                end, make = sends[-1], partial(symmetric.spread, folded, per_npu, *sends)
+                end = sends[-1]
+                make: Callable[[], Spread] = partial(symmetric.spread, folded, per_npu, *sends)
             elif best and options.seed > request.seed and work > WORK:
                 break
             else:

@@ -39,8 +39,13 @@ class Spread:
 
 @dataclass(frozen=True)
 class Options:
-    """How chunks are chosen: by which random numbers, the best of how many draws; whether slow wires may bring what
-    faster ones could."""
+    """How chunks are chosen.
+
+    Attributes:
+        seed: Of the random numbers.
+        draws: Draws of which the best is taken.
+        loose: Whether slow wires may bring what faster ones could.
+    """
 
     seed: int = 0
     draws: int = 1

@@ -98,7 +98,9 @@ def synthesize(
     """
     if operation not in OPERATIONS:
         hint = nearest(operation, OPERATIONS)
-        raise InputError(f"unknown operation '{operation}' to synthesize: expected {one_of(OPERATIONS)}{hint}")
+        raise InputError(
+            f"unknown operation '{operation}' to synthesize: expected {one_of(OPERATIONS)}{hint}"
+        )
     routing = _routing(network)
     n = routing.topology.npus
     if n < 2:
@@ -109,15 +111,15 @@ def synthesize(
         if not 1 <= value <= most:
             raise InputError(f"{what}: got {value}, expected 1 to {most}")
     request = Request(size, chunks_per_npu, seed, tries, ceil(endpoint_delay) * 1000)
-    gather = scatter = None
-    if operation != "all-gather":
-        scatter = best_spread(routing, replace(request, memory_bandwidth=memory_bandwidth), backwards=True)
-        request = replace(request, per_npu=scatter.per_npu)
-    if operation != "reduce-scatter":
+    if operation == "all-gather":
         gather = best_spread(routing, request)
-    if scatter and gather:
-        gather = _last_first(gather)
-    return SynthesizedSchedule(operation, size, request.per_npu or gather.per_npu, scatter, gather)
+        return SynthesizedSchedule(operation, size, gather.per_npu, None, gather)
+    scatter = best_spread(routing, replace(request, memory_bandwidth=memory_bandwidth), backwards=True)
+    per_npu = scatter.per_npu
+    if operation == "reduce-scatter":
+        return SynthesizedSchedule(operation, size, per_npu, scatter, None)
+    gather = _last_first(best_spread(routing, replace(request, per_npu=per_npu)))
+    return SynthesizedSchedule(operation, size, per_npu, scatter, gather)
 
 
 def _last_first(gather: Spread) -> Spread:

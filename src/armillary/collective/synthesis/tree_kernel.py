@@ -1,9 +1,9 @@
 """All-gather where all NPUs are alike: the tree of one root, whose translates are those of the others.
 
-A send of the root's chunk from x over generator j at time s stands for one from ``x + r`` of every root r: all links of the
-generator's class are in use at s, each by one root. So each class of links carries one send at a time, and translates
-never meet. `pool` has for each lane, a class of links by which messages leave, the sends that were possible when their
-source got the chunk.
+A send of the root's chunk from x over generator j at time s stands for one from ``x + r`` of every root r: all links of
+the generator's class are in use at s, each by one root. So each class of links carries one send at a time, and
+translates never meet. `pool` has for each lane, a class of links by which messages leave, the sends that were possible
+when their source got the chunk.
 """
 
 from __future__ import annotations
@@ -111,7 +111,23 @@ def run(par, st, heap, lane_of, lane_link, rows, region, add, covered, pools, pa
         if what < 0:
             lane = -1 - what
             if free[lane_link[lane]] <= now:
-                match(par, st, heap, lane_of, rows, region, add, covered, pools, path, free, again, sends, lane, now)
+                match(
+                    par,
+                    st,
+                    heap,
+                    lane_of,
+                    rows,
+                    region,
+                    add,
+                    covered,
+                    pools,
+                    path,
+                    free,
+                    again,
+                    sends,
+                    lane,
+                    now,
+                )
             continue
         node, chunk = what // chunks, what % chunks
         for j in range(generators):
@@ -122,4 +138,20 @@ def run(par, st, heap, lane_of, lane_link, rows, region, add, covered, pools, pa
         for j in range(generators):
             lane = lane_of[j]
             if free[lane_link[lane]] <= now and pool_size[lane] > 0:
-                match(par, st, heap, lane_of, rows, region, add, covered, pools, path, free, again, sends, lane, now)
+                match(
+                    par,
+                    st,
+                    heap,
+                    lane_of,
+                    rows,
+                    region,
+                    add,
+                    covered,
+                    pools,
+                    path,
+                    free,
+                    again,
+                    sends,
+                    lane,
+                    now,
+                )

@@ -122,8 +122,8 @@ def wires_of(routing: Routing, chunk: int, after: int = 0) -> Wires:
         alone = np.setdiff1d(np.arange(n), side)
         if len(alone) and n > 1:
             raise InputError(
-                f"{topology.called}: {topology.node_name(int(alone[0]))} has no link or way through switches to or from "
-                "another NPU; expected at least one"
+                f"{topology.called}: {topology.node_name(int(alone[0]))} has no link or way through switches to "
+                "or from another NPU; expected at least one"
             )
     up = topology.bandwidth > 0
     duration = np.zeros(topology.links, np.int64)
@@ -159,11 +159,14 @@ def _switched(topology: Topology) -> Ints:
             keys.append((sources[:, None] * n + targets).ravel())
             continue
         near = np.arange(1, MOST_PEERS // 4)
-        steps = np.unique(np.concatenate([near, size - near, np.arange(1, MOST_PEERS // 2) * size // (MOST_PEERS // 2)]))
+        steps = np.unique(
+            np.concatenate([near, size - near, np.arange(1, MOST_PEERS // 2) * size // (MOST_PEERS // 2)])
+        )
         at = np.searchsorted(targets, sources)[:, None]
         keys.append((sources[:, None] * n + targets[(at + steps) % size]).ravel())
     found = np.concatenate(keys)
-    return found[found // n != found % n]
+    apart: Ints = found[found // n != found % n]
+    return apart
 
 
 def components(nodes: int, tail: Ints, head: Ints) -> NDArray[np.int64]:

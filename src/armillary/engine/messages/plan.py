@@ -38,7 +38,10 @@ class SimulatedSchedule:
 
 
 def simulate_schedule(
-    schedule: SynthesizedSchedule, platform: Platform, network_model: str = "congestion", mode: Mode | None = None
+    schedule: SynthesizedSchedule,
+    platform: Platform,
+    network_model: str = "congestion",
+    mode: Mode | None = None,
 ) -> SimulatedSchedule:
     """Simulate a schedule on the network of a platform as it is at the start, which must be the one it was made for.
 
@@ -61,7 +64,9 @@ def simulate_schedule(
     routes = Routes()
     routes.append(wires.paths)
     transport = transport_of(network_model, platform).on(stage.topology, routes)
-    table: Any = lower_network([stage], routes, transport.options(stage.topology), transport.tables(stage.topology))
+    table: Any = lower_network(
+        [stage], routes, transport.options(stage.topology), transport.tables(stage.topology)
+    )
     net, room = first_state(transport, stage.topology, mode, routes.count), Room(transport, mode)
     phases, owner, node_first = _phases(schedule, wires)
     memory, delay = platform.system.local_mem_bandwidth, ceil(platform.physical.endpoint_delay)
@@ -69,7 +74,11 @@ def simulate_schedule(
     st[pk.S_REDUCE] = ceil(schedule.chunk / memory * 1e9) * lk.PS if memory > 0 else 0
     st[pk.S_DELAY], st[pk.S_CHUNKS], st[pk.S_DIRTY] = delay * lk.PS, len(owner), wires.n
     heap = np.zeros((4 * wires.n + 1024) * H_COLUMNS, np.int64)
-    dirty, marked, busy = np.arange(wires.n)[::-1].copy(), np.ones(wires.n, np.int64), np.zeros(wires.n, np.int64)
+    dirty, marked, busy = (
+        np.arange(wires.n)[::-1].copy(),
+        np.ones(wires.n, np.int64),
+        np.zeros(wires.n, np.int64),
+    )
     kernel = load("armillary.engine.messages.plan_kernel", mode, transport.name)
     if mode == "interpreted":
         table = table.tolist()
@@ -85,9 +94,13 @@ def simulate_schedule(
             busy, schedule.chunk,
         )  # fmt: skip
     if st[pk.S_RECEIVED] != schedule.messages:
-        raise StuckError(f"{schedule.messages - st[pk.S_RECEIVED]:,} of {schedule.messages:,} messages never arrive")
+        raise StuckError(
+            f"{schedule.messages - st[pk.S_RECEIVED]:,} of {schedule.messages:,} messages never arrive"
+        )
     flat = np.asarray(net, np.int64)
-    return SimulatedSchedule(int(st[pk.S_LAST]) // lk.PS, link_use(flat, stage.topology), int(flat[lk.N_EVENTS]))
+    return SimulatedSchedule(
+        int(st[pk.S_LAST]) // lk.PS, link_use(flat, stage.topology), int(flat[lk.N_EVENTS])
+    )
 
 
 Phase = tuple[NDArray[Any], ...]
@@ -109,7 +122,10 @@ def _phases(schedule: SynthesizedSchedule, wires: Wires) -> tuple[tuple[Phase, P
         np.add.at(adds, wires.target[part.wire] * chunks + part.chunk, 1)
         copies[first] = adds[first]
     return (
-        (_phase(schedule.scatter, lane_of, lanes, True, adds), _phase(schedule.gather, lane_of, lanes, False, copies)),
+        (
+            _phase(schedule.scatter, lane_of, lanes, True, adds),
+            _phase(schedule.gather, lane_of, lanes, False, copies),
+        ),
         owner,
         node_first,
     )

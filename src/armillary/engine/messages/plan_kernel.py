@@ -101,7 +101,9 @@ def start(st, table, net, pool, queue, scatter, gather, node_first, dirty, marke
 
 
 @njit
-def run(table, net, pool, queue, st, heap, scatter, gather, target, owner, node_first, dirty, marked, busy, size):
+def run(
+    table, net, pool, queue, st, heap, scatter, gather, target, owner, node_first, dirty, marked, busy, size
+):
     """Run until nothing can happen any more (returns False), or there is too little room (returns True)."""
     net[N_STATUS] = OK
     while True:
