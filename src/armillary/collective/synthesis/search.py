@@ -12,7 +12,7 @@ import numpy as np
 from armillary.collective.synthesis import symmetric
 from armillary.collective.synthesis.greedy import greedy
 from armillary.collective.synthesis.spread import Options, Spread
-from armillary.collective.synthesis.wires import PS, wires_of
+from armillary.collective.synthesis.wires import PS, Wires, wires_of
 from armillary.errors import InputError
 from armillary.platform.topology.graph import Ints
 from armillary.platform.topology.routing import Routing
@@ -22,8 +22,10 @@ MOST_SENDS = 1 << 25
 FINE_SENDS = 1 << 20
 """Sends up to which finer chunks are tried."""
 FINEST = 64
-WORK = 3 << 20
+WORK = 1 << 19
 """Sends of all tries on a graph whose NPUs differ, but for the first two."""
+ENOUGH = 0.998
+"""Finer chunks are tried while they gain more than this leaves."""
 
 
 @dataclass(frozen=True)
@@ -69,50 +71,78 @@ def best_spread(routing: Routing, request: Request, *, backwards: bool = False) 
         InputError: there are too many chunks, or not all NPUs can reach each other.
     """
     n = routing.topology.npus
-    best: tuple[int, Callable[[], Spread], Ints | None] | None = None
+    best: Try | None = None
     work = 0
     for per_npu in _counts(n, request.per_npu):
-        chunk = chunk_bytes(request.size, n, per_npu)
-        wires = wires_of(routing, chunk, request.after(chunk))
-        back = wires.back() if backwards else None
-        if backwards and back is None:
-            wires = wires.reversed(wires.after)
-        folded = None if backwards and back is None else symmetric.fold(wires)
-        for options in _options(request):
-            if folded:
-                sends = symmetric.tree(folded, per_npu, options)
-                end = sends[-1]
-                make: Callable[[], Spread] = partial(symmetric.spread, folded, per_npu, *sends)
-            elif best and options.seed > request.seed and work > WORK:
-                break
-            else:
-                found = greedy(wires, per_npu, options)
-                end, make = found.end, partial(_same, found)
-                work += len(found.wire)
-            if best is None or end < best[0]:
-                best = end, make, back
-        if not folded and 2 * work > WORK:
+        ground = _ground(routing, request, per_npu, backwards)
+        before = best
+        for loose in (False, True):
+            best = _better(best, ground, Options(request.seed, 1, loose))
+        work += 2 * n * (n - 1) * per_npu
+        if before and best and (best.end > ENOUGH * before.end or (not ground.folded and 2 * work > WORK)):
             break
     assert best
-    _, make, back = best
-    return make() if back is None else _turned(make(), back)
+    for number in range(1, request.tries):
+        work += n * (n - 1) * best.ground.per_npu
+        if best.ground.folded or work <= WORK:
+            draws = 1 if number % 2 == 0 else 4
+            best = _better(best, best.ground, Options(request.seed + number, draws, best.loose))
+    return best.ground.turned(best.make())
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """Wires to search on, how they fold if they do, and which wire each stands for if not itself."""
+
+    wires: Wires
+    per_npu: int
+    folded: symmetric.Fold | None
+    back: Ints | None
+
+    def turned(self, spread: Spread) -> Spread:
+        """Return an all-gather on reversed wires, if each wire stands for the one that goes back."""
+        if self.back is None:
+            return spread
+        return replace(
+            spread, wires=self.wires.reversed(self.wires.after), wire=self.back.astype(np.int32)[spread.wire]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Try:
+    """An all-gather that was found: its end, ps, and how to get it."""
+
+    end: int
+    ground: Ground
+    loose: bool
+    make: Callable[[], Spread]
+
+
+def _ground(routing: Routing, request: Request, per_npu: int, backwards: bool) -> Ground:
+    chunk = chunk_bytes(request.size, routing.topology.npus, per_npu)
+    wires = wires_of(routing, chunk, request.after(chunk))
+    if not backwards:
+        return Ground(wires, per_npu, symmetric.fold(wires), None)
+    back = wires.back()
+    if back is None:
+        return Ground(wires.reversed(wires.after), per_npu, None, None)
+    return Ground(wires, per_npu, symmetric.fold(wires), back)
+
+
+def _better(best: Try | None, ground: Ground, options: Options) -> Try:
+    """Return the better of the best so far and another try."""
+    if ground.folded:
+        sends = symmetric.tree(ground.folded, ground.per_npu, options)
+        make = partial(symmetric.spread, ground.folded, ground.per_npu, *sends)
+        other = Try(sends[-1], ground, options.loose, make)
+    else:
+        found = greedy(ground.wires, ground.per_npu, options)
+        other = Try(found.end, ground, options.loose, partial(_same, found))
+    return other if best is None or other.end < best.end else best
 
 
 def _same(spread: Spread) -> Spread:
     return spread
-
-
-def _turned(spread: Spread, back: Ints) -> Spread:
-    """Return an all-gather as one on reversed wires, each of which is like the way back of another."""
-    reversed_wires = spread.wires.reversed(spread.wires.after)
-    return replace(spread, wires=reversed_wires, wire=back.astype(np.int32)[spread.wire])
-
-
-def _options(request: Request) -> Iterator[Options]:
-    """Yield the tries: both ways to use slow wires first, then other random numbers, one draw or several."""
-    for number in range(request.tries):
-        for loose in (False, True):
-            yield Options(request.seed + number, 1 if number % 2 == 0 else 4, loose)
 
 
 def _counts(n: int, given: int | None) -> Iterator[int]:

@@ -89,7 +89,7 @@ def tree(folded: Fold, per_npu: int, options: Options, mode: Mode | None = None)
     generators, n = add.shape
     total = (n - 1) * per_npu
     if mode is None:
-        mode = "interpreted" if total * generators <= 4 * INTERPRETED_SENDS else "compiled"
+        mode = "interpreted" if total <= INTERPRETED_SENDS // 8 else "compiled"
     level = levels_of(wires.cost)
     rows, _ = regions_of(wires, level)
     region = rows[level[folded.wire[:, 0]]]
