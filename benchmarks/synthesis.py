@@ -70,7 +70,8 @@ def bar(case: str, name: str, topology: Topology, seconds: float) -> dict[str, A
     start = time.perf_counter()
     check_schedule(found)
     return {
-        "case": case, "network": name, "npus": found.n, "found_s": round(took, 3), "cpu_s": round(used, 3), "bar_s": seconds,
+        "case": case, "network": name, "npus": found.n,
+        "found_s": round(took, 3), "cpu_s": round(used, 3), "bar_s": seconds,
         "checked_s": round(time.perf_counter() - start, 2), "messages": found.messages, "predicted_ns": found.predicted,
         "bound_ns": round(bound), "ok": used <= seconds,
     }  # fmt: skip

@@ -19,6 +19,8 @@ from armillary.workload.micro.collectives import collective_trace
 ALL_ALGORITHMS = 256
 """NPUs up to which more is simulated than the natural algorithms, auto and what the platform says: every choice of
 ring, direct and halving-doubling on up to two dimensions, and every algorithm on all of them."""
+AUTO = 1024
+"""NPUs up to which auto is simulated."""
 MOST_BUILT_IN = 1 << 27
 """Messages of a built-in collective, about; large machines cut it into fewer chunks than their platform says."""
 _NAMES = ("ring", "direct", "halvingDoubling")
@@ -124,7 +126,9 @@ def built_ins(platform: Platform, operation: str, size: int, network_model: str)
     chunks = max(1, min(chunks, MOST_BUILT_IN // rounds))
     given = platform.physical.algorithm.get(operation)
     choices: list[tuple[str, ...]] = [given] if given else []
-    choices += [("natural",) * len(dimensions), ("auto",) * len(dimensions)]
+    choices += [("natural",) * len(dimensions)]
+    if n <= AUTO:
+        choices += [("auto",) * len(dimensions)]
     if n <= ALL_ALGORITHMS:
         choices += product(_NAMES, repeat=len(dimensions)) if len(dimensions) < 3 else []
         choices += [(name,) * len(dimensions) for name in (*_NAMES, *_WHOLE)]
