@@ -48,8 +48,9 @@ def greedy(wires: Wires, per_npu: int, options: Options = Options(), mode: Mode 
     st = np.zeros(STATE, np.int64)
     st[S_RANDOM], st[S_MISSING] = (options.seed * 7919 + 17) & 0x7FFFFFFF, total
     lanes = len(lane_first) - 1
-    # Per lane one event when it is free and one to ask again; arrivals are at most what is on the way.
-    heap = np.zeros((4 * lanes + _flying(wires, lane_of) + 64) * H_COLUMNS, np.int64)
+    # A lane asks again at most once for each link on its ways; arrivals are at most what is on the way.
+    room = 3 * lanes + len(wires.paths.link) + _flying(wires, lane_of) + 64
+    heap = np.zeros(room * H_COLUMNS, np.int64)
     kernel = load("armillary.collective.synthesis.greedy_kernel", mode)
     events = load("armillary.collective.synthesis.event_kernel", "interpreted")
     best = np.lexsort((np.arange(lanes), level[lane_entry[lane_first[:-1]]]))

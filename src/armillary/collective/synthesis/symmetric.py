@@ -106,7 +106,7 @@ def tree(folded: Fold, per_npu: int, options: Options, mode: Mode | None = None)
     st = np.zeros(STATE, np.int64)
     st[S_RANDOM], st[S_MISSING] = (options.seed * 7919 + 17) & 0x7FFFFFFF, total
     lanes = len(lane_link)
-    heap = np.zeros((total + per_npu + 4 * lanes + 64 + total) * H_COLUMNS, np.int64)
+    heap = np.zeros((2 * total + per_npu + 4 * lanes + len(link) + 64) * H_COLUMNS, np.int64)
     events = load("armillary.collective.synthesis.event_kernel", "interpreted")
     for k in range(per_npu):
         events.push(st, heap, 0, k)
