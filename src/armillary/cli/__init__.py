@@ -30,7 +30,7 @@ COMMANDS = {
     "chakra": "Take the flags of Chakra's own tools.",
     "reproduce": "Make published studies again.",
     "platform": "Show a machine description as it is understood.",
-    "collective": "Show the steps of a collective algorithm.",
+    "collective": "Show, schedule or synthesize collective algorithms.",
 }
 """Command name -> one-line help; the module is the name with underscores."""
 

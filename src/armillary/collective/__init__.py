@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from armillary.collective.algorithms import ALGORITHMS, OPERATIONS, arrays, schedule_for
 from armillary.collective.plan import Phase, next_size, plan, queue_cycle
 from armillary.collective.schedule import Charge, Role, Schedule, Transfer
 from armillary.collective.show import chunk_flow_table, render
+
+if TYPE_CHECKING:
+    from armillary.collective.synthesis import SynthesizedSchedule, synthesize
 
 RoleArrays = Role
 
@@ -17,6 +22,7 @@ __all__ = [
     "Role",
     "RoleArrays",
     "Schedule",
+    "SynthesizedSchedule",
     "Transfer",
     "arrays",
     "chunk_flow_table",
@@ -25,4 +31,14 @@ __all__ = [
     "queue_cycle",
     "render",
     "schedule_for",
+    "synthesize",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import what needs topologies on first use, so that importing the package stays cheap."""
+    if name in ("SynthesizedSchedule", "synthesize"):
+        from armillary.collective import synthesis
+
+        return getattr(synthesis, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,54 +1,11 @@
-"""`armillary collective`: the steps of an algorithm, and how its chunks are scheduled."""
+"""`armillary collective schedule`: how far each scheduler of chunks is from optimal."""
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from armillary.cli import COMMANDS
 
-
-@click.group(help=COMMANDS["collective"])
-def command() -> None:
-    """Group the commands about collectives."""
-
-
-@command.command()
-@click.argument("algorithm", metavar="ALGORITHM")
-@click.option("-n", "members", type=int, required=True, metavar="N", help="Number of members.")
-@click.option(
-    "--operation", default="all-reduce", show_default=True, metavar="NAME", help="What it computes."
-)
-@click.option(
-    "--window", type=int, metavar="W", help="Messages in flight (direct only).  [default: no limit]"
-)
-@click.option(
-    "--segments",
-    type=click.IntRange(1),
-    default=2,
-    show_default=True,
-    metavar="S",
-    help="Parts of the data (in-switch only).",
-)
-def show(algorithm: str, members: int, operation: str, window: int | None, segments: int) -> None:
-    """Print the chunk-flow table of ring, direct, halvingDoubling, doubleBinaryTree or in-switch."""
-    import shutil
-
-    width = shutil.get_terminal_size((100, 24)).columns
-    if algorithm == "in-switch":
-        from armillary.collective.show_switches import render as render_switches
-
-        click.echo(render_switches(operation, members, segments, width=width), nl=False)
-        return
-    from armillary.collective.algorithms import schedule_for
-    from armillary.collective.show import render
-
-    schedule = schedule_for(algorithm, operation, members, window=window)
-    click.echo(render(schedule, width=width, markup=sys.stdout.isatty()), nl=False)
-
-
-@command.command()
+@click.command()
 @click.argument("study", metavar="STUDY")
 @click.option("--size", required=True, metavar="BYTES", help="Of the collective, per NPU: '1 GB'.")
 @click.option(
@@ -60,7 +17,7 @@ def show(algorithm: str, members: int, operation: str, window: int | None, segme
     type=click.Choice(("earliest-phase", "fifo", "smallest-first")),
     help="Which chunk a dimension serves first, instead of what STUDY says.",
 )
-def schedule(study: str, size: str, operation: str, chunks: int | None, within_dimension: str | None) -> None:
+def command(study: str, size: str, operation: str, chunks: int | None, within_dimension: str | None) -> None:
     """Compare chunk schedulers for one collective of all NPUs, alone on the machine.
 
     STUDY is a study or platform file, or the name of a preset; its own workload is not run. The bound is what no

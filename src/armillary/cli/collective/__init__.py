@@ -1,0 +1,20 @@
+"""`armillary collective`: one module for each command about collectives, loaded when it is called."""
+
+from __future__ import annotations
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.lazy import LazyGroup
+
+SUBCOMMANDS = {
+    "show": "The steps of an algorithm, as a table of chunks and members.",
+    "schedule": "Compare schedulers of chunks on a machine of several dimensions.",
+    "synthesize": "Find a collective for a network, and compare it with the built-in algorithms.",
+}
+"""Command name -> one-line help; the module is the name."""
+
+
+@click.group(cls=LazyGroup, help=COMMANDS["collective"], modules=__name__, table=SUBCOMMANDS)
+def command() -> None:
+    """Group the commands about collectives."""

@@ -1,0 +1,107 @@
+"""What the kernels of synthesis share: a heap of events, random numbers, and links that are held for a message."""
+
+from __future__ import annotations
+
+from armillary.jit import inner
+
+H_TIME, H_ORDER, H_WHAT = range(3)
+H_COLUMNS = 3
+# State of a kernel: events in the heap, events so far, random state, sends so far, what is missing, last arrival
+S_HEAP, S_ORDER, S_RANDOM, S_SENDS, S_MISSING, S_END = range(6)
+STATE = 6
+TICK = 1000
+"""ps of a tick: what arrives within one is seen at its end."""
+
+
+@inner
+def push(st, heap, time, what):
+    """Add an event; of those at the same time the first made is the first."""
+    order = st[S_ORDER]
+    st[S_ORDER] = order + 1
+    i = st[S_HEAP]
+    st[S_HEAP] = i + 1
+    while i > 0:
+        parent = (i - 1) >> 1
+        at = parent * H_COLUMNS
+        if heap[at] <= time:
+            break
+        to = i * H_COLUMNS
+        heap[to] = heap[at]
+        heap[to + 1] = heap[at + 1]
+        heap[to + 2] = heap[at + 2]
+        i = parent
+    to = i * H_COLUMNS
+    heap[to] = time
+    heap[to + 1] = order
+    heap[to + 2] = what
+
+
+@inner
+def pop(st, heap):
+    """Remove the first event and return what it is; its time is `heap[0]` before."""
+    first = heap[H_WHAT]
+    size = st[S_HEAP] - 1
+    st[S_HEAP] = size
+    last = size * H_COLUMNS
+    time, order, what = heap[last], heap[last + 1], heap[last + 2]
+    i = 0
+    child = 1
+    while child < size:
+        at = child * H_COLUMNS
+        other = at + H_COLUMNS
+        if child + 1 < size and (
+            heap[other] < heap[at] or (heap[other] == heap[at] and heap[other + 1] < heap[at + 1])
+        ):
+            at = other
+            child += 1
+        if heap[at] > time or (heap[at] == time and heap[at + 1] > order):
+            break
+        to = i * H_COLUMNS
+        heap[to] = heap[at]
+        heap[to + 1] = heap[at + 1]
+        heap[to + 2] = heap[at + 2]
+        i = child
+        child = 2 * i + 1
+    to = i * H_COLUMNS
+    heap[to] = time
+    heap[to + 1] = order
+    heap[to + 2] = what
+    return first
+
+
+@inner
+def draw(st, below):
+    """Return a random number of at least 0 and less than `below`, at most 2**23."""
+    # Knuth's MMIX constants do not fit a product of 63 bits; these are those of the C standard's example.
+    st[S_RANDOM] = (st[S_RANDOM] * 1103515245 + 12345) & 0x7FFFFFFF
+    return (st[S_RANDOM] >> 8) % below
+
+
+@inner
+def clear_at(free, links, first, end, latency, now):
+    """Return when a message that leaves now finds all links after its first free: `now`, or when to ask again."""
+    head = now
+    ask = now
+    for i in range(first, end):
+        if i > first and free[links[i]] > head:
+            ask = max(ask, now + free[links[i]] - head)
+        head += latency[links[i]]
+    return ask
+
+
+@inner
+def hold(free, links, first, end, duration, latency, now):
+    """Let a message take its links, cut through, first come first served; return when its last byte is there, ps.
+
+    As network model `congestion` does it.
+    """
+    head = now
+    tail = now
+    for i in range(first, end):
+        link = links[i]
+        start = max(head, free[link])
+        tail = max(start + duration[link], tail)
+        free[link] = tail
+        head = start + latency[link]
+        tail += latency[link]
+    return (tail + TICK - 1) // TICK * TICK

@@ -1,0 +1,47 @@
+"""Move real numbers along sends, and hold them to what links and data allow."""
+
+from __future__ import annotations
+
+from armillary.jit import njit, use
+
+hold = use("armillary.collective.synthesis.event_kernel").hold
+
+
+@njit
+def check(
+    wire, chunk, start, source, target, path_first, path, duration, latency, after, chunks, free, since
+):
+    """Return the first send that has nothing to send, a busy link, or a target that has it already; -1: all are right.
+
+    `since` (NPUs, chunks) is when each has each chunk, -1 for not; it and `free`, of the links, are updated.
+    """
+    for i in range(len(wire)):
+        w, c, now = wire[i], chunk[i], start[i]
+        has = since[source[w] * chunks + c]
+        first = path_first[w]
+        if has < 0 or has > now or since[target[w] * chunks + c] >= 0:
+            return i
+        head = now
+        for j in range(first, path_first[w + 1]):
+            if free[path[j]] > head:
+                return i
+            head += latency[path[j]]
+        arrived = hold(free, path, first, path_first[w + 1], duration, latency, now)
+        since[target[w] * chunks + c] = arrived + after
+    return -1
+
+
+@njit
+def gather(wire, chunk, source, target, chunks, value):
+    """Copy numbers along an all-gather; `value` is (NPUs, chunks)."""
+    for i in range(len(wire)):
+        w, c = wire[i], chunk[i]
+        value[target[w] * chunks + c] = value[source[w] * chunks + c]
+
+
+@njit
+def scatter(wire, chunk, source, target, chunks, value):
+    """Add numbers along an all-gather run backwards: what a target has, its source adds to its own."""
+    for i in range(len(wire) - 1, -1, -1):
+        w, c = wire[i], chunk[i]
+        value[source[w] * chunks + c] += value[target[w] * chunks + c]

@@ -1,0 +1,77 @@
+"""An all-gather as sends on wires, and what it takes to find one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.collective.synthesis.wires import Wires, components
+from armillary.platform.topology.graph import Ints
+
+Small = NDArray[np.int32]
+STEP = 1.5
+"""Wires whose costs differ by less than this are of one speed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Every chunk goes from its owner to all NPUs; (sends) columns in the order of `start`.
+
+    Chunk ``owner * per_npu + k`` is the k-th of its owner. Reversed in time, on reversed wires, it is a reduce-scatter.
+    """
+
+    wires: Wires
+    per_npu: int
+    wire: Small
+    chunk: Small
+    start: Ints
+    """ps at which a message begins to leave."""
+    end: int
+    """ps at which the last is there."""
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks of all NPUs."""
+        return self.wires.n * self.per_npu
+
+
+@dataclass(frozen=True)
+class Options:
+    """How chunks are chosen.
+
+    Attributes:
+        seed: Of the random numbers.
+        draws: Draws of which the best is taken.
+        loose: Whether slow wires may bring what faster ones could.
+    """
+
+    seed: int = 0
+    draws: int = 1
+    loose: bool = False
+
+
+def levels_of(cost: Ints) -> Ints:
+    """Return (wires) which speed each has, 0 the fastest."""
+    values, inverse = np.unique(cost, return_inverse=True)
+    steps = np.concatenate([[0], np.cumsum(values[1:] > STEP * values[:-1])])
+    return np.asarray(steps[inverse.ravel()], np.int64)
+
+
+def regions_of(wires: Wires, level: Ints) -> tuple[Ints, Ints]:
+    """Return (levels, n) the region of each NPU, by numbers over all levels, and (wires) that of each target.
+
+    The region of level k is what wires of lower levels join; of level 0, the NPU itself. A wire within a region has
+    its target's number.
+    """
+    n = wires.n
+    rows = [np.arange(n)]
+    for k in range(1, int(level.max(initial=0)) + 1):
+        faster = level < k
+        part = components(n, wires.source[faster], wires.target[faster])
+        _, dense = np.unique(part, return_inverse=True)
+        rows.append(rows[-1].max() + 1 + dense.ravel())
+    table = np.stack(rows).astype(np.int64)
+    region = table[level, wires.target]
+    return table, np.where(region == table[level, wires.source], wires.target, region)

@@ -1,0 +1,155 @@
+"""All-gather where all NPUs are alike: one tree, and its translates.
+
+Nested rings, fully connected groups and switches are Cayley graphs of the group of coordinates: adding r to all NPUs
+maps links onto links of the same kind. A tree of NPU 0 in which no two sends use a class of links at once is then a
+schedule for all, as `tree_kernel` says; the work is that of one root.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from armillary.collective.synthesis.event_kernel import H_COLUMNS, S_END, S_MISSING, S_RANDOM, S_SENDS, STATE
+from armillary.collective.synthesis.greedy import INTERPRETED_SENDS
+from armillary.collective.synthesis.spread import Options, Spread, levels_of, regions_of
+from armillary.collective.synthesis.wires import Wires
+from armillary.jit import Mode, load
+from armillary.platform.topology.graph import Ints, Topology
+from armillary.platform.topology.grids import from_dimensions
+
+AT_ONCE = 1 << 22
+"""Sends that are translated at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """The wires of NPU 0, its generators, and what they become at every other NPU."""
+
+    wires: Wires
+    shape: tuple[int, ...]
+    wire: Ints
+    """(generators, n) the wire that generator j is at NPU x."""
+    kind: Ints
+    """(links) class of a link: translation maps links of a class onto each other."""
+
+    @property
+    def add(self) -> Ints:
+        """(generators, n) where generator j leads from NPU x."""
+        return self.wires.target[self.wire]
+
+
+def fold(wires: Wires) -> Fold | None:
+    """Return how wires translate, or None if NPUs are not all alike."""
+    topology = wires.topology
+    if not _from_dimensions(topology):
+        return None
+    n, shape = wires.n, topology.shape
+    count = int(np.searchsorted(wires.source, 1))
+    if len(wires.source) != count * n:
+        return None
+    nodes = np.arange(n)
+    keys = wires.source * n + wires.target
+    rows = []
+    for j in range(count):
+        wanted = nodes * n + translate(nodes, np.full(n, wires.target[j]), shape)
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        if (keys[at] != wanted).any() or (wires.paths.hops[at] != wires.paths.hops[j]).any():
+            return None
+        rows.append(at)
+    wire = np.stack(rows)
+    kind = np.full(topology.links, -1)
+    for j in range(count):
+        direct = wires.paths.hops[j] == 1
+        for i in range(int(wires.paths.hops[j])):
+            links = wires.paths.link[wires.paths.first[wire[j]] + i]
+            mine = j if direct else count + 2 * int(topology.kind[links[0]]) + (i > 0)
+            if ((kind[links] >= 0) & (kind[links] != mine)).any():
+                return None
+            kind[links] = mine
+    return Fold(wires, shape, wire, kind)
+
+
+def translate(node: Ints, by: Ints, shape: tuple[int, ...]) -> Ints:
+    """Return ``node + by`` in the group of coordinates, element by element."""
+    found, stride = np.zeros(np.broadcast_shapes(node.shape, by.shape), np.int64), 1
+    for size in shape:
+        found += (node // stride % size + by // stride % size) % size * stride
+        stride *= size
+    return found
+
+
+def tree(folded: Fold, per_npu: int, options: Options, mode: Mode | None = None) -> tuple[Ints, Ints, int]:
+    """Return the sends of the chunks of NPU 0 and when they start (ps), and when the last is there.
+
+    A send is ``(source * per_npu + chunk) * generators + generator``.
+    """
+    wires, add = folded.wires, folded.add
+    generators, n = add.shape
+    total = (n - 1) * per_npu
+    if mode is None:
+        mode = "interpreted" if total <= INTERPRETED_SENDS // 8 else "compiled"
+    level = levels_of(wires.cost)
+    rows, _ = regions_of(wires, level)
+    region = rows[level[folded.wire[:, 0]]]
+    path_first = wires.paths.first[: generators + 1]
+    link = wires.paths.link[: path_first[-1]]
+    classes, class_of = np.unique(folded.kind[link], return_inverse=True)
+    duration, latency = np.zeros(len(classes), np.int64), np.zeros(len(classes), np.int64)
+    duration[class_of], latency[class_of] = wires.duration[link], wires.latency[link]
+    lane_link, lane_of = np.unique(class_of[path_first[:-1]], return_inverse=True)
+    room = np.bincount(lane_of) * n * per_npu
+    pool_first = np.concatenate([[0], np.cumsum(room)])
+    covered = np.zeros((int(rows.max()) + 1, per_npu), np.int64)
+    covered[rows[:, 0]] = 1
+    st = np.zeros(STATE, np.int64)
+    st[S_RANDOM], st[S_MISSING] = (options.seed * 7919 + 17) & 0x7FFFFFFF, total
+    lanes = len(lane_link)
+    heap = np.zeros((2 * total + per_npu + 4 * lanes + len(link) + 64) * H_COLUMNS, np.int64)
+    events = load("armillary.collective.synthesis.event_kernel", "interpreted")
+    for k in range(per_npu):
+        events.push(st, heap, 0, k)
+    pool = np.zeros(pool_first[-1], np.int64)
+    pools = (pool, pool_first, np.zeros(lanes, np.int64), np.zeros_like(pool), np.zeros(lanes, np.int64))
+    path = (path_first, class_of.astype(np.int64), duration, latency)
+    sends = np.zeros(total, np.int64), np.zeros(total, np.int64)
+    par = np.array([n, per_npu, generators, options.draws, options.loose, wires.after], np.int64)
+    kernel = load("armillary.collective.synthesis.tree_kernel", mode)
+    kernel.run(
+        par, st, heap, lane_of.astype(np.int64), lane_link.astype(np.int64), rows.ravel(), region.ravel(),
+        add.ravel(), covered.ravel(), pools, path, np.zeros(len(classes), np.int64), np.full(lanes, -1), sends,
+    )  # fmt: skip
+    if st[S_MISSING]:  # regions are never left incomplete: faster wires join all of a region
+        raise AssertionError("a tree ended early")
+    assert st[S_SENDS] == total
+    return *sends, int(st[S_END])
+
+
+def spread(folded: Fold, per_npu: int, sends: Ints, start: Ints, end: int) -> Spread:
+    """Return the sends of all roots: those of `tree`, translated."""
+    generators, n = folded.wire.shape
+    held, j = sends // generators, sends % generators
+    source, k = held // per_npu, held % per_npu
+    total = len(sends) * n
+    wire, chunk = np.empty(total, np.int32), np.empty(total, np.int32)
+    roots = np.arange(n)
+    each = max(1, AT_ONCE // n)
+    for first in range(0, len(sends), each):
+        part = slice(first, first + each)
+        at = translate(source[part, None], roots[None], folded.shape)
+        span = slice(first * n, first * n + at.size)
+        wire[span] = folded.wire[j[part, None], at].ravel()
+        chunk[span] = (roots[None] * per_npu + k[part, None]).ravel()
+    return Spread(folded.wires, per_npu, wire, chunk, np.repeat(start, n), end)
+
+
+def _from_dimensions(topology: Topology) -> bool:
+    """Tell whether a graph is that of its dimensions, none of which is a Mesh, with all links as they were."""
+    if not topology.dimensions or any(d.topology == "Mesh" for d in topology.dimensions):
+        return False
+    built = from_dimensions(topology.dimensions, name=topology.name)
+    columns = ("head", "first_link", "bandwidth", "latency")
+    return topology.shape == built.shape and all(
+        np.array_equal(getattr(topology, column), getattr(built, column)) for column in columns
+    )

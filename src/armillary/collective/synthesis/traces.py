@@ -1,0 +1,69 @@
+"""A synthesised schedule as Chakra traces: what every NPU sends, receives and adds.
+
+They run as a workload, or in place of an algorithm (ASTRA-sim's ``all-reduce-implementation-custom``).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from math import ceil
+from typing import TYPE_CHECKING
+
+from armillary.collective.synthesis.messages import Messages, messages_of
+from armillary.collective.synthesis.synthesize import SynthesizedSchedule
+from armillary.collective.synthesis.wires import Wires
+
+if TYPE_CHECKING:
+    from armillary.trace import Trace
+
+
+def to_trace(schedule: SynthesizedSchedule, memory_bandwidth: float = 0.0) -> Trace:
+    """Return one graph per NPU.
+
+    A send waits for its data, and for the send some places before it on its lane: so many are under way as hide the
+    latency, and messages leave in the order found.
+
+    Args:
+        schedule: What to write.
+        memory_bandwidth: At which an NPU adds what it gets, bytes/s; 0: in no time, there are no nodes for it.
+
+    Raises:
+        InputError: it has too many messages.
+    """
+    from armillary.trace import GraphBuilder, Trace
+
+    messages = messages_of(schedule)
+    needs = messages.needs(schedule.per_npu)
+    window = _windows(schedule.wires)
+    adds = ceil(schedule.chunk / memory_bandwidth * 1e9) if memory_bandwidth else 0
+    builders = [GraphBuilder(rank=rank) for rank in range(schedule.n)]
+    ready: list[int] = []
+    sent: defaultdict[int, list[int]] = defaultdict(list)
+    for index, (source, target, lane) in enumerate(_rows(messages, schedule.wires)):
+        before, chunk = sent[lane], int(messages.chunk[index])
+        after = [ready[need] for need in needs[index]]
+        if len(before) >= window[lane]:
+            after.append(before[-window[lane]])
+        before.append(
+            builders[source].send(target, schedule.chunk, name=f"send chunk {chunk} to {target}", after=after)
+        )
+        node = builders[target].recv(source, schedule.chunk, name=f"receive chunk {chunk} from {source}")
+        if messages.adds[index] and adds:
+            node = builders[target].compute(f"add chunk {chunk}", duration_micros=adds // 1000, after=[node])
+            builders[target].nodes[-1].attrs.append(("duration_ns", "int64", adds))
+        ready.append(node)
+    return Trace.from_ranks([builder.graph(f"rank {rank}") for rank, builder in enumerate(builders)])
+
+
+def _rows(messages: Messages, wires: Wires) -> list[tuple[int, int, int]]:
+    lane = wires.lane[messages.wire]
+    return list(zip(messages.source.tolist(), messages.target.tolist(), lane.tolist(), strict=True))
+
+
+def _windows(wires: Wires) -> dict[int, int]:
+    """Return for each lane how many messages keep it busy until the first has arrived."""
+    moving = wires.duration[wires.lane]
+    found: dict[int, int] = {}
+    for lane, count in zip(wires.lane.tolist(), (1 - (-wires.cost // moving)).tolist(), strict=True):
+        found[lane] = max(found.get(lane, 0), count)
+    return found

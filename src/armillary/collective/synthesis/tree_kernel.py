@@ -1,0 +1,157 @@
+"""All-gather where all NPUs are alike: the tree of one root, whose translates are those of the others.
+
+A send of the root's chunk from x over generator j at time s stands for one from ``x + r`` of every root r: all links of
+the generator's class are in use at s, each by one root. So each class of links carries one send at a time, and
+translates never meet. `pool` has for each lane, a class of links by which messages leave, the sends that were possible
+when their source got the chunk.
+"""
+
+from __future__ import annotations
+
+from armillary.jit import inner, njit, use
+
+events = use("armillary.collective.synthesis.event_kernel")
+push, pop, draw, clear_at, hold = events.push, events.pop, events.draw, events.clear_at, events.hold
+S_HEAP, S_SENDS, S_MISSING, S_END = events.S_HEAP, events.S_SENDS, events.S_MISSING, events.S_END
+
+# Sizes and options: NPUs, chunks of the root, generators, draws per choice, whether slow links may bring what a coset
+# has, ps between arrival and use
+P_NODES, P_CHUNKS, P_GENERATORS, P_DRAWS, P_LOOSE, P_AFTER = range(6)
+
+
+@inner
+def worth(par, covered, region, add, entry):
+    """Return 2 if a send brings its region what nobody there has, 1 if it brings its target something, else 0."""
+    generators, chunks, n = par[P_GENERATORS], par[P_CHUNKS], par[P_NODES]
+    j = entry % generators
+    held = entry // generators
+    source, chunk = held // chunks, held % chunks
+    target = add[j * n + source]
+    if covered[target * chunks + chunk] == 1:
+        return 0
+    row = region[j * n + target]
+    if row == region[j * n + source]:  # a detour within a region
+        row = target
+    return 2 - covered[row * chunks + chunk]
+
+
+@inner
+def choose(par, st, covered, region, add, pool, pool_first, pool_size, late, late_size, lane):
+    """Take a send out of a lane's pool, or return -1: of several draws the one with the oldest source."""
+    first = pool_first[lane]
+    while pool_size[lane] > 0:
+        at = draw(st, pool_size[lane])
+        for _ in range(1, par[P_DRAWS]):
+            at = min(at, draw(st, pool_size[lane]))
+        entry = pool[first + at]
+        pool_size[lane] -= 1
+        pool[first + at] = pool[first + pool_size[lane]]
+        value = worth(par, covered, region, add, entry)
+        if value == 2:
+            return entry
+        if value == 1 and par[P_LOOSE] == 1:
+            late[first + late_size[lane]] = entry
+            late_size[lane] += 1
+    while late_size[lane] > 0:
+        late_size[lane] -= 1
+        entry = late[first + late_size[lane]]
+        if worth(par, covered, region, add, entry) > 0:
+            return entry
+    return -1
+
+
+@inner
+def match(par, st, heap, lane_of, rows, region, add, covered, pools, path, free, again, sends, lane, now):
+    """Let a lane that is free take a send, if there is one."""
+    pool, pool_first, pool_size, late, late_size = pools
+    path_first, links, duration, latency = path
+    generators, chunks, n = par[P_GENERATORS], par[P_CHUNKS], par[P_NODES]
+    entry = choose(par, st, covered, region, add, pool, pool_first, pool_size, late, late_size, lane)
+    if entry < 0:
+        return
+    j = entry % generators
+    first, end = path_first[j], path_first[j + 1]
+    ask = clear_at(free, links, first, end, latency, now)
+    if ask > now:
+        pool[pool_first[lane] + pool_size[lane]] = entry
+        pool_size[lane] += 1
+        if again[lane] <= now or ask < again[lane]:
+            again[lane] = ask
+            push(st, heap, ask, -1 - lane)
+        return
+    held = entry // generators
+    source, chunk = held // chunks, held % chunks
+    target = add[j * n + source]
+    arrival = hold(free, links, first, end, duration, latency, now) + par[P_AFTER]
+    for i in range(len(rows) // n):
+        covered[rows[i * n + target] * chunks + chunk] = 1
+    out_entry, out_start = sends
+    number = st[S_SENDS]
+    out_entry[number] = entry
+    out_start[number] = now
+    st[S_SENDS] = number + 1
+    st[S_MISSING] -= 1
+    st[S_END] = max(st[S_END], arrival)
+    push(st, heap, arrival, target * chunks + chunk)
+    push(st, heap, free[links[first]], -1 - lane)
+
+
+@njit
+def run(par, st, heap, lane_of, lane_link, rows, region, add, covered, pools, path, free, again, sends):
+    """Fill `sends` until every NPU has or gets every chunk of the root.
+
+    `add` is (generators, NPUs) where a generator leads; `region` of the same shape the row of the region of an
+    NPU as the generator's speed sees it; `rows` (levels, NPUs) all rows that an NPU is in.
+    """
+    pool, pool_first, pool_size, _, _ = pools
+    generators, chunks, n = par[P_GENERATORS], par[P_CHUNKS], par[P_NODES]
+    while st[S_HEAP] > 0 and st[S_MISSING] > 0:
+        now = heap[0]
+        what = pop(st, heap)
+        if what < 0:
+            lane = -1 - what
+            if free[lane_link[lane]] <= now:
+                match(
+                    par,
+                    st,
+                    heap,
+                    lane_of,
+                    rows,
+                    region,
+                    add,
+                    covered,
+                    pools,
+                    path,
+                    free,
+                    again,
+                    sends,
+                    lane,
+                    now,
+                )
+            continue
+        node, chunk = what // chunks, what % chunks
+        for j in range(generators):
+            if covered[add[j * n + node] * chunks + chunk] == 0:
+                lane = lane_of[j]
+                pool[pool_first[lane] + pool_size[lane]] = what * generators + j
+                pool_size[lane] += 1
+        for j in range(generators):
+            lane = lane_of[j]
+            if free[lane_link[lane]] <= now and pool_size[lane] > 0:
+                match(
+                    par,
+                    st,
+                    heap,
+                    lane_of,
+                    rows,
+                    region,
+                    add,
+                    covered,
+                    pools,
+                    path,
+                    free,
+                    again,
+                    sends,
+                    lane,
+                    now,
+                )

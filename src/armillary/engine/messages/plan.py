@@ -1,0 +1,143 @@
+"""Simulate a synthesised collective: its messages on a transport, each when its data is there and it is its turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.collective.synthesis.event_kernel import H_COLUMNS, S_HEAP
+from armillary.collective.synthesis.spread import Spread
+from armillary.collective.synthesis.synthesize import SynthesizedSchedule
+from armillary.collective.synthesis.wires import Wires
+from armillary.engine.messages import plan_layout_kernel as pk
+from armillary.engine.messages.stages import stages_of
+from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport.models import transport_of
+from armillary.engine.transport.network import Routes, Stage, lower_network
+from armillary.engine.transport.transport import Room, first_state
+from armillary.engine.transport.use import LinkUse, link_use
+from armillary.errors import InputError, StuckError
+from armillary.jit import Mode, load
+from armillary.platform.model import Platform
+from armillary.platform.topology.graph import Ints
+
+INTERPRETED_MESSAGES = 5_000
+
+
+@dataclass(frozen=True)
+class SimulatedSchedule:
+    """When the last NPU was done, ns, and what the links carried."""
+
+    time: int
+    use: LinkUse
+    events: int
+
+
+def simulate_schedule(
+    schedule: SynthesizedSchedule,
+    platform: Platform,
+    network_model: str = "congestion",
+    mode: Mode | None = None,
+) -> SimulatedSchedule:
+    """Simulate a schedule on the network of a platform as it is at the start, which must be the one it was made for.
+
+    Args:
+        schedule: What to simulate.
+        platform: The machine; its memory adds at the bandwidth of its NPUs.
+        network_model: congestion or flow.
+        mode: Compiled, or interpreted; by default the one that is sooner done.
+
+    Raises:
+        InputError: the network model is another.
+        StuckError: messages wait for each other.
+    """
+    if network_model not in ("congestion", "flow"):
+        raise InputError(f"network model '{network_model}' for a schedule: expected congestion or flow")
+    if mode is None:
+        mode = "interpreted" if schedule.messages <= INTERPRETED_MESSAGES else "compiled"
+    wires = schedule.wires
+    stage: Stage = stages_of(platform)[0]
+    routes = Routes()
+    routes.append(wires.paths)
+    transport = transport_of(network_model, platform).on(stage.topology, routes)
+    table: Any = lower_network(
+        [stage], routes, transport.options(stage.topology), transport.tables(stage.topology)
+    )
+    net, room = first_state(transport, stage.topology, mode, routes.count), Room(transport, mode)
+    phases, owner, node_first = _phases(schedule, wires)
+    memory, delay = platform.system.local_mem_bandwidth, ceil(platform.physical.endpoint_delay)
+    st = np.zeros(pk.PLAN_STATE, np.int64)
+    st[pk.S_REDUCE] = ceil(schedule.chunk / memory * 1e9) * lk.PS if memory > 0 else 0
+    st[pk.S_DELAY], st[pk.S_CHUNKS], st[pk.S_DIRTY] = delay * lk.PS, len(owner), wires.n
+    heap = np.zeros((4 * wires.n + 1024) * H_COLUMNS, np.int64)
+    dirty, marked, busy = (
+        np.arange(wires.n)[::-1].copy(),
+        np.ones(wires.n, np.int64),
+        np.zeros(wires.n, np.int64),
+    )
+    kernel = load("armillary.engine.messages.plan_kernel", mode, transport.name)
+    if mode == "interpreted":
+        table = table.tolist()
+    more = True
+    while more:
+        room.fit(net)
+        st[pk.S_ROOM] = len(heap) // H_COLUMNS
+        if st[pk.S_ROOM] - st[S_HEAP] < 4 * wires.n:
+            heap = np.concatenate([heap, np.zeros_like(heap)])
+            continue
+        more = kernel.run(
+            table, net, room.pool, room.queue, st, heap, *phases, wires.target, owner, node_first, dirty, marked,
+            busy, schedule.chunk,
+        )  # fmt: skip
+    if st[pk.S_RECEIVED] != schedule.messages:
+        raise StuckError(
+            f"{schedule.messages - st[pk.S_RECEIVED]:,} of {schedule.messages:,} messages never arrive"
+        )
+    flat = np.asarray(net, np.int64)
+    return SimulatedSchedule(
+        int(st[pk.S_LAST]) // lk.PS, link_use(flat, stage.topology), int(flat[lk.N_EVENTS])
+    )
+
+
+Phase = tuple[NDArray[Any], ...]
+
+
+def _phases(schedule: SynthesizedSchedule, wires: Wires) -> tuple[tuple[Phase, Phase], Ints, Ints]:
+    """Return the two phases as the kernel reads them, the owners of chunks, and (n + 1) the first lane of each NPU."""
+    n, chunks = wires.n, schedule.n * schedule.per_npu
+    owner = np.arange(chunks) // schedule.per_npu
+    lane_first, lane_entry, lane_of = wires.lanes
+    lanes = len(lane_first) - 1
+    node_first = np.searchsorted(wires.source[lane_entry[lane_first[:-1]]], np.arange(n + 1))
+    adds = np.zeros(n * chunks, np.int32)
+    copies = np.ones(n * chunks, np.int32)
+    first = owner * chunks + np.arange(chunks)
+    copies[first] = 0
+    if schedule.scatter:
+        part = schedule.scatter
+        np.add.at(adds, wires.target[part.wire] * chunks + part.chunk, 1)
+        copies[first] = adds[first]
+    return (
+        (
+            _phase(schedule.scatter, lane_of, lanes, True, adds),
+            _phase(schedule.gather, lane_of, lanes, False, copies),
+        ),
+        owner,
+        node_first,
+    )
+
+
+def _phase(part: Spread | None, lane_of: Ints, lanes: int, backwards: bool, need: NDArray[Any]) -> Phase:
+    none = np.zeros(0, np.int32)
+    wire, chunk = (part.wire, part.chunk) if part else (none, none)
+    # NumPy sorts 16 bits by radix.
+    lane = lane_of.astype(np.uint16 if lanes <= 1 << 16 else np.int64)[wire]
+    order = np.argsort(lane[::-1] if backwards else lane, kind="stable").astype(np.int32)
+    if backwards:
+        order = np.int32(len(wire) - 1) - order
+    first = np.concatenate([[0], np.cumsum(np.bincount(lane, minlength=lanes))])
+    return first, first[:-1].copy(), order, wire, chunk, need

@@ -1,0 +1,76 @@
+"""Synthesised schedules on transports: as predicted, as their traces run, and alike in both modes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import armillary
+from armillary.collective.synthesis import OPERATIONS, synthesize
+from armillary.collective.synthesis.traces import to_trace
+from armillary.engine.messages.plan import simulate_schedule
+from armillary.engine.messages.stages import network_of
+from armillary.errors import InputError
+from armillary.platform import load_platform
+from armillary.platform.model import Platform
+
+LINK = {"bandwidth": "100 GB/s", "latency": "500 ns"}
+SLOW = {"bandwidth": "25 GB/s", "latency": "1 us"}
+MACHINES = {
+    "torus": [{"name": "x", "topology": "Torus", "shape": [4, 4], **LINK}],
+    "mesh": [{"name": "x", "topology": "Mesh", "shape": [4, 3], **LINK}],
+    "servers": [
+        {"name": "node", "topology": "Switch", "size": 4, **LINK},
+        {"name": "rack", "topology": "Switch", "size": 4, **SLOW},
+    ],
+    "groups": [
+        {"name": "group", "topology": "FullyConnected", "size": 4, **LINK},
+        {"name": "ring", "topology": "Ring", "size": 3, **SLOW},
+    ],
+}
+
+
+def machine(name: str, memory: str | None = None) -> Platform:
+    npu = {"npu": {"memory": {"bandwidth": memory}}} if memory else {}
+    return load_platform({"network": MACHINES[name], **npu})
+
+
+@settings(max_examples=16, deadline=None)
+@given(
+    st.sampled_from(sorted(MACHINES)), st.sampled_from(OPERATIONS), st.sampled_from([None, "2 TB/s"]),
+    st.sampled_from([1, 2]), st.integers(1_000_000, 10_000_000),
+)  # fmt: skip
+def test_times_are_those_predicted_and_those_of_the_traces(
+    name: str, operation: str, memory: str | None, per_npu: int, size: int
+) -> None:
+    platform = machine(name, memory)
+    adds = platform.system.local_mem_bandwidth
+    found = synthesize(network_of(platform), operation, size, chunks_per_npu=per_npu, memory_bandwidth=adds)
+    simulated = simulate_schedule(found, platform, mode="interpreted")
+    if operation == "all-gather":
+        assert simulated.time == pytest.approx(found.predicted, rel=1e-3)
+    # Parts of an all-reduce overlap, and an NPU adds one message after the other.
+    assert simulated.time == pytest.approx(found.predicted, rel=0.08)
+    ran = armillary.simulate(to_trace(found, adds), platform, network_model="congestion")
+    assert ran.total_ticks == pytest.approx(simulated.time, rel=0.12)
+    assert simulated.use.size.sum() == sum(
+        int(part.wires.paths.hops[part.wire].sum()) * found.chunk for part in found.parts
+    )
+
+
+@pytest.mark.parametrize("model", ["congestion", "flow"])
+@pytest.mark.parametrize("name", sorted(MACHINES))
+def test_compiled_and_interpreted_kernels_agree(name: str, model: str) -> None:
+    platform = machine(name, "2 TB/s")
+    found = synthesize(network_of(platform), "all-reduce", 10**6, memory_bandwidth=2e12, chunks_per_npu=2)
+    one, other = (simulate_schedule(found, platform, model, mode) for mode in ("compiled", "interpreted"))
+    assert (one.time, one.events) == (other.time, other.events)
+    assert (one.use.busy == other.use.busy).all()
+
+
+def test_other_network_models_are_refused() -> None:
+    platform = machine("torus")
+    found = synthesize(network_of(platform), "all-gather", 100)
+    with pytest.raises(InputError, match="expected congestion or flow"):
+        simulate_schedule(found, platform, "packet")
