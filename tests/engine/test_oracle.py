@@ -20,9 +20,9 @@ pytestmark = pytest.mark.shared
 
 GROUPS = (
     "1d", "active", "casestudy", "coll1d", "dag", "knobs", "mdsmall", "mem", "multid", "params", "rendezvous",
-    "roofline", "scale", "scale_clean", "sharedbus", "subgroup", "subgroup-strided", "workload", "worldgroup",
+    "roofline", "scale", "scale_clean", "sharedbus", "subgroup", "subgroup-strided", "themis", "workload", "worldgroup",
 )  # fmt: skip
-THINNED = {"casestudy": 7, "mdsmall": 5, "coll1d": 4}
+THINNED = {"casestudy": 7, "mdsmall": 5, "coll1d": 4, "themis": 9}
 """Of these groups the default run takes every k-th record."""
 MODELS = {"unaware": "analytical", "aware": "congestion"}
 """Upstream's binary -> network model."""

@@ -43,12 +43,15 @@ def plan(
     sizes: Sequence[int],
     optimization: str = "baseline",
     involved: Sequence[bool] | None = None,
+    order: Sequence[int] | None = None,
+    turn_around: bool = True,
 ) -> tuple[Phase, ...]:
     """Return the phases of a collective over the whole machine.
 
     A dimension is used if it has an algorithm, more than one NPU, and is involved. The phases visit the used
     dimensions in order, an all-gather in reverse. A localBWAware all-reduce is a reduce-scatter on
-    all but the last, an all-reduce on the last and an all-gather on the others in reverse.
+    all but the last, an all-reduce on the last and an all-gather on the others in reverse; without
+    `turn_around` a reduce-scatter on all, then an all-gather on all in reverse.
 
     Args:
         operation: "all-reduce", "all-gather", "reduce-scatter" or "all-to-all".
@@ -57,6 +60,8 @@ def plan(
         sizes: NPUs of each dimension.
         optimization: "baseline" or "localBWAware".
         involved: Whether each dimension takes part (None: all do; those beyond its end do not).
+        order: The order in which the phases visit the dimensions; those it does not name come nowhere.
+        turn_around: Whether a localBWAware all-reduce turns round in an all-reduce on its last dimension.
 
     Returns:
         The phases in order; none where no dimension is used.
@@ -71,16 +76,19 @@ def plan(
         )
     mask = (True,) * len(sizes) if involved is None else tuple(involved)
     used = [place for place in _places(algorithms, sizes) if place[1] < len(mask) and mask[place[1]]]
+    if operation == "all-gather":
+        used.reverse()
+    if order is not None:
+        by_level = {place[1]: place for place in used}
+        used = [by_level[level] for level in order if level in by_level]
 
     def phases(
         places: Sequence[_Place], of: str = operation, family: QueueFamily = "all"
     ) -> tuple[Phase, ...]:
         return tuple(Phase(*place[:3], of, *place[3:], family) for place in places)
 
-    if operation == "all-gather":
-        return phases(used[::-1])
     if operation == "all-reduce" and optimization == "localBWAware":
-        inner, last = used[:-1], used[-1:]
+        inner, last = (used[:-1], used[-1:]) if turn_around else (used, [])
         return (
             *phases(inner, "reduce-scatter", "first"),
             *phases(last, "all-reduce", "first"),

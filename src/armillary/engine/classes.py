@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -15,7 +15,7 @@ from armillary.engine import layout_kernel as lk
 from armillary.engine.communicators import Communicators
 from armillary.engine.fold import Order, Ring, by_place, fold, order_of, pairs_of, world_lines
 from armillary.engine.items import Channel, Channels, View, check_own_ends, views_of
-from armillary.engine.jobs import Job, JobPhase, chunks, phases
+from armillary.engine.jobs import Job, JobChunks, JobPhase, job_chunks
 from armillary.engine.nodes import Nodes
 from armillary.engine.quotient import QuotientComm
 from armillary.errors import InputError
@@ -23,10 +23,9 @@ from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType, Trace
 
 Ints = NDArray[np.int64]
-MOST_CHUNKS = 1 << 22
-"""More streams of one collective than this are a mistake, and do not fit into memory."""
-JobPhases = dict[Job, tuple[list[JobPhase], int, int]]
-"""Phases of one chunk, number of chunks, bytes per chunk."""
+JobPhases = dict[Job, JobChunks]
+Carried = frozenset[tuple[Job, Job]]
+"""Pairs of jobs: work of the first may be left over when the second begins."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +104,8 @@ def check_fits(trace: Trace, platform: Platform) -> None:
         )
 
 
-def find_phases(workload: Workload) -> tuple[JobPhases, list[str]]:
-    """Return the phases of every job, and warnings of what is odd about them.
+def find_phases(workload: Workload, carried: Carried = frozenset()) -> tuple[JobPhases, list[str]]:
+    """Return the phases of every job, and warnings of what is odd about them; `carried`: see `lower`.
 
     Raises:
         InputError: a rank uses a group it is not in, or a collective cannot run.
@@ -118,15 +117,11 @@ def find_phases(workload: Workload) -> tuple[JobPhases, list[str]]:
         for j, job in enumerate(view.jobs):
             comm = workload.comms.get(job.comm)
             if job not in found:
-                count, chunk = chunks(job, workload.platform)
                 where = _where(view, j)
-                if count > MOST_CHUNKS:
-                    raise InputError(
-                        f"{where} is split into {count} chunks; expected at most {MOST_CHUNKS}, that is, a smaller "
-                        "preferred-dataset-splits"
-                    )
-                found[job] = (phases(job, comm, workload.platform, chunk, where), count, chunk)
-                warnings += _oddities(job, found[job][0], where)
+                found[job] = job_chunks(
+                    job, comm, workload.platform, where, [a for a, b in sorted(carried, key=repr) if b == job]
+                )
+                warnings += _oddities(job, found[job].routes[0], where)
     return found, warnings
 
 
@@ -147,7 +142,7 @@ def _where(view: View, j: int) -> str:
     return view.nodes.graph.node(int(view.nodes.order[view.nodes.items[item]]))
 
 
-def _oddities(job: Job, found: list[JobPhase], where: str) -> list[str]:
+def _oddities(job: Job, found: Sequence[JobPhase], where: str) -> list[str]:
     if not found:
         return [f"{where}: no dimension takes part; the collective takes no time"]
     odd = [f"{where} moves 0 bytes"] if job.size == 0 else []
@@ -189,8 +184,8 @@ def classify(workload: Workload, job_phases: JobPhases, structure: NDArray[np.in
 
 def _rings(workload: Workload, job_phases: JobPhases) -> list[Ring]:
     orders: dict[tuple[int, int], frozenset[Order]] = defaultdict(frozenset)
-    for job, (found, _, _) in job_phases.items():
-        for phase in found:
+    for job, found in job_phases.items():
+        for phase in {phase for route in found.routes for phase in route}:
             orders[(job.comm, phase.dim)] |= order_of(phase)
     rings = []
     for (number, dim), seen in orders.items():

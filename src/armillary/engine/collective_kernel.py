@@ -27,9 +27,22 @@ def node_row(prog, r, node):
 
 
 @inner
-def phase_row(prog, at, p):
-    """Return the address of row p of the plan of the item at address `at`."""
-    return prog[PHASES] + (prog[prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS + PL_FIRST] + p) * PH_COLUMNS
+def phase_row(prog, st, at, chunk, p):
+    """Return the address of the row of phase p of a chunk of the item at address `at`."""
+    plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
+    if prog[plan + PL_ROUTES] < 0:
+        return prog[PHASES] + (prog[plan + PL_FIRST] + p) * PH_COLUMNS
+    here = prog[at + I_ROW] + chunk * prog[plan + PL_PHASES] + p
+    return prog[PHASES] + st[st[ROW_PHASE] + here] * PH_COLUMNS
+
+
+@inner
+def turn_of(prog, st, at, row, chunk, p, base, count, kept):
+    """Return the how-many-eth one a phase is at its queues (or trees): from its item's `base`, or as it was `kept`."""
+    plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
+    if prog[plan + PL_ROUTES] < 0:
+        return st[st[base] + prog[at + I_BASE] + p] + chunk * prog[row + count]
+    return st[st[kept] + prog[at + I_ROW] + chunk * prog[plan + PL_PHASES] + p]
 
 
 @inner
@@ -180,11 +193,10 @@ def start_parts(prog, st, mem, heap, r, item, tick):
 
 
 @inner
-def queue_of(prog, st, item, chunk, p):
+def queue_of(prog, st, at, chunk, p):
     """Return the queue of one phase of one chunk: queues of a level are used in turn."""
-    at = prog[ITEMS] + item * I_COLUMNS
-    row = phase_row(prog, at, p)
-    number = st[st[QUEUE_BASE] + prog[at + I_BASE] + p] + chunk * prog[row + PH_COUNT]
+    row = phase_row(prog, st, at, chunk, p)
+    number = turn_of(prog, st, at, row, chunk, p, QUEUE_BASE, PH_COUNT, ROW_QUEUE)
     queues = prog[Z_QUEUES]
     family = prog[row + PH_FAMILY]
     half = queues >> 1
@@ -200,33 +212,85 @@ def queue_of(prog, st, item, chunk, p):
 
 
 @inner
-def cost_of(prog, st, item, chunk, p):
+def cost_of(prog, st, at, row, chunk, p):
     """Return the phase cost: the variant is the direction of the queue, or which of two trees."""
-    at = prog[ITEMS] + item * I_COLUMNS
-    row = phase_row(prog, at, p)
     if prog[row + PH_TREE] >= 0:
-        number = st[st[TREE_BASE] + prog[at + I_BASE] + p] + chunk * prog[row + PH_TREE_COUNT]
+        number = turn_of(prog, st, at, row, chunk, p, TREE_BASE, PH_TREE_COUNT, ROW_TREE)
         variant = number & 1
     else:
         family = prog[row + PH_FAMILY]
         queues = prog[Z_QUEUES]
         variant = 1 if family == LAST else 0
         if family == ALL and queues > 1:
-            number = st[st[QUEUE_BASE] + prog[at + I_BASE] + p] + chunk * prog[row + PH_COUNT]
+            number = turn_of(prog, st, at, row, chunk, p, QUEUE_BASE, PH_COUNT, ROW_QUEUE)
             variant = 1 if number % queues >= queues >> 1 else 0
     return prog[row + (PH_COST1 if variant == 1 else PH_COST0)]
 
 
 @inner
-def enqueue(prog, st, r, queue, stream):
-    """Append a stream to a queue of its rank."""
+def enqueue(prog, st, r, queue, stream, left):
+    """Put a stream into a queue of its rank, of whose running streams `left` have ended: in turn, or as ordered."""
     q = r * prog[Z_LEVELS] * prog[Z_QUEUES] + queue
-    st[st[STREAM_NEXT] + stream] = -1
+    after = st[st[QUEUE_TAIL] + q]
     if st[st[QUEUE_HEAD] + q] < 0:
+        after = -1
+    elif prog[Z_ORDER] != IN_TURN:
+        after = place_of(prog, st, q, stream, st[st[QUEUE_RUNNING] + q] - left)
+    if after < 0:
+        st[st[STREAM_NEXT] + stream] = st[st[QUEUE_HEAD] + q]
         st[st[QUEUE_HEAD] + q] = stream
     else:
-        st[st[STREAM_NEXT] + st[st[QUEUE_TAIL] + q]] = stream
-    st[st[QUEUE_TAIL] + q] = stream
+        st[st[STREAM_NEXT] + stream] = st[st[STREAM_NEXT] + after]
+        st[st[STREAM_NEXT] + after] = stream
+    if st[st[STREAM_NEXT] + stream] < 0:
+        st[st[QUEUE_TAIL] + q] = stream
+
+
+@inner
+def row_of(prog, st, stream):
+    """Return the row of the phase that a stream is in."""
+    at = prog[ITEMS] + st[st[STREAM_ITEM] + stream] * I_COLUMNS
+    return phase_row(prog, st, at, stream - prog[at + I_STREAM], st[st[STREAM_PHASE] + stream])
+
+
+@inner
+def phases_left(prog, st, stream):
+    """Return how many phases of a stream come after the one it is in."""
+    plan = prog[prog[ITEMS] + st[st[STREAM_ITEM] + stream] * I_COLUMNS + I_PLAN]
+    return prog[prog[PLANS] + plan * PL_COLUMNS + PL_PHASES] - 1 - st[st[STREAM_PHASE] + stream]
+
+
+@inner
+def place_of(prog, st, q, stream, running):
+    """Return the waiting stream of a queue that another one goes after, -1: before all.
+
+    As in ASTRA-sim, streams that are equal in what they are ordered by go before those that came earlier.
+    """
+    order = prog[Z_ORDER]
+    row = row_of(prog, st, stream)
+    left = phases_left(prog, st, stream)
+    if prog[row + PH_KIND] == OTHER or (order == SMALLEST and left == 1):
+        return st[st[QUEUE_TAIL] + q]
+    after = -1
+    here = st[st[QUEUE_HEAD] + q]
+    last = -1
+    while here >= 0:
+        there = row_of(prog, st, here)
+        if order == SMALLEST:
+            passes = prog[there + PH_BYTES] < prog[row + PH_BYTES]
+        elif order == FEWEST_LEFT:
+            passes = phases_left(prog, st, here) < left
+        elif after < 0:
+            # The first one that waits keeps its place behind those that run.
+            passes = running > 0
+        else:
+            passes = last != OTHER and prog[there + PH_KIND] != OTHER and last != prog[there + PH_KIND]
+        if not passes:
+            break
+        last = prog[there + PH_KIND]
+        after = here
+        here = st[st[STREAM_NEXT] + here]
+    return after
 
 
 @inner
@@ -311,17 +375,37 @@ def start_phase(prog, st, mem, heap, r, stream, tick):
     if prog[at + I_PARTS] > 0:
         start_parts(prog, st, mem, heap, r, item, tick)
         return
-    row = phase_row(prog, at, p)
+    row = phase_row(prog, st, at, chunk, p)
     entry = prog[RING_ENTRY] + 2 * (prog[row + PH_RING] + prog[at + I_LOCAL])
     line = prog[entry]
     comm = prog[COMMS] + prog[at + I_COMM] * CO_COLUMNS
     count = prog[comm + CO_ARRIVED] + st[st[ITEM_INSTANCE] + item] * prog[comm + CO_STRIDE]
     count += chunk * prog[plan + PL_LINES] + prog[row + PH_LINE] + line
-    pc = cost_of(prog, st, item, chunk, p)
+    pc = cost_of(prog, st, at, row, chunk, p)
+    if prog[Z_LEADS] == 1:
+        st[st[ROW_LEAD] + here] = moved_lead(prog, row, pc, st[st[LEAD] + r])
     if CONTENTION or prog[Z_MESSAGES] == 1:
         move(prog, st, mem, heap, entry, count, pc, stream, here, tick)
     else:
         join(prog, st, mem, heap, item, chunk, p, line, count, pc)
+
+
+@inner
+def moved_lead(prog, row, pc, lead):
+    """Return the rank that is first to end a phase which `lead` is first to start."""
+    stride = prog[row + PH_STRIDE]
+    shift = prog[row + (PH_SHIFT0 if pc == prog[row + PH_COST0] else PH_SHIFT1)]
+    place = lead // stride % prog[row + PH_MEMBERS]
+    to = place ^ (-1 - shift) if shift < 0 else (place + shift) % prog[row + PH_MEMBERS]
+    return lead + (to - place) * stride
+
+
+@inner
+def follow(st, r, lead, tick):
+    """What happens first at a tick says which rank is first in all that happens in it."""
+    if st[st[LEAD_TICK] + r] < tick:
+        st[st[LEAD_TICK] + r] = tick
+        st[st[LEAD] + r] = lead
 
 
 @inner
@@ -377,11 +461,83 @@ def issue_collective(prog, st, mem, heap, r, item, tick):
         st[V_A] = st[st[INSTANCE_PLAN] + instance]
         st[V_B] = item
         return
+    routes = prog[plan + PL_ROUTES]
+    if prog[Z_LEADS] == 1:
+        routes = after_kept(prog, st, r, at, plan)
+        if st[V_STATUS] == CARRIED:
+            st[V_A] = item
+            return
+    if routes >= 0 and prog[plan + PL_GREEDY] == 1:
+        chunks = prog[prog[ROUTES] + routes]
     st[st[ITEM_INSTANCE] + item] = ordinal
     st[st[ITEM_LEFT] + item] = chunks
     if chunks == 0 or prog[plan + PL_PHASES] == 0:
         schedule(prog, st, mem, heap, r, tick, tick, tick, next_seq(st), EV_NODE, r, prog[at + I_NODE])
         return
+    if routes >= 0:
+        count_ways(prog, st, r, at, plan, prog[ROUTES] + routes, chunks)
+    else:
+        count_way(prog, st, r, at, plan)
+    stream = prog[at + I_STREAM]
+    for chunk in range(chunks):
+        st[st[STREAM_ITEM] + stream + chunk] = item
+        st[st[STREAM_PHASE] + stream + chunk] = 0
+        queue = queue_of(prog, st, at, chunk, 0)
+        enqueue(prog, st, r, queue, stream + chunk, 0)
+        start_waiting(prog, st, mem, heap, r, queue, tick)
+
+
+@inner
+def after_kept(prog, st, r, at, plan):
+    """Return the routes of a collective, given whether work of an earlier one is left over.
+
+    Rank 0 forgets that work when it starts a collective, but who starts it first chooses the routes for all.
+    """
+    kept = st[st[KEPT] + r]
+    st[st[KEPT] + r] = -1
+    if prog[plan + PL_GREEDY] == 0:
+        return prog[plan + PL_ROUTES]
+    if st[st[LEAD] + r] == 0:
+        st[st[KEPT] + r] = prog[at + I_PLAN]
+    elif kept >= 0:
+        routes = prog[prog[AFTER] + prog[at + I_PLAN] * prog[Z_PLANS] + kept]
+        if routes < 0:
+            st[V_STATUS] = CARRIED
+            st[V_B] = kept
+        return routes
+    return prog[plan + PL_ROUTES]
+
+
+@inner
+def count_ways(prog, st, r, at, plan, routes, chunks):
+    """Note for each chunk of a collective which way it goes, and its turn at the queues and trees there."""
+    phases = prog[plan + PL_PHASES]
+    period = prog[routes]
+    levels = prog[Z_LEVELS]
+    own = st[COUNTERS] + r * (levels * 3 + prog[Z_TREES])
+    turn = st[st[TURN] + r] if prog[plan + PL_IN_TURN] == 1 else 0
+    for chunk in range(chunks):
+        way = prog[routes + 1 + (turn + chunk) % period]
+        for p in range(phases):
+            here = prog[at + I_ROW] + chunk * phases + p
+            number = prog[plan + PL_FIRST] + way * phases + p
+            row = prog[PHASES] + number * PH_COLUMNS
+            st[st[ROW_PHASE] + here] = number
+            counter = own + prog[row + PH_LEVEL] * 3 + prog[row + PH_FAMILY]
+            st[st[ROW_QUEUE] + here] = st[counter]
+            st[counter] += 1
+            if prog[row + PH_TREE] >= 0:
+                counter = own + levels * 3 + prog[row + PH_TREE]
+                st[st[ROW_TREE] + here] = st[counter]
+                st[counter] += 1
+    if prog[plan + PL_IN_TURN] == 1:
+        st[st[TURN] + r] = (turn + chunks) % period
+
+
+@inner
+def count_way(prog, st, r, at, plan):
+    """Note the turn of the first chunk of a collective at the queues and trees of each of its phases."""
+    chunks = prog[at + I_CHUNKS]
     phases = prog[plan + PL_PHASES]
     first = prog[plan + PL_FIRST]
     base = prog[at + I_BASE]
@@ -402,10 +558,3 @@ def issue_collective(prog, st, mem, heap, r, item, tick):
         if prog[row + PH_TREE] >= 0 and prog[row + PH_TREE_INDEX] == 0:
             counter = own + levels * 3 + prog[row + PH_TREE]
             st[st[COUNTERS] + counter] += chunks * prog[row + PH_TREE_COUNT]
-    stream = prog[at + I_STREAM]
-    for chunk in range(chunks):
-        st[st[STREAM_ITEM] + stream + chunk] = item
-        st[st[STREAM_PHASE] + stream + chunk] = 0
-        queue = queue_of(prog, st, item, chunk, 0)
-        enqueue(prog, st, r, queue, stream + chunk)
-        start_waiting(prog, st, mem, heap, r, queue, tick)

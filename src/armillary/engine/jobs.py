@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.collective import Schedule, schedule_for
+from armillary.collective.chunk_order.astra_sim import Collective, Route, greedy_routes, round_robin_orders
 from armillary.collective.plan import next_size, plan
 from armillary.engine.communicators import Communicator
 from armillary.engine.network import LIMIT
@@ -17,6 +18,8 @@ from armillary.platform.model import Algorithm, Platform
 
 LOCAL_ENDPOINT_NS = 10
 """Endpoint delay inside a sub-group, whatever the system file says (spec: 1(c), Endpoint)."""
+MOST_CHUNKS = 1 << 22
+"""More streams of one collective than this are a mistake, and do not fit into memory."""
 DEFAULT_INVOLVED = 4
 """Without involved_dim a collective uses the first four dimensions."""
 
@@ -58,6 +61,97 @@ class JobPhase:
         return self.schedules[0].n
 
 
+@dataclass(frozen=True)
+class JobChunks:
+    """The chunks of a job: a few ways through the phases, and who goes which.
+
+    Attributes:
+        routes: The phases of a chunk on each way; all ways have as many.
+        count: Number of chunks, the most there may be.
+        of_chunk: Way of chunk k, or of chunk k modulo its length.
+        in_turn: Collectives go on in `of_chunk` where the one before them stopped.
+        greedy: `of_chunk` was found by `greedy_routes`: it is as long as there are chunks.
+        after: The same when the work of another job is left over.
+    """
+
+    routes: tuple[tuple[JobPhase, ...], ...]
+    count: int
+    of_chunk: tuple[int, ...] = (0,)
+    in_turn: bool = False
+    greedy: bool = False
+    after: Mapping[Job, tuple[int, ...]] = field(default_factory=dict)
+
+
+def job_chunks(
+    job: Job, comm: Communicator, platform: Platform, where: str, before: Sequence[Job] = ()
+) -> JobChunks:
+    """Return the chunks of a job and their phases, as the scheduler across dimensions has them go.
+
+    Args:
+        job: The job.
+        comm: Its members.
+        platform: The machine.
+        where: What errors call it.
+        before: Jobs whose work may be left over.
+
+    Raises:
+        InputError: no algorithm is configured, one that cannot run here, or too many chunks.
+    """
+    count, chunk = chunks(job, platform)
+    if count > MOST_CHUNKS:
+        raise InputError(
+            f"{where} is split into {count} chunks; expected at most {MOST_CHUNKS}, that is, a smaller "
+            "preferred-dataset-splits"
+        )
+    scheduler = platform.system.inter_dimension
+    one_way = job.custom or not comm.world or count == 0
+    if scheduler == "roundRobin" and not one_way:
+        listed = len(platform.system.algorithms.get(job.operation, ()))
+        orders = round_robin_orders(max(listed, 1), job.operation)
+        ways = [phases(job, comm, platform, chunk, where, order) for order in orders]
+        return JobChunks(tuple(map(tuple, ways)), count, tuple(range(len(ways))), in_turn=True)
+    if not scheduler.startswith("offlineGreedy") or job.operation == "all-to-all" or one_way:
+        return JobChunks((tuple(phases(job, comm, platform, chunk, where)),), count)
+    fresh = _greedy([job], platform)
+    found = {other: _greedy([other, job], platform) for other in before}
+    number: dict[Route, int] = {}
+    for routes in (fresh, *found.values()):
+        for route in routes:
+            number.setdefault(route, len(number))
+    ways = [phases(job, comm, platform, route.size, where, route.order) for route in number]
+    after = {other: tuple(number[route] for route in routes) for other, routes in found.items()}
+    return JobChunks(
+        tuple(map(tuple, ways)), max(len(fresh), *map(len, after.values()), 0),
+        tuple(number[route] for route in fresh), greedy=True, after=after,
+    )  # fmt: skip
+
+
+def _greedy(jobs: Sequence[Job], platform: Platform) -> list[Route]:
+    """Return the routes of the last of some jobs, the first of which begins with no work left over."""
+    flexible = platform.system.inter_dimension == "offlineGreedyFlex"
+    collectives = []
+    for job in jobs:
+        _, chunk = chunks(job, platform)
+        size = job.size
+        if job.operation != "all-gather":
+            size = max(size, chunk * platform.system.dataset_splits)
+        collectives.append(Collective(job.operation, size, chunk, _used(job, platform)))
+    sizes = tuple(d.size for d in platform.dimensions)
+    bandwidths = tuple(_gigabytes(d.bandwidth) for d in platform.dimensions)
+    return greedy_routes(sizes, bandwidths, collectives, flexible=flexible)
+
+
+def _used(job: Job, platform: Platform) -> tuple[bool, ...]:
+    listed = len(platform.system.algorithms.get(job.operation, ()))
+    mask = (job.involved or (True,) * DEFAULT_INVOLVED)[:listed]
+    return tuple(d.size > 1 and i < len(mask) and mask[i] for i, d in enumerate(platform.dimensions))
+
+
+def _gigabytes(rate: float) -> float:
+    """Return a bandwidth in bytes/ns as the file gives it: equal loads must come out equal to the last bit."""
+    return float(f"{rate * 10**9 / 2**30:.12g}")
+
+
 def chunks(job: Job, platform: Platform) -> tuple[int, int]:
     """Return (number of chunks, bytes per chunk) of a job (spec: 1(c), Collective to chunks)."""
     if job.custom:
@@ -73,8 +167,17 @@ def chunks(job: Job, platform: Platform) -> tuple[int, int]:
     return -(-size // chunk), chunk
 
 
-def phases(job: Job, comm: Communicator, platform: Platform, chunk: int, where: str) -> list[JobPhase]:
+def phases(
+    job: Job,
+    comm: Communicator,
+    platform: Platform,
+    chunk: int,
+    where: str,
+    order: Sequence[int] | None = None,
+) -> list[JobPhase]:
     """Return the phases of one chunk of `chunk` bytes; none if no dimension takes part.
+
+    `order` is that of the dimensions, by default the usual one.
 
     Raises:
         InputError: no algorithm is configured, or one that cannot run here.
@@ -87,7 +190,7 @@ def phases(job: Job, comm: Communicator, platform: Platform, chunk: int, where: 
             f"{where} is an {job.operation}, for which the system configuration has no algorithm"
         )
     if comm.world:
-        return _world(job, platform, algorithms, chunk, where)
+        return _world(job, platform, algorithms, chunk, where, order)
     if len(comm.members) < 2:
         return []
     algorithm = algorithms[0] if len(algorithms) == 1 else Algorithm("ring")
@@ -100,17 +203,26 @@ def phases(job: Job, comm: Communicator, platform: Platform, chunk: int, where: 
 
 
 def _world(
-    job: Job, platform: Platform, algorithms: Sequence[Algorithm], chunk: int, where: str
+    job: Job,
+    platform: Platform,
+    algorithms: Sequence[Algorithm],
+    chunk: int,
+    where: str,
+    order: Sequence[int] | None,
 ) -> list[JobPhase]:
     sizes = [dimension.size for dimension in platform.dimensions]
     involved = job.involved or (True,) * DEFAULT_INVOLVED
     result = []
     size = chunk
-    for phase in plan(job.operation, algorithms, sizes, platform.system.collective_optimization, involved):
+    system = platform.system
+    for phase in plan(
+        job.operation, algorithms, sizes, system.collective_optimization, involved, order,
+        turn_around=system.inter_dimension in ("ascending", "roundRobin"),
+    ):  # fmt: skip
         pair = _schedules(phase.algorithm, phase.operation, phase.size, phase.window, where)
         tree = phase.algorithm == "doubleBinaryTree"
         uniform = phase.dim >= 0 or len(sizes) == 1
-        endpoint = platform.system.endpoint_delay
+        endpoint = system.endpoint_delay
         result.append(
             JobPhase(
                 phase.dim, phase.level, phase.operation, phase.family, size, pair, tree, endpoint, uniform

@@ -67,6 +67,12 @@ class Simulated(ABC):
         """Return what else is to be said of a run that cannot finish, or nothing."""
         return ""
 
+    def rows_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, step: Ints) -> Ints:
+        """Return the rows of `phase_rows` that steps of chunks of items are; `place` is theirs in ROW_START."""
+        rows = np.array([0, *(len(plan.rows()) for plan in self.plans)], np.int64)
+        first: Ints = np.cumsum(rows)[self.items[item, self.layout.I_PLAN]] + step
+        return first
+
     def phase_rows(self) -> list[tuple[int, int, int, int]]:
         """Return (dimension, operation, bytes sent per NPU, bytes through its port) of the phases of all plans."""
         return [row for plan in self.plans for row in plan.rows()]

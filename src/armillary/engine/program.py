@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.collective import Schedule
+from armillary.collective.plan import next_size
 from armillary.engine import layout_kernel as lk
 from armillary.engine import network
-from armillary.engine.classes import JobPhases, Workload, classify, find_phases, quotient_comms, read_workload
+from armillary.engine.classes import (
+    Carried,
+    JobPhases,
+    Workload,
+    classify,
+    find_phases,
+    quotient_comms,
+    read_workload,
+)
 from armillary.engine.congestion.network import Links
 from armillary.engine.custom import expand, uses_custom
 from armillary.engine.items import (
@@ -34,6 +45,8 @@ Ints = NDArray[np.int64]
 LONGEST = 1 << 62
 """Work of this many ticks or more is refused."""
 FAMILY = {"all": lk.ALL, "first": lk.FIRST, "last": lk.LAST}
+KIND = {"reduce-scatter": lk.SCATTERS, "all-gather": lk.GATHERS}
+ORDERS = ("FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst")
 TREE_KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
@@ -49,6 +62,21 @@ class Lowered(Simulated):
         """The module that names the tables and their columns."""
         return lk
 
+    def wanted(self, run: Any) -> Carried:
+        """Return what `lower` must know as carried for a run that stopped for lack of it; else nothing."""
+        if run.scalar(lk.V_STATUS) != lk.CARRIED:
+            return frozenset()
+        known = {(other, plan.source) for plan in self.plans for other in plan.job.after}
+        plan = self.plans[int(self.items[run.scalar(lk.V_A), lk.I_PLAN])]
+        return frozenset({*known, (self.plans[run.scalar(lk.V_B)].source, plan.source)})
+
+    def rows_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, step: Ints) -> Ints:
+        """See `Simulated`; chunks that go several ways have noted theirs."""
+        rows = super().rows_of_phases(run, item, chunk, place, step)
+        routed = np.array([p.routed for p in self.plans], np.bool_)[self.items[item, lk.I_PLAN]]
+        rows[routed] = run.table("ROW_PHASE")[place[routed]]
+        return rows
+
 
 def lower(
     trace: Trace,
@@ -57,6 +85,7 @@ def lower(
     fold_ranks: bool = True,
     messages: bool = False,
     contention: bool = False,
+    carried: Carried = frozenset(),
 ) -> Lowered:
     """Lower `trace` on `platform`.
 
@@ -66,23 +95,33 @@ def lower(
         fold_ranks: Simulate one rank of each class; else every rank.
         messages: Move every message of collectives instead of evaluating phases.
         contention: Let messages cross links that carry one at a time; every rank is simulated.
+        carried: Jobs whose work the greedy scheduler may find left over; `Lowered.wanted` tells which.
 
     Raises:
         InputError: the trace does not fit the machine, or something in it cannot be simulated.
     """
     views, view_of, comms, structure = read_workload(trace, platform, lower_nodes)
-    if uses_custom(views):
+    custom = uses_custom(views)
+    if custom:
         # Every member has a trace of its own: no two ranks are known to behave alike.
         views = [expand(views[v], rank, comms) for rank, v in enumerate(view_of.tolist())]
         view_of = np.arange(trace.n_ranks, dtype=np.int32)
         fold_ranks = False
     channels = channels_of(views, view_of)
     workload = Workload(trace, platform, comms, views, view_of, channels)
-    job_phases, warnings = find_phases(workload)
+    job_phases, warnings = find_phases(workload, carried)
     # What is first on a link depends on the rank: no two are known to behave alike.
     fold_ranks &= not contention
-    classes = classify(workload, job_phases, structure) if fold_ranks else np.arange(trace.n_ranks)
+    greedy = not (contention or custom) and any(found.greedy for found in job_phases.values())
+    classes = np.arange(trace.n_ranks)
+    leads = False
+    if fold_ranks or greedy:
+        folded = classify(workload, job_phases, structure)
+        # Only where all ranks are alike can one of them tell which of them is first.
+        leads = greedy and not folded.any()
+        classes = folded if fold_ranks else classes
     build = _Build(workload, job_phases, classes, Links(platform.dimensions) if contention else None)
+    build.leads = leads
     build.warnings += [*unreceived(channels), *warnings]
     return build.assemble(messages)
 
@@ -111,6 +150,8 @@ class _Build:
         self.plans: list[JobPlan] = []
         self.plan_rows: list[int] = []
         self.phase_rows: list[int] = []
+        self.route_rows: list[int] = []
+        self.leads = False
         self.plan_of: dict[tuple[int, Job], JobPlan] = {}
 
     def plan(self, comm: QuotientComm, job: Job) -> JobPlan:
@@ -118,24 +159,48 @@ class _Build:
         # Ranks of one class may know their groups by different numbers.
         key = (comm.number, replace(job, comm=WORLD))
         if key not in self.plan_of:
-            found, count, chunk = self.job_phases[job]
-            plan = JobPlan(len(self.plans), found, count, chunk, 0)
-            self.plan_rows += [len(found), len(self.phase_rows) // lk.PH_COLUMNS, 0]
-            for p, phase in enumerate(found):
-                self._phase(comm, plan, p, phase, job.operation)
-            self.plan_rows[-1] = plan.lines
+            found = self.job_phases[job]
+            plan = JobPlan(len(self.plans), job, found, len(self.phase_rows) // lk.PH_COLUMNS)
+            for route in found.routes:
+                ticks, lines = 0.0, 0
+                for p in range(len(route)):
+                    more_ticks, more_lines = self._phase(comm, route, p, lines, job.operation)
+                    ticks, lines = ticks + more_ticks, lines + more_lines
+                plan.ticks, plan.lines = max(plan.ticks, ticks), max(plan.lines, lines)
+            routes = self._routes(found.of_chunk) if plan.routed else -1
+            row = [len(plan.phases), plan.first, plan.lines, routes, int(found.in_turn), int(found.greedy)]
+            self.plan_rows += row
             self.plans.append(plan)
             self.plan_of[key] = plan
         return self.plan_of[key]
 
-    def _phase(self, comm: QuotientComm, plan: JobPlan, p: int, phase: JobPhase, operation: str) -> None:
+    def _routes(self, of_chunk: tuple[int, ...]) -> int:
+        """Add the ways of chunks; returns where they stand."""
+        self.route_rows += (len(of_chunk), *of_chunk)
+        return len(self.route_rows) - len(of_chunk) - 1
+
+    def _after(self) -> Ints:
+        """Return the routes of plans after others, (plans, plans), -1: not known."""
+        number = {plan.source: plan.number for plan in self.plans}
+        table = np.full((len(self.plans), len(self.plans)), -1, np.int64)
+        for plan in self.plans:
+            for other, of_chunk in plan.job.after.items():
+                table[plan.number, number[other]] = self._routes(of_chunk)
+        return table
+
+    def _phase(
+        self, comm: QuotientComm, route: tuple[JobPhase, ...], p: int, line: int, operation: str
+    ) -> tuple[float, int]:
+        """Add the row of phase `p` of a way; `line` of its lines come before. Returns its ticks and its lines."""
+        phase = route[p]
         if not phase.schedules:
             row = [0] * lk.PH_COLUMNS
-            row[lk.PH_COUNT], row[lk.PH_TREE] = 1, -1
+            row[lk.PH_COUNT], row[lk.PH_TREE], row[lk.PH_MEMBERS], row[lk.PH_STRIDE] = 1, -1, 1, 1
             self.phase_rows += row
-            return
+            return 0.0, 0
         ring = self.rings.ring(comm, phase)
         members = comm.real.members
+        stride = 1
         if phase.dim >= 0:
             stride = network.strides(self.platform.dimensions)[phase.dim]
             members = np.arange(phase.n) * stride
@@ -144,9 +209,8 @@ class _Build:
             add(s, phase.size, members, phase.endpoint, uniform=phase.uniform, on_bus=comm.real.world)
             for s in phase.schedules
         ]
-        plan.ticks += max(self.costs.longest[c] for c in cost)
-        same = [q for q, o in enumerate(plan.phases) if (o.level, o.family) == (phase.level, phase.family)]
-        trees = [q for q, o in enumerate(plan.phases) if o.tree and o.level == phase.level]
+        same = [q for q, o in enumerate(route) if (o.level, o.family) == (phase.level, phase.family)]
+        trees = [q for q, o in enumerate(route) if o.tree and o.level == phase.level]
         tree = TREE_KINDS.index(operation) * self.levels + phase.level if phase.tree else -1
         row = [0] * lk.PH_COLUMNS
         row[lk.PH_LEVEL], row[lk.PH_FAMILY] = phase.level, FAMILY[phase.family]
@@ -155,9 +219,13 @@ class _Build:
         if phase.tree:
             row[lk.PH_TREE_COUNT], row[lk.PH_TREE_INDEX] = len(trees), trees.index(p)
         row[lk.PH_COST0], row[lk.PH_COST1] = cost
-        row[lk.PH_RING], row[lk.PH_LINE] = ring.entry, plan.lines - ring.first_line
-        plan.lines += ring.n_lines
+        row[lk.PH_RING], row[lk.PH_LINE] = ring.entry, line - ring.first_line
+        row[lk.PH_KIND] = lk.OTHER if phase.tree else KIND.get(phase.operation, lk.OTHER)
+        row[lk.PH_BYTES] = max(phase.size, next_size(phase.operation, phase.size, phase.n))
+        row[lk.PH_MEMBERS], row[lk.PH_STRIDE] = phase.n if phase.dim >= 0 else 1, stride
+        row[lk.PH_SHIFT0], row[lk.PH_SHIFT1] = (shift(s) if phase.dim >= 0 else 0 for s in phase.schedules)
         self.phase_rows += row
+        return max(self.costs.longest[c] for c in cost), ring.n_lines
 
     def assemble(self, messages: bool) -> Lowered:
         """Lay out all arrays."""
@@ -173,8 +241,11 @@ class _Build:
         limit = -(-platform.system.active_chunks // queues)
         bus = platform.system.shared_bus
         ranks = len(self.class_views)
+        after = self._after() if self.leads else np.zeros(0, np.int64)
         scalars = {
+            lk.Z_LEADS: int(self.leads), lk.Z_PLANS: len(self.plans),
             lk.Z_RANKS: ranks, lk.Z_LEVELS: self.levels, lk.Z_QUEUES: queues, lk.Z_LIMIT: limit, lk.Z_TREES: trees,
+            lk.Z_ORDER: ORDERS.index(platform.system.intra_dimension),
             lk.Z_MESSAGES: int(messages or bus is not None or self.costs.instant or self.links is not None),
         }  # fmt: skip
         if bus:
@@ -185,13 +256,15 @@ class _Build:
         self._check_length(items)
         program = {
             "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
-            "PLANS": self.plan_rows, "PHASES": self.phase_rows, "COMMS": comm_rows,
+            "PLANS": self.plan_rows, "PHASES": self.phase_rows, "ROUTES": self.route_rows, "AFTER": after,
+            "COMMS": comm_rows,
             "RING_ENTRY": self.rings.ring_entry, "LINE_ROWS": self.rings.line_rows, "LINES": self.rings.lines,
             "CHANNELS": tables.channels, **(self.links.tables() if self.links else {}),
         }  # fmt: skip
         sizes = {
             "ranks": ranks, "states": tables.states, "streams": tables.streams,
-            "rows": tables.rows, "bases": tables.bases, "items": len(items), "ordinals": tables.ordinals,
+            "rows": tables.rows, "routed": tables.rows * any(plan.routed for plan in self.plans),
+            "bases": tables.bases, "items": len(items), "ordinals": tables.ordinals,
             "instances": tables.instances, "instance_items": tables.instance_items, "arrived": tables.arrived,
             "queues": ranks * self.levels * queues, "trees": trees, "channels": len(tables.channel_at),
             "pairs": tables.pairs, "lines": len(self.rings.line_rows) // lk.LN_COLUMNS, "servers": self._servers(),
@@ -344,3 +417,18 @@ class _Build:
             tables.arrived += times * stride
             tables.instance_items += times * len(comm.local)
         return rows
+
+
+def shift(schedule: Schedule) -> int:
+    """Return how far the member that is first moves in a phase: by so many members, or if negative, to -1 - (XOR).
+
+    Who is first to start sends first, and the receiver of that is first to go on. Of messages that leave together
+    only the first one counts.
+    """
+    role = schedule.roles[0]
+    first = role.send_peer[:: max(role.initial, 1)]
+    if schedule.relative == "rotate":
+        return int(first.sum() % schedule.n)
+    if schedule.relative == "pair" and not schedule.n & (schedule.n - 1):
+        return -1 - int(np.bitwise_xor.reduce(first))
+    return 0

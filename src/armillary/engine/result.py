@@ -188,8 +188,12 @@ def _phases(lowered: Simulated, run: Run) -> dict[str, NDArray[Any]]:
     place = collective[of_item, lk.I_ROW] + within
     width = steps[plan[of_item]] if len(plans) else np.zeros(0, np.int64)
     chunk, step = (within // width, within % width) if len(within) else (within, within)
-    first = np.concatenate([[0], np.cumsum(steps)])[plan[of_item]] + step if len(within) else within
+    item = np.flatnonzero(lowered.is_collective)[of_item]
+    first = lowered.rows_of_phases(run, item, chunk, place, step) if len(within) else within
     table = np.array(lowered.phase_rows(), np.int64).reshape(-1, 4)
+    if (first < 0).any():
+        # Chunks that there might have been.
+        of_item, place, chunk, step, first = (a[first >= 0] for a in (of_item, place, chunk, step, first))
     found = {
         "phase_class": collective[of_item, lk.I_RANK].astype(np.int32),
         "phase_node": lowered.item_position[lowered.is_collective][of_item].astype(np.int32),

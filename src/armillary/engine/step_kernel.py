@@ -24,6 +24,7 @@ schedule, next_seq, node_row, phase_row = (
     collective.node_row,
     collective.phase_row,
 )
+follow = collective.follow
 post_send, post_recv, issue_part = collective.post_send, collective.post_recv, collective.issue_part
 queue_of, enqueue = collective.queue_of, collective.enqueue
 start_waiting, issue_collective = collective.start_waiting, collective.issue_collective
@@ -76,6 +77,8 @@ def issue(prog, st, mem, heap, r, node, slot, tick):
     state = prog[prog[RANKS] + r * R_COLUMNS + R_STATE]
     kind = prog[row + N_KIND]
     st[st[NODE_START] + state + node] = tick
+    if prog[Z_LEADS] == 1:
+        st[st[NODE_LEAD] + state + node] = st[st[LEAD] + r]
     if kind == SKIP:
         st[st[NODE_END] + state + node] = tick
         st[st[LEFT] + r] -= 1
@@ -145,6 +148,8 @@ def complete_node(prog, st, mem, heap, r, node, tick):
     if slot == INNER:
         complete_part(prog, st, mem, heap, r, row, tick)
         return
+    if prog[Z_LEADS] == 1:
+        follow(st, r, st[st[NODE_LEAD] + state + node], tick)
     st[st[FLYING] + r] -= 1
     if slot != NONE:
         st[st[BUSY] + r * 3 + slot] = 0
@@ -191,7 +196,9 @@ def phase_done(prog, st, mem, heap, stream, tick):
     p = st[st[STREAM_PHASE] + stream]
     phases = prog[prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS + PL_PHASES]
     st[st[ROW_END] + prog[at + I_ROW] + chunk * phases + p] = tick
-    queue = queue_of(prog, st, item, chunk, p)
+    if prog[Z_LEADS] == 1:
+        follow(st, r, st[st[ROW_LEAD] + prog[at + I_ROW] + chunk * phases + p], tick)
+    queue = queue_of(prog, st, at, chunk, p)
     q = r * prog[Z_LEVELS] * prog[Z_QUEUES] + queue
     if p + 1 == phases:
         st[st[ITEM_LEFT] + item] -= 1
@@ -202,8 +209,9 @@ def phase_done(prog, st, mem, heap, stream, tick):
         start_waiting(prog, st, mem, heap, r, queue, tick)
         return
     st[st[STREAM_PHASE] + stream] = p + 1
-    following = queue_of(prog, st, item, chunk, p + 1)
-    enqueue(prog, st, r, following, stream)
+    following = queue_of(prog, st, at, chunk, p + 1)
+    # In a queue that it comes back to it does not run any more, but has not yet given up its place.
+    enqueue(prog, st, r, following, stream, 1 if following == queue else 0)
     st[st[QUEUE_RUNNING] + q] -= 1
     start_waiting(prog, st, mem, heap, r, queue, tick)
     start_waiting(prog, st, mem, heap, r, following, tick)
@@ -227,7 +235,7 @@ def release(prog, st, mem, block, stream):
     """Give the machines of a finished phase back to the free list of its line."""
     item = st[st[STREAM_ITEM] + stream]
     at = prog[ITEMS] + item * I_COLUMNS
-    row = phase_row(prog, at, st[st[STREAM_PHASE] + stream])
+    row = phase_row(prog, st, at, stream - prog[at + I_STREAM], st[st[STREAM_PHASE] + stream])
     line = prog[prog[RING_ENTRY] + 2 * (prog[row + PH_RING] + prog[at + I_LOCAL])]
     mem[block] = st[st[FREE] + line]
     st[st[FREE] + line] = block

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
-from armillary.engine.jobs import JobPhase
+from armillary.engine.jobs import Job, JobChunks, JobPhase
 from armillary.engine.nodes import Nodes
 from armillary.engine.timeline import OPERATIONS
 
@@ -22,18 +22,35 @@ class JobPlan:
     """A job lowered: its row in `plans` and what its collectives need."""
 
     number: int
-    phases: list[JobPhase]
-    chunks: int
-    chunk: int
-    lines: int
+    source: Job
+    job: JobChunks
+    first: int
+    """Its first row in `phases`; those of one way of the chunks follow those of another."""
+    lines: int = 0
     ticks: float = 0.0
     """Ticks of one chunk when nothing else goes on."""
 
+    @property
+    def phases(self) -> tuple[JobPhase, ...]:
+        """The phases of a chunk on its first way."""
+        return self.job.routes[0]
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks."""
+        return self.job.count
+
+    @property
+    def routed(self) -> bool:
+        """Whether chunks go several ways."""
+        return len(self.job.routes) > 1 or bool(self.job.after)
+
     def rows(self) -> list[tuple[int, int, int, int]]:
-        """Return (dimension, operation, bytes sent per NPU, bytes through its port) of the phases of a chunk."""
+        """Return (dimension, operation, bytes sent per NPU, bytes through its port) of its rows in `phases`."""
         return [
             (phase.dim, OPERATIONS.index(phase.operation), _bytes_sent(phase), _bytes_sent(phase))
-            for phase in self.phases
+            for route in self.job.routes
+            for phase in route
         ]
 
 

@@ -13,6 +13,8 @@ from typing import Any, cast
 
 from armillary.platform.algorithms import COLLECTIVES, algorithm_text, read_algorithms
 from armillary.platform.astra_sim_keys import (
+    INTER_DIMENSION,
+    INTRA_DIMENSION,
     MEMORY_KEYS,
     NETWORK_IGNORED,
     NETWORK_KEYS,
@@ -150,6 +152,8 @@ def _read_system(document: Document, dimensions: int, injection_scale: float, wa
         warnings.append(f"{document.name}: roofline-enabled without {absent}: compute nodes cannot be timed")
     system = System(
         collective_optimization="localBWAware" if optimization == "localBWAware" else "baseline",
+        inter_dimension=_scheduling(document, "inter-dimension-scheduling", INTER_DIMENSION, warnings),
+        intra_dimension=_scheduling(document, "intra-dimension-scheduling", INTRA_DIMENSION, warnings),
         endpoint_delay=delay,
         local_reduction_delay=whole("local-reduction-delay", 0, 1),
         active_chunks=whole("active-chunks-per-dimension", 1, 1),
@@ -184,6 +188,17 @@ def _read_system(document: Document, dimensions: int, injection_scale: float, wa
             "run on the first dimensions only, as in ASTRA-sim"
         )
     return system
+
+
+def _scheduling(document: Document, key: str, values: Mapping[str, str], warnings: list[str]) -> Any:
+    usual = next(iter(values))
+    found = values[document.choice((key,), document.data.get(key, usual), values)]
+    if found != usual:
+        warnings.append(
+            f"{document.name}: {key}: {found} is obeyed; ASTRA-sim 2 reads past this key: its program for it "
+            "is out of reach there"
+        )
+    return found
 
 
 def _physical(system: System, document: Document) -> Physical:

@@ -24,6 +24,7 @@ NETWORK_IGNORED = [
 ]
 SYSTEM_KEYS = (
     *["scheduling-policy", "collective-optimization", "endpoint-delay", "local-reduction-delay"],
+    *["inter-dimension-scheduling", "intra-dimension-scheduling"],
     *["active-chunks-per-dimension", "preferred-dataset-splits", "local-mem-bw", "peak-perf"],
     *[
         "roofline-enabled",
@@ -40,8 +41,6 @@ SYSTEM_KEYS = (
 )
 SYSTEM_IGNORED = [
     "boost-mode",
-    "inter-dimension-scheduling",
-    "intra-dimension-scheduling",
     "injection-policy",
     "injection-scale",
     "comm-scale",
@@ -52,3 +51,21 @@ SYSTEM_IGNORED = [
     "packet-routing",
 ]
 MEMORY_KEYS = ("memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node")
+# Their values, with the names that version 1.0 also knows; the first is what version 2 always does.
+INTER_DIMENSION = {
+    "ascending": "ascending",
+    "baseline": "ascending",
+    "roundRobin": "roundRobin",
+    "onlineGreedy": "onlineGreedy",
+    "offlineGreedy": "offlineGreedy",
+    "themis": "offlineGreedy",
+    "offlineGreedyFlex": "offlineGreedyFlex",
+    "themisFlex": "offlineGreedyFlex",
+}
+INTRA_DIMENSION = {
+    "FIFO": "FIFO",
+    "RG": "RG",
+    "smallestFirst": "smallestFirst",
+    "SCF": "smallestFirst",
+    "lessRemainingPhaseFirst": "lessRemainingPhaseFirst",
+}

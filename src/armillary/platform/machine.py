@@ -111,6 +111,8 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             algorithm=names,
             chunks=collectives.chunks,
             active_chunks=collectives.active_chunks or 0,
+            chunk_order=collectives.chunk_order,
+            within_dimension=collectives.within_dimension,
             speed=_per_rank(document, (*path, "npu", "speed"), npu.speed, npus, _speed),
             delay=_per_rank(document, (*path, "stragglers"), model.stragglers, npus, _time),
             jitter=Jitter(model.jitter.sigma, model.jitter.seed) if model.jitter else None,

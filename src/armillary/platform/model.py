@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
 TopologyName = Literal["Ring", "FullyConnected", "Switch", "Mesh", "Torus"]
 SchedulingName = Literal["fair", "fifo", "lifo", "priority"]
+ChunkOrderName = Literal[
+    "baseline", "round-robin", "themis", "themis-flex", "online-greedy", "auto", "optimal"
+]
+WithinDimensionName = Literal["earliest-phase", "fifo", "smallest-first"]
 ProfileName = Literal["physical", "astra-sim"]
 CollectiveName = Literal[
     "all-reduce",
@@ -75,6 +79,12 @@ class SharedBus:
     G: float
 
 
+InterDimension = Literal["ascending", "roundRobin", "onlineGreedy", "offlineGreedy", "offlineGreedyFlex"]
+"""In which order chunks visit the dimensions."""
+IntraDimension = Literal["FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst"]
+"""In which order the phases that wait for a dimension go."""
+
+
 @dataclass(frozen=True)
 class System:
     """What an ASTRA-sim system file says; bandwidth in bytes/s, performance in FLOP/s, delays in ns."""
@@ -82,6 +92,8 @@ class System:
     collective_optimization: Literal["baseline", "localBWAware"] = "baseline"
     endpoint_delay: int = 10
     local_reduction_delay: int = 1
+    inter_dimension: InterDimension = "ascending"
+    intra_dimension: IntraDimension = "FIFO"
     active_chunks: int = 1
     dataset_splits: int = 1
     local_mem_bandwidth: float = 0.0
@@ -159,6 +171,10 @@ class Physical:
     active_chunks: int = 0
     """Chunks of a collective that may be under way at a time on one line of NPUs, where messages are moved; 0: as
     many as hide latencies."""
+    chunk_order: ChunkOrderName = "baseline"
+    """Which dimensions each chunk visits first, see `armillary.collective.chunk_order`."""
+    within_dimension: WithinDimensionName = "earliest-phase"
+    """Which chunk of a collective a dimension serves first."""
     memory: LocalMemory = field(default_factory=LocalMemory)
 
 

@@ -89,6 +89,10 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
                 yield ("collectives", kind), f"got '{name}': {NOT_ASTRA_SIM}"
     if physical.scheduling != "fair":
         yield ("scheduling",), f"got '{physical.scheduling}': {NOT_ASTRA_SIM}"
+    if physical.chunk_order != "baseline":
+        yield ("collectives", "chunk_order"), f"got '{physical.chunk_order}': {NOT_ASTRA_SIM}"
+    if physical.within_dimension != "earliest-phase":
+        yield ("collectives", "within_dimension"), f"got '{physical.within_dimension}': {NOT_ASTRA_SIM}"
     if physical.speed:
         yield ("npu", "speed"), NOT_ASTRA_SIM
     if physical.delay:

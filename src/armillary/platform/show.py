@@ -36,6 +36,8 @@ def describe(platform: Platform) -> dict[str, Any]:
         "algorithms": {kind: list(names) for kind, names in _algorithms(platform).items()},
         "custom_collectives": dict(system.custom) | {str(k): v for k, v in system.custom_by_node.items()},
         "collective_optimization": system.collective_optimization,
+        "inter_dimension_scheduling": system.inter_dimension,
+        "intra_dimension_scheduling": system.intra_dimension,
         "chunks": system.dataset_splits,
         "active_chunks": system.active_chunks,
         "queues_per_dimension": platform.queues_per_dim,
@@ -117,6 +119,9 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
         ("peak performance", _peak(system.peak_performance, physical.kernels.peaks)),
         ("compute time", "roofline model" if system.roofline and not system.replay_only else "as recorded"),
     ]
+    if (system.inter_dimension, system.intra_dimension) != ("ascending", "FIFO"):
+        row = f"{system.inter_dimension} across dimensions, {system.intra_dimension} within, in astra-sim"
+        rows.append(("chunk scheduling", row))
     if physical.kernels.compute != 1 or physical.kernels.memory != 1:
         shares = (
             f"{100 * physical.kernels.compute:g} % of the peak, {100 * physical.kernels.memory:g} % of memory"

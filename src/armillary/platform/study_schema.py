@@ -15,7 +15,14 @@ from pydantic_core import PydanticCustomError, core_schema
 from armillary import units
 from armillary.errors import nearest
 from armillary.platform.algorithms import PHYSICAL_ALGORITHMS
-from armillary.platform.model import CollectiveName, ProfileName, SchedulingName, TopologyName
+from armillary.platform.model import (
+    ChunkOrderName,
+    CollectiveName,
+    ProfileName,
+    SchedulingName,
+    TopologyName,
+    WithinDimensionName,
+)
 
 
 @dataclass(frozen=True)
@@ -296,6 +303,14 @@ class Collectives(Part):
     active_chunks: Count | None = Field(
         default=None,
         description="Chunks in flight per dimension; if absent 1 (astra-sim) or as many as hide latencies.",
+    )
+    chunk_order: ChunkOrderName = Field(
+        default="baseline",
+        description="Which dimensions each chunk visits first: always the same, or by a scheduler (physical).",
+    )
+    within_dimension: WithinDimensionName = Field(
+        default="earliest-phase",
+        description="Which chunk of a collective a dimension serves first (physical).",
     )
     hierarchy: list[Count] | None = Field(
         default=None,

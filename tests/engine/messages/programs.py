@@ -30,7 +30,9 @@ def programs(draw: st.DrawFn) -> Case:
     """A program on dimensions, or on a graph with as many NPUs."""
     case = draw(cases(most=6, staged=False))
     physical = replace(
-        case.platform.physical, active_chunks=draw(st.sampled_from([0, 0, 1, 2])), scheduling="fair"
+        case.platform.physical,
+        active_chunks=draw(st.sampled_from([0, 0, 1, 2])),
+        scheduling="fair",
     )
     platform = replace(case.platform, physical=physical)
     if draw(st.booleans()) and platform.npus in GRAPHS:

@@ -15,8 +15,8 @@ from armillary.collective.physical import rounds_alltoallv, rounds_for
 from armillary.engine.jobs import Job
 from armillary.engine.messages.lower import window_of
 from armillary.engine.messages.stages import network_of
-from armillary.engine.physical.jobs import chunk_bytes, split_at_once
-from armillary.engine.physical.program import Plan
+from armillary.engine.physical.courses import plain_course
+from armillary.engine.physical.jobs import split_at_once
 from armillary.engine.physical.twin import Channel, Instance, Lane, Machine
 from armillary.engine.physical.twin_nodes import Node
 from armillary.engine.transport.network import paces
@@ -45,10 +45,9 @@ class MessageMachine(Machine):
 
     def __init__(self, trace: Trace, platform: Platform) -> None:
         super().__init__(trace, platform)
-        for job in [
-            job for job in self.job_phases if job.splits and len(self.comms.get(job.comm).members) > 1
-        ]:
-            self.job_phases[job] = [split_at_once(job, self.comms.get(job.comm), platform)]
+        for job in [job for job in self.courses if job.splits and len(self.comms.get(job.comm).members) > 1]:
+            at_once = split_at_once(job, self.comms.get(job.comm), platform)
+            self.courses[job] = plain_course([at_once], job.size, platform)
         self.routing = network_of(platform).at()
         self.free: dict[int, int] = {}
         self.events: list[tuple[int, int, Any]] = []
@@ -117,6 +116,7 @@ class MessageMachine(Machine):
     def starts(self) -> None:
         """Issue free nodes, and let lanes begin chunks."""
         self.issue_free()
+        self.choose()
         dirty, self.dirty = self.dirty, []
         for lane in dirty:
             lane.waiting.sort(key=lambda entry: entry[:2])
@@ -158,25 +158,30 @@ class MessageMachine(Machine):
 
     def enter(self, instance: Instance, rank: int, chunk: int, p: int) -> None:
         """A rank comes to a phase of a chunk; when its whole line has come, the chunk waits for its turn."""
-        phase = instance.phases[p]
+        if self.must_ask(instance, rank, chunk, p):
+            return
+        phase = instance.phase(chunk, p)
         line = self.line(instance.job.comm, rank, phase.dim)
         came = instance.came[(chunk, p, line)] = instance.came.get((chunk, p, line), 0) + 1
         if came < len(line):
             return
         lane = instance.lanes.setdefault((phase.dim, line, phase.ports), Lane({}))
-        _, big, small = chunk_bytes(instance.job.size, self.physical.chunks)
-        size = small + (chunk < big)
+        size = instance.course.chunks[chunk][0]
+        window = window_of(phase, size, self.platform)
+        place = self.place(ceil(phase.volume * size * self.unit))
 
-        plan = Plan(0, instance.job, instance.phases, 0, 0, small)
-        window = window_of(plan, phase, self.platform)
+        if instance.course.choices and p >= instance.course.choices - 1:
+            self.count(instance, line, chunk, p, 1)
 
         def over() -> None:
             self.active[id(lane)] -= 1
+            if instance.course.choices:
+                self.count(instance, line, chunk, p, -1)
             self.phase_done(instance, line, chunk, p)
             self.touch(lane)
 
         lane.waiting.append(
-            (p, chunk, window, lambda: self.begin(self.made(instance.job, phase, line, size, over)))
+            ((place, p), chunk, window, lambda: self.begin(self.made(instance.job, phase, line, size, over)))
         )
         self.touch(lane)
 

@@ -35,6 +35,7 @@ TYPES = {
     CollectiveType.SCATTER: "scatter",
     CollectiveType.BARRIER: "barrier",
 }
+ORDERS = ["baseline", "round-robin", "themis", "themis-flex", "online-greedy", "auto"]
 SIZES = [0, 1, 7, 1000, 4096, 65536, 100_001]
 Step = tuple[str, tuple[int, ...], dict[str, Any]]
 
@@ -146,6 +147,8 @@ def platforms(draw: Any, most: int = 24, staged: bool = True) -> tuple[Platform,
         scheduling=draw(st.sampled_from(["fair", "fifo", "lifo", "priority"])),
         algorithm=algorithm,
         chunks=draw(st.sampled_from([1, 1, 2, 3, 8])),
+        chunk_order=draw(st.sampled_from(["baseline", *ORDERS])),
+        within_dimension=draw(st.sampled_from(["earliest-phase", "fifo", "smallest-first"])),
         speed=draw(st.dictionaries(ranks, st.sampled_from([0.5, 0.8, 1.0, 1.3]), max_size=3)) if late else {},
         delay=draw(st.dictionaries(ranks, st.sampled_from([1.0, 2.5, 700.0]), max_size=3)) if late else {},
         jitter=draw(st.sampled_from([None, None, None, Jitter(0.2, 3)])),

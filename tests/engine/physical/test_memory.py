@@ -103,10 +103,9 @@ def test_all_together_take_what_messages_take(data: st.DataObject) -> None:
     formula = together_ns(memory, chunks * CHUNK, False, npus)
     assert abs(together(memory, npus, chunks * CHUNK) - formula) <= 1
     moved = by_messages(memory, npus, chunks)
-    of_round = [
-        max(1.0, groups * n / (count * npus)) for n, count in ((npus, groups), (per_node, switches), (1, 1))
-    ]
-    of_round[0] = max(1.0, npus / groups)
+    each = max(1.0, groups / npus)  # chunks of an NPU in a round, in which no group idles
+    shared = ((npus, groups), (per_node, switches), (1, 1))
+    of_round = [max(1.0, each * k / count) for k, count in shared]
     late = sum((many - 1) * CHUNK / rate for many, rate in zip(of_round, rates, strict=True))
     assert formula - 1 <= moved <= formula + late + 1
 

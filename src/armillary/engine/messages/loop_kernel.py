@@ -25,6 +25,7 @@ heaps = use("armillary.engine.heap_kernel")
 pop = heaps.pop
 share = use("armillary.engine.physical.share_kernel")
 schedule, touch_lane = share.schedule, share.touch_lane
+phase_row = use("armillary.engine.physical.choice_kernel").phase_row
 fluid = use("armillary.engine.physical.fluid_kernel")
 complete_node, phase_done, arrived, touch_rank = (
     fluid.complete_node,
@@ -32,7 +33,7 @@ complete_node, phase_done, arrived, touch_rank = (
     fluid.arrived,
     fluid.touch_rank,
 )
-issue_touched = fluid.issue_touched
+issue_touched, enter_asking = fluid.issue_touched, fluid.enter_asking
 rounds = use("armillary.engine.messages.round_kernel")
 begin_run, one_less, send, give_back = rounds.begin_run, rounds.one_less, rounds.send, rounds.give_back
 size_row = rounds.size_row
@@ -49,6 +50,7 @@ def run_over(prog, st, mem, heap, run, tick):
     key = mem[run + RU_KEY]
     give_back(st, mem, run, RU_HEAD + prog[mem[run + RU_SHAPE] + SH_MEMBERS] * ME_COLUMNS)
     st[st[LANE_ACTIVE] + lane] -= 1
+    st[st[LANE_LOAD] + lane] -= prog[prog[PHASES] + mem[run + RU_PHASE] * PH_COLUMNS + PH_TICKS]
     phase_done(prog, st, heap, lane, key, tick)
     touch_lane(st, lane)
 
@@ -80,7 +82,8 @@ def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick):
             touch_lane(st, lane)
             return
         key = st[st[LANE_QUEUE] + lane]
-        phase = prog[plan + PL_FIRST] + key % prog[plan + PL_PHASES]
+        phases = prog[plan + PL_PHASES]
+        phase = phase_row(prog, st, item, key // phases, key % phases)
         if st[st[LANE_ACTIVE] + lane] >= prog[prog[PHASE_SHAPE] + phase * PS_COLUMNS + PS_WINDOW]:
             return
         st[st[LANE_QUEUE] + lane] = st[st[ROW_NEXT] + prog[at + I_ROW] + key]
@@ -113,7 +116,7 @@ def came(prog, st, mem, heap, net_table, net, pool, queue, cookie, tick):
     if prog[row + MV_REDUCE] == 1:
         # A member reduces one message after the other.
         busy = run + RU_HEAD + prog[row + MV_TARGET] * ME_COLUMNS + ME_BUSY
-        done = max(done, mem[busy]) + prog[size_row(prog, mem, st, run, row) + 1]
+        done = max(done, mem[busy]) + prog[size_row(prog, mem, run, row) + 1]
         mem[busy] = done
     if done > tick:
         schedule(st, heap, done, EV_RECEIVED, run, prog[row + MV_TARGET])
@@ -152,6 +155,7 @@ def room(st, net, heap_room, memory_room):
 def settle(prog, st, mem, heap, net_table, net, pool, queue, tick, heap_room, memory_room):
     """Start what can start now: nodes, and chunks of lanes; returns whether there was room for all of it."""
     issue_touched(prog, st, heap, tick)
+    enter_asking(prog, st, heap, tick)
     count = st[V_DIRTY]
     done = 0
     while done < count and room(st, net, heap_room, memory_room):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -23,6 +24,7 @@ from armillary.engine.messages.stages import network_of
 from armillary.engine.network import LIMIT
 from armillary.engine.network_use import NetworkUse
 from armillary.engine.physical.classes import lines_of
+from armillary.engine.physical.courses import Course, plain_course
 from armillary.engine.physical.jobs import PhysicalPhase, split_at_once
 from armillary.engine.physical.least import least_ticks
 from armillary.engine.physical.lower import Build
@@ -62,12 +64,12 @@ class MessageProgram(PhysicalProgram):
 
     def extra_columns(self) -> dict[str, Any]:
         """See `Simulated.extra_columns`."""
-        plans = [_least(plan, self.platform) for plan in self.plans]
-        return {"node_least": least_ticks(self.tables, self.views, np.array(plans, np.int64).reshape(-1, 2))}
+        plans = np.array([_least(plan, self.platform) for plan in self.plans], np.int64)
+        return {"node_least": least_ticks(self.tables, self.views, plans)}
 
     def phase_rows(self) -> list[tuple[int, int, int, int]]:
         """See `Simulated.phase_rows`: where members differ, none is known to be held up by what the busiest moves."""
-        alike = [phase.dim >= 0 and _alike(phase) for plan in self.plans for phase in plan.phases]
+        alike = [phase.dim >= 0 and _alike(phase) for plan in self.plans for phase, _ in plan.placed]
         rows = zip(super().phase_rows(), alike, strict=True)
         return [(dim, kind, sent, port if same else 0) for (dim, kind, sent, port), same in rows]
 
@@ -87,12 +89,13 @@ class MessageProgram(PhysicalProgram):
 class MessageWorkload(ListedWorkload):
     """A listed trace; an all-to-all with splits is one phase with the messages that it has."""
 
-    def phases(self, job: Job) -> list[PhysicalPhase]:
+    def course(self, job: Job) -> Course:
         """See `PhysicalWorkload`."""
         comm = self.comms.get(job.comm)
-        if job.splits and len(comm.members) > 1 and job not in self._phases:
-            self._phases[job] = [split_at_once(job, comm, self.platform)]
-        return super().phases(job)
+        if job.splits and len(comm.members) > 1 and job not in self._courses:
+            at_once = split_at_once(job, comm, self.platform)
+            self._courses[job] = plain_course([at_once], job.size, self.platform)
+        return super().course(job)
 
 
 def lower_messages(trace: Trace, platform: Platform, stages: Sequence[Stage]) -> MessageProgram:
@@ -141,16 +144,16 @@ class MessageBuild(Build):
         phase_shape: list[int] = []
         size_rows: list[int] = []
         memory = self.platform.system.local_mem_bandwidth
-        for comm, plan, phase in self.phase_at:
+        for comm, plan, phase, size in self.phase_at:
             shape = shapes.add(_schedule(plan, phase))
             _, first, _, _ = self.rings[(comm.number, phase.dim, phase.ports)]
             phase_shape += [
                 shape.number,
                 len(size_rows) // lk.SZ_COLUMNS,
                 lines.add(comm, phase, first, shape, self),
-                window_of(plan, phase, self.platform),
+                window_of(phase, size, self.platform),
             ]
-            size_rows += sizes(shape.parts, phase.scale, plan.chunk, memory)
+            size_rows += sizes(shape.parts, phase.scale, size, memory)
         channels = list(self.tables.channel_at)
         ends = np.array([(a, b) for _, a, b, _ in channels], np.int64).reshape(-1, 2)
         lines.keys.append(ends[:, 0] * self.platform.npus + ends[:, 1])
@@ -213,33 +216,43 @@ def _schedule(plan: Plan, phase: PhysicalPhase) -> Rounds:
     return rounds_for(phase.algorithm, phase.operation, len(phase.positions))
 
 
-def _least(plan: Plan, platform: Platform) -> tuple[int, int]:
-    """Return the least ticks of one chunk through all phases, and of each chunk in the fullest dimension.
+def _least(plan: Plan, platform: Platform) -> int:
+    """Return the least ticks of a plan: of one chunk through all phases, or of all chunks in the fullest dimension.
 
     Chunks, and rounds in which not all members do the same, overlap: only what leaves or enters an NPU takes its time
     one after the other. What a group that is no grid crosses is not known here.
     """
-    memory, rates = platform.system.local_mem_bandwidth, ports(platform)
-    once, through = 0.0, dict.fromkeys(range(-1, len(rates)), 0.0)
-    for phase in plan.phases:
-        if phase.dim < 0:
-            continue
-        dimension, port, alike = platform.dimensions[phase.dim], rates[phase.dim], _alike(phase)
-        # Where members differ, who sends most need not receive anything.
-        rate = min(port.out, port.into) if alike else max(port.out, port.into)
-        moving = float(phase.sent * plan.chunk) / rate
-        through[phase.dim] += moving
-        reducing = float(phase.reduced * plan.chunk) / memory * 1e9 if memory > 0 else 0.0
-        filled = dimension.topology != "Mesh" and len(phase.positions) == dimension.size
-        latency = dimension.latency
-        if alike and (filled or dimension.topology in ("FullyConnected", "Switch")):
-            moving, latency = float(phase.volume * plan.chunk) / rate, phase.latency
-        once += max(moving, reducing, latency)
-    return int(once), int(max(through.values()))
+    rates = ports(platform)
+    once, through = 0.0, dict.fromkeys(range(len(rates)), 0.0)
+    for (size, way), count in Counter(plan.course.chunks).items():
+        alone = 0.0
+        for phase in plan.course.ways[way]:
+            if phase.dim < 0:
+                continue
+            port = rates[phase.dim]
+            # Where members differ, who sends most need not receive anything.
+            rate = min(port.out, port.into) if _alike(phase) else max(port.out, port.into)
+            moving = float(phase.sent * size) / rate
+            through[phase.dim] += moving * count
+            alone += _least_alone(phase, size, moving, platform)
+        once = max(once, alone)
+    return int(max(once, *through.values()))
 
 
-def window_of(plan: Plan, phase: PhysicalPhase, platform: Platform) -> int:
-    """Return how many chunks of a phase are under way at a time on a line.
+def _least_alone(phase: PhysicalPhase, size: int, moving: float, platform: Platform) -> float:
+    """Return the least ns of a phase of a chunk, of which its busiest member moves bytes for `moving` ns."""
+    memory = platform.system.local_mem_bandwidth
+    dimension, port = platform.dimensions[phase.dim], ports(platform)[phase.dim]
+    filled = dimension.topology != "Mesh" and len(phase.positions) == dimension.size
+    latency = dimension.latency
+    if _alike(phase) and (filled or dimension.topology in ("FullyConnected", "Switch")):
+        moving, latency = float(phase.volume * size) / min(port.out, port.into), phase.latency
+    reducing = float(phase.reduced * size) / memory * 1e9 if memory > 0 else 0.0
+    return max(moving, reducing, latency)
+
+
+def window_of(phase: PhysicalPhase, chunk: int, platform: Platform) -> int:
+    """Return how many chunks are under way at a time on a line, where the first of them has this many bytes.
 
     As given, or as many as keep links busy while messages of one are under way, four times over: latency of the
     rounds ÷ time of their bytes on the wire, and one; ways are longer than a link, and rounds not all alike. No more
@@ -248,7 +261,7 @@ def window_of(plan: Plan, phase: PhysicalPhase, platform: Platform) -> int:
     if platform.physical.active_chunks:
         return platform.physical.active_chunks
     port = ports(platform)[phase.dim]
-    moving = float(phase.volume * plan.chunk) / min(port.out, port.into)
+    moving = float(phase.volume * chunk) / min(port.out, port.into)
     return min(4 + ceil(4 * phase.latency / moving), MOST_WINDOW) if moving > 0 else MOST_WINDOW
 
 

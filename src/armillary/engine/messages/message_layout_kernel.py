@@ -39,9 +39,9 @@ RO_COLUMNS = 3
 # A message of a shape: members, class of its size, whether the receiver reduces it
 MV_SOURCE, MV_TARGET, MV_SIZE, MV_REDUCE = range(4)
 MV_COLUMNS = 4
-# A size: bytes and ticks to reduce them, in one of the bigger chunks, and in the others
-SZ_BYTES, SZ_REDUCE, SZ_BYTES2, SZ_REDUCE2 = range(4)
-SZ_COLUMNS = 4
+# A size: bytes and ticks to reduce them
+SZ_BYTES, SZ_REDUCE = range(2)
+SZ_COLUMNS = 2
 # A run of a shape in working memory: lane, chunk and phase, its phase row, its line's routes, members that are
 # not through, shape; then per member: round (row in the shape), times it is still to be repeated, messages left,
 # tick until which it reduces

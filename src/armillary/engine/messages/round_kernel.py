@@ -126,27 +126,17 @@ def meet(prog, st, mem, net_table, net, pool, queue, run, me, move, other_end, t
         queue,
         cookie,
         pair,
-        prog[size_row(prog, mem, st, run, row)],
+        prog[size_row(prog, mem, run, row)],
         key,
         tick,
     )
 
 
 @inner
-def chunk_of(prog, mem, st, run):
-    """Return the number of the chunk that a run moves: an earlier one goes before a later one, as on one connection."""
-    item = prog[ITEMS] + st[st[LANE_ITEM] + mem[run + RU_LANE]] * I_COLUMNS
-    return mem[run + RU_KEY] // prog[prog[PLANS] + prog[item + I_PLAN] * PL_COLUMNS + PL_PHASES]
-
-
-@inner
-def size_row(prog, mem, st, run, move_row):
+def size_row(prog, mem, run, move_row):
     """Return where bytes and reduction ticks of a message stand, for the chunk of this run."""
     phase = prog[PHASE_SHAPE] + mem[run + RU_PHASE] * PS_COLUMNS
-    at = prog[SIZES] + (prog[phase + PS_SIZE] + prog[move_row + MV_SIZE]) * SZ_COLUMNS
-    item = prog[ITEMS] + st[st[LANE_ITEM] + mem[run + RU_LANE]] * I_COLUMNS
-    plan = prog[PLANS] + prog[item + I_PLAN] * PL_COLUMNS
-    return at if chunk_of(prog, mem, st, run) < prog[plan + PL_BIG] else at + SZ_BYTES2
+    return prog[SIZES] + (prog[phase + PS_SIZE] + prog[move_row + MV_SIZE]) * SZ_COLUMNS
 
 
 @inner

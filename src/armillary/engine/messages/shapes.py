@@ -117,17 +117,16 @@ def _starts(member: Ints, members: int) -> Ints:
 
 
 def sizes(parts: Sequence[Fraction], scale: Fraction, chunk: int, memory_bandwidth: float) -> list[int]:
-    """Return the rows of SIZES of a phase: bytes and ticks of reduction, for chunks of one byte more and others.
+    """Return the rows of SIZES of a phase: bytes and ticks of reduction.
 
     Args:
         parts: Of a shape.
         scale: Bytes that the schedule is about, per byte of the chunk.
-        chunk: Bytes.
+        chunk: Bytes of the chunk.
         memory_bandwidth: At which bytes are reduced, bytes/s; 0: in no time.
     """
     rows = []
     for part in parts:
-        for size in (chunk + 1, chunk):
-            moved = ceil(part * scale * size)
-            rows += [moved, ceil(moved / memory_bandwidth * 1e9) if memory_bandwidth > 0 else 0]
+        moved = ceil(part * scale * chunk)
+        rows += [moved, ceil(moved / memory_bandwidth * 1e9) if memory_bandwidth > 0 else 0]
     return rows

@@ -12,6 +12,8 @@ from armillary.jit import inner, njit, use
 
 heaps = use("armillary.engine.heap_kernel")
 pop, put, take = heaps.pop, heaps.put, heaps.take
+choice = use("armillary.engine.physical.choice_kernel")
+phase_row, must_ask, choose_all = choice.phase_row, choice.must_ask, choice.choose_all
 share = use("armillary.engine.physical.share_kernel")
 schedule, touch_lane, touch_ports = share.schedule, share.touch_lane, share.touch_ports
 join, leave = share.join, share.leave
@@ -170,11 +172,13 @@ def issue_collective(prog, st, heap, r, node, at, tick):
 @inner
 def enter(prog, st, heap, item, chunk, p, tick):
     """One rank is ready for a phase of a chunk; the last one of its line puts it on the lane."""
+    if must_ask(prog, st, item, chunk, p):
+        return
     at = prog[ITEMS] + item * I_COLUMNS
     plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
     comm = prog[COMMS] + prog[at + I_COMM] * CO_COLUMNS
     phases = prog[plan + PL_PHASES]
-    row = prog[PHASES] + (prog[plan + PL_FIRST] + p) * PH_COLUMNS
+    row = prog[PHASES] + phase_row(prog, st, item, chunk, p) * PH_COLUMNS
     number = prog[prog[RING_ENTRY] + 2 * (prog[row + PH_RING] + prog[at + I_LOCAL])]
     line = prog[LINE_ROWS] + number * LN_COLUMNS
     ordinal = st[st[ITEM_INSTANCE] + item]
@@ -194,8 +198,25 @@ def enter(prog, st, heap, item, chunk, p, tick):
             other = st[st[INSTANCE_ITEM] + members + prog[prog[LINES] + prog[line + LN_LOCAL] + i]]
             urgent = min(urgent, prog[prog[ITEMS] + other * I_COLUMNS + I_PRIORITY])
         st[st[LANE_KEY] + lane] = order_of(prog, urgent, tick)
-    insert(prog, st, lane, first, chunk * phases + p, phases)
+    if p + 1 >= prog[plan + PL_CHOICES]:
+        st[st[LANE_LOAD] + lane] += prog[row + PH_TICKS]  # else it was when its level was chosen
+    place = 0
+    if prog[Z_WITHIN] == FIFO:
+        place = tick
+    elif prog[Z_WITHIN] == SMALLEST:
+        place = prog[row + PH_VOLUME]
+    insert(prog, st, lane, first, chunk * phases + p, phases, place)
     touch_lane(st, lane)
+
+
+@inner
+def enter_asking(prog, st, heap, tick):
+    """Let those enter that waited for the choice of a level."""
+    choose_all(prog, st)
+    for i in range(st[V_ASKING]):
+        waits = st[ASKING] + i * AS_COLUMNS
+        enter(prog, st, heap, st[waits + AS_ITEM], st[waits + AS_CHUNK], st[waits + AS_PHASE], tick)
+    st[V_ASKING] = 0
 
 
 @inner
@@ -205,39 +226,43 @@ def order_of(prog, priority, tick):
 
 
 @inner
-def place_of(key, phases):
-    """Return the place of a volume in the list of its lane: earlier phases first, then lower chunks."""
-    return (key % phases) * (1 << 32) + key // phases
+def before(st, places, a, b, phases):
+    """Tell whether a volume comes before another in the list of its lane: by place, then phase, then chunk."""
+    if st[places + a] != st[places + b]:
+        return st[places + a] < st[places + b]
+    if a % phases != b % phases:
+        return a % phases < b % phases
+    return a < b
 
 
 @inner
-def insert(prog, st, lane, item, key, phases):
+def insert(prog, st, lane, item, key, phases, place):
     """Insert a waiting volume into a lane's list.
 
-    What other dimensions wait for comes first: with the lowest chunk first, a faster dimension could bring
-    chunks back so early that they hold up those that have not left yet.
+    Of one place, what other dimensions wait for comes first: with the lowest chunk first, a faster dimension could
+    bring chunks back so early that they hold up those that have not left yet.
     """
-    rows = st[ROW_NEXT] + prog[prog[ITEMS] + item * I_COLUMNS + I_ROW]
+    first = prog[prog[ITEMS] + item * I_COLUMNS + I_ROW]
+    rows = st[ROW_NEXT] + first
+    places = st[ROW_PLACE] + first
+    st[places + key] = place
     at = st[st[LANE_QUEUE] + lane]
-    place = place_of(key, phases)
-    if at < 0 or place < place_of(at, phases):
+    if at < 0 or before(st, places, key, at, phases):
         st[rows + key] = at
         st[st[LANE_QUEUE] + lane] = key
         return
-    while st[rows + at] >= 0 and place_of(st[rows + at], phases) < place:
+    while st[rows + at] >= 0 and before(st, places, st[rows + at], key, phases):
         at = st[rows + at]
     st[rows + key] = st[rows + at]
     st[rows + at] = key
 
 
 @inner
-def cost_at(prog, item, key):
-    """Return the address of (latency, volume) of the phase and chunk in `key`."""
-    at = prog[ITEMS] + item * I_COLUMNS
-    plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
+def phase_at(prog, st, item, key):
+    """Return the address of the phase of the chunk in `key`."""
+    plan = prog[PLANS] + prog[prog[ITEMS] + item * I_COLUMNS + I_PLAN] * PL_COLUMNS
     phases = prog[plan + PL_PHASES]
-    row = prog[PHASES] + (prog[plan + PL_FIRST] + key % phases) * PH_COLUMNS
-    return row + (PH_LATENCY if key // phases < prog[plan + PL_BIG] else PH_LATENCY2)
+    return prog[PHASES] + phase_row(prog, st, item, key // phases, key % phases) * PH_COLUMNS
 
 
 @inner
@@ -251,7 +276,9 @@ def volume_done(prog, st, heap, lane, tick):
         channel = prog[prog[ITEMS] + item * I_COLUMNS + I_CHANNEL]
         schedule(st, heap, tick + prog[prog[ITEMS] + item * I_COLUMNS + I_LATENCY], EV_ARRIVED, channel, 0)
         return
-    schedule(st, heap, tick + prog[cost_at(prog, item, key)], EV_PHASE, lane, key)
+    phase = phase_at(prog, st, item, key)
+    st[st[LANE_LOAD] + lane] -= prog[phase + PH_TICKS]
+    schedule(st, heap, tick + prog[phase + PH_LATENCY], EV_PHASE, lane, key)
 
 
 @inner
@@ -307,7 +334,7 @@ def next_head(prog, st, lane, tick):
     if key >= 0:
         st[st[LANE_QUEUE] + lane] = st[st[ROW_NEXT] + prog[at + I_ROW] + key]
         st[st[ROW_START] + prog[at + I_ROW] + key] = tick  # of the whole line, see `phase_done`
-        start_head(st, lane, key, prog[cost_at(prog, item, key) + 1], tick)
+        start_head(st, lane, key, prog[phase_at(prog, st, item, key) + PH_VOLUME], tick)
 
 
 @inner
@@ -325,6 +352,7 @@ def issue_touched(prog, st, heap, tick):
 def settle(prog, st, mem, heap, tick):
     """The second half of a tick: issue, start volumes, share ports."""
     issue_touched(prog, st, heap, tick)
+    enter_asking(prog, st, heap, tick)
     for i in range(st[V_DIRTY]):
         lane = st[st[DIRTY] + i]
         st[st[LANE_DIRTY] + lane] = 0

@@ -6,11 +6,13 @@ from __future__ import annotations
 # Tables of the program
 (
     NODES, CHILDREN, RANKS, ITEMS, PLANS, PHASES, COMMS, RING_ENTRY, LINE_ROWS, LINES, LINE_PORTS, PORTS, CHANNELS,
-) = range(13)
-# Scalars: ranks, sharing policy, 1 or -1: first or last come, first served
-Z_RANKS, Z_POLICY, Z_SIGN = range(13, 16)
-PROGRAM_HEAD = 16
+    CHUNKS,
+) = range(14)
+# Scalars: ranks, sharing policy, 1 or -1: first or last come, first served, which chunk a lane serves first
+Z_RANKS, Z_POLICY, Z_SIGN, Z_WITHIN = range(14, 18)
+PROGRAM_HEAD = 18
 FAIR, ORDERED = range(2)
+EARLIEST_PHASE, FIFO, SMALLEST = range(3)
 
 # Tables of the state: nodes and slots; collectives; lanes; ports; channels
 (
@@ -19,13 +21,16 @@ FAIR, ORDERED = range(2)
     LANE_HEAD, LANE_QUEUE, LANE_REMAINING, LANE_RATE, LANE_SINCE, LANE_VERSION, LANE_ENTRY, LANE_KEY, LANE_DIRTY, DIRTY,
     LANE_RESET, LANE_ITEM, LANE_LINE, PORT_FIRST, PORT_COUNT, PORT_DIRTY, DIRTY_PORTS, LINE_FREE,
     SENT, STARTED, POSTED, CAME, SEND_NODE, SEND_KEY, RECV_NODE, SERVER_FREE, STALE,
-) = range(46)
+    ROW_PLACE, LANE_LOAD, CHOSEN, ASKED, ASKING,
+) = range(51)
 # Scalars of the state: heap size, status and its operands, events, touched ranks, dirty lanes, dirty ports,
-# entries in use, lanes whose rate may have changed, events made so far
+# entries in use, lanes whose rate may have changed, events made so far, chunks whose next level is to be chosen,
+# members that wait for that
 (
     V_HEAP, V_STATUS, V_A, V_B, V_EVENTS, V_TOUCHED, V_DIRTY, V_PORTS, V_ENTRIES, V_STALE, V_SEQUENCE,
-) = range(46, 57)
-STATE_HEAD = 57
+    V_ASKED, V_ASKING,
+) = range(51, 64)
+STATE_HEAD = 64
 # fmt: on
 
 OK, GROW, MISMATCH = range(3)
@@ -43,13 +48,20 @@ I_PLAN, I_COMM, I_LOCAL, I_CHUNKS, I_ROW, I_RANK, I_NODE, I_ORDINAL, I_PRIORITY 
 I_CHANNEL, I_LATENCY, I_VOLUME = range(3)  # and I_PRIORITY
 I_SERVER, I_SERVICE = range(2)
 I_COLUMNS = 9
-# Columns of a plan, a phase: two volumes and latencies, for the first REST chunks and the others
-PL_PHASES, PL_FIRST, PL_LINES, PL_BIG = range(4)
+# Columns of a plan: phases of a chunk, place of its chunks in CHUNKS (row of the first phase of each), lines of all
+# phases, levels among which a chunk chooses its way (0: none)
+PL_PHASES, PL_CHUNKS, PL_LINES, PL_CHOICES = range(4)
 PL_COLUMNS = 4
-PH_RING, PH_LINE, PH_LANE, PH_LATENCY, PH_VOLUME, PH_LATENCY2, PH_VOLUME2 = range(7)
-PH_COLUMNS = 7
-CO_INSTANCE, CO_REPS, CO_ARRIVED, CO_STRIDE, CO_ITEMS, CO_LANE, CO_LANES = range(7)
-CO_COLUMNS = 7
+# A phase: its ring and lines, latency and volume of one chunk, its first line and how many, ticks at full rate
+PH_RING, PH_LINE, PH_LANE, PH_LATENCY, PH_VOLUME, PH_FIRST, PH_LINES, PH_TICKS = range(8)
+PH_COLUMNS = 8
+CO_INSTANCE, CO_REPS, CO_ARRIVED, CO_STRIDE, CO_ITEMS, CO_LANE, CO_LANES, CO_CHOSEN, CO_CHUNKS = range(9)
+CO_COLUMNS = 9
+# A chunk that chooses: its way so far, levels chosen, the item that asks for the next and 1; then who waits for that
+CH_WAY, CH_LEVELS, CH_ITEM = range(3)
+CH_COLUMNS = 3
+AS_ITEM, AS_CHUNK, AS_PHASE = range(3)
+AS_COLUMNS = 3
 # Columns of a line: machines, their local indices, its ports (first, count)
 LN_MACHINES, LN_LOCAL, LN_PORTS, LN_PORT_COUNT = range(4)
 LN_COLUMNS = 4

@@ -20,7 +20,7 @@ from armillary.engine.physical.grid_messages import GridMessages
 from armillary.engine.physical.memory import OPERATIONS, Groups
 from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes
 from armillary.engine.physical.splits import Rows, join, read_splits, with_jobs
-from armillary.engine.physical.workload import SET, PhysicalWorkload, spanned, stripped
+from armillary.engine.physical.workload import SET, PhysicalWorkload
 from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace import Graph, Trace
@@ -235,7 +235,7 @@ class GridWorkload(PhysicalWorkload):
             for family, examples in self._examples.items()
             for groups, views in examples
             for job in self._jobs(family, int(groups[0]), views)
-            for p in self.phases(job)
+            for p in self.course(job).phases
         )
         return max(volumes, default=0)
 
@@ -243,9 +243,9 @@ class GridWorkload(PhysicalWorkload):
         known: dict[object, int] = {}
         result = []
         for groups, views in self._examples[family]:
-            found = [self.phases(job) for job in self._jobs(family, int(groups[0]), views)]
-            key = (tuple(views), *map(stripped, found))
-            dims = tuple(dict.fromkeys(d for phases in found for d in spanned(phases)))
+            found = [self.course(job) for job in self._jobs(family, int(groups[0]), views)]
+            key = (tuple(views), *(course.stripped() for course in found))
+            dims = tuple(dict.fromkeys(d for course in found for d in course.dims))
             result.append(Alike(groups, known.setdefault(key, len(known)), dims))
         return result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -15,7 +16,7 @@ from armillary.collective.physical import choose, natural, rounds_for
 from armillary.engine import network
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
-from armillary.engine.physical.memory import OPERATIONS, REDUCE
+from armillary.engine.physical.memory import REDUCE
 from armillary.engine.physical.splits import loads
 from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
@@ -72,26 +73,42 @@ def spans(platform: Platform, comm: Communicator) -> list[Span] | None:
     return [Span(d, positions) for d, positions in enumerate(used) if len(positions) > 1]
 
 
-def phases(job: Job, comm: Communicator, platform: Platform) -> list[PhysicalPhase]:
-    """Return the phases of a job in order; none for a single member."""
-    if job.operation in OPERATIONS:
-        return [_in_memory(job, platform)]
+def spanned_by(job: Job, comm: Communicator, platform: Platform) -> list[Span] | None:
+    """Return the dimensions that a job uses, innermost first; None if its group is no grid of positions."""
+    found = spans(platform, comm)
+    if found is not None and job.involved is not None:
+        found = [s for s in found if s.dim < len(job.involved) and job.involved[s.dim]]
+    return found
+
+
+def phases(
+    job: Job, comm: Communicator, platform: Platform, order: Sequence[Span] | None = None
+) -> list[PhysicalPhase]:
+    """Return the phases of a chunk of a job in order; none for a single member.
+
+    Args:
+        job: The job.
+        comm: Its members.
+        platform: The machine.
+        order: The dimensions that it uses, as they are visited on the way in; None: the plain order.
+    """
     if len(comm.members) < 2:
         return []
     if job.splits:
         return _split(job, comm, platform)
     operation = "reduce-scatter" if job.operation == "reduce-scatter-block" else job.operation
-    found = spans(platform, comm)
+    found = spanned_by(job, comm, platform)
     if found is None:
         return [_flat(operation, comm, platform)]
-    if job.involved is not None:
-        found = [s for s in found if s.dim < len(job.involved) and job.involved[s.dim]]
+    if order is None:
+        outer_first = operation in ("all-gather", "broadcast", "scatter")
+        order = found[::-1] if outer_first else found
     result = []
     scale = Fraction(1, len(comm.members)) if operation == "gather" else Fraction(1)
-    for span, step in _order(operation, found):
+    for span, step in _steps(operation, order):
         n = len(span.positions)
         # A gather is stated by what comes together, an all-gather by what a member brings.
-        result.append(_phase(job, platform, span, step, scale * n if step == "gather" else scale))
+        result.append(phase_of(job, platform, span, step, scale * n if step == "gather" else scale))
         if step in ("reduce-scatter", "scatter"):
             scale /= n
         elif step in ("all-gather", "gather"):
@@ -99,7 +116,7 @@ def phases(job: Job, comm: Communicator, platform: Platform) -> list[PhysicalPha
     return result
 
 
-def _in_memory(job: Job, platform: Platform) -> PhysicalPhase:
+def in_memory(job: Job, platform: Platform) -> PhysicalPhase:
     """A load or store of all members at once, whose data the stages of a hierarchical memory carry once."""
     store = job.operation == REDUCE
     fill = fill_ns(platform.memory, job.size, store, platform.npus, collective=True)
@@ -137,20 +154,20 @@ def split_at_once(job: Job, comm: Communicator, platform: Platform) -> PhysicalP
     )  # fmt: skip
 
 
-def _order(operation: str, found: list[Span]) -> list[tuple[Span, str]]:
-    """Return the dimensions in the order in which they are visited, with what is done there."""
+def _steps(operation: str, order: Sequence[Span]) -> list[tuple[Span, str]]:
+    """Return what is done on the way in, and in an all-reduce on the way back."""
     if operation == "all-reduce":
-        inner, last = found[:-1], found[-1:]
+        inner, last = order[:-1], order[-1:]
         return [
             *((s, "reduce-scatter") for s in inner),
             *((s, "all-reduce") for s in last),
             *((s, "all-gather") for s in inner[::-1]),
         ]
-    outer_first = operation in ("all-gather", "broadcast", "scatter")
-    return [(s, operation) for s in (found[::-1] if outer_first else found)]
+    return [(s, operation) for s in order]
 
 
-def _phase(job: Job, platform: Platform, span: Span, operation: str, scale: Fraction) -> PhysicalPhase:
+def phase_of(job: Job, platform: Platform, span: Span, operation: str, scale: Fraction) -> PhysicalPhase:
+    """Return one phase; a member comes to it with `scale` bytes per byte of the chunk."""
     dimension = platform.dimensions[span.dim]
     n = len(span.positions)
     port = ports(platform)[span.dim]
@@ -209,11 +226,6 @@ def _flat(operation: str, comm: Communicator, platform: Platform) -> PhysicalPha
 def links_share(topology: str, size: int) -> int:
     """Return how much of an NPU's port a message takes that goes over one link."""
     return {"FullyConnected": size - 1, "Switch": 1}.get(topology, 2)
-
-
-def chunks_of(job: Job, platform: Platform) -> tuple[int, int, int]:
-    """Return the chunks of a job; a memory cuts into chunks of its own, see `chunk_bytes`."""
-    return chunk_bytes(job.size, 1 if job.operation in OPERATIONS else platform.physical.chunks)
 
 
 def chunk_bytes(size: int, chunks: int) -> tuple[int, int, int]:

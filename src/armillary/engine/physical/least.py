@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import factorial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,16 +22,17 @@ def least_ticks(tables: dict[str, Ints], views: list[View], plans: Ints | None =
     Args:
         tables: Of a program.
         views: Of its classes.
-        plans: (plans, 2) ticks of one chunk through all phases, and of each chunk in the fullest dimension; None: as
-            volumes and latencies of the phases say, one after the other.
+        plans: Least ticks of each plan; None: as volumes and latencies of the phases say, one after the other.
     """
     if plans is None:
-        plans = np.array([_plan(tables, row) for row in _rows(tables, "PLANS", lk.PL_COLUMNS)], np.int64)
+        rows = _rows(tables, "PLANS", lk.PL_COLUMNS)
+        parts = np.split(tables["CHUNKS"], rows[1:, lk.PL_CHUNKS])
+        plans = np.array([_plan(tables, *each) for each in zip(rows, parts, strict=False)], np.int64)
     channels = np.array(
         [_rate(tables, int(row[lk.CN_LINE])) for row in _rows(tables, "CHANNELS", lk.CN_COLUMNS)]
     )
     items = tables["ITEMS"].reshape(-1, lk.I_COLUMNS)
-    parts, at = [], 0
+    found, at = [], 0
     for view in views:
         nodes = view.nodes
         least = np.where(nodes.kind == lk.FIXED, nodes.ticks, 0)
@@ -41,7 +44,7 @@ def least_ticks(tables: dict[str, Ints], views: list[View], plans: Ints | None =
             if not which.any():
                 continue
             if code == lk.COLLECTIVE:
-                value = _chunks(plans[own[which, lk.I_PLAN]], own[which, lk.I_CHUNKS])
+                value = plans[own[which, lk.I_PLAN]]
             elif code in (lk.SEND, lk.TRANSFER):
                 value = (
                     own[which, lk.I_LATENCY] + own[which, lk.I_VOLUME] // channels[own[which, lk.I_CHANNEL]]
@@ -51,8 +54,8 @@ def least_ticks(tables: dict[str, Ints], views: list[View], plans: Ints | None =
             least[nodes.items[which]] = value
         ordered = np.empty_like(least)
         ordered[nodes.order] = least
-        parts.append(ordered)
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        found.append(ordered)
+    return np.concatenate(found) if found else np.zeros(0, np.int64)
 
 
 def _rows(tables: dict[str, Ints], name: str, columns: int) -> Ints:
@@ -68,24 +71,33 @@ def _rate(tables: dict[str, Ints], line: int) -> int:
     return int((tables["PORTS"][used[:, lk.LP_PORT]] // used[:, lk.LP_FACTOR]).min())
 
 
-def _plan(tables: dict[str, Ints], plan: Ints) -> tuple[int, int]:
-    """Return the ticks of one chunk through all phases, and of each chunk in the fullest dimension."""
-    phases = _rows(tables, "PHASES", lk.PH_COLUMNS)[
-        plan[lk.PL_FIRST] : plan[lk.PL_FIRST] + plan[lk.PL_PHASES]
-    ]
-    entries = tables["RING_ENTRY"].reshape(-1, 2)
-    through: dict[int, int] = {}
-    once = 0
-    for phase in phases:
-        line = int(entries[phase[lk.PH_RING], 0])
-        rate = _rate(tables, line)
-        ticks = int(phase[lk.PH_VOLUME2]) // rate
-        once += int(phase[lk.PH_LATENCY2]) + ticks
-        lane = int(phase[lk.PH_LANE]) + line  # both phases of an all-reduce in a dimension are on one lane
-        through[lane] = through.get(lane, 0) + ticks
-    return once, max(through.values(), default=0)
+def _plan(tables: dict[str, Ints], plan: Ints, chunks: Ints) -> int:
+    """Return the least ticks of a plan, whose chunks begin at these rows.
 
-
-def _chunks(plan: Ints, chunks: Ints) -> Ints:
-    result: Ints = np.maximum(plan[:, 0], plan[:, 1] * chunks)
-    return result
+    That is one chunk through all its phases, or all chunks through any one dimension; of ways that are chosen while
+    running, whichever is the least.
+    """
+    width, choices = int(plan[lk.PL_PHASES]), int(plan[lk.PL_CHOICES])
+    table, entries = _rows(tables, "PHASES", lk.PH_COLUMNS), tables["RING_ENTRY"].reshape(-1, 2)
+    once, through = 0, dict[int, int]()
+    firsts, times = np.unique(chunks, return_counts=True)
+    for first, count in zip(firsts.tolist(), times.tolist(), strict=True):
+        ways = []
+        for way in range(factorial(choices)):
+            phases = table[first + way * width : first + (way + 1) * width]
+            lines = entries[phases[:, lk.PH_RING], 0]
+            # both phases of an all-reduce in a dimension are on one lane
+            lanes = (phases[:, lk.PH_LANE] + lines).tolist()
+            ticks = [
+                volume // _rate(tables, line)
+                for volume, line in zip(phases[:, lk.PH_VOLUME].tolist(), lines.tolist(), strict=True)
+            ]
+            moved = dict.fromkeys(lanes, 0)
+            for lane, each in zip(lanes, ticks, strict=True):
+                moved[lane] += each
+            ways.append((int(phases[:, lk.PH_LATENCY].sum()) + sum(ticks), moved))
+        once = max(once, min(total for total, _ in ways))
+        for lane in ways[0][1]:
+            least = min(moved[lane] for _, moved in ways)
+            through[lane] = through.get(lane, 0) + count * least
+    return max([once, *through.values()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.collective.chunk_order.alone import WITHIN
 from armillary.engine import network
 from armillary.engine.classes import quotient_comms
 from armillary.engine.items import Channel, View, channel_at
@@ -22,7 +24,6 @@ from armillary.engine.physical.jobs import (
     MOST_BITS,
     PhysicalPhase,
     bits,
-    chunks_of,
     links_share,
     ticks,
 )
@@ -97,10 +98,16 @@ class Build:
         self.memory = MemoryPorts(
             self.platform, classes, self.representatives, network_ports, workload.memory_groups()
         )
+        self.rates = [
+            [int(min(way * (1 << self.scale), 1 << MOST_BITS)) for way in (port.out, port.into)]
+            for port in ports(self.platform)
+        ]
         self.tables = Tables()
         self.plans: list[Plan] = []
         self.plan_of: dict[tuple[int, Job], Plan] = {}
         self.plan_rows: list[int] = []
+        self.chunk_rows: list[int] = []
+        self.asking = 0
         self.phase_rows: list[int] = []
         self.ring_entry: list[int] = []
         self.line_rows: list[int] = []
@@ -112,8 +119,8 @@ class Build:
         self.slot_ready: list[int] = []
         self.channels: dict[Channel, tuple[int, int, int]] = {}
         self.routes: dict[tuple[int, int], tuple[int, ...]] = {}
-        self.phase_at: list[tuple[QuotientComm, Plan, PhysicalPhase]] = []
-        """Of every row of phases: whose it is."""
+        self.phase_at: list[tuple[QuotientComm, Plan, PhysicalPhase, int]] = []
+        """Of every row of phases: whose it is, and the bytes of the chunk."""
         self.adapted: dict[tuple[int, float, int], PhysicalNodes] = {}
         self.views: dict[tuple[int, int], View] = {}
 
@@ -130,22 +137,36 @@ class Build:
         """Return the plan of a job in a quotient communicator."""
         key = (comm.number, replace(job, comm=WORLD))
         if key not in self.plan_of:
-            count, big, chunk = chunks_of(job, self.platform)
-            plan = Plan(len(self.plans), job, self.workload.phases(job), count, big, chunk)
-            first = len(self.phase_rows) // lk.PH_COLUMNS
-            memory = self.platform.system.local_mem_bandwidth
-            for phase in plan.phases:
-                entry, first_line, lane, n_lines = self._ring(comm, phase)
-                costs = []
-                for size in (chunk + 1, chunk):
-                    costs += [ticks(phase, size, memory), self.units(phase.volume * size)]
-                self.phase_at.append((comm, plan, phase))
-                self.phase_rows += [entry, plan.lines - first_line, lane - first_line, *costs]
-                plan.lines += n_lines
-            self.plan_rows += [len(plan.phases), first, plan.lines, big]
+            course = self.workload.course(job)
+            plan = Plan(len(self.plans), job, course)
+            first: dict[tuple[int, int], int] = {}
+            for size, way in dict.fromkeys(course.chunks):
+                first[size, way] = len(self.phase_rows) // lk.PH_COLUMNS
+                for phases in course.ways if course.choices else [course.ways[way]]:
+                    self._way(comm, plan, phases, size)
+            self.plan_rows += [len(plan.phases), len(self.chunk_rows), plan.lines, course.choices]
+            self.chunk_rows += [first[chunk] for chunk in course.chunks]
             self.plans.append(plan)
             self.plan_of[key] = plan
         return self.plan_of[key]
+
+    def _way(self, comm: QuotientComm, plan: Plan, phases: Sequence[PhysicalPhase], size: int) -> None:
+        """Add the rows of the phases of a chunk."""
+        lines, memory = 0, self.platform.system.local_mem_bandwidth
+        for phase in phases:
+            entry, first_line, lane, n_lines = self._ring(comm, phase)
+            volume = self.units(phase.volume * size)
+            alone = [
+                self.rates[dim][way] // factor for dim, factor in phase.ports if dim >= 0 for way in (0, 1)
+            ]
+            self.phase_at.append((comm, plan, phase, size))
+            plan.placed.append((phase, size))
+            self.phase_rows += [
+                entry, lines - first_line, lane - first_line, ticks(phase, size, memory), volume, first_line, n_lines,
+                -(-volume // max(min(alone, default=1), 1)),
+            ]  # fmt: skip
+            lines += n_lines
+        plan.lines = max(plan.lines, lines)
 
     def _ring(self, comm: QuotientComm, phase: PhysicalPhase) -> tuple[int, int, int, int]:
         key = (comm.number, phase.dim, phase.ports)
@@ -201,12 +222,8 @@ class Build:
             tables.channels[place] += lanes
         lanes += len(tables.channel_at)
         items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
-        rates = [
-            [int(min(way * (1 << self.scale), 1 << MOST_BITS)) for way in (port.out, port.into)]
-            for port in ports(self.platform)
-        ]
         staged = self.memory.rates(lambda rate: int(min(rate * (1 << self.scale), 1 << MOST_BITS)))
-        if any(rate < 1 for pair in [*rates, staged.tolist()] for rate in pair):
+        if any(rate < 1 for pair in [*self.rates, staged.tolist()] for rate in pair):
             raise InputError(
                 "a bandwidth is too small for the sizes of this trace; expected at least 1 byte/us"
             )
@@ -214,7 +231,8 @@ class Build:
             "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
             "PLANS": self.plan_rows, "PHASES": self.phase_rows, "COMMS": comms, "RING_ENTRY": self.ring_entry,
             "LINE_ROWS": self.line_rows, "LINES": self.lines, "LINE_PORTS": self.line_ports,
-            "PORTS": np.concatenate([np.tile(np.array(rates).ravel(), ranks), staged]), "CHANNELS": tables.channels,
+            "PORTS": np.concatenate([np.tile(np.array(self.rates).ravel(), ranks), staged]),
+            "CHANNELS": tables.channels, "CHUNKS": self.chunk_rows,
         }  # fmt: skip
         lines = np.array(self.line_rows, np.int64).reshape(-1, lk.LN_COLUMNS)
         slots = np.array(tables.ranks, np.int64).reshape(-1, lk.R_COLUMNS)[:, lk.R_SLOTS]
@@ -225,12 +243,14 @@ class Build:
             "channels": len(tables.channel_at), "slots_per_rank": int(slots.max(initial=1)), "pairs": tables.pairs,
             "lines": len(lines), "slots": len(self.slot_ready),
             "servers": max(1, self.platform.npus), "most_ports": int(lines[:, lk.LN_PORT_COUNT].max(initial=1)),
+            "chosen": self.chosen, "asking": self.asking,
         }  # fmt: skip
         scheduling = self.platform.physical.scheduling
         scalars = {
             lk.Z_RANKS: ranks,
             lk.Z_POLICY: lk.FAIR if scheduling == "fair" else lk.ORDERED,
             lk.Z_SIGN: -1 if scheduling == "lifo" else 1,
+            lk.Z_WITHIN: WITHIN.index(self.platform.physical.within_dimension),
         }
         comms_used = self.workload.comms.found.items()
         names = self.workload.group_names(n for n, _ in comms_used)
@@ -309,7 +329,7 @@ class Build:
     def _collectives(self, cls: int, view: View, items: Ints, which: Ints) -> None:
         tables = self.tables
         slots = view.slots()
-        of_job = np.zeros((len(view.jobs), 6), np.int64)
+        of_job = np.zeros((len(view.jobs), 7), np.int64)
         for j, job in enumerate(view.jobs):
             comm = self.comm_at[(cls, slots[job.comm])]
             plan = self.plan(comm, job)
@@ -317,7 +337,7 @@ class Build:
                 self.comm_plans[comm.number].append(plan)
             of_job[j] = (
                 plan.number, comm.number, comm.local[cls], plan.chunks, len(plan.phases),
-                tables.ordinal(cls, comm.number),
+                tables.ordinal(cls, comm.number), plan.chunks * (plan.course.choices > 0),
             )  # fmt: skip
         rows = of_job[view.job[which]]
         columns = [lk.I_PLAN, lk.I_COMM, lk.I_LOCAL, lk.I_CHUNKS, lk.I_ORDINAL]
@@ -325,6 +345,7 @@ class Build:
         after = np.cumsum(rows[:, 3] * rows[:, 4])
         items[which, lk.I_ROW] = tables.rows + after - rows[:, 3] * rows[:, 4]
         tables.rows += int(after[-1])
+        self.asking += int(rows[:, 6].sum())
         items[which, lk.I_RANK] = cls
         items[which, lk.I_NODE] = view.nodes.items[which]
         items[which, lk.I_PRIORITY] = self._priority(view)[which]
@@ -415,13 +436,14 @@ class Build:
 
     def _comm_rows(self) -> list[int]:
         tables, rows = self.tables, []
-        self.lanes = 0
+        self.lanes = self.chosen = 0
         for comm in self.quotients:
             for cls in comm.local:
                 tables.comm_ordinals[comm.number].setdefault(cls, -1)
             times = tables.comm_times[comm.number]
             lanes = self.comm_lanes.get(comm.number, 0)
             stride = max((p.chunks * p.lines for p in self.comm_plans[comm.number]), default=0)
+            chunks = max((p.chunks for p in self.comm_plans[comm.number] if p.course.choices), default=0)
             rows += [
                 tables.instances,
                 len(comm.local),
@@ -430,7 +452,10 @@ class Build:
                 tables.instance_items,
                 self.lanes,
                 lanes,
+                self.chosen,
+                chunks,
             ]
+            self.chosen += times * chunks
             tables.instances += times
             tables.arrived += times * stride
             tables.instance_items += times * len(comm.local)

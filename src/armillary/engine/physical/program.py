@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +13,7 @@ from armillary.engine.items import FROM_MEMORY
 from armillary.engine.jobs import Job
 from armillary.engine.lowered import NO_NETWORK, Simulated
 from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical.courses import Course
 from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.engine.physical.least import least_ticks
 from armillary.engine.timeline import OPERATIONS
@@ -26,23 +27,35 @@ class Plan:
 
     number: int
     job: Job
-    phases: list[PhysicalPhase]
-    chunks: int
-    big: int
-    """Chunks that have one byte more than the others."""
-    chunk: int
+    course: Course
     lines: int = 0
+    """Lines of all phases of one chunk."""
+    placed: list[tuple[PhysicalPhase, int]] = field(default_factory=list)
+    """The phases of each way and size of a chunk, with that size."""
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks."""
+        return len(self.course.chunks)
+
+    @property
+    def phases(self) -> tuple[PhysicalPhase, ...]:
+        """The phases of one way."""
+        return self.course.ways[0]
+
+    def _dim(self, phase: PhysicalPhase) -> int:
+        return NO_NETWORK if self.job.operation in FROM_MEMORY.values() else phase.dim
 
     def rows(self) -> list[tuple[int, int, int, int]]:
-        """Return (dimension, operation, bytes sent per NPU, bytes through its port) of the phases of a chunk."""
+        """Return (dimension, operation, bytes sent per NPU, bytes through its port) of `placed`."""
         return [
             (
-                NO_NETWORK if self.job.operation in FROM_MEMORY.values() else phase.dim,
+                self._dim(phase),
                 OPERATIONS.index(phase.operation),
-                int(phase.sent * self.chunk),
-                int(phase.sent * self.chunk),
+                int(phase.sent * size),
+                int(phase.sent * size),
             )
-            for phase in self.phases
+            for phase, size in self.placed
         ]
 
 
@@ -53,6 +66,18 @@ class PhysicalProgram(Simulated):
     plans: list[Plan]
     slot_ready: Ints
     """Offset of the ready heap of every slot."""
+
+    def rows_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, step: Ints) -> Ints:
+        """See `Simulated`; a way that was chosen while running stands in the state."""
+        plan = self.tables["PLANS"].reshape(-1, lk.PL_COLUMNS)[self.items[item, lk.I_PLAN]]
+        first: Ints = self.tables["CHUNKS"][plan[:, lk.PL_CHUNKS] + chunk]
+        chosen = plan[:, lk.PL_CHOICES] > 0
+        if chosen.any():
+            comm = self.tables["COMMS"].reshape(-1, lk.CO_COLUMNS)[self.items[item, lk.I_COMM]]
+            row = comm[:, lk.CO_CHOSEN] + run.table("ITEM_INSTANCE")[item] * comm[:, lk.CO_CHUNKS] + chunk
+            way = run.table("CHOSEN")[np.where(chosen, row, 0) * lk.CH_COLUMNS + lk.CH_WAY]
+            first = first + np.where(chosen, way * plan[:, lk.PL_PHASES], 0)
+        return first + step
 
     @property
     def layout(self) -> ModuleType:

@@ -19,15 +19,8 @@ import numpy as np
 from armillary.engine import network
 from armillary.engine.communicators import Communicators
 from armillary.engine.jobs import Job
-from armillary.engine.physical.jobs import (
-    MEMORY_STORE,
-    PhysicalPhase,
-    bits,
-    chunks_of,
-    links_share,
-    phases,
-    ticks,
-)
+from armillary.engine.physical.courses import Course, course_of
+from armillary.engine.physical.jobs import MEMORY_STORE, PhysicalPhase, bits, links_share, ticks
 from armillary.engine.physical.twin_nodes import MEMORY, Node, read, split
 from armillary.errors import StuckError
 from armillary.platform.bandwidth import ports
@@ -43,12 +36,12 @@ TAGS = 5 * 10**8
 
 @dataclass(eq=False)
 class Lane:
-    """What shares ports; `waiting` holds (phase, chunk, volume, what happens when it is through)."""
+    """What shares ports; `waiting` holds (place and phase, chunk, volume, what happens when it is through)."""
 
     uses: dict[Port, int]
     """Port -> how much of it one byte takes."""
-    waiting: list[tuple[int, int, int, Any]] = field(default_factory=list)
-    head: tuple[int, int, int, Any] | None = None
+    waiting: list[tuple[Any, int, int, Any]] = field(default_factory=list)
+    head: tuple[Any, int, int, Any] | None = None
     left: int = 0
     rate: int = 0
     key: tuple[int, int] | None = None
@@ -61,11 +54,26 @@ class Instance:
     """One collective in flight: the nodes that have joined and who has come to which phase."""
 
     job: Job
-    phases: list[PhysicalPhase]
+    course: Course
     nodes: dict[int, Node] = field(default_factory=dict)
     lanes: dict[tuple[int, tuple[int, ...], tuple[tuple[int, int], ...]], Lane] = field(default_factory=dict)
     came: dict[tuple[int, int, tuple[int, ...]], int] = field(default_factory=dict)
     left: dict[int, int] = field(default_factory=dict)
+    way: dict[int, list[int]] = field(default_factory=dict)
+    """Of a chunk that chooses its levels: the dimensions so far."""
+    sent: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
+    """Dimension and line -> ticks of all that was sent there and is not through."""
+
+    def phase(self, chunk: int, p: int) -> PhysicalPhase:
+        """Return a phase of a chunk."""
+        return self.ways(chunk)[0][p]
+
+    def ways(self, chunk: int) -> list[tuple[PhysicalPhase, ...]]:
+        """Return the ways that a chunk may still take."""
+        if not self.course.choices:
+            return [self.course.ways[self.course.chunks[chunk][1]]]
+        so_far = self.way.get(chunk, [])
+        return [way for way in self.course.ways if [p.dim for p in way[: len(so_far)]] == so_far]
 
 
 @dataclass(eq=False)
@@ -107,11 +115,13 @@ class Machine:
             self.comms.read_metadata(graph)
         self.ranks = {rank: read(rank, trace, platform, self.comms) for rank in range(trace.n_ranks)}
         split(self.ranks, self.comms)
-        self.job_phases = {
-            node.job: phases(node.job, self.comms.get(node.job.comm), platform)
+        self.courses = {
+            node.job: course_of(node.job, self.comms.get(node.job.comm), platform)
             for nodes in self.ranks.values() for node in nodes if node.job
         }  # fmt: skip
-        largest = [ceil(p.volume * (job.size + 1)) for job, found in self.job_phases.items() for p in found]
+        largest = [
+            ceil(p.volume * (job.size + 1)) for job, course in self.courses.items() for p in course.phases
+        ]
         staged = platform.memory.kind == "hierarchical" and not platform.system.replay_only
         largest += [
             node.attrs.get("tensor_size" if node.kind in MEMORY and staged and not node.local else "comm_size", 0)
@@ -136,6 +146,8 @@ class Machine:
         self.joined: dict[tuple[int, int], int] = {}
         self.channels: dict[tuple[int, int, int, int], Channel] = {}
         self.server_free: dict[int, int] = {}
+        self.asking: list[tuple[Instance, int, int, int]] = []
+        """Instance, chunk, phase and rank of those that wait for a level to be chosen."""
 
     def run(self) -> None:
         """Go from tick to tick until nothing is left."""
@@ -182,8 +194,9 @@ class Machine:
                 self.issue(free[0])
 
     def starts(self) -> None:
-        """Issue free nodes, give idle lanes their next volume, and share the ports anew."""
+        """Issue free nodes, choose levels, give idle lanes their next volume, and share the ports anew."""
         self.issue_free()
+        self.choose()
         for lane in self.lanes:
             if lane.head is None and lane.waiting:
                 lane.waiting.sort(key=lambda entry: entry[:2])
@@ -192,6 +205,44 @@ class Machine:
                 if lane.keys:
                     lane.key = lane.keys.pop(0)
         self.share()
+
+    def choose(self) -> None:
+        """Choose the least loaded level for chunks that are asked for, the lowest first, and let members enter."""
+        asking, self.asking = self.asking, []
+        for instance, chunk, p, _ in sorted(asking, key=lambda each: each[1]):
+            if len(instance.way.get(chunk, [])) > p:
+                continue  # another member has asked as well
+            best: list[Any] = []
+            for phase in dict.fromkeys(way[p] for way in instance.ways(chunk)):
+                lines = {
+                    self.line(instance.job.comm, rank, phase.dim)
+                    for rank in self.comms.get(instance.job.comm).members.tolist()
+                }
+                load = max(instance.sent.get((phase.dim, line), 0) for line in lines)
+                if not best or load < best[0]:
+                    best = [load, phase, lines]
+            _, phase, lines = best
+            instance.way[chunk] = [*instance.way.get(chunk, []), phase.dim]
+            for line in lines:
+                self.count(instance, line, chunk, p, 1)
+        for instance, chunk, p, rank in asking:
+            self.enter(instance, rank, chunk, p)
+
+    def must_ask(self, instance: Instance, rank: int, chunk: int, p: int) -> bool:
+        """Tell whether the level of a phase is still to be chosen; if so the rank waits for that."""
+        if p >= instance.course.choices - 1 or len(instance.way.get(chunk, [])) > p:
+            return False
+        self.asking.append((instance, chunk, p, rank))
+        return True
+
+    def count(self, instance: Instance, line: tuple[int, ...], chunk: int, p: int, sign: int) -> None:
+        """Count what a chunk has to move on a line as sent there, or as through."""
+        phase = instance.phase(chunk, p)
+        rate = min(self.port_rates[(phase.dim, way)] for way in ("out", "into"))
+        volume = ceil(phase.volume * instance.course.chunks[chunk][0] * self.unit)
+        took = -(-volume // rate)
+        where = (phase.dim, line)
+        instance.sent[where] = instance.sent.get(where, 0) + sign * took
 
     def share(self) -> None:
         """Give every lane its rate."""
@@ -322,14 +373,13 @@ class Machine:
         """Let a rank join a collective: it comes to the first phase of every chunk."""
         number = self.joined.get((job.comm, node.rank), 0)
         self.joined[(job.comm, node.rank)] = number + 1
-        made = Instance(job, self.job_phases[job])
+        made = Instance(job, self.courses[job])
         instance = self.instances.setdefault((job.comm, number), made)
         if instance.job != job:
             raise StuckError(f"mismatched collectives: {instance.job} and {job}")
         instance.nodes[node.rank] = node
-        count, _, _ = chunks_of(job, self.platform)
-        instance.left[node.rank] = count
-        if not instance.phases:
+        count = instance.left[node.rank] = len(instance.course.chunks)
+        if not instance.course.phases:
             self.after(0, lambda: self.complete(node))
             return
         for chunk in range(count):
@@ -337,7 +387,9 @@ class Machine:
 
     def enter(self, instance: Instance, rank: int, chunk: int, p: int) -> None:
         """A rank comes to a phase of a chunk; when its whole line has come, the chunk waits for the lane."""
-        phase = instance.phases[p]
+        if self.must_ask(instance, rank, chunk, p):
+            return
+        phase = instance.phase(chunk, p)
         line = self.line(instance.job.comm, rank, phase.dim)
         came = instance.came[(chunk, p, line)] = instance.came.get((chunk, p, line), 0) + 1
         if came < len(line):
@@ -353,12 +405,25 @@ class Machine:
             lane = Lane(uses, key=min(self.order(instance.nodes[r]) for r in line))
             instance.lanes[where] = lane
             self.lanes.append(lane)
-        _, big, small = chunks_of(instance.job, self.platform)
-        size = small + (chunk < big)
+        size = instance.course.chunks[chunk][0]
         latency = ticks(phase, size, self.platform.system.local_mem_bandwidth)
-        through = lambda: self.after(latency, lambda: self.phase_done(instance, line, chunk, p))  # noqa: E731
         volume = ceil(phase.volume * size * self.unit)
-        instance.lanes[where].waiting.append((p, chunk, volume, through))
+        chooses = instance.course.choices > 0
+        if chooses and p >= instance.course.choices - 1:
+            self.count(instance, line, chunk, p, 1)
+
+        def through() -> None:
+            if chooses:
+                self.count(instance, line, chunk, p, -1)
+            self.after(latency, lambda: self.phase_done(instance, line, chunk, p))
+
+        place = self.place(volume)
+        instance.lanes[where].waiting.append(((place, p), chunk, volume, through))
+
+    def place(self, volume: int) -> int:
+        """Return what a lane orders chunks by before phase and number."""
+        within = self.physical.within_dimension
+        return {"earliest-phase": 0, "fifo": self.now, "smallest-first": volume}[within]
 
     def line(self, comm: int, rank: int, dim: int) -> tuple[int, ...]:
         """Return the members of a communicator that differ from `rank` in one dimension only; -1: all."""
@@ -372,7 +437,7 @@ class Machine:
     def phase_done(self, instance: Instance, line: tuple[int, ...], chunk: int, p: int) -> None:
         """A line has finished a phase of a chunk."""
         for rank in line:
-            if p + 1 < len(instance.phases):
+            if p + 1 < len(instance.course.ways[0]):
                 self.enter(instance, rank, chunk, p + 1)
                 continue
             instance.left[rank] -= 1

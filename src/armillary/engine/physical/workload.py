@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cached_property
 from math import ceil
 
@@ -18,7 +17,7 @@ from armillary.engine.items import Channel, View, channels_of, unreceived
 from armillary.engine.jobs import Job
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.classes import lines_of, path_code, special_of
-from armillary.engine.physical.jobs import PhysicalPhase, phases
+from armillary.engine.physical.courses import Course, course_of
 from armillary.engine.physical.memory import OPERATIONS, Groups, refined
 from armillary.engine.physical.nodes import lower_nodes
 from armillary.engine.physical.splits import join_splits
@@ -44,7 +43,7 @@ class PhysicalWorkload(ABC):
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
-        self._phases: dict[Job, list[PhysicalPhase]] = {}
+        self._courses: dict[Job, Course] = {}
 
     @abstractmethod
     def view(self, rank: int) -> View:
@@ -97,11 +96,11 @@ class PhysicalWorkload(ABC):
             return np.arange(self.platform.npus)
         return refined(self.platform, special_of(self.platform), self.partition, self.memory_groups())
 
-    def phases(self, job: Job) -> list[PhysicalPhase]:
-        """Return the phases of a job."""
-        if job not in self._phases:
-            self._phases[job] = phases(job, self.comms.get(job.comm), self.platform)
-        return self._phases[job]
+    def course(self, job: Job) -> Course:
+        """Return what the chunks of a job do."""
+        if job not in self._courses:
+            self._courses[job] = course_of(job, self.comms.get(job.comm), self.platform)
+        return self._courses[job]
 
     def largest(self) -> int:
         """Return the most bytes that anything moves through a port."""
@@ -173,39 +172,27 @@ class ListedWorkload(PhysicalWorkload):
 
     def largest_volume(self) -> int:
         """See `PhysicalWorkload`."""
-        volumes = (ceil(p.volume * (job.size + 1)) for job in self.jobs for p in self.phases(job))
+        volumes = (ceil(p.volume * (job.size + 1)) for job in self.jobs for p in self.course(job).phases)
         return max(volumes, default=0)
 
     def partition(self, special: Ints) -> Ints:
         """See `PhysicalWorkload`."""
         read = self.read
         patterns: dict[tuple[bytes, bytes], int] = {}
-        costs: dict[tuple[PhysicalPhase, ...], int] = {}
+        costs: dict[Course, int] = {}
         keys = ((view.pattern(), self._costs(view, costs)) for view in self.views)
         pattern = np.array([patterns.setdefault(key, len(patterns)) for key in keys])
         colour = self.structure.astype(np.int64) * len(patterns) + pattern[read.view_of]
         colour = colour * (int(special.max()) + 1) + special
         rings = []
         # A collective that moves nothing has no phases, but its members still meet.
-        for number, dim in dict.fromkeys(
-            (job.comm, d) for job in self.jobs for d in spanned(self.phases(job))
-        ):
+        for number, dim in dict.fromkeys((job.comm, d) for job in self.jobs for d in self.course(job).dims):
             lines = lines_of(self.platform, self.comms.get(number), dim)
             rings.append(Ring(dim, lines, SET, read.slots_in(number, lines)))
         pairs = pairs_of(self.views, read.view_of, read.channels, self.platform, path_code)
         return fold(colour, rings, pairs, self.platform.dimensions)
 
-    def _costs(self, view: View, known: dict[tuple[PhysicalPhase, ...], int]) -> bytes:
+    def _costs(self, view: View, known: dict[Course, int]) -> bytes:
         """Return what the collectives of a view cost, as a key: groups of other ranks may have another shape."""
-        found = [known.setdefault(stripped(self.phases(job)), len(known)) for job in view.jobs]
+        found = [known.setdefault(self.course(job).stripped(), len(known)) for job in view.jobs]
         return np.array(found, np.int64)[view.job[view.job >= 0]].tobytes()
-
-
-def spanned(found: list[PhysicalPhase]) -> list[int]:
-    """Return the dimensions along which members of a collective meet; -1: all at once."""
-    return [phase.dim for phase in found] or [-1]
-
-
-def stripped(found: list[PhysicalPhase]) -> tuple[PhysicalPhase, ...]:
-    """Return phases without the positions of the members, for comparison."""
-    return tuple(replace(phase, positions=()) for phase in found)

@@ -1,0 +1,66 @@
+"""Dimensions as a chunk scheduler sees them, and what a chunk costs on each in a given order.
+
+An order lists levels as a chunk visits them: all of them in a reduce-scatter, an all-gather or an all-to-all; in
+an all-reduce the reduce-scatters, of which the last is an all-reduce, before the all-gathers come back in reverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+SCHEDULABLE = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
+"""Operations whose chunks may visit the dimensions in any order."""
+Order = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Level:
+    """One dimension: `n` members on a line.
+
+    `moving` is the ns that its port needs for a byte that a member has when it comes (all-gather, all-to-all,
+    reduce-scatter), `latency` the ns it takes besides; `turning` and `turn_latency` are those of an all-reduce.
+    """
+
+    n: int
+    moving: float
+    latency: float
+    turning: float = 0.0
+    turn_latency: float = 0.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """One phase of a chunk: its level, ns at the port per byte of the chunk, and ns besides."""
+
+    level: int
+    moving: float
+    latency: float
+
+
+def course(operation: str, levels: Sequence[Level], order: Order) -> list[Step]:
+    """Return the phases of a chunk that visits the levels in this order."""
+    result, scale = [], 1.0
+    turn = operation == "all-reduce"
+    for at in order[:-1] if turn else order:
+        level = levels[at]
+        result.append(Step(at, level.moving * scale, level.latency))
+        if operation != "all-to-all":
+            scale *= level.n if operation == "all-gather" else 1 / level.n
+    if not turn:
+        return result
+    last = levels[order[-1]]
+    return [*result, Step(order[-1], last.turning * scale, last.turn_latency), *reversed(result)]
+
+
+def loads(operation: str, levels: Sequence[Level], order: Order) -> list[float]:
+    """Return the ns per byte of a chunk at the port of each level."""
+    total = [0.0] * len(levels)
+    for step in course(operation, levels, order):
+        total[step.level] += step.moving
+    return total
+
+
+def plain_order(operation: str, levels: int) -> Order:
+    """Return the order without a scheduler: innermost first, outermost in an all-gather."""
+    return tuple(range(levels))[:: -1 if operation == "all-gather" else 1]

@@ -1,0 +1,128 @@
+"""The chunks of a collective of profile `physical`: how big each is, and which phases it goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import permutations
+from math import factorial
+
+from armillary.collective.chunk_order.choose import chunks_for
+from armillary.collective.chunk_order.levels import SCHEDULABLE, Level, Order, plain_order
+from armillary.engine.communicators import Communicator
+from armillary.engine.jobs import Job
+from armillary.engine.physical.jobs import (
+    PhysicalPhase,
+    Span,
+    chunk_bytes,
+    in_memory,
+    phase_of,
+    phases,
+    spanned_by,
+    ticks,
+)
+from armillary.engine.physical.memory import OPERATIONS
+from armillary.errors import InputError
+from armillary.platform.bandwidth import ports
+from armillary.platform.model import Platform
+
+MOST_WAYS = 720
+"""Orders of levels of which one is chosen on the way, at most."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """What the chunks of a job do.
+
+    Every way has the same number of phases. With `choices`, the number of levels, the ways are all orders of these,
+    in lexicographic order beginning with the plain one, and each chunk takes its way level by level.
+    """
+
+    ways: tuple[tuple[PhysicalPhase, ...], ...]
+    chunks: tuple[tuple[int, int], ...]
+    """Bytes and way of every chunk."""
+    choices: int = 0
+
+    @property
+    def phases(self) -> list[PhysicalPhase]:
+        """All phases of all ways."""
+        return [phase for way in self.ways for phase in way]
+
+    @property
+    def dims(self) -> list[int]:
+        """Dimensions along which members meet; -1: all at once, as where all follow one choice."""
+        return [phase.dim for phase in self.phases] + [-1] * (self.choices > 0) or [-1]
+
+    def stripped(self) -> Course:
+        """Return it without the positions of the members, for comparison."""
+        ways = tuple(tuple(replace(phase, positions=()) for phase in way) for way in self.ways)
+        return replace(self, ways=ways)
+
+
+def course_of(job: Job, comm: Communicator, platform: Platform) -> Course:
+    """Return what the chunks of a job do on a machine.
+
+    Raises:
+        InputError: an algorithm cannot do it, or there are too many orders to choose from.
+    """
+    if job.operation in OPERATIONS:
+        return Course(((in_memory(job, platform),),), ((job.size, 0),))  # a memory has chunks of its own
+    plain = phases(job, comm, platform)
+    how = platform.physical.chunk_order
+    found = spanned_by(job, comm, platform) or []
+    operation = "reduce-scatter" if job.operation == "reduce-scatter-block" else job.operation
+    if how == "online-greedy" and operation == "all-gather":
+        # Its last level has the most to move; how loaded that will be, nothing says when the first is chosen.
+        how = "baseline"
+    if how == "baseline" or job.splits or operation not in SCHEDULABLE or len(found) < 2:
+        return plain_course(plain, job.size, platform)
+    if how == "online-greedy":
+        if factorial(len(found)) > MOST_WAYS:
+            raise InputError(
+                f"{platform.source or 'platform'}: collectives: chunk_order: online-greedy over {len(found)} "
+                "dimensions; expected at most 6, or another order, e.g. themis"
+            )
+        orders = list(permutations(plain_order(operation, len(found))))
+        count, big, small = chunk_bytes(job.size, platform.physical.chunks)
+        sizes = [small + (chunk < big) for chunk in range(count)]
+        ways = tuple(_way(job, comm, platform, found, order) for order in orders)
+        return Course(ways, tuple((size, 0) for size in sizes), len(found))
+    count, big, small = chunk_bytes(job.size, platform.physical.chunks)
+    levels = levels_of(job, comm, platform)
+    chosen = chunks_for(
+        how, platform.physical.within_dimension, operation, levels, job.size, platform.physical.chunks
+    )
+    number = {order: i for i, order in enumerate(dict.fromkeys(order for _, order in chosen))}
+    ways = tuple(_way(job, comm, platform, found, order) for order in number)
+    return Course(ways, tuple((size, number[order]) for size, order in chosen))
+
+
+def plain_course(plain: Sequence[PhysicalPhase], size: int, platform: Platform) -> Course:
+    """Return the course of chunks that all go through the same phases."""
+    count, big, small = chunk_bytes(size, platform.physical.chunks)
+    return Course((tuple(plain),), tuple((small + (chunk < big), 0) for chunk in range(count)))
+
+
+def _way(
+    job: Job, comm: Communicator, platform: Platform, found: list[Span], order: Order
+) -> tuple[PhysicalPhase, ...]:
+    return tuple(phases(job, comm, platform, [found[at] for at in order]))
+
+
+def levels_of(job: Job, comm: Communicator, platform: Platform) -> list[Level]:
+    """Return the dimensions that a job spans as a scheduler sees them, innermost first."""
+    operation = "reduce-scatter" if job.operation == "reduce-scatter-block" else job.operation
+    each = "reduce-scatter" if operation == "all-reduce" else operation
+    memory = platform.system.local_mem_bandwidth
+    _, _, chunk = chunk_bytes(job.size, platform.physical.chunks)
+    levels = []
+    for span in spanned_by(job, comm, platform) or []:
+        port = ports(platform)[span.dim]
+        rate = min(port.out, port.into)
+        costs: list[float] = []
+        for what in [each, "all-reduce"] if operation == "all-reduce" else [each]:
+            phase = phase_of(job, platform, span, what, Fraction(1))
+            costs += [float(phase.volume) / rate, ticks(phase, chunk, memory)]
+        levels.append(Level(len(span.positions), *costs))
+    return levels

@@ -1,0 +1,307 @@
+"""The building blocks of ASTRA-sim 2.0: Ring, FullyConnected and Switch, each with the algorithm that suits it.
+
+The claim (ISPASS 2023 talk): with ring, direct and halving-doubling there is no network congestion, so that
+hops · latency + size / bandwidth is enough. Here every algorithm runs on every block, in the message evaluator too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from armillary.collective.physical import rounds_for
+from armillary.engine import simulate
+from armillary.platform.bandwidth import links_per_npu
+from armillary.platform.model import Algorithm, Dimension, Physical, Platform, Port, System
+from armillary.study.reproduce.assumptions import assumed
+from armillary.study.reproduce.case_machines import SLIDES
+from armillary.study.reproduce.judge import by_count, joined, percent
+from armillary.study.reproduce.outcome import Claim, Grid, Outcome
+from armillary.trace import GraphBuilder, Trace
+from armillary.units import format_bytes, format_time, parse_bandwidth, parse_bytes, parse_time
+
+if TYPE_CHECKING:
+    from armillary.platform.model import TopologyName
+
+LISTED: dict[TopologyName, str] = {"Ring": "ring", "FullyConnected": "direct", "Switch": "halvingDoubling"}
+"""Block -> the algorithm that the slides list for it."""
+ALGORITHMS = ("ring", "direct", "halvingDoubling", "recursiveDoubling", "doubleBinaryTree")
+IN_ASTRA_SIM = ("ring", "direct", "halvingDoubling")
+"""Those whose time by the formula can be written down for ASTRA-sim's version of them."""
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
+SAME = 0.01
+"""Times that differ by less than this part are called equal."""
+
+
+def several(parse: Callable[[str], int]) -> Callable[[str], tuple[int, ...]]:
+    """Return a reader of a list with commas."""
+    return lambda text: tuple(parse(part.strip()) for part in text.split(","))
+
+
+def power(text: str) -> int:
+    """Return a number of NPUs.
+
+    Raises:
+        ValueError: it is not a power of two from 4 to 256.
+    """
+    if text not in {str(1 << k) for k in range(2, 9)}:
+        raise ValueError(f"got {text!r}, expected a power of two from 4 to 256, as halving-doubling wants")
+    return int(text)
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What the slides do not say."""
+
+    npus: tuple[int, ...] = assumed(
+        "4,8,16,32",
+        several(power),
+        "Sizes of blocks: of the order of those in the case studies.",
+        others=("64",),
+    )
+    sizes: tuple[int, ...] = assumed(
+        "64 KiB,1 MiB,16 MiB,1 GiB",
+        several(parse_bytes),
+        "Of the all-reduce: from where latency counts to where bandwidth does.",
+        others=("1 KiB", "10 GiB"),
+    )
+    bandwidth: float = assumed(
+        "100 GB/s", parse_bandwidth, "Of all links of an NPU together.", others=("10 GB/s", "1 TB/s")
+    )
+    latency: float = assumed("500 ns", parse_time, "Of a hop.", others=("20 ns", "5 us"))
+    network_model: str = assumed(
+        "flow",
+        str,
+        "How messages share links: flow divides them fairly, in congestion they wait for each other.",
+        others=("congestion",),
+        choices=("flow", "congestion"),
+    )
+
+
+class Case(NamedTuple):
+    """An all-reduce of `size` bytes among `n` NPUs of a block."""
+
+    block: TopologyName
+    n: int
+    size: int
+
+
+class Times(NamedTuple):
+    """Of one algorithm, in ns: by the formula, in profile physical, with messages moved, in profile astra-sim."""
+
+    formula: float
+    physical: int
+    moved: int
+    astra_formula: float
+    astra: int
+
+
+Found = dict[Case, dict[str, Times]]
+
+
+def run(chosen: Assumptions) -> Outcome:
+    """Run every algorithm on every block, and judge what the slides say."""
+    cases = [Case(block, n, size) for block in LISTED for n in chosen.npus for size in chosen.sizes]
+    found: Found = {
+        case: {algorithm: _times(case, algorithm, chosen) for algorithm in ALGORITHMS} for case in cases
+    }
+    moved = f"messages moved ({chosen.network_model})"
+    return Outcome(
+        "Building blocks: all-reduce by every algorithm, one chunk",
+        (_formula_grid(found, chosen), *(_algorithm_grid(block, found, chosen, moved) for block in LISTED)),
+        (
+            _formula(found, moved),
+            _no_congestion(found, moved),
+            *(_fastest(block, found, chosen, moved) for block in LISTED),
+        ),
+        lambda figure: _draw(figure, found, chosen, moved),
+    )
+
+
+def _times(case: Case, algorithm: str, chosen: Assumptions) -> Times:
+    links = links_per_npu(case.block, case.n)
+    port = Port(chosen.bandwidth, chosen.bandwidth)
+    link = chosen.bandwidth / links
+    dimension = Dimension("block", case.block, case.n, link, chosen.latency, port)
+    platform = Platform(
+        (dimension,), System(endpoint_delay=0), Physical(algorithm={"all-reduce": (algorithm,)})
+    )
+    builder = GraphBuilder()
+    builder.all_reduce("all-reduce", size=case.size)
+    trace = Trace.replicate(builder.graph(), case.n)
+    astra_formula, astra = 0.0, 0
+    if algorithm in IN_ASTRA_SIM:
+        system = replace(platform.system, algorithms={"all-reduce": (Algorithm(algorithm),)})
+        plain = replace(platform, system=system, physical=Physical())
+        astra_formula = _astra_formula(case, algorithm, link, chosen.latency)
+        astra = simulate(trace, plain, profile="astra-sim").total_ticks
+    return Times(
+        formula(case, algorithm, link, chosen.latency),
+        simulate(trace, platform).total_ticks,
+        simulate(trace, platform, network_model=chosen.network_model).total_ticks,
+        astra_formula,
+        astra,
+    )
+
+
+def formula(case: Case, algorithm: str, link: float, latency: float) -> float:
+    """Return the ns of all rounds if each message had its links for itself: hops · latency + size / bandwidth."""
+    total = 0.0
+    for part in rounds_for(algorithm, "all-reduce", case.n).rounds:
+        moves = part.base
+        hops = _hops(case.block, (moves.target - moves.source) % case.n, case.n)
+        bytes_ = case.size * moves.numerator / moves.denominator
+        total += part.repeat * float((hops * latency + bytes_ / link).max())
+    return total
+
+
+def _hops(block: str, step: Any, n: int) -> Any:
+    return np.minimum(step, n - step) if block == "Ring" else {"FullyConnected": 1, "Switch": 2}[block]
+
+
+def _astra_formula(case: Case, algorithm: str, link: float, latency: float) -> float:
+    """Return the same for ASTRA-sim's versions, whose ring goes one way only."""
+    n = case.n
+    if algorithm == "halvingDoubling":
+        rounds = [(1 << k, case.size >> (k + 1), 1) for k in range(n.bit_length() - 1)]
+    else:
+        rounds = [(1, case.size // n, n - 1)] if algorithm == "ring" else [(n // 2, case.size // n, 1)]
+    each = (times * (_hops(case.block, step, n) * latency + part / link) for step, part, times in rounds)
+    return 2 * float(sum(each))
+
+
+def _listed(found: Found) -> dict[Case, Times]:
+    return {case: row[LISTED[case.block]] for case, row in found.items()}
+
+
+def _formula_grid(found: Found, chosen: Assumptions) -> Grid:
+    rows = [
+        (
+            f"{case.block}, {case.n} NPUs, {format_bytes(case.size)}",
+            LISTED[case.block],
+            *map(format_time, times),
+        )
+        for case, times in _listed(found).items()
+        if case.n == chosen.npus[-1]
+    ]
+    header = (
+        "all-reduce",
+        "algorithm",
+        "formula",
+        "physical",
+        chosen.network_model,
+        "its formula",
+        "astra-sim",
+    )
+    return Grid(f"The listed algorithms, {chosen.npus[-1]} NPUs", header, tuple(rows))
+
+
+def _algorithm_grid(block: str, found: Found, chosen: Assumptions, moved: str) -> Grid:
+    rows = []
+    for case, row in found.items():
+        if case.block == block and case.n in (chosen.npus[0], chosen.npus[-1]):
+            cells = (f"{format_time(each.moved)} {_slowdown(each):.1f}x" for each in row.values())
+            rows.append((f"{case.n} NPUs, {format_bytes(case.size)}", *cells))
+    return Grid(f"{block}: {moved}, and how much congestion slows them down", ("", *ALGORITHMS), tuple(rows))
+
+
+def _slowdown(times: Times) -> float:
+    return times.moved / times.formula
+
+
+def _formula(found: Found, moved: str) -> Claim:
+    listed = _listed(found).values()
+    pairs = {
+        "physical": [(each.physical, each.formula) for each in listed],
+        moved: [(each.moved, each.formula) for each in listed],
+        "astra-sim": [(each.astra, each.astra_formula) for each in listed],
+    }
+    off = {name: max(abs(time / by - 1) for time, by in each) for name, each in pairs.items()}
+    good = sum(abs(time / by - 1) <= SAME for each in pairs.values() for time, by in each)
+    return Claim(
+        "A message takes hops · latency + size / bandwidth",
+        SLIDES,
+        f"the sum over all rounds differs by at most "
+        f"{joined([f'{100 * each:.2f} % in {name}' for name, each in off.items()])}",
+        by_count(good, 3 * len(listed)),
+    )
+
+
+def _no_congestion(found: Found, moved: str) -> Claim:
+    listed = [_slowdown(each) for each in _listed(found).values()]
+    others = {
+        (case.block, algorithm): _slowdown(times)
+        for case, row in found.items()
+        for algorithm, times in row.items()
+        if algorithm != LISTED[case.block]
+    }
+    clear = sorted(f"{name} on {block}" for (block, name), each in others.items() if each <= 1 + SAME)
+    text = f"{moved}: at most {percent(max(listed))} by congestion"
+    if others:
+        worst = max(others, key=lambda key: others[key])
+        text += f"; another algorithm, {worst[1]} on {worst[0]}, is slowed down {others[worst]:.1f}x"
+    if clear:
+        text += f"; there is none either for {joined(clear)} ({found_largest(found)})"
+    return Claim(
+        "There is no network congestion with the listed algorithms",
+        SLIDES,
+        text,
+        by_count(sum(each <= 1 + SAME for each in listed), len(listed)),
+    )
+
+
+def found_largest(found: Found) -> str:
+    """Return the last case, which is the largest, for a reader."""
+    last = list(found)[-1]
+    return f"{last.n} NPUs, {format_bytes(last.size)}"
+
+
+def _fastest(block: TopologyName, found: Found, chosen: Assumptions, moved: str) -> Claim:
+    good, lost = 0, dict[Case, str]()
+    mine = {case: row for case, row in found.items() if case.block == block}
+    for case, row in mine.items():
+        best = min(row, key=lambda name: row[name].moved)
+        if row[LISTED[block]].moved <= row[best].moved * (1 + SAME):
+            good += 1
+        else:
+            lost[case] = best
+    text = f"{moved}: fastest, or within {SAME:.0%}, in {good} of {len(mine)} cases"
+    if lost:
+        worst = max(lost, key=lambda case: mine[case][LISTED[block]].moved / mine[case][lost[case]].moved)
+        row, best = mine[worst], lost[worst]
+        ratio = row[LISTED[block]].moved / row[best].moved
+        text += f"; {best} is {ratio:.1f}x faster for {format_bytes(worst.size)} on {worst.n} NPUs, by fewer latencies"
+        if _slowdown(row[best]) > 1 + SAME:
+            text += f", although congestion slows it down {_slowdown(row[best]):.1f}x"
+        largest = max(case.size for case in lost)
+        if largest < max(chosen.sizes):
+            text += f"; none is above {format_bytes(largest)}"
+    return Claim(
+        f"On a {block}, {LISTED[block]} is the algorithm to take", SLIDES, text, by_count(good, len(mine))
+    )
+
+
+def _draw(figure: Any, found: Found, chosen: Assumptions, moved: str) -> None:
+    n = chosen.npus[-1]
+    panels = figure.subplots(1, len(LISTED), sharey=True)
+    for axes, block in zip(panels, LISTED, strict=True):
+        mine = {case.size: row for case, row in found.items() if case.block == block and case.n == n}
+        for algorithm, colour, marker in zip(ALGORITHMS, COLOURS, "os^Dv", strict=True):
+            ratios = [row[algorithm].moved / row[LISTED[block]].moved for row in mine.values()]
+            listed = algorithm == LISTED[block]
+            axes.plot(list(mine), ratios, color=colour, marker=marker, markersize=5, label=algorithm,
+                      linewidth=2.5 if listed else 1.2, zorder=3 if listed else 2)  # fmt: skip
+        axes.set(xscale="log", yscale="log", xlabel="size of the all-reduce")
+        axes.set_xticks(list(mine), [format_bytes(size) for size in mine], rotation=30, minor=False)
+        axes.minorticks_off()
+        axes.set_title(f"{block}, {n} NPUs", loc="left", fontsize=10, fontweight="bold")
+        axes.grid(visible=True, which="major", color="#DDDDDD", linewidth=0.6)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}x")
+    panels[0].set_ylabel(f"time to that of the listed algorithm (thick)\n{moved}")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside upper center", ncols=len(ALGORITHMS), frameon=False, fontsize=9
+    )
