@@ -23,6 +23,7 @@ from armillary.platform.groups import read_groups
 from armillary.platform.memory import local_memory, remote_memory
 from armillary.platform.model import (
     Dimension,
+    InNetwork,
     Jitter,
     Kernels,
     Packets,
@@ -36,6 +37,7 @@ from armillary.platform.model import (
 from armillary.platform.native_errors import first_error
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
 from armillary.platform.study_schema import Collectives, Compute, NetworkDimension, Npu, Peaks, PlatformFile
+from armillary.platform.study_schema import InNetwork as InNetworkKeys
 from armillary.units import parse_time
 
 if TYPE_CHECKING:
@@ -147,6 +149,7 @@ def graph_of(
         InputError: the profile knows dimensions only, or the graph or the levels do not fit.
     """
     from armillary.platform.logical import logical_dimensions
+    from armillary.platform.topology.aggregation import with_in_network
     from armillary.platform.topology.description import read_topology
 
     if profile == "astra-sim":
@@ -155,7 +158,8 @@ def graph_of(
         )
     network = read_topology(document, (*path, "topology"), model.topology)
     try:
-        return logical_dimensions(network.topology, tuple(model.collectives.hierarchy or ())), network
+        levels = logical_dimensions(network.topology, tuple(model.collectives.hierarchy or ()))
+        return with_in_network(levels, network), network
     except InputError as error:
         raise document.error((*path, "collectives", "hierarchy"), str(error)) from None
 
@@ -222,7 +226,13 @@ def _dimension(part: NetworkDimension, name: str, size: int, per: str) -> Dimens
     links = links_per_npu(part.topology, size)
     link = min(out, into) / (links if per == "npu" else 1)
     scale = 1 if per == "npu" else links
-    return Dimension(name, part.topology, size, link, part.latency, Port(out * scale, into * scale))
+    both = Port(out * scale, into * scale)
+    return Dimension(name, part.topology, size, link, part.latency, both, in_network_of(part.in_network))
+
+
+def in_network_of(part: InNetworkKeys | None) -> InNetwork | None:
+    """Return what switches can do; None where nothing is said."""
+    return InNetwork(part.rate or 0.0, part.latency, part.operations or 0) if part else None
 
 
 def _algorithms(

@@ -41,6 +41,20 @@ class Port:
 
 
 @dataclass(frozen=True)
+class InNetwork:
+    """What a switch does with data that passes: it adds up what comes in, and multicasts.
+
+    `rate` is what it adds of each port's data, bytes per ns, all ports at a time (0: as fast as data comes);
+    `latency` is ns that every message of a collective spends in it besides. `operations` is the chunks
+    of collectives that it works on at a time, further ones wait (0: no limit).
+    """
+
+    rate: float = 0.0
+    latency: float = 0.0
+    operations: int = 0
+
+
+@dataclass(frozen=True)
 class Dimension:
     """One network dimension, innermost first: a Mesh is a line, a Torus the same as a Ring.
 
@@ -55,6 +69,8 @@ class Dimension:
     bandwidth: float
     latency: float
     port: Port | None = None
+    in_network: InNetwork | None = None
+    """What the switches of a Switch do besides; None: they only pass on."""
 
 
 @dataclass(frozen=True)

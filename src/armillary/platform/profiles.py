@@ -78,6 +78,8 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
     for dimension in platform.dimensions:
         if dimension.topology == "Mesh":
             yield ("network", dimension.name, "topology"), f"got 'Mesh': {NOT_ASTRA_SIM}"
+        if dimension.in_network:
+            yield ("network", dimension.name, "in_network"), NOT_ASTRA_SIM
         if dimension.port and dimension.port.out != dimension.port.into:
             yield ("network", dimension.name, "bandwidth"), f"up and down differ: {NOT_ASTRA_SIM}"
     physical = platform.physical

@@ -242,6 +242,19 @@ class UpDown(Part):
     down: Bandwidth = Field(description="Received by an NPU.")
 
 
+class InNetwork(Part):
+    """What switches can do with the data of collectives: add it up and multicast it (physical)."""
+
+    rate: Bandwidth | None = Field(
+        default=None, description="What a switch adds of each port's data; if absent as fast as data comes."
+    )
+    latency: Time = Field(default=0.0, description="What every message spends in a switch besides.")
+    operations: Count | None = Field(
+        default=None,
+        description="Chunks of collectives that a switch works on at a time; further ones wait. If absent no limit.",
+    )
+
+
 class NetworkDimension(Part):
     """One network dimension; the first of the list is the innermost.
 
@@ -265,9 +278,14 @@ class NetworkDimension(Part):
         description="What has this bandwidth: if absent an NPU in physical, a link in astra-sim.",
     )
     latency: Time = Field(description="Per link hop.")
+    in_network: InNetwork | None = Field(
+        default=None, description="Collectives in the switch: algorithm in-switch."
+    )
 
     @model_validator(mode="after")
     def _one_size(self) -> NetworkDimension:
+        if self.in_network is not None and self.topology != "Switch":
+            raise ValueError(f"got in_network for topology '{self.topology}', expected it for Switch only")
         if self.shape is not None and self.topology not in ("Torus", "Mesh"):
             raise ValueError(
                 f"got a shape for topology '{self.topology}', expected it for Torus or Mesh only"

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from armillary.collective.physical import ALGORITHMS
 from armillary.platform.logical import logical_dimensions
 from armillary.platform.topology import Topology, dragonfly, fat_tree, leaf_spine, rail_optimised
+from armillary.platform.topology.aggregation import with_in_network
 from armillary.platform.topology.description import Network
 
-from ..physical.programs import Case, cases
+from ..physical.programs import IN_NETWORK, Case, cases
 
 GRAPHS: dict[int, list[Topology]] = {}
 for graph in (
@@ -42,4 +44,29 @@ def programs(draw: st.DrawFn) -> Case:
         platform = replace(
             platform, physical=physical, dimensions=logical_dimensions(chosen), topology=network
         )
+    return replace(case, platform=platform)
+
+
+@st.composite
+def in_switches(draw: st.DrawFn) -> Case:
+    """A program whose collectives run in switches, where those can do it: of dimensions, or of a graph."""
+    case = draw(programs())
+    platform, able = case.platform, draw(st.sampled_from(IN_NETWORK[1:]))
+    if platform.topology:
+        graph = platform.topology.topology
+        switches = list(range(graph.npus, graph.nodes))
+        which = draw(st.sampled_from([switches, switches, switches[::2], switches[1:]]))
+        network = replace(platform.topology, in_network=able, switches=tuple(which))
+        platform = replace(
+            platform, topology=network, dimensions=with_in_network(platform.dimensions, network)
+        )
+    else:
+        dimensions = tuple(
+            replace(d, topology="Switch", in_network=draw(st.sampled_from([able, able, None])))
+            for d in platform.dimensions
+        )
+        platform = replace(platform, dimensions=dimensions)
+    names = tuple("in-switch" if d.in_network else "natural" for d in platform.dimensions)
+    algorithm = dict.fromkeys(ALGORITHMS["in-switch"], names)
+    platform = replace(platform, physical=replace(platform.physical, algorithm=algorithm))
     return replace(case, platform=platform)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from armillary.collective.physical import algorithms_for
 from armillary.platform.model import (
     Dimension,
+    InNetwork,
     Jitter,
     Kernels,
     LocalMemory,
@@ -36,6 +37,7 @@ TYPES = {
     CollectiveType.BARRIER: "barrier",
 }
 ORDERS = ["baseline", "round-robin", "themis", "themis-flex", "online-greedy", "auto"]
+IN_NETWORK = [None, InNetwork(), InNetwork(rate=7.3, latency=0.6, operations=1), InNetwork(3.0, 200.0, 2)]
 SIZES = [0, 1, 7, 1000, 4096, 65536, 100_001]
 Step = tuple[str, tuple[int, ...], dict[str, Any]]
 
@@ -132,15 +134,20 @@ def platforms(draw: Any, most: int = 24, staged: bool = True) -> tuple[Platform,
         out = draw(st.sampled_from(rates))
         into = draw(st.sampled_from([out, out, *rates]))
         latency = draw(st.sampled_from([0.0, 100.0] if same else [0.0, 1.0, 0.6, 100.0, 700.0]))
-        dimensions.append(Dimension(f"d{d}", topology, size, out, latency, Port(out, into)))
+        able = draw(st.sampled_from(IN_NETWORK)) if topology == "Switch" else None
+        dimensions.append(Dimension(f"d{d}", topology, size, out, latency, Port(out, into), able))
     algorithm = {}
     for operation in dict.fromkeys(TYPES.values()):
         names = ["ring", "direct", "halvingDoubling"]
         if operation != "all-reduce" or len(sizes) == 1:
-            names = list(algorithms_for(operation))
+            names = [name for name in algorithms_for(operation) if name != "in-switch"]
         names += ["natural", "auto"]
         if draw(st.booleans()):
-            algorithm[operation] = tuple(draw(st.sampled_from(names)) for _ in sizes)
+            able = "in-switch" in algorithms_for(operation)
+            algorithm[operation] = tuple(
+                draw(st.sampled_from([*names, *["in-switch"] * 4 * (able and d.in_network is not None)]))
+                for d in dimensions
+            )
     ranks = st.integers(0, n - 1)
     late = draw(st.booleans())
     physical = Physical(

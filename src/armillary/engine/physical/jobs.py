@@ -16,6 +16,7 @@ from armillary.collective.physical import choose, natural, rounds_for
 from armillary.engine import network
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
+from armillary.engine.physical.in_switch import in_switch
 from armillary.engine.physical.memory import REDUCE
 from armillary.engine.physical.splits import loads
 from armillary.errors import InputError
@@ -59,6 +60,13 @@ class PhysicalPhase:
     """(dimension, how much of its port one byte takes) that a member uses; below 0: the stages of a memory."""
     scale: Fraction = Fraction(1)
     """Bytes that the schedule of a line is about, per byte of the chunk."""
+    port: Fraction | None = None
+    """Bytes through the busiest direction where that is not the one in which members send; else None."""
+
+    @property
+    def busiest(self) -> Fraction:
+        """Bytes through the busier direction of a port, per byte of the chunk."""
+        return self.sent if self.port is None else self.port
 
 
 def spans(platform: Platform, comm: Communicator) -> list[Span] | None:
@@ -121,7 +129,7 @@ def in_memory(job: Job, platform: Platform) -> PhysicalPhase:
     store = job.operation == REDUCE
     fill = fill_ns(platform.memory, job.size, store, platform.npus, collective=True)
     return PhysicalPhase(
-        -1, "reduce-scatter" if store else "all-gather", "in-switch", (), fill, Fraction(1), Fraction(0),
+        -1, "reduce-scatter" if store else "all-gather", "in-memory", (), fill, Fraction(1), Fraction(0),
         Fraction(0), ((MEMORY_STORE if store else MEMORY_LOAD, 1),),
     )  # fmt: skip
 
@@ -178,12 +186,20 @@ def phase_of(job: Job, platform: Platform, span: Span, operation: str, scale: Fr
         name = natural(dimension.topology, operation, n)
     elif name == "auto":
         chunk = float(job.size * scale / max(platform.physical.chunks, 1))
-        name = choose(dimension.topology, operation, n, chunk, dimension.latency, rate)
+        name = choose(
+            dimension.topology, operation, n, chunk, dimension.latency, rate, in_network=dimension.in_network
+        )
     try:
         rounds = rounds_for(name, operation, n).count
     except InputError as error:
         where = f"{platform.source or 'platform'}: collectives: {job.operation}: {dimension.name}"
         raise InputError(f"{where}: the {operation} of this dimension cannot be {name}: {error}") from error
+    if name == "in-switch":
+        own = in_switch(platform, span.dim, job.operation, operation, n)
+        return PhysicalPhase(
+            span.dim, operation, name, span.positions, own.latency, own.volume * scale, own.added * scale,
+            own.sent * scale, ((span.dim, 1),), scale, max(own.sent, own.received) * scale,
+        )  # fmt: skip
     cost = _load(name, operation, n, dimension.topology, dimension.size, span.positions)
     latency = cost.hops * dimension.latency + rounds * platform.physical.endpoint_delay
     return PhysicalPhase(

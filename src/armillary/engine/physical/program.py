@@ -53,7 +53,7 @@ class Plan:
                 self._dim(phase),
                 OPERATIONS.index(phase.operation),
                 int(phase.sent * size),
-                int(phase.sent * size),
+                int(phase.busiest * size),
             )
             for phase, size in self.placed
         ]
