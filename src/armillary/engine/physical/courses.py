@@ -16,6 +16,7 @@ from armillary.engine.physical.jobs import (
     PhysicalPhase,
     Span,
     chunk_bytes,
+    in_memory,
     phase_of,
     phases,
     spanned_by,
@@ -65,10 +66,9 @@ def course_of(job: Job, comm: Communicator, platform: Platform) -> Course:
     Raises:
         InputError: an algorithm cannot do it, or there are too many orders to choose from.
     """
-    plain = phases(job, comm, platform)
     if job.operation in OPERATIONS:
-        # A memory cuts into chunks of its own.
-        return Course((tuple(plain),), ((job.size, 0),))
+        return Course(((in_memory(job, platform),),), ((job.size, 0),))  # a memory has chunks of its own
+    plain = phases(job, comm, platform)
     how = platform.physical.chunk_order
     found = spanned_by(job, comm, platform) or []
     operation = "reduce-scatter" if job.operation == "reduce-scatter-block" else job.operation

@@ -17,7 +17,7 @@ from armillary.engine import network
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
 from armillary.engine.physical.in_switch import in_switch
-from armillary.engine.physical.memory import OPERATIONS, REDUCE
+from armillary.engine.physical.memory import REDUCE
 from armillary.engine.physical.splits import loads
 from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
@@ -100,8 +100,6 @@ def phases(
         platform: The machine.
         order: The dimensions that it uses, as they are visited on the way in; None: the plain order.
     """
-    if job.operation in OPERATIONS:
-        return [_in_memory(job, platform)]
     if len(comm.members) < 2:
         return []
     if job.splits:
@@ -126,12 +124,12 @@ def phases(
     return result
 
 
-def _in_memory(job: Job, platform: Platform) -> PhysicalPhase:
+def in_memory(job: Job, platform: Platform) -> PhysicalPhase:
     """A load or store of all members at once, whose data the stages of a hierarchical memory carry once."""
     store = job.operation == REDUCE
     fill = fill_ns(platform.memory, job.size, store, platform.npus, collective=True)
     return PhysicalPhase(
-        -1, "reduce-scatter" if store else "all-gather", "in-switch", (), fill, Fraction(1), Fraction(0),
+        -1, "reduce-scatter" if store else "all-gather", "in-memory", (), fill, Fraction(1), Fraction(0),
         Fraction(0), ((MEMORY_STORE if store else MEMORY_LOAD, 1),),
     )  # fmt: skip
 

@@ -43,11 +43,14 @@ class Plan:
         """The phases of one way."""
         return self.course.ways[0]
 
+    def _dim(self, phase: PhysicalPhase) -> int:
+        return NO_NETWORK if self.job.operation in FROM_MEMORY.values() else phase.dim
+
     def rows(self) -> list[tuple[int, int, int, int]]:
         """Return (dimension, operation, bytes sent per NPU, bytes through its port) of `placed`."""
         return [
             (
-                NO_NETWORK if self.job.operation in FROM_MEMORY.values() else phase.dim,
+                self._dim(phase),
                 OPERATIONS.index(phase.operation),
                 int(phase.sent * size),
                 int(phase.busiest * size),
