@@ -182,7 +182,7 @@ def _listed(found: Found) -> dict[Case, Times]:
 def _formula_grid(found: Found, chosen: Assumptions) -> Grid:
     rows = [
         (
-            f"{case.block}, {case.n} NPUs, {format_bytes(case.size)}",
+            f"{case.block}, {format_bytes(case.size)}",
             LISTED[case.block],
             *map(format_time, times[1:]),
         )
