@@ -38,6 +38,7 @@ _FLOPS = {
     prefix + unit: Fraction(scale) for prefix, scale in _DECIMAL.items() for unit in ("FLOP/s", "FLOPS")
 }
 
+_FREQUENCY = {prefix + "Hz": Fraction(scale) for prefix, scale in _DECIMAL.items()}
 _PERCENT = {"%": Fraction(1, 100)}
 
 
@@ -78,6 +79,15 @@ def parse_flops(text: object) -> float:
         ValueError: Not a performance.
     """
     return float(_parse(text, _FLOPS, "a performance", "312 TFLOP/s"))
+
+
+def parse_frequency(text: object) -> float:
+    """Return a frequency such as ``"1.4 GHz"`` in Hz.
+
+    Raises:
+        ValueError: Not a frequency.
+    """
+    return float(_parse(text, _FREQUENCY, "a frequency", "1.4 GHz"))
 
 
 def parse_percent(text: object) -> float:
@@ -121,9 +131,12 @@ def unit_pattern(kind: str) -> str:
     """Return a regular expression of the texts a reader accepts, for a JSON Schema.
 
     Args:
-        kind: ``bytes``, ``bandwidth``, ``time``, ``flops`` or ``percent``.
+        kind: ``bytes``, ``bandwidth``, ``time``, ``flops``, ``frequency`` or ``percent``.
     """
-    tables = {"bytes": _BYTES, "bandwidth": _BANDWIDTH, "time": _TIME, "flops": _FLOPS, "percent": _PERCENT}
+    tables = {
+        "bytes": _BYTES, "bandwidth": _BANDWIDTH, "time": _TIME, "flops": _FLOPS, "frequency": _FREQUENCY,
+        "percent": _PERCENT,
+    }  # fmt: skip
     units = tables[kind]
     return r"^\s*\+?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,2})?\s*(" + "|".join(units) + r")\s*$"
 

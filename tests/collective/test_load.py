@@ -22,8 +22,14 @@ from armillary.collective.physical import (
 )
 from armillary.collective.rounds import Round, Rounds
 from armillary.errors import InputError
+from armillary.platform.model import InNetwork
 
-EVERY = [(algorithm, operation) for algorithm, has in ALGORITHMS.items() for operation in has]
+EVERY = [
+    (algorithm, operation)
+    for algorithm, has in ALGORITHMS.items()
+    for operation in has
+    if algorithm != "in-switch"
+]
 
 
 def cost(algorithm: str, operation: str, topology: str, n: int) -> tuple[int, F]:
@@ -97,6 +103,23 @@ def test_bytes_sent_and_added() -> None:
     # Folding in: each of a pair reduces one half of the vector, or one of them all of it.
     assert load(rounds_for("rabenseifner", "all-reduce", 3), "Switch", 3).reduced == F(1)
     assert load(rounds_for("halvingDoubling", "all-reduce", 3), "Switch", 3).reduced == F(3, 2)
+
+
+def test_switches_that_reduce_move_half_of_what_a_ring_does() -> None:
+    for n in (2, 3, 8, 512):
+        assert cost("in-switch", "all-reduce", "Switch", n) == (2, 1)
+        assert cost("in-switch", "reduce-scatter", "Switch", n) == (2, F(n - 1, n))
+        assert cost("in-switch", "all-gather", "Switch", n) == (2, n - 1)
+    with pytest.raises(InputError, match="got topology Ring, expected Switch"):
+        cost("in-switch", "all-reduce", "Ring", 4)
+
+
+def test_auto_takes_switches_only_where_they_can() -> None:
+    case = ("Switch", "all-reduce", 8, 1e6, 100.0, 10.0)
+    assert choose(*case) == "direct"
+    assert choose(*case, in_network=InNetwork()) == "in-switch"
+    assert choose(*case, in_network=InNetwork(rate=1.0)) == "direct"
+    assert choose(*case, in_network=InNetwork(latency=1e9)) == "direct"
 
 
 def test_all_to_all_v_is_bound_by_the_fullest_port() -> None:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from armillary.collective import blocks as data
+from armillary.collective import in_switch
 from armillary.collective.physical import ALGORITHMS, OPERATIONS, ROOTED, rounds_alltoallv, rounds_for
-from armillary.collective.rounds import Rounds
+from armillary.collective.rounds import ABSENT, Rounds, SwitchTree
 from armillary.errors import InputError
 
 EVERY = [(algorithm, operation) for algorithm, has in ALGORITHMS.items() for operation in has]
@@ -23,6 +24,7 @@ def check(rounds: Rounds) -> None:
     held: list[dict[int, int]] = [
         {block: int(rng.integers(1, 1 << 40)) for block in data.start(rounds, m)} for m in range(n)
     ]
+    held += [{} for _ in range(rounds.switches)]
     given = [dict(state) for state in held]
     carried = list(data.blocks(rounds))
     assert len(carried) == rounds.count
@@ -38,11 +40,13 @@ def check(rounds: Rounds) -> None:
             assert Fraction(len(message), parts) == Fraction(over, under)
             for block in message:
                 value = before[source][block]
-                held[target][block] = held[target][block] + value if reduce else value
+                # A switch has nothing of its own to add to.
+                own = held[target].get(block, 0) if target >= n else held[target][block] if reduce else 0
+                held[target][block] = own + value if reduce else value
     for member in range(n):
         for block in data.end(rounds, member):
             if operation in REDUCING:
-                expected = sum(state[block] for state in given)
+                expected = sum(state[block] for state in given[:n])
             else:
                 origin = block // parts if operation in ("all-gather", "all-to-all") else rounds.root
                 expected = given[block * n // parts if operation == "gather" else origin][block]
@@ -55,6 +59,46 @@ def test_moves_the_right_numbers(algorithm: str, operation: str, n: int) -> None
     uses_root = operation in ROOTED or algorithm.endswith("Tree")
     for root in {0, 1, n // 2, n - 1} if uses_root else {0}:
         check(rounds_for(algorithm, operation, n, root))
+
+
+TREES = {
+    "one switch": (2, [SwitchTree((2, 2, -1))]),
+    "leaves and a spine": (5, [SwitchTree((5, 5, 6, 6, 6, 7, 7, -1))]),
+    "uneven": (4, [SwitchTree((4, 4, 5, 6, 5, 6, -1))]),
+    "two trees": (
+        3,
+        [
+            SwitchTree((3, 3, 3, -1, ABSENT), Fraction(1, 3)),
+            SwitchTree((4, 4, 4, ABSENT, -1), Fraction(2, 3)),
+        ],
+    ),
+    "trees that share leaves": (
+        4,
+        [
+            SwitchTree((4, 4, 5, 5, 6, 6, -1, ABSENT), Fraction(1, 2)),
+            SwitchTree((4, 4, 5, 5, 7, 7, ABSENT, -1), Fraction(1, 2)),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("segments", [1, 2, 3, 8])
+@pytest.mark.parametrize("operation", ALGORITHMS["in-switch"])
+@pytest.mark.parametrize("name", TREES)
+def test_switches_of_any_tree_move_the_right_numbers(name: str, operation: str, segments: int) -> None:
+    n, trees = TREES[name]
+    rounds = in_switch.rounds(operation, n, tuple(trees), segments)
+    check(rounds)
+    sent, received = np.zeros((2, n + rounds.switches), dtype=object)
+    for part in rounds.expanded():
+        for source, target, over, under in zip(
+            *(c.tolist() for c in (part.source, part.target, part.numerator, part.denominator)), strict=True
+        ):
+            sent[source] += Fraction(over, under)
+            received[target] += Fraction(over, under)
+    up, down = in_switch.ports(operation, n)
+    assert set(sent[:n]) == {up}
+    assert set(received[:n]) == {down}
 
 
 @pytest.mark.parametrize("chunks", [1, 2, 5, 40])

@@ -18,6 +18,13 @@ KINDS = {
     "all-to-all": CollectiveType.ALL_TO_ALL,
 }
 
+BLOCKS = {
+    "R": ("Ring", "ring"),
+    "F": ("FullyConnected", "direct"),
+    "S": ("Switch", "halvingDoubling"),
+}
+"""Building block -> topology and algorithm."""
+
 
 def run(
     kind: str,
@@ -100,18 +107,48 @@ def test_case_study_machines(
     topology: str, sizes: list[int], bandwidth: list[float], queues: int, ticks: int
 ) -> None:
     """1 GiB over 512 NPUs in 64 chunks: wafer-scale and conventional machines."""
-    blocks = {
-        "R": ("Ring", "ring"),
-        "F": ("FullyConnected", "direct"),
-        "S": ("Switch", "halvingDoubling"),
-    }
-    names, algorithms = zip(*(blocks[letter] for letter in topology), strict=True)
+    names, algorithms = zip(*(BLOCKS[letter] for letter in topology), strict=True)
     timeline = run(
         "all-reduce", 1 << 30, list(names), sizes, bandwidth, list(algorithms),
         (f"--num-queues-per-dim={queues}",),
         local_mem_bw=2039, preferred_dataset_splits=64, active_chunks_per_dimension=queues,
     )  # fmt: skip
     assert np.array_equal(timeline.finish_ticks, np.full(512, ticks))
+
+
+@pytest.mark.parametrize(
+    ("topology", "sizes", "bandwidth", "ticks"),
+    [
+        ("S", [512], [500.0], (5_942_528, 5_943_168, 5_943_168, 5_942_528, 5_942_528, 3_405_087, 3_405_087)),
+        ("SS", [32, 16], [250.0, 250.0], (9_137_920, 5_033_578, 6_755_468, 5_157_632, 5_016_828, 4_737_642, 2_859_400)),
+        (
+            "RFS", [16, 8, 4], [200.0, 100.0, 50.0],
+            (11_834_240, 10_071_880, 8_969_595, 11_581_211, 6_749_600, 8_680_360, 4_552_510),
+        ),
+        (
+            "RFRS", [2, 8, 8, 4], [250.0, 200.0, 100.0, 50.0],
+            (4_856_448, 4_570_303, 4_506_354, 11_011_003, 2_900_626, 3_725_270, 2_835_260),
+        ),
+    ],
+)  # fmt: skip
+def test_case_study_machines_with_schedulers(
+    topology: str, sizes: list[int], bandwidth: list[float], ticks: tuple[int, ...]
+) -> None:
+    """The same with Themis and round robin; ticks of ASTRA-sim with its dormant schedulers awake (spec: 1(j))."""
+    ways = [
+        (1, "baseline", "FIFO"), (1, "themis", "FIFO"), (1, "themis", "SCF"), (1, "roundRobin", "FIFO"),
+        (2, "baseline", "FIFO"), (2, "themis", "FIFO"), (2, "themis", "SCF"),
+    ]  # fmt: skip
+    found = []
+    for queues, across, within in ways:
+        timeline = run(
+            "all-reduce", 1 << 30, [BLOCKS[letter][0] for letter in topology], sizes, bandwidth,
+            [BLOCKS[letter][1] for letter in topology], (f"--num-queues-per-dim={queues}",),
+            local_mem_bw=2039, preferred_dataset_splits=64, active_chunks_per_dimension=queues,
+            inter_dimension_scheduling=across, intra_dimension_scheduling=within,
+        )  # fmt: skip
+        found.append(timeline.total_ticks)
+    assert tuple(found) == ticks
 
 
 def test_torus_of_4096() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from armillary.engine.run import execute
 from armillary.errors import StuckError
 from armillary.jit import Mode
 from armillary.platform.astra_sim import read_platform
+from armillary.platform.astra_sim_keys import INTER_DIMENSION, INTRA_DIMENSION
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace
 
@@ -158,6 +159,8 @@ def cases(draw: Any, zero: bool = False) -> Case:
         "scheduling-policy": "FIFO",
         "collective-optimization": draw(st.sampled_from(["baseline", "localBWAware"])),
         "endpoint-delay": draw(st.sampled_from([0] if zero else [10, 1, 0, 100])),
+        "inter-dimension-scheduling": draw(st.sampled_from(["ascending", "ascending", *INTER_DIMENSION])),
+        "intra-dimension-scheduling": draw(st.sampled_from(["FIFO", "FIFO", *INTRA_DIMENSION])),
         "active-chunks-per-dimension": draw(st.integers(1, 4)),
         "preferred-dataset-splits": draw(st.integers(1, 6)),
         "local-mem-bw": draw(st.sampled_from([0, 50, 1600])),
@@ -229,6 +232,9 @@ def outcome(case: Case, fold: bool, messages: bool, mode: Mode) -> dict[int, Any
     platform = case.platform()
     lowered = lower(case.trace(), platform, fold_ranks=fold, messages=messages)
     run = execute(lowered, mode)
+    while carried := lowered.wanted(run):
+        lowered = lower(case.trace(), platform, fold_ranks=fold, messages=messages, carried=carried)
+        run = execute(lowered, mode)
     try:
         check_finished(lowered, run)
     except StuckError:
@@ -242,6 +248,7 @@ def outcome(case: Case, fold: bool, messages: bool, mode: Mode) -> dict[int, Any
             timeline.phase_node,
             timeline.phase_chunk,
             timeline.phase_index,
+            timeline.phase_dim,
             timeline.phase_start,
             timeline.phase_end,
         )
@@ -287,6 +294,24 @@ def test_bundles_that_take_no_time_have_their_turn_within_the_tick() -> None:
 @given(cases())
 def test_variants_agree_to_the_tick(case: Case) -> None:
     check(case)
+
+
+GREEDY = ("offlineGreedy", "offlineGreedyFlex")
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(cases(), st.sampled_from(GREEDY), st.sampled_from([*INTRA_DIMENSION]))
+def test_variants_agree_where_work_of_the_greedy_scheduler_is_left_over(
+    case: Case, across: str, within: str
+) -> None:
+    """Every rank does the same, so it is known which of them is the first to begin a collective."""
+    system = case.system | {"inter-dimension-scheduling": across, "intra-dimension-scheduling": within}
+    steps = tuple(
+        ("collective", (number - 1,) if number else (), number % 3 or 2, 1 << 16, None, None, None)
+        if step[0] != "compute" else (*step[:3], [0])
+        for number, step in enumerate(case.steps)
+    )  # fmt: skip
+    check(replace(case, system=system, groups=None, steps=steps))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

@@ -20,9 +20,9 @@ pytestmark = pytest.mark.shared
 
 GROUPS = (
     "1d", "active", "casestudy", "coll1d", "dag", "knobs", "mdsmall", "mem", "multid", "params", "rendezvous",
-    "roofline", "scale", "scale_clean", "sharedbus", "subgroup", "subgroup-strided", "workload", "worldgroup",
+    "roofline", "scale", "scale_clean", "sharedbus", "subgroup", "subgroup-strided", "themis", "workload", "worldgroup",
 )  # fmt: skip
-THINNED = {"casestudy": 7, "mdsmall": 5, "coll1d": 4}
+THINNED = {"casestudy": 7, "mdsmall": 5, "coll1d": 4, "themis": 9}
 """Of these groups the default run takes every k-th record."""
 MODELS = {"unaware": "analytical", "aware": "congestion"}
 """Upstream's binary -> network model."""
@@ -31,6 +31,10 @@ AWARE = (
 )  # fmt: skip
 FEWEST_AWARE = 2444
 """Runs of backend ``aware`` that finished, outside group themis."""
+APART = {
+    "t/themis/474": "not rank 0 begins the second all-reduce, so work is left over; here it is rank 0",
+}
+"""Runs whose ticks are not met, and why."""
 LIMIT_S = 90.0
 """No record may take longer; a hang is a failure."""
 
@@ -101,7 +105,10 @@ def check(shared: Path, group: str, every: int, backend: str = "unaware", larges
         if np.prod(record["network"]["npus_count"]) > largest:
             continue
         count += 1
-        if text := complaint(record):
+        text = complaint(record)
+        if record["id"] in APART:
+            text = None if text else "is met now: take it out of APART"
+        if text:
             wrong.append(f"{record['id']}: {text}")
     assert count > 0
     assert not wrong, f"{len(wrong)} of {count} runs:\n" + "\n".join(wrong[:20])

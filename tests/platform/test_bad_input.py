@@ -92,6 +92,12 @@ SYSTEM_CASES = [
         "scheduling-policy: got 'LIF0', expected one of LIFO, FIFO, EXPLICIT (did you mean 'LIFO'?)",
     ),
     ({"collective-optimization": "localBWaware"}, "(did you mean 'localBWAware'?)"),
+    (
+        {"inter-dimension-scheduling": "themisFlexible"},
+        "inter-dimension-scheduling: got 'themisFlexible', expected one of ascending, baseline, roundRobin, "
+        "onlineGreedy, offlineGreedy, themis, offlineGreedyFlex, themisFlex (did you mean 'themisFlex'?)",
+    ),
+    ({"intra-dimension-scheduling": "FIF0"}, "(did you mean 'FIFO'?)"),
     ({"active-chunks-per-dimension": 0}, "active-chunks-per-dimension: got 0, expected"),
     ({"endpoint-delay": -5}, "endpoint-delay: got -5, expected a whole number from 0"),
     ({"roofline-enabled": "yes"}, "roofline-enabled: got 'yes', expected 0 or 1"),

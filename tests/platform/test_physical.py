@@ -15,6 +15,7 @@ from armillary.platform import (
     Dimension,
     Jitter,
     Kernels,
+    LocalMemory,
     Physical,
     Platform,
     Port,
@@ -86,7 +87,7 @@ def test_everything_physical(tmp_path: Path) -> None:
         delay={5: 2e6, 6: 1e3},
         jitter=Jitter(0.05, 7),
         kernels=Kernels({"bf16": 1e12, "fp8": 2e12}, compute=0.45, memory=0.8, overhead=2000),
-        memory_capacity=80 * 10**9,
+        memory=LocalMemory(80 * 10**9, 0.0, 2000.0, 2000.0),
     )
     assert platform.system.algorithms["all-reduce"] == tuple(
         map(Algorithm, ("direct", "ring", "ring", "ring"))

@@ -76,7 +76,7 @@ def test_a_study_changes_a_preset(tmp_path: Path) -> None:
     node, rail = plan.dimensions
     assert (node.size, node.bandwidth, rail.size, rail.bandwidth, rail.latency) == (8, 450.0, 4, 25.0, 500.0)
     assert plan.physical.kernels.peaks == {"bf16": 900e12, "fp8": 1979e12}
-    assert plan.system.local_mem_bandwidth == 3.35e12 and plan.physical.memory_capacity == 94 * 10**9
+    assert plan.system.local_mem_bandwidth == 3.35e12 and plan.physical.memory.capacity == 94 * 10**9
     assert plan.physical.scheduling == "fifo"
     assert [w for w in plan.warnings if "preset" in w] == [
         "preset dgx-superpod-h100: 1 of 10 numbers are unverified: network.rail.latency"

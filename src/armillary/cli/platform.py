@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli import COMMANDS
+from armillary.cli.gemm import command as gemm
 from armillary.cli.outputs import show_table
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 @click.group(help=COMMANDS["platform"])
 def command() -> None:
     """Group the commands about platforms."""
+
+
+command.add_command(gemm)
 
 
 @command.command()

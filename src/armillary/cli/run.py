@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,11 +81,12 @@ def command(
             else:
                 plan = load_study(study)
                 if plan.jobs:
-                    machine_of_study = with_efficiency(plan.platform, efficiency)
+                    works = (job.work for job in plan.jobs)
+                    machine_of_study = with_efficiency(_checked(plan, *works), efficiency)
                     jobs = study_jobs(plan, profile, machine_of_study, network_model, fold=not no_fold)
                     outputs.present_jobs(jobs)
                     return
-                trace, machine_of_study, named = study_trace(plan), plan.platform, plan.profile
+                trace, machine_of_study, named = study_trace(plan), _checked(plan, plan), plan.profile
             result = armillary.simulate(
                 trace,
                 with_efficiency(machine_of_study, efficiency),
@@ -140,6 +142,14 @@ def study_jobs(
             traces[job.work.place] = study_trace(job.work)
         jobs.append(PlacedJob(job.name, traces[job.work.place], job.npus, job.arrival_ns))
     return simulate_jobs(jobs, platform, fold=fold, network_model=network_model)
+
+
+def _checked(study: Study, *works: Study) -> Platform:
+    """Return the machine of a study, with a warning for each workload that does not fit into its memories."""
+    from armillary.workload.plan.request import capacity_warning
+
+    found = tuple(dict.fromkeys(filter(None, map(capacity_warning, works))))
+    return replace(study.platform, warnings=(*study.platform.warnings, *found))
 
 
 def study_trace(study: Study) -> Trace:

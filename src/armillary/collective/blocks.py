@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from armillary.collective import hypercube, trees
+from armillary.collective import hypercube, in_switch, trees
 from armillary.collective.rounds import Rounds
 
 Blocks = tuple[int, ...]
@@ -28,6 +28,8 @@ def parts(rounds: Rounds) -> int:
         return 2 if rounds.operation == "all-gather" else 2 * n
     if rounds.algorithm == "doubleBinaryTree":
         return 2 * rounds.chunks
+    if rounds.algorithm == "in-switch":
+        return in_switch.parts(rounds)
     if split_by_members:
         return n
     if rounds.operation != "all-reduce":
@@ -191,4 +193,5 @@ _MAKERS: dict[str, Callable[[Rounds], Iterator[Messages]]] = {
     "recursiveDoubling": _recursive_doubling,
     "binomialTree": _binomial,
     "doubleBinaryTree": _double_tree,
+    "in-switch": in_switch.blocks,
 }

@@ -16,6 +16,7 @@ from math import lcm
 
 import numpy as np
 
+from armillary.collective import in_switch
 from armillary.collective.rounds import Moves, Round, Rounds
 from armillary.collective.schedule import IntArray
 from armillary.errors import InputError, nearest, one_of
@@ -55,6 +56,13 @@ def load(rounds: Rounds, topology: str, size: int, positions: Sequence[int] | No
         raise InputError(
             f"unknown topology '{topology}': expected {one_of(TOPOLOGIES)}{nearest(topology, TOPOLOGIES)}"
         )
+    if rounds.trees:
+        if topology != "Switch":
+            raise InputError(f"in-switch: got topology {topology}, expected Switch")
+        # Segments follow each other, so a latency up and one down are all.
+        up, down = in_switch.ports(rounds.operation, rounds.n)
+        most = max(up, down)
+        return Load(2, most, most, down if rounds.operation == "reduce-scatter" else Fraction(0))
     n, where = rounds.n, () if positions is None else tuple(int(p) for p in positions)
     if n != size if positions is None else not n == len(where) == len(set(where) & set(range(size))):
         raise ValueError(f"{n} members at positions {where or 'by default'} of {size}")

@@ -8,10 +8,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from armillary.collective import hypercube, symmetric, trees
+from armillary.collective import hypercube, in_switch, symmetric, trees
 from armillary.collective.load import load
 from armillary.collective.rounds import Moves, Round, Rounds
 from armillary.errors import InputError, nearest, one_of
+from armillary.platform.model import InNetwork
 
 OPERATIONS = (
     "all-reduce", "all-gather", "reduce-scatter", "reduce-scatter-block", "all-to-all",
@@ -30,6 +31,7 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {
     "binomialTree": (*ROOTED, "all-reduce", "barrier"),
     "doubleBinaryTree": ("all-reduce", "broadcast", "reduce"),
     "pairwise": ("all-to-all",),
+    "in-switch": _BOTH_WAYS,
 }
 """Algorithm -> the operations it has."""
 
@@ -56,7 +58,8 @@ def rounds_for(algorithm: str, operation: str, n: int, root: int = 0, chunks: in
         n: Number of members, at least 2.
         root: The root of a rooted operation; for others, where a tree has its top.
         chunks: Parts that a double binary tree is pipelined in; None: four per level, which
-            costs a quarter more than the bytes need. Others ignore it.
+            costs a quarter more than the bytes need. Of in-switch, among members at one switch; None: four.
+            Others ignore it.
 
     Returns:
         The rounds; the same object for the same arguments.
@@ -78,6 +81,8 @@ def rounds_for(algorithm: str, operation: str, n: int, root: int = 0, chunks: in
         raise InputError(f"{algorithm} {operation}: {chunks} chunks, expected at least 1")
     tree = algorithm in ("binomialTree", "doubleBinaryTree")
     root = root if tree or operation in ROOTED else 0
+    if algorithm == "in-switch":
+        return in_switch.rounds(_plain(operation), n, (in_switch.star(n),), chunks or 4)
     return _rounds(algorithm, _plain(operation), n, root, chunks if algorithm == "doubleBinaryTree" else None)
 
 
@@ -154,7 +159,14 @@ def natural(topology: str, operation: str, n: int) -> str:
 
 
 def choose(
-    topology: str, operation: str, n: int, size: float, latency_ns: float, bandwidth: float, root: int = 0
+    topology: str,
+    operation: str,
+    n: int,
+    size: float,
+    latency_ns: float,
+    bandwidth: float,
+    root: int = 0,
+    in_network: InNetwork | None = None,
 ) -> str:
     """Return the algorithm with the least ``hops * latency + volume * size / bandwidth`` ("auto").
 
@@ -166,6 +178,7 @@ def choose(
         latency_ns: Latency of one link in ns.
         bandwidth: One-way bandwidth of an NPU, bytes per ns.
         root: Root of a rooted operation.
+        in_network: What the switch can do; None: in-switch is not among the choices.
 
     Returns:
         Its name; of equally fast ones the natural one, else the first of `ALGORITHMS`.
@@ -177,9 +190,17 @@ def choose(
 
     def cost(name: str) -> tuple[float, bool]:
         found = load(rounds_for(name, operation, n, root), topology, n)
-        return found.hops * latency_ns + float(found.volume) * size / bandwidth, name != first
+        own = 0.0
+        volume = float(found.volume)
+        if name == "in-switch" and in_network:
+            own, volume = (
+                in_network.latency,
+                max(volume, in_switch.reduced(operation, n, in_network, bandwidth)),
+            )
+        return found.hops * latency_ns + own + volume * size / bandwidth, name != first
 
-    return min(algorithms_for(operation), key=cost)
+    names = algorithms_for(operation)
+    return min((name for name in names if in_network or name != "in-switch"), key=cost)
 
 
 def _plain(operation: str) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -117,11 +118,27 @@ class Round:
         return self.moves.reduce
 
 
+@dataclass(frozen=True)
+class SwitchTree:
+    """A tree of switches over the members, through which `share` of D goes.
+
+    `parent[i]` is the parent of member i, and behind the members of switch i: -1 for the root, `ABSENT` for a switch
+    of another tree.
+    """
+
+    parent: tuple[int, ...]
+    share: Fraction = Fraction(1)
+
+
+ABSENT = -2
+
+
 @dataclass(frozen=True, eq=False)
 class Rounds:
     """`operation` among `n` members by `algorithm`; `root` counts where the operation has one.
 
-    `chunks` is the number of parts that a pipelined algorithm (double binary tree) cuts D into.
+    `chunks` is the number of parts that a pipelined algorithm (double binary tree, in-switch) cuts D into.
+    Where switches take part they are numbered behind the members, and `trees` says how they are joined.
     Two of them are equal only if they are the same object; `rounds_for` returns the same for the same arguments.
     """
 
@@ -131,6 +148,12 @@ class Rounds:
     root: int
     rounds: tuple[Round, ...]
     chunks: int = 1
+    trees: tuple[SwitchTree, ...] = ()
+
+    @property
+    def switches(self) -> int:
+        """Number of switches that take part."""
+        return len(self.trees[0].parent) - self.n if self.trees else 0
 
     @property
     def count(self) -> int:

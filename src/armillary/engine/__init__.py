@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from armillary.errors import InputError, nearest, one_of
@@ -87,8 +88,15 @@ def simulate(
 
         trace = expand_for(trace, "profile astra-sim")
         platform = astra_sim_view(platform)
-        program = lower(trace, platform, fold_ranks=fold, messages=messages, contention=contention)
-        lowered, run, info = program, execute(program), {}
+        lower_with = partial(
+            lower, trace, platform, fold_ranks=fold, messages=messages, contention=contention
+        )
+        program = lower_with()
+        run = execute(program)
+        while carried := program.wanted(run):
+            program = lower_with(carried=carried)
+            run = execute(program)
+        lowered, info = program, {}
     check_finished(lowered, run)
     about = {
         "profile": profile,

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.compute import KernelTimes
 from armillary.engine import layout_kernel as lk
 from armillary.engine.communicators import Communicators
 from armillary.engine.fold import Order, Ring, by_place, fold, order_of, pairs_of, world_lines
@@ -24,6 +25,8 @@ from armillary.trace import Graph, NodeType, Trace
 
 Ints = NDArray[np.int64]
 JobPhases = dict[Job, JobChunks]
+Carried = frozenset[tuple[Job, Job]]
+"""Pairs of jobs: work of the first may be left over when the second begins."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Slots(Protocol):
 
 
 def read_workload(
-    trace: Trace, platform: Platform, lower_nodes: Callable[[Graph, Platform], Nodes]
+    trace: Trace, platform: Platform, lower_nodes: Callable[[Graph, Platform, KernelTimes], Nodes]
 ) -> tuple[list[View], NDArray[np.int32], Communicators, NDArray[np.int32]]:
     """Read a trace for a platform: distinct views, the view of every rank, communicators, structures.
 
@@ -78,7 +81,11 @@ def read_workload(
     """
     check_fits(trace, platform)
     structure, examples = trace.structures()
-    nodes = {s: lower_nodes(trace.graphs[g], platform) for s, g in enumerate(examples)}
+    graphs = [trace.graphs[g] for g in examples]
+    times = KernelTimes(platform, graphs)
+    nodes = {s: lower_nodes(graph, platform, times) for s, graph in enumerate(graphs)}
+    if nodes:
+        nodes[0].warnings += times.warnings
     comms = Communicators(platform)
     for s, found in nodes.items():
         if (found.graph.types == NodeType.METADATA_NODE).any():
@@ -102,8 +109,8 @@ def check_fits(trace: Trace, platform: Platform) -> None:
         )
 
 
-def find_phases(workload: Workload) -> tuple[JobPhases, list[str]]:
-    """Return the phases of every job, and warnings of what is odd about them.
+def find_phases(workload: Workload, carried: Carried = frozenset()) -> tuple[JobPhases, list[str]]:
+    """Return the phases of every job, and warnings of what is odd about them; `carried`: see `lower`.
 
     Raises:
         InputError: a rank uses a group it is not in, or a collective cannot run.
@@ -116,7 +123,9 @@ def find_phases(workload: Workload) -> tuple[JobPhases, list[str]]:
             comm = workload.comms.get(job.comm)
             if job not in found:
                 where = _where(view, j)
-                found[job] = job_chunks(job, comm, workload.platform, where)
+                found[job] = job_chunks(
+                    job, comm, workload.platform, where, [a for a, b in sorted(carried, key=repr) if b == job]
+                )
                 warnings += _oddities(job, found[job].routes[0], where)
     return found, warnings
 

@@ -18,6 +18,8 @@ begin, chain, deliver = phase.begin, phase.chain, phase.deliver
 set_up, machine_size = phase.set_up, phase.machine_size
 CONTENTION = in_variant("contention")
 """Messages wait for links (`armillary.engine.congestion`)."""
+SCHEDULED = CONTENTION or in_variant("scheduled")
+"""Chunks may go several ways, and queues may be in another order than first come, first served."""
 
 
 @inner
@@ -30,19 +32,20 @@ def node_row(prog, r, node):
 def phase_row(prog, st, at, chunk, p):
     """Return the address of the row of phase p of a chunk of the item at address `at`."""
     plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
-    if prog[plan + PL_PERIOD] == 0:
-        return prog[PHASES] + (prog[plan + PL_FIRST] + p) * PH_COLUMNS
-    here = prog[at + I_ROW] + chunk * prog[plan + PL_PHASES] + p
-    return prog[PHASES] + st[st[ROW_PHASE] + here] * PH_COLUMNS
+    if SCHEDULED and prog[plan + PL_ROUTES] >= 0:
+        here = prog[at + I_ROW] + chunk * prog[plan + PL_PHASES] + p
+        return prog[PHASES] + st[st[ROW_PHASE] + here] * PH_COLUMNS
+    return prog[PHASES] + (prog[plan + PL_FIRST] + p) * PH_COLUMNS
 
 
 @inner
 def turn_of(prog, st, at, row, chunk, p, base, count, kept):
     """Return the how-many-eth one a phase is at its queues (or trees): from its item's `base`, or as it was `kept`."""
-    plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
-    if prog[plan + PL_PERIOD] == 0:
-        return st[st[base] + prog[at + I_BASE] + p] + chunk * prog[row + count]
-    return st[st[kept] + prog[at + I_ROW] + chunk * prog[plan + PL_PHASES] + p]
+    if SCHEDULED:
+        plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
+        if prog[plan + PL_ROUTES] >= 0:
+            return st[st[kept] + prog[at + I_ROW] + chunk * prog[plan + PL_PHASES] + p]
+    return st[st[base] + prog[at + I_BASE] + p] + chunk * prog[row + count]
 
 
 @inner
@@ -234,7 +237,7 @@ def enqueue(prog, st, r, queue, stream, left):
     after = st[st[QUEUE_TAIL] + q]
     if st[st[QUEUE_HEAD] + q] < 0:
         after = -1
-    elif prog[Z_ORDER] != IN_TURN:
+    elif SCHEDULED and prog[Z_ORDER] != IN_TURN:
         after = place_of(prog, st, q, stream, st[st[QUEUE_RUNNING] + q] - left)
     if after < 0:
         st[st[STREAM_NEXT] + stream] = st[st[QUEUE_HEAD] + q]
@@ -382,10 +385,30 @@ def start_phase(prog, st, mem, heap, r, stream, tick):
     count = prog[comm + CO_ARRIVED] + st[st[ITEM_INSTANCE] + item] * prog[comm + CO_STRIDE]
     count += chunk * prog[plan + PL_LINES] + prog[row + PH_LINE] + line
     pc = cost_of(prog, st, at, row, chunk, p)
+    if SCHEDULED and prog[Z_LEADS] == 1:
+        st[st[ROW_LEAD] + here] = moved_lead(prog, row, pc, st[st[LEAD] + r])
     if CONTENTION or prog[Z_MESSAGES] == 1:
         move(prog, st, mem, heap, entry, count, pc, stream, here, tick)
     else:
         join(prog, st, mem, heap, item, chunk, p, line, count, pc)
+
+
+@inner
+def moved_lead(prog, row, pc, lead):
+    """Return the rank that is first to end a phase which `lead` is first to start."""
+    stride = prog[row + PH_STRIDE]
+    shift = prog[row + (PH_SHIFT0 if pc == prog[row + PH_COST0] else PH_SHIFT1)]
+    place = lead // stride % prog[row + PH_MEMBERS]
+    to = place ^ (-1 - shift) if shift < 0 else (place + shift) % prog[row + PH_MEMBERS]
+    return lead + (to - place) * stride
+
+
+@inner
+def follow(st, r, lead, tick):
+    """What happens first at a tick says which rank is first in all that happens in it."""
+    if st[st[LEAD_TICK] + r] < tick:
+        st[st[LEAD_TICK] + r] = tick
+        st[st[LEAD] + r] = lead
 
 
 @inner
@@ -441,15 +464,25 @@ def issue_collective(prog, st, mem, heap, r, item, tick):
         st[V_A] = st[st[INSTANCE_PLAN] + instance]
         st[V_B] = item
         return
+    routes = -1
+    if SCHEDULED:
+        routes = prog[plan + PL_ROUTES]
+        if prog[Z_LEADS] == 1:
+            routes = after_kept(prog, st, r, at, plan)
+            if st[V_STATUS] == CARRIED:
+                st[V_A] = item
+                return
+        if routes >= 0 and prog[plan + PL_GREEDY] == 1:
+            chunks = prog[prog[ROUTES] + routes]
     st[st[ITEM_INSTANCE] + item] = ordinal
     st[st[ITEM_LEFT] + item] = chunks
     if chunks == 0 or prog[plan + PL_PHASES] == 0:
         schedule(prog, st, mem, heap, r, tick, tick, tick, next_seq(st), EV_NODE, r, prog[at + I_NODE])
         return
-    if prog[plan + PL_PERIOD] > 0:
-        count_ways(prog, st, r, at, plan)
-    else:
+    if routes < 0:
         count_way(prog, st, r, at, plan)
+    if SCHEDULED and routes >= 0:
+        count_ways(prog, st, r, at, plan, prog[ROUTES] + routes, chunks)
     stream = prog[at + I_STREAM]
     for chunk in range(chunks):
         st[st[STREAM_ITEM] + stream + chunk] = item
@@ -460,15 +493,36 @@ def issue_collective(prog, st, mem, heap, r, item, tick):
 
 
 @inner
-def count_ways(prog, st, r, at, plan):
+def after_kept(prog, st, r, at, plan):
+    """Return the routes of a collective, given whether work of an earlier one is left over.
+
+    Rank 0 forgets that work when it starts a collective, but who starts it first chooses the routes for all.
+    """
+    kept = st[st[KEPT] + r]
+    st[st[KEPT] + r] = -1
+    if prog[plan + PL_GREEDY] == 0:
+        return prog[plan + PL_ROUTES]
+    if st[st[LEAD] + r] == 0:
+        st[st[KEPT] + r] = prog[at + I_PLAN]
+    elif kept >= 0:
+        routes = prog[prog[AFTER] + prog[at + I_PLAN] * prog[Z_PLANS] + kept]
+        if routes < 0:
+            st[V_STATUS] = CARRIED
+            st[V_B] = kept
+        return routes
+    return prog[plan + PL_ROUTES]
+
+
+@inner
+def count_ways(prog, st, r, at, plan, routes, chunks):
     """Note for each chunk of a collective which way it goes, and its turn at the queues and trees there."""
     phases = prog[plan + PL_PHASES]
-    period = prog[plan + PL_PERIOD]
+    period = prog[routes]
     levels = prog[Z_LEVELS]
     own = st[COUNTERS] + r * (levels * 3 + prog[Z_TREES])
     turn = st[st[TURN] + r] if prog[plan + PL_IN_TURN] == 1 else 0
-    for chunk in range(prog[at + I_CHUNKS]):
-        way = prog[prog[ROUTES] + prog[plan + PL_ROUTES] + (turn + chunk) % period]
+    for chunk in range(chunks):
+        way = prog[routes + 1 + (turn + chunk) % period]
         for p in range(phases):
             here = prog[at + I_ROW] + chunk * phases + p
             number = prog[plan + PL_FIRST] + way * phases + p
@@ -482,7 +536,7 @@ def count_ways(prog, st, r, at, plan):
                 st[st[ROW_TREE] + here] = st[counter]
                 st[counter] += 1
     if prog[plan + PL_IN_TURN] == 1:
-        st[st[TURN] + r] = (turn + prog[at + I_CHUNKS]) % period
+        st[st[TURN] + r] = (turn + chunks) % period
 
 
 @inner

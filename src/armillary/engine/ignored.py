@@ -16,6 +16,14 @@ def ignored(platform: Platform, network_model: str) -> Iterator[str]:
     source = f"{platform.source or 'platform'}: platform"
     if platform.packets.given and network_model not in PACKETS:
         yield f"{source}.packets has no effect in network model {network_model}; packet and ns3 use it"
+    asked = {name for names in platform.physical.algorithm.values() for name in names} & {"in-switch", "auto"}
+    if network_model == "analytical" and asked:
+        for d in platform.dimensions:
+            if d.in_network and d.in_network.operations:
+                yield (
+                    f"{source}.network: {d.name}: in_network.operations has no effect in network model analytical; "
+                    "those that move messages use it"
+                )
     if platform.topology is None or network_model == "analytical":
         return
     from armillary.platform.topology.graph import UNBOUNDED

@@ -15,7 +15,7 @@ from armillary.engine.network import LIMIT
 from armillary.engine.nodes import OPERATION, Nodes
 from armillary.errors import InputError
 from armillary.platform.model import Platform
-from armillary.trace import CollectiveType, Graph, Trace
+from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.process_groups import WORLD
 from armillary.trace.trace import IGNORED
 
@@ -23,6 +23,11 @@ TAGS = 5 * 10**8
 """ASTRA-sim keeps tags modulo this number."""
 Channel = tuple[int, int, int, int]
 """(tag, source, destination, bytes): the k-th send meets the k-th receive."""
+FROM_MEMORY = {
+    NodeType.MEM_LOAD_NODE: "all-gather from memory",
+    NodeType.MEM_STORE_NODE: "reduce-scatter to memory",
+}
+"""What an access of all members of a group at once is called."""
 Channels = dict[Channel, tuple[list[int], list[int]]]
 Ints = NDArray[np.int64]
 
@@ -106,7 +111,8 @@ def read_view(
     order = nodes.order if nodes.graph is graph else np.argsort(ids, kind="stable")
     at = order[nodes.items]
     kind = nodes.kind[nodes.items]
-    memory, collective, send = kind == lk.MEMORY, kind == lk.COLLECTIVE, kind == lk.SEND
+    collective, send = kind == lk.COLLECTIVE, kind == lk.SEND
+    memory = np.isin(graph.types[at], list(FROM_MEMORY))
     size = np.where(memory, graph.ints("tensor_size", 0)[at], graph.ints("comm_size", 0)[at])
     for bad in np.flatnonzero((size < 0) | (size >= LIMIT)).tolist():
         name = "tensor_size" if memory[bad] else "comm_size"
@@ -138,9 +144,12 @@ def _read_jobs(
     for node, prefix in custom.items():
         by_node[graph.ids[at] == np.uint64(node)] = prefixes.index(prefix)
     roots = graph.ints("comm_root", 0)[at]
+    kinds = graph.ints("comm_type", -1)[at]
+    for position, node_type in enumerate(FROM_MEMORY):
+        kinds[graph.types[at] == node_type] = -1 - position
     columns = [
         pg_code[at],
-        graph.ints("comm_type", -1)[at],
+        kinds,
         view.size[items],
         involved_code[at],
         by_node,
@@ -153,7 +162,7 @@ def _read_jobs(
         if code not in groups:
             groups[code] = comms.resolve(graph, int(at[example]), pg_names[code])
         mask = involved[dims] if dims >= 0 else None
-        operation = OPERATION[CollectiveType(kind)]
+        operation = OPERATION[CollectiveType(kind)] if kind >= 0 else list(FROM_MEMORY.values())[-1 - kind]
         replaced = prefixes[prefix] or platform.system.custom.get(operation, "")
         view.jobs.append(Job(groups[code], operation, size, mask, replaced, root))
     view.job[items] = inverse.ravel()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.collective import Schedule, schedule_for
-from armillary.collective.chunk_order.astra_sim import Machine, Route, greedy_routes, round_robin_orders
+from armillary.collective.chunk_order.astra_sim import Collective, Route, greedy_routes, round_robin_orders
 from armillary.collective.plan import next_size, plan
 from armillary.engine.communicators import Communicator
 from armillary.engine.network import LIMIT
@@ -67,21 +67,32 @@ class JobChunks:
 
     Attributes:
         routes: The phases of a chunk on each way; all ways have as many.
+        count: Number of chunks, the most there may be.
         of_chunk: Way of chunk k, or of chunk k modulo its length.
         in_turn: Collectives go on in `of_chunk` where the one before them stopped.
-        count: Number of chunks.
-        chunk: Bytes of a chunk; of the first, if they differ.
+        greedy: `of_chunk` was found by `greedy_routes`: it is as long as there are chunks.
+        after: The same when the work of another job is left over.
     """
 
     routes: tuple[tuple[JobPhase, ...], ...]
-    of_chunk: tuple[int, ...]
-    in_turn: bool
     count: int
-    chunk: int
+    of_chunk: tuple[int, ...] = (0,)
+    in_turn: bool = False
+    greedy: bool = False
+    after: Mapping[Job, tuple[int, ...]] = field(default_factory=dict)
 
 
-def job_chunks(job: Job, comm: Communicator, platform: Platform, where: str) -> JobChunks:
+def job_chunks(
+    job: Job, comm: Communicator, platform: Platform, where: str, before: Sequence[Job] = ()
+) -> JobChunks:
     """Return the chunks of a job and their phases, as the scheduler across dimensions has them go.
+
+    Args:
+        job: The job.
+        comm: Its members.
+        platform: The machine.
+        where: What errors call it.
+        before: Jobs whose work may be left over.
 
     Raises:
         InputError: no algorithm is configured, one that cannot run here, or too many chunks.
@@ -93,40 +104,47 @@ def job_chunks(job: Job, comm: Communicator, platform: Platform, where: str) -> 
             "preferred-dataset-splits"
         )
     scheduler = platform.system.inter_dimension
-    listed = platform.system.algorithms.get(job.operation, ())
-    alone = len(listed) < 2 or job.custom or not comm.world or count == 0
-    if scheduler == "roundRobin" and not alone:
-        found = [
-            phases(job, comm, platform, chunk, where, order)
-            for order in round_robin_orders(len(listed), job.operation)
-        ]
-        return JobChunks(tuple(map(tuple, found)), tuple(range(len(found))), True, count, chunk)
-    if scheduler in ("offlineGreedy", "offlineGreedyFlex") and job.operation != "all-to-all" and not (
-        job.custom or not comm.world or count == 0
-    ):
-        routes = _greedy(job, platform, listed, chunk, flexible=scheduler == "offlineGreedyFlex")
-        distinct = list(dict.fromkeys(routes))
-        ways = [phases(job, comm, platform, route.size, where, route.order) for route in distinct]
-        number = {route: i for i, route in enumerate(distinct)}
-        of_chunk = tuple(number[route] for route in routes)
-        return JobChunks(tuple(map(tuple, ways)), of_chunk, False, len(routes), routes[0].size)
-    return JobChunks((tuple(phases(job, comm, platform, chunk, where)),), (0,), False, count, chunk)
+    one_way = job.custom or not comm.world or count == 0
+    if scheduler == "roundRobin" and not one_way:
+        listed = len(platform.system.algorithms.get(job.operation, ()))
+        orders = round_robin_orders(max(listed, 1), job.operation)
+        ways = [phases(job, comm, platform, chunk, where, order) for order in orders]
+        return JobChunks(tuple(map(tuple, ways)), count, tuple(range(len(ways))), in_turn=True)
+    if not scheduler.startswith("offlineGreedy") or job.operation == "all-to-all" or one_way:
+        return JobChunks((tuple(phases(job, comm, platform, chunk, where)),), count)
+    fresh = _greedy([job], platform)
+    found = {other: _greedy([other, job], platform) for other in before}
+    number: dict[Route, int] = {}
+    for routes in (fresh, *found.values()):
+        for route in routes:
+            number.setdefault(route, len(number))
+    ways = [phases(job, comm, platform, route.size, where, route.order) for route in number]
+    after = {other: tuple(number[route] for route in routes) for other, routes in found.items()}
+    return JobChunks(
+        tuple(map(tuple, ways)), max(len(fresh), *map(len, after.values()), 0),
+        tuple(number[route] for route in fresh), greedy=True, after=after,
+    )  # fmt: skip
 
 
-def _greedy(
-    job: Job, platform: Platform, algorithms: Sequence[Algorithm], chunk: int, *, flexible: bool
-) -> list[Route]:
-    mask = job.involved or (True,) * DEFAULT_INVOLVED
-    machine = Machine(
-        tuple(d.size for d in platform.dimensions),
-        tuple(_gigabytes(d.bandwidth) for d in platform.dimensions),
-        tuple(
-            d.size > 1 and i < min(len(mask), len(algorithms)) and mask[i]
-            for i, d in enumerate(platform.dimensions)
-        ),
-    )
-    size = max(job.size, chunk * platform.system.dataset_splits) if job.operation != "all-gather" else job.size
-    return greedy_routes(machine, job.operation, size, chunk, flexible=flexible)
+def _greedy(jobs: Sequence[Job], platform: Platform) -> list[Route]:
+    """Return the routes of the last of some jobs, the first of which begins with no work left over."""
+    flexible = platform.system.inter_dimension == "offlineGreedyFlex"
+    collectives = []
+    for job in jobs:
+        _, chunk = chunks(job, platform)
+        size = job.size
+        if job.operation != "all-gather":
+            size = max(size, chunk * platform.system.dataset_splits)
+        collectives.append(Collective(job.operation, size, chunk, _used(job, platform)))
+    sizes = tuple(d.size for d in platform.dimensions)
+    bandwidths = tuple(_gigabytes(d.bandwidth) for d in platform.dimensions)
+    return greedy_routes(sizes, bandwidths, collectives, flexible=flexible)
+
+
+def _used(job: Job, platform: Platform) -> tuple[bool, ...]:
+    listed = len(platform.system.algorithms.get(job.operation, ()))
+    mask = (job.involved or (True,) * DEFAULT_INVOLVED)[:listed]
+    return tuple(d.size > 1 and i < len(mask) and mask[i] for i, d in enumerate(platform.dimensions))
 
 
 def _gigabytes(rate: float) -> float:

@@ -10,15 +10,15 @@ from __future__ import annotations
 # fmt: off
 # Tables of the program
 (
-    NODES, CHILDREN, RANKS, ITEMS, PLANS, PHASES, COMMS, RING_ENTRY, LINE_ROWS, LINES, CHANNELS, COSTS, ROUTES,
-) = range(13)
+    NODES, CHILDREN, RANKS, ITEMS, PLANS, PHASES, COMMS, RING_ENTRY, LINE_ROWS, LINES, CHANNELS, COSTS, ROUTES, AFTER,
+) = range(14)
 # Scalars of the program, after the addresses of its tables
-Z_RANKS, Z_LEVELS, Z_QUEUES, Z_LIMIT, Z_TREES, Z_MESSAGES, Z_ORDER = range(13, 20)
+Z_RANKS, Z_LEVELS, Z_QUEUES, Z_LIMIT, Z_TREES, Z_MESSAGES, Z_ORDER, Z_LEADS, Z_PLANS = range(14, 23)
 # LogGP shared bus: L, o, g
-Z_BUS_L, Z_BUS_O, Z_BUS_G = range(20, 23)
+Z_BUS_L, Z_BUS_O, Z_BUS_G = range(23, 26)
 # Network with contention: its tables, then how many dimensions it has (0: no contention)
-LINK_DIMS, LINK_COSTS, Z_LINKS, Z_NPUS, Z_BUCKETS = range(23, 28)
-PROGRAM_HEAD = 28
+LINK_DIMS, LINK_COSTS, Z_LINKS, Z_NPUS, Z_BUCKETS = range(26, 31)
+PROGRAM_HEAD = 31
 
 # Tables of the state: nodes and slots; queues and streams; collectives; channels and memory; phases; scratch
 (
@@ -27,18 +27,19 @@ PROGRAM_HEAD = 28
     ITEM_LEFT, PARTS_LEFT, ITEM_INSTANCE, ORDINALS, INSTANCE_PLAN, INSTANCE_ITEM, ARRIVED_AT,
     CHANNEL, SEND_TICK, SEND_NODE, RECV_NODE, SERVER_FREE,
     ROW_START, ROW_END, ROW_SEQ, ROW_PHASE, ROW_QUEUE, ROW_TREE, TURN, FREE,
+    LEAD, LEAD_TICK, ROW_LEAD, NODE_LEAD, KEPT,
     STARTS, ENDS, REGISTERED, SENT, SEND_AT, ARRIVE_AT, READY_AT,
     BUS,
-) = range(47)
+) = range(52)
 SCRATCH = ("STARTS", "ENDS", "REGISTERED", "SENT", "SEND_AT", "ARRIVE_AT", "READY_AT")
 # Scalars of the state, after the addresses of its tables: heap size, sequence number, machine memory in use,
 # status and its two operands, events so far, children of skipped nodes, free bus
 # requests, the bundle that just got through the bus, the outer end that an inner one has served (+ 1)
-V_HEAP, V_SEQ, V_MACHINE, V_STATUS, V_A, V_B, V_EVENTS, V_DEFERRED = range(47, 55)
-V_REQUESTS, V_THROUGH, V_SERVED = range(55, 58)
+V_HEAP, V_SEQ, V_MACHINE, V_STATUS, V_A, V_B, V_EVENTS, V_DEFERRED = range(52, 60)
+V_REQUESTS, V_THROUGH, V_SERVED = range(60, 63)
 # Contention: buckets of lists, free rows; lists being processed: the tick, a rank at it, what cannot wait; the last
-BUCKETS, V_ROWS, V_NOW, V_BATCH, V_ONCE, V_ONCE_TAIL = range(58, 64)
-STATE_HEAD = 64
+BUCKETS, V_ROWS, V_NOW, V_BATCH, V_ONCE, V_ONCE_TAIL = range(63, 69)
+STATE_HEAD = 69
 # fmt: on
 
 # Columns of an event: tick, registered, sent, sequence number, code, two operands.
@@ -115,9 +116,9 @@ EV_MESSAGE = 1
 EV_START = 2
 
 # V_STATUS
-OK, GROW, MISMATCH, TOO_LONG = range(4)
+OK, GROW, MISMATCH, TOO_LONG, CARRIED = range(5)
 # Node kinds
-FIXED, COLLECTIVE, SEND, RECV, MEMORY, SKIP, PART, PART_SEND, PART_RECV = range(9)
+FIXED, COLLECTIVE, SEND, RECV, MEMORY, SKIP, PART, PART_SEND, PART_RECV, TRANSFER = range(10)
 # Slots; a node of slot NONE is issued as soon as it is free, one of slot INNER by its collective.
 CPU, COMPUTE, COMM, NONE, INNER = range(5)
 # Columns of a node row, a rank row, an item row (a communication or memory node of one rank)
@@ -132,13 +133,15 @@ I_CHANNEL, I_DELAY, I_CONTROL = range(3)  # of a send or recv
 I_SERVER, I_TICKS = range(2)  # of a memory node
 I_COLUMNS = 12
 # Columns of a plan, a phase of a plan, a communicator. Where the chunks of a plan go several ways, its phases stand
-# way by way, and entry k modulo the period of its routes is the way of chunk k (from where the collective before
-# stopped, if in turn); period 0: one way.
-PL_PHASES, PL_FIRST, PL_LINES, PL_PERIOD, PL_ROUTES, PL_IN_TURN = range(6)
+# way by way. In ROUTES stands how many chunks until they repeat, then the way of each (if in turn, from where the
+# collective before stopped); PL_ROUTES -1: one way. PL_GREEDY: the ways follow from the work of the dimensions, which
+# may be left over from another plan: then AFTER has, in row plan and column other plan, what PL_ROUTES is, -1: unknown.
+PL_PHASES, PL_FIRST, PL_LINES, PL_ROUTES, PL_IN_TURN, PL_GREEDY = range(6)
 PL_COLUMNS = 6
 PH_LEVEL, PH_FAMILY, PH_COUNT, PH_INDEX, PH_TREE, PH_TREE_COUNT, PH_TREE_INDEX = range(7)
 PH_COST0, PH_COST1, PH_RING, PH_LINE, PH_KIND, PH_BYTES = range(7, 13)
-PH_COLUMNS = 13
+PH_MEMBERS, PH_STRIDE, PH_SHIFT0, PH_SHIFT1 = range(13, 17)
+PH_COLUMNS = 17
 # Kinds of phases, and orders of those that wait for a dimension (Z_ORDER)
 OTHER, SCATTERS, GATHERS = range(3)
 IN_TURN, ALTERNATE, SMALLEST, FEWEST_LEFT = range(4)

@@ -16,6 +16,8 @@ from armillary.engine.items import View
 from armillary.engine.network_use import NetworkUse
 
 Ints = NDArray[np.int64]
+NO_NETWORK = -2
+"""Dimension of phases that are in no network, but in a memory: timelines leave them out."""
 
 
 @dataclass(kw_only=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from armillary.engine.transport.layout_kernel import PS
 from armillary.engine.transport.use import LinkUse
-from armillary.platform.model import Dimension, Port
+from armillary.platform.model import Dimension, InNetwork, Port
 from armillary.platform.topology.graph import Tier, Topology
 
 _COLUMNS = ("first_link", "head", "bandwidth", "latency", "buffer", "kind", "forwards", "block")
@@ -110,7 +110,8 @@ class NetworkUse:
 
 
 def _dimension(row: Mapping[str, Any]) -> Dimension:
-    return Dimension(**{**row, "port": None if row["port"] is None else Port(**row["port"])})
+    parts = {"port": Port, "in_network": InNetwork}
+    return Dimension(**{**row, **{key: made(**row[key]) for key, made in parts.items() if row.get(key)}})
 
 
 def _narrow(values: NDArray[Any]) -> NDArray[Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.compute import KernelTimes
 from armillary.engine import layout_kernel as lk
 from armillary.engine.network import LIMIT
 from armillary.errors import InputError
@@ -40,8 +41,8 @@ class Nodes:
     warnings: list[str] = field(default_factory=list)
 
 
-def lower_nodes(graph: Graph, platform: Platform) -> Nodes:
-    """Return the node rows of `graph`.
+def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
+    """Return the node rows of `graph`, of which `times` has the kernels.
 
     Raises:
         InputError: a node that profile ``astra-sim`` cannot run, a cycle, or a value out of range.
@@ -82,7 +83,9 @@ def lower_nodes(graph: Graph, platform: Platform) -> Nodes:
         kind[types == NodeType.COMM_RECV_NODE] = lk.RECV
         kind[memory] = lk.MEMORY
         kind[(types == NodeType.INVALID_NODE) | (types == NodeType.METADATA_NODE)] = lk.SKIP
-        if platform.system.roofline:
+        if times.asked:
+            modelled(graph, order, times, ticks)
+        elif platform.system.roofline:
             warnings += _roofline(graph, order, platform, kind, ticks, (types == NodeType.COMP_NODE) & ~cpu)
     slot[(types == NodeType.COMM_RECV_NODE) & ~cpu] = lk.NONE
     known_types = np.isin(types, [int(t) for t in NodeType])
@@ -131,6 +134,22 @@ def durations(graph: Graph, order: Ints) -> Ints:
             f"{graph.node(position)} has duration_micros {value}; expected less than {LIMIT // 1000}"
         )
     return np.maximum(micros.astype(np.int64) * 1000, 1)
+
+
+def modelled(graph: Graph, order: Ints, times: KernelTimes, ticks: Ints) -> bool:
+    """Set the ticks of nodes that a compute model knows, rounded up; returns whether there are any.
+
+    Raises:
+        InputError: one takes longer than can be counted.
+    """
+    nodes, ns = times.of(graph)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    bad = np.zeros(len(order), bool)
+    bad[place[nodes]] = ns >= LIMIT
+    refuse(graph, order, bad, "takes longer than can be counted", f"less than {LIMIT:.2g} ns")
+    ticks[place[nodes]] = np.ceil(ns).astype(np.int64)
+    return bool(len(nodes))
 
 
 def _roofline(

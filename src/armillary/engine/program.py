@@ -9,10 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.collective import Schedule
 from armillary.collective.plan import next_size
 from armillary.engine import layout_kernel as lk
 from armillary.engine import network
-from armillary.engine.classes import JobPhases, Workload, classify, find_phases, quotient_comms, read_workload
+from armillary.engine.classes import (
+    Carried,
+    JobPhases,
+    Workload,
+    classify,
+    find_phases,
+    quotient_comms,
+    read_workload,
+)
 from armillary.engine.congestion.network import Links
 from armillary.engine.custom import expand, uses_custom
 from armillary.engine.items import (
@@ -53,6 +62,20 @@ class Lowered(Simulated):
         """The module that names the tables and their columns."""
         return lk
 
+    @property
+    def variant(self) -> str:
+        """The variant of the kernel that runs it without contention."""
+        scheduled = self.scalars[lk.Z_ORDER] or self.scalars[lk.Z_LEADS] or self.sizes["routed"]
+        return "scheduled" if scheduled else ""
+
+    def wanted(self, run: Any) -> Carried:
+        """Return what `lower` must know as carried for a run that stopped for lack of it; else nothing."""
+        if run.scalar(lk.V_STATUS) != lk.CARRIED:
+            return frozenset()
+        known = {(other, plan.source) for plan in self.plans for other in plan.job.after}
+        plan = self.plans[int(self.items[run.scalar(lk.V_A), lk.I_PLAN])]
+        return frozenset({*known, (self.plans[run.scalar(lk.V_B)].source, plan.source)})
+
     def rows_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, step: Ints) -> Ints:
         """See `Simulated`; chunks that go several ways have noted theirs."""
         rows = super().rows_of_phases(run, item, chunk, place, step)
@@ -68,6 +91,7 @@ def lower(
     fold_ranks: bool = True,
     messages: bool = False,
     contention: bool = False,
+    carried: Carried = frozenset(),
 ) -> Lowered:
     """Lower `trace` on `platform`.
 
@@ -77,23 +101,33 @@ def lower(
         fold_ranks: Simulate one rank of each class; else every rank.
         messages: Move every message of collectives instead of evaluating phases.
         contention: Let messages cross links that carry one at a time; every rank is simulated.
+        carried: Jobs whose work the greedy scheduler may find left over; `Lowered.wanted` tells which.
 
     Raises:
         InputError: the trace does not fit the machine, or something in it cannot be simulated.
     """
     views, view_of, comms, structure = read_workload(trace, platform, lower_nodes)
-    if uses_custom(views):
+    custom = uses_custom(views)
+    if custom:
         # Every member has a trace of its own: no two ranks are known to behave alike.
         views = [expand(views[v], rank, comms) for rank, v in enumerate(view_of.tolist())]
         view_of = np.arange(trace.n_ranks, dtype=np.int32)
         fold_ranks = False
     channels = channels_of(views, view_of)
     workload = Workload(trace, platform, comms, views, view_of, channels)
-    job_phases, warnings = find_phases(workload)
+    job_phases, warnings = find_phases(workload, carried)
     # What is first on a link depends on the rank: no two are known to behave alike.
     fold_ranks &= not contention
-    classes = classify(workload, job_phases, structure) if fold_ranks else np.arange(trace.n_ranks)
+    greedy = not (contention or custom) and any(found.greedy for found in job_phases.values())
+    classes = np.arange(trace.n_ranks)
+    leads = False
+    if fold_ranks or greedy:
+        folded = classify(workload, job_phases, structure)
+        # Only where all ranks are alike can one of them tell which of them is first.
+        leads = greedy and not folded.any()
+        classes = folded if fold_ranks else classes
     build = _Build(workload, job_phases, classes, Links(platform.dimensions) if contention else None)
+    build.leads = leads
     build.warnings += [*unreceived(channels), *warnings]
     return build.assemble(messages)
 
@@ -123,6 +157,7 @@ class _Build:
         self.plan_rows: list[int] = []
         self.phase_rows: list[int] = []
         self.route_rows: list[int] = []
+        self.leads = False
         self.plan_of: dict[tuple[int, Job], JobPlan] = {}
 
     def plan(self, comm: QuotientComm, job: Job) -> JobPlan:
@@ -131,22 +166,33 @@ class _Build:
         key = (comm.number, replace(job, comm=WORLD))
         if key not in self.plan_of:
             found = self.job_phases[job]
-            plan = JobPlan(len(self.plans), found, len(self.phase_rows) // lk.PH_COLUMNS)
+            plan = JobPlan(len(self.plans), job, found, len(self.phase_rows) // lk.PH_COLUMNS)
             for route in found.routes:
-                ticks = lines = 0
+                ticks, lines = 0.0, 0
                 for p in range(len(route)):
                     more_ticks, more_lines = self._phase(comm, route, p, lines, job.operation)
                     ticks, lines = ticks + more_ticks, lines + more_lines
                 plan.ticks, plan.lines = max(plan.ticks, ticks), max(plan.lines, lines)
-            period, routes = 0, len(self.route_rows)
-            if plan.routed:
-                period = len(found.of_chunk)
-                self.route_rows += found.of_chunk
-            row = [len(plan.phases), plan.first, plan.lines, period, routes, int(found.in_turn)]
+            routes = self._routes(found.of_chunk) if plan.routed else -1
+            row = [len(plan.phases), plan.first, plan.lines, routes, int(found.in_turn), int(found.greedy)]
             self.plan_rows += row
             self.plans.append(plan)
             self.plan_of[key] = plan
         return self.plan_of[key]
+
+    def _routes(self, of_chunk: tuple[int, ...]) -> int:
+        """Add the ways of chunks; returns where they stand."""
+        self.route_rows += (len(of_chunk), *of_chunk)
+        return len(self.route_rows) - len(of_chunk) - 1
+
+    def _after(self) -> Ints:
+        """Return the routes of plans after others, (plans, plans), -1: not known."""
+        number = {plan.source: plan.number for plan in self.plans}
+        table = np.full((len(self.plans), len(self.plans)), -1, np.int64)
+        for plan in self.plans:
+            for other, of_chunk in plan.job.after.items():
+                table[plan.number, number[other]] = self._routes(of_chunk)
+        return table
 
     def _phase(
         self, comm: QuotientComm, route: tuple[JobPhase, ...], p: int, line: int, operation: str
@@ -155,11 +201,12 @@ class _Build:
         phase = route[p]
         if not phase.schedules:
             row = [0] * lk.PH_COLUMNS
-            row[lk.PH_COUNT], row[lk.PH_TREE] = 1, -1
+            row[lk.PH_COUNT], row[lk.PH_TREE], row[lk.PH_MEMBERS], row[lk.PH_STRIDE] = 1, -1, 1, 1
             self.phase_rows += row
             return 0.0, 0
         ring = self.rings.ring(comm, phase)
         members = comm.real.members
+        stride = 1
         if phase.dim >= 0:
             stride = network.strides(self.platform.dimensions)[phase.dim]
             members = np.arange(phase.n) * stride
@@ -181,6 +228,8 @@ class _Build:
         row[lk.PH_RING], row[lk.PH_LINE] = ring.entry, line - ring.first_line
         row[lk.PH_KIND] = lk.OTHER if phase.tree else KIND.get(phase.operation, lk.OTHER)
         row[lk.PH_BYTES] = max(phase.size, next_size(phase.operation, phase.size, phase.n))
+        row[lk.PH_MEMBERS], row[lk.PH_STRIDE] = phase.n if phase.dim >= 0 else 1, stride
+        row[lk.PH_SHIFT0], row[lk.PH_SHIFT1] = (shift(s) if phase.dim >= 0 else 0 for s in phase.schedules)
         self.phase_rows += row
         return max(self.costs.longest[c] for c in cost), ring.n_lines
 
@@ -198,7 +247,9 @@ class _Build:
         limit = -(-platform.system.active_chunks // queues)
         bus = platform.system.shared_bus
         ranks = len(self.class_views)
+        after = self._after() if self.leads else np.zeros(0, np.int64)
         scalars = {
+            lk.Z_LEADS: int(self.leads), lk.Z_PLANS: len(self.plans),
             lk.Z_RANKS: ranks, lk.Z_LEVELS: self.levels, lk.Z_QUEUES: queues, lk.Z_LIMIT: limit, lk.Z_TREES: trees,
             lk.Z_ORDER: ORDERS.index(platform.system.intra_dimension),
             lk.Z_MESSAGES: int(messages or bus is not None or self.costs.instant or self.links is not None),
@@ -211,13 +262,15 @@ class _Build:
         self._check_length(items)
         program = {
             "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
-            "PLANS": self.plan_rows, "PHASES": self.phase_rows, "ROUTES": self.route_rows, "COMMS": comm_rows,
+            "PLANS": self.plan_rows, "PHASES": self.phase_rows, "ROUTES": self.route_rows, "AFTER": after,
+            "COMMS": comm_rows,
             "RING_ENTRY": self.rings.ring_entry, "LINE_ROWS": self.rings.line_rows, "LINES": self.rings.lines,
             "CHANNELS": tables.channels, **(self.links.tables() if self.links else {}),
         }  # fmt: skip
         sizes = {
             "ranks": ranks, "states": tables.states, "streams": tables.streams,
-            "rows": tables.rows, "routed": tables.rows if any(plan.routed for plan in self.plans) else 0, "bases": tables.bases, "items": len(items), "ordinals": tables.ordinals,
+            "rows": tables.rows, "routed": tables.rows * any(plan.routed for plan in self.plans),
+            "bases": tables.bases, "items": len(items), "ordinals": tables.ordinals,
             "instances": tables.instances, "instance_items": tables.instance_items, "arrived": tables.arrived,
             "queues": ranks * self.levels * queues, "trees": trees, "channels": len(tables.channel_at),
             "pairs": tables.pairs, "lines": len(self.rings.line_rows) // lk.LN_COLUMNS, "servers": self._servers(),
@@ -370,3 +423,18 @@ class _Build:
             tables.arrived += times * stride
             tables.instance_items += times * len(comm.local)
         return rows
+
+
+def shift(schedule: Schedule) -> int:
+    """Return how far the member that is first moves in a phase: by so many members, or if negative, to -1 - (XOR).
+
+    Who is first to start sends first, and the receiver of that is first to go on. Of messages that leave together
+    only the first one counts.
+    """
+    role = schedule.roles[0]
+    first = role.send_peer[:: max(role.initial, 1)]
+    if schedule.relative == "rotate":
+        return int(first.sum() % schedule.n)
+    if schedule.relative == "pair" and not schedule.n & (schedule.n - 1):
+        return -1 - int(np.bitwise_xor.reduce(first))
+    return 0

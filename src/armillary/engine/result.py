@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
 from armillary.engine.items import View
-from armillary.engine.lowered import Simulated
+from armillary.engine.lowered import NO_NETWORK, Simulated
 from armillary.engine.nodes import OPERATION
 from armillary.engine.run import Run
 from armillary.engine.timeline import KINDS, GraphTable, Timeline
@@ -25,6 +25,7 @@ _KIND_OF = {
     lk.SEND: "send",
     lk.RECV: "recv",
     lk.MEMORY: "memory",
+    lk.TRANSFER: "memory",
     lk.SKIP: "none",
 }
 
@@ -78,6 +79,8 @@ def graph_table(view: View, group_names: Mapping[int, str]) -> GraphTable:
     }
     for node_type, name in by_type.items():
         issue_kind[fixed & (types == node_type)] = KINDS.index(name)
+    accesses = np.isin(types, (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE))
+    issue_kind[accesses & (issue_kind == KINDS.index("collective"))] = KINDS.index("memory")
     issue_kind[fixed & cpu] = KINDS.index("cpu")
     kind[order] = issue_kind
     labels = [
@@ -188,7 +191,10 @@ def _phases(lowered: Simulated, run: Run) -> dict[str, NDArray[Any]]:
     item = np.flatnonzero(lowered.is_collective)[of_item]
     first = lowered.rows_of_phases(run, item, chunk, place, step) if len(within) else within
     table = np.array(lowered.phase_rows(), np.int64).reshape(-1, 4)
-    return {
+    if (first < 0).any():
+        # Chunks that there might have been.
+        of_item, place, chunk, step, first = (a[first >= 0] for a in (of_item, place, chunk, step, first))
+    found = {
         "phase_class": collective[of_item, lk.I_RANK].astype(np.int32),
         "phase_node": lowered.item_position[lowered.is_collective][of_item].astype(np.int32),
         "phase_chunk": chunk.astype(np.int32),
@@ -200,3 +206,5 @@ def _phases(lowered: Simulated, run: Run) -> dict[str, NDArray[Any]]:
         "phase_start": run.table("ROW_START")[place],
         "phase_end": run.table("ROW_END")[place],
     }
+    kept = found["phase_dim"] != NO_NETWORK
+    return found if kept.all() else {name: column[kept] for name, column in found.items()}

@@ -54,7 +54,7 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
             lk.QUEUE_COLUMNS,
         )
     else:
-        kernel, columns = load("armillary.engine.step_kernel", mode), lk.HEAP_COLUMNS
+        kernel, columns = load("armillary.engine.step_kernel", mode, lowered.variant), lk.HEAP_COLUMNS
     tables: dict[str, Table] = {**lowered.tables, "COSTS": lowered.costs.relocated}
     prog, base = flat_program(tables, mode, lowered.scalars)
     _relocate(prog, base, lowered)
@@ -101,7 +101,7 @@ def _relocate(prog: Any, base: dict[str, int], lowered: Lowered) -> None:
 
 def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
     z = lowered.sizes
-    ranks, levels = z["ranks"], lowered.scalars[lk.Z_LEVELS]
+    ranks, levels, leads = z["ranks"], lowered.scalars[lk.Z_LEVELS], lowered.scalars[lk.Z_LEADS]
     nodes = lowered.tables["NODES"].reshape(-1, lk.N_COLUMNS)
     spans = lowered.tables["RANKS"].reshape(-1, lk.R_COLUMNS)
     ready, ready_size = _roots(nodes, spans, z["states"])
@@ -112,7 +112,7 @@ def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
         "INDEGREE": np.concatenate([rows[:, lk.N_INDEGREE] for rows in per_rank]) if per_rank else none(0),
         "NODE_START": none(z["states"]), "NODE_END": none(z["states"]), "READY": ready, "READY_SIZE": ready_size,
         "LEFT": np.array(outer, np.int64), "QUEUE_HEAD": none(z["queues"]), "INSTANCE_PLAN": none(z["instances"]),
-        "FREE": none(z["lines"]),
+        "FREE": none(z["lines"]), "ROW_PHASE": none(z["routed"]), "KEPT": none(ranks),
     }  # fmt: skip
     ends = ranks * lk.ENDS_PER_RANK if lowered.costs.timing.bus else 0
     sizes = {
@@ -123,8 +123,9 @@ def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
         "ITEM_INSTANCE": z["items"], "ORDINALS": z["ordinals"], "INSTANCE_ITEM": z["instance_items"],
         "ARRIVED_AT": z["arrived"], "CHANNEL": z["channels"] * lk.CS_COLUMNS, "SEND_TICK": z["pairs"],
         "SEND_NODE": z["pairs"], "RECV_NODE": z["pairs"], "SERVER_FREE": z["servers"], "ROW_START": z["rows"],
-        "ROW_END": z["rows"], "ROW_SEQ": z["rows"], "ROW_PHASE": z["routed"], "ROW_QUEUE": z["routed"],
-        "ROW_TREE": z["routed"], "TURN": ranks, "BUS": ends * lk.E_COLUMNS,
+        "ROW_END": z["rows"], "ROW_SEQ": z["rows"], "ROW_QUEUE": z["routed"], "ROW_TREE": z["routed"], "TURN": ranks,
+        "LEAD": ranks, "LEAD_TICK": ranks, "ROW_LEAD": z["rows"] * leads, "NODE_LEAD": z["states"] * leads,
+        "BUS": ends * lk.E_COLUMNS,
         "BUCKETS": lowered.scalars.get(lk.Z_BUCKETS, 0),
         **dict.fromkeys(lk.SCRATCH, lowered.costs.widest),
     }  # fmt: skip

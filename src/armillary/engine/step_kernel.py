@@ -24,11 +24,13 @@ schedule, next_seq, node_row, phase_row = (
     collective.node_row,
     collective.phase_row,
 )
+follow = collective.follow
 post_send, post_recv, issue_part = collective.post_send, collective.post_recv, collective.issue_part
 queue_of, enqueue = collective.queue_of, collective.enqueue
 start_waiting, issue_collective = collective.start_waiting, collective.issue_collective
 CONTENTION = in_variant("contention")
 """Messages wait for links (`armillary.engine.congestion`)."""
+SCHEDULED = collective.SCHEDULED
 
 
 @inner
@@ -76,6 +78,8 @@ def issue(prog, st, mem, heap, r, node, slot, tick):
     state = prog[prog[RANKS] + r * R_COLUMNS + R_STATE]
     kind = prog[row + N_KIND]
     st[st[NODE_START] + state + node] = tick
+    if SCHEDULED and prog[Z_LEADS] == 1:
+        st[st[NODE_LEAD] + state + node] = st[st[LEAD] + r]
     if kind == SKIP:
         st[st[NODE_END] + state + node] = tick
         st[st[LEFT] + r] -= 1
@@ -145,6 +149,8 @@ def complete_node(prog, st, mem, heap, r, node, tick):
     if slot == INNER:
         complete_part(prog, st, mem, heap, r, row, tick)
         return
+    if SCHEDULED and prog[Z_LEADS] == 1:
+        follow(st, r, st[st[NODE_LEAD] + state + node], tick)
     st[st[FLYING] + r] -= 1
     if slot != NONE:
         st[st[BUSY] + r * 3 + slot] = 0
@@ -191,6 +197,8 @@ def phase_done(prog, st, mem, heap, stream, tick):
     p = st[st[STREAM_PHASE] + stream]
     phases = prog[prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS + PL_PHASES]
     st[st[ROW_END] + prog[at + I_ROW] + chunk * phases + p] = tick
+    if SCHEDULED and prog[Z_LEADS] == 1:
+        follow(st, r, st[st[ROW_LEAD] + prog[at + I_ROW] + chunk * phases + p], tick)
     queue = queue_of(prog, st, at, chunk, p)
     q = r * prog[Z_LEVELS] * prog[Z_QUEUES] + queue
     if p + 1 == phases:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
-from armillary.engine.jobs import JobChunks, JobPhase
+from armillary.engine.jobs import Job, JobChunks, JobPhase
 from armillary.engine.nodes import Nodes
 from armillary.engine.timeline import OPERATIONS
 
@@ -22,6 +22,7 @@ class JobPlan:
     """A job lowered: its row in `plans` and what its collectives need."""
 
     number: int
+    source: Job
     job: JobChunks
     first: int
     """Its first row in `phases`; those of one way of the chunks follow those of another."""
@@ -42,7 +43,7 @@ class JobPlan:
     @property
     def routed(self) -> bool:
         """Whether chunks go several ways."""
-        return len(self.job.routes) > 1
+        return len(self.job.routes) > 1 or bool(self.job.after)
 
     def rows(self) -> list[tuple[int, int, int, int]]:
         """Return (dimension, operation, bytes sent per NPU, bytes through its port) of its rows in `phases`."""

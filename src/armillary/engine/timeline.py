@@ -116,7 +116,8 @@ class Timeline:
     Where the engine knows them: ports (per dimension, {out_bytes_per_ns, into_bytes_per_ns} of one NPU),
     peak_flops_per_ns (of one NPU), peaks_flops_per_ns (the same by precision), memory_bytes_per_ns, scheduling
     (str). Where the roofline model timed compute nodes: roofline ({compute_efficiency, memory_efficiency,
-    kernel_overhead_ns}). What the trace says of itself (`Trace.about`)."""
+    kernel_overhead_ns}); where another compute model did, or overrides hold, compute_model
+    ({name, file, overrides}). What the trace says of itself (`Trace.about`)."""
     node_least: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
     """Like `node_start`: the fewest ticks a node can take on an otherwise idle machine (a compute node its
     own time, communication its latency and bytes ÷ bandwidth alone); 0 where it is not known."""

@@ -18,10 +18,13 @@ from armillary.platform.algorithms import (
     read_names,
 )
 from armillary.platform.bandwidth import links_per_npu
+from armillary.platform.compute_schema import Compute, kernel_model, read_compute
 from armillary.platform.document import Document, KeyPath, key_text, show
 from armillary.platform.groups import read_groups
+from armillary.platform.memory import local_memory, remote_memory
 from armillary.platform.model import (
     Dimension,
+    InNetwork,
     Jitter,
     Kernels,
     Packets,
@@ -34,7 +37,8 @@ from armillary.platform.model import (
 )
 from armillary.platform.native_errors import first_error
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
-from armillary.platform.study_schema import Collectives, Compute, NetworkDimension, Npu, Peaks, PlatformFile
+from armillary.platform.study_schema import Collectives, NetworkDimension, Npu, Peaks, PlatformFile
+from armillary.platform.study_schema import InNetwork as InNetworkKeys
 from armillary.units import parse_time
 
 if TYPE_CHECKING:
@@ -70,19 +74,28 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
     if npus > _MAX_NPUS:
         raise document.error((*path, "network"), f"has {npus} NPUs in all, expected at most {_MAX_NPUS}")
     npu, collectives, remote = model.npu, model.collectives, model.remote_memory
-    if model.compute.roofline and model.compute.replay:
-        raise document.error((*path, "compute", "replay"), "expected only one of roofline and replay")
-    if model.compute.roofline and not (npu.peak and npu.memory):
+    compute = read_compute(model.compute, document, (*path, "compute"))
+    if compute.times and compute.replay:
+        other = "roofline" if compute.roofline else "model"
+        raise document.error((*path, "compute", "replay"), f"expected only one of {other} and replay")
+    if compute.times and not (npu.peak and npu.memory):
         raise document.error(
-            (*path, "compute", "roofline"), "expected npu.peak and npu.memory.bandwidth with it"
+            (*path, "compute", "roofline" if compute.roofline else "model"),
+            "expected npu.peak and npu.memory.bandwidth with it",
         )
+    for number, each in enumerate(compute.overrides):
+        if each.efficiency is not None and not (npu.peak and npu.memory):
+            raise document.error(
+                (*path, "compute", "overrides", number, "efficiency"),
+                "expected npu.peak and npu.memory.bandwidth with it",
+            )
     groups = {}
     if model.groups is not None:
         if not isinstance(model.groups, dict):
             document.reject((*path, "groups"), model.groups, "a mapping of group id to ranks")
         groups = read_groups(document, (*path, "groups"), model.groups, npus)
     names = _algorithms(collectives, dimensions, document, (*path, "collectives"))
-    kernels = _kernels(npu, model.compute)
+    kernels = _kernels(npu, compute)
     platform = Platform(
         dimensions=dimensions,
         system=System(
@@ -92,8 +105,8 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             dataset_splits=collectives.chunks,
             local_mem_bandwidth=npu.memory.bandwidth * 1e9 if npu.memory else 0.0,
             peak_performance=npu.peak.bf16 if isinstance(npu.peak, Peaks) else npu.peak or 0.0,
-            roofline=model.compute.roofline,
-            replay_only=model.compute.replay,
+            roofline=compute.times,
+            replay_only=compute.replay,
             algorithms={
                 # zip ends with the names: a single one… name covers all dimensions
                 kind: tuple(
@@ -117,18 +130,17 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             jitter=Jitter(model.jitter.sigma, model.jitter.seed) if model.jitter else None,
             endpoint_delay=float(npu.endpoint_delay or 0),
             kernels=kernels,
-            memory_capacity=(npu.memory and npu.memory.capacity) or 0,
+            memory=local_memory(npu.memory),
         ),
-        memory=RemoteMemory(remote.kind, remote.latency, remote.bandwidth, remote.npus_per_node or 0)
-        if remote
-        else RemoteMemory(),
+        memory=remote_memory(remote) if remote else RemoteMemory(),
         groups=groups,
         queues_per_dim=collectives.queues,
         rendezvous=model.rendezvous,
         dialect="native",
         topology=topology,
         packets=_packets(model, document, path),
-        warnings=tuple(_warnings(model, document, profile)),
+        kernel_model=kernel_model(compute, document, (*path, "compute")),
+        warnings=tuple(_warnings(model, compute, document, profile)),
         source=document.path,
     )
     for place, problem in astra_sim_conflicts(platform) if profile == "astra-sim" else ():
@@ -148,6 +160,7 @@ def graph_of(
         InputError: the profile knows dimensions only, or the graph or the levels do not fit.
     """
     from armillary.platform.logical import logical_dimensions
+    from armillary.platform.topology.aggregation import with_in_network
     from armillary.platform.topology.description import read_topology
 
     if profile == "astra-sim":
@@ -156,7 +169,8 @@ def graph_of(
         )
     network = read_topology(document, (*path, "topology"), model.topology)
     try:
-        return logical_dimensions(network.topology, tuple(model.collectives.hierarchy or ())), network
+        levels = logical_dimensions(network.topology, tuple(model.collectives.hierarchy or ()))
+        return with_in_network(levels, network), network
     except InputError as error:
         raise document.error((*path, "collectives", "hierarchy"), str(error)) from None
 
@@ -184,9 +198,9 @@ def _kernels(npu: Npu, compute: Compute) -> Kernels:
     return Kernels(peaks, *both, overhead=compute.kernel_overhead)
 
 
-def _warnings(model: PlatformFile, document: Document, profile: ProfileName) -> list[str]:
+def _warnings(model: PlatformFile, compute: Compute, document: Document, profile: ProfileName) -> list[str]:
     warnings = []
-    if model.npu.peak and not model.compute.roofline and profile == "astra-sim":
+    if model.npu.peak and not compute.times and profile == "astra-sim":
         warnings.append(f"{document.name}: npu.peak has no effect without compute.roofline: true")
     if model.npu.memory is None:
         warnings.append(f"{document.name}: no npu.memory.bandwidth: reductions cost no time")
@@ -223,7 +237,13 @@ def _dimension(part: NetworkDimension, name: str, size: int, per: str) -> Dimens
     links = links_per_npu(part.topology, size)
     link = min(out, into) / (links if per == "npu" else 1)
     scale = 1 if per == "npu" else links
-    return Dimension(name, part.topology, size, link, part.latency, Port(out * scale, into * scale))
+    both = Port(out * scale, into * scale)
+    return Dimension(name, part.topology, size, link, part.latency, both, in_network_of(part.in_network))
+
+
+def in_network_of(part: InNetworkKeys | None) -> InNetwork | None:
+    """Return what switches can do; None where nothing is said."""
+    return InNetwork(part.rate or 0.0, part.latency, part.operations or 0) if part else None
 
 
 def _algorithms(

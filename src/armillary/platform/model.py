@@ -41,6 +41,20 @@ class Port:
 
 
 @dataclass(frozen=True)
+class InNetwork:
+    """What a switch does with data that passes: it adds up what comes in, and multicasts.
+
+    `rate` is what it adds of each port's data, bytes per ns, all ports at a time (0: as fast as data comes);
+    `latency` is ns that every message of a collective spends in it besides. `operations` is the chunks
+    of collectives that it works on at a time, further ones wait (0: no limit).
+    """
+
+    rate: float = 0.0
+    latency: float = 0.0
+    operations: int = 0
+
+
+@dataclass(frozen=True)
 class Dimension:
     """One network dimension, innermost first: a Mesh is a line, a Torus the same as a Ring.
 
@@ -55,6 +69,8 @@ class Dimension:
     bandwidth: float
     latency: float
     port: Port | None = None
+    in_network: InNetwork | None = None
+    """What the switches of a Switch do besides; None: they only pass on."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +151,61 @@ class Kernels:
 
 
 @dataclass(frozen=True)
+class LocalMemory:
+    """What only profile ``physical`` models of an NPU's memory.
+
+    Attributes:
+        capacity: Bytes; 0: not given.
+        latency: ns until the first byte.
+        read: Bytes per ns of a load from it; 0: not given.
+        write: The same of a store.
+    """
+
+    capacity: int = 0
+    latency: float = 0.0
+    read: float = 0.0
+    write: float = 0.0
+
+
+@dataclass(frozen=True)
+class Override:
+    """What is known better of some kernels; exactly one of `duration`, `factor` and `efficiency` is given.
+
+    Attributes:
+        name: Pattern of their names, as of files: ``*.attend``.
+        kind: Of what they do, see `armillary.compute.KINDS`; empty: any.
+        duration: ns that each takes.
+        factor: Times what the model says.
+        efficiency: Share of the peaks that they reach in the roofline model.
+    """
+
+    name: str = "*"
+    kind: str = ""
+    duration: float | None = None
+    factor: float | None = None
+    efficiency: float | None = None
+
+
+@dataclass(frozen=True)
+class KernelModel:
+    """What times compute nodes where `System.roofline` is set: a model of `armillary.compute`.
+
+    Attributes:
+        name: ``roofline``, another built-in model, or one of another package.
+        options: Of the model.
+        overrides: The first that fits a kernel counts; they also hold for recorded durations.
+        source: The file, line and key that say so, or empty.
+        folder: What paths are relative to.
+    """
+
+    name: str = "roofline"
+    options: dict[str, Any] = field(default_factory=dict)
+    overrides: tuple[Override, ...] = ()
+    source: str = field(default="", compare=False)
+    folder: Path = field(default=Path(), compare=False)
+
+
+@dataclass(frozen=True)
 class Physical:
     """What only profile ``physical`` models; peak FLOP/s and memory bandwidth are those of `System`."""
 
@@ -158,18 +229,43 @@ class Physical:
     """Which dimensions each chunk visits first, see `armillary.collective.chunk_order`."""
     within_dimension: WithinDimensionName = "earliest-phase"
     """Which chunk of a collective a dimension serves first."""
-    memory_capacity: int = 0
-    """Bytes of the local memory of an NPU; 0: not given."""
+    memory: LocalMemory = field(default_factory=LocalMemory)
+
+
+@dataclass(frozen=True)
+class MemoryStage:
+    """Alike devices or links that every transfer to or from a hierarchical memory crosses; it is spread over all.
+
+    Attributes:
+        name: For people.
+        per: What has them for itself: an ``npu``, a ``node`` or the whole ``machine``.
+        count: How many it has.
+        read: Bytes per ns of one, towards the NPU.
+        write: The same away from it, at the same time.
+        latency: ns.
+    """
+
+    name: str
+    per: Literal["npu", "node", "machine"]
+    count: int
+    read: float
+    write: float
+    latency: float = 0.0
 
 
 @dataclass(frozen=True)
 class RemoteMemory:
-    """Remote memory: latency ns, bandwidth bytes per ns (whole number; 0 = infinite)."""
+    """Remote memory: latency ns, bandwidth bytes per ns (whole number; 0 = infinite).
 
-    kind: Literal["none", "per-npu", "per-node", "pool"] = "none"
+    A hierarchical one has neither, but `stages`, from the memory to the NPU, and moves `chunk` bytes at a time.
+    """
+
+    kind: Literal["none", "per-npu", "per-node", "pool", "hierarchical"] = "none"
     latency: int = 0
     bandwidth: int = 0
     npus_per_node: int = 0
+    stages: tuple[MemoryStage, ...] = ()
+    chunk: int = 0
 
 
 @dataclass(frozen=True)
@@ -204,6 +300,7 @@ class Platform:
     topology: Network | None = None
     """Its graph, where it was described as one; then `dimensions` are what collectives take it for."""
     packets: Packets = field(default_factory=Packets)
+    kernel_model: KernelModel = field(default_factory=KernelModel)
 
     @property
     def npus(self) -> int:

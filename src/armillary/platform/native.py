@@ -198,13 +198,15 @@ def platform_document(path: Source) -> Document:
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a study file but for what is below ``generate``; quantities are text with a pattern."""
+    from armillary.platform.compute_schema import compute_schema
     from armillary.platform.packets_schema import packets_schema
     from armillary.platform.topology.description import topology_schema
 
     schema = StudyFile.model_json_schema()
-    schema["$defs"] |= topology_schema() | packets_schema()
+    schema["$defs"] |= topology_schema() | packets_schema() | compute_schema()
     keys = schema["$defs"]["PlatformFile"]["properties"]
     keys["topology"] = {"$ref": "#/$defs/Topology"}
+    keys["compute"] = {"$ref": "#/$defs/Compute"}
     keys["packets"] = {"$ref": "#/$defs/Packets"}
     keys["network"]["anyOf"].append({"type": "object", "additionalProperties": {"type": "object"}})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Armillary study"}

@@ -26,6 +26,7 @@ from armillary.errors import nearest
 from armillary.platform.document import Document, KeyPath, read_document, show
 
 _FOLDER = Path(__file__).parent / "presets"
+_MEMORIES = Path(__file__).parent / "memory_presets"
 
 
 @dataclass(frozen=True)
@@ -102,15 +103,50 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
         yield ".".join(path), value
 
 
+@functools.cache
+def memory_names() -> tuple[str, ...]:
+    """Return the names of all presets of remote memories."""
+    return tuple(sorted(path.stem for path in _MEMORIES.glob("*.yaml")))
+
+
 def expand(document: Document, path: KeyPath) -> tuple[Document, tuple[str, ...]]:
-    """Return the document with the preset that the mapping at `path` names filled in, and warnings about it.
+    """Return the document with the presets that the mapping at `path` names filled in, and warnings about them.
 
     Raises:
         InputError: There is no such preset, or no such dimension in it.
     """
-    given = document.data
+    document, warnings = _expand_platform(document, path)
+    path = (*path, "remote_memory")
+    given = _at(document, path)
+    if not isinstance(given, dict) or given.get("preset") is None:
+        return document, warnings
+    name = document.choice((*path, "preset"), given["preset"], memory_names())
+    known = read_document(_MEMORIES / f"{name}.yaml", "preset", "yaml").data
+    own = {key: value for key, value in given.items() if key != "preset"}
+    open_ = [key for key, entry in known["numbers"].items() if entry.get("unverified")]
+    if open_:
+        warnings += (
+            f"memory preset {name}: {len(open_)} of {len(known['numbers'])} numbers are unverified: {', '.join(open_)}",
+        )
+    return _replaced(document, path, _merge(known["memory"], own)), warnings
+
+
+def _at(document: Document, path: KeyPath) -> Any:
+    given: Any = document.data
     for key in path:
-        given = given.get(key) if isinstance(given, dict) else None  # type: ignore[assignment]
+        given = given.get(key) if isinstance(given, dict) else None
+    return given
+
+
+def _replaced(document: Document, path: KeyPath, value: Any) -> Document:
+    """Return the document with `value` at `path`."""
+    for depth in range(len(path) - 1, -1, -1):
+        value = {**_at(document, path[:depth]), path[depth]: value}
+    return replace(document, data=value)
+
+
+def _expand_platform(document: Document, path: KeyPath) -> tuple[Document, tuple[str, ...]]:
+    given = _at(document, path)
     if not isinstance(given, dict) or given.get("preset") is None:
         return document, ()
     name = document.choice((*path, "preset"), given["preset"], preset_names())
@@ -134,9 +170,7 @@ def expand(document: Document, path: KeyPath) -> tuple[Document, tuple[str, ...]
         if open_
         else ()
     )
-    for key in reversed(path):
-        merged = {**document.data, key: merged}
-    return replace(document, data=merged), warnings
+    return _replaced(document, path, merged), warnings
 
 
 def _dimensions(

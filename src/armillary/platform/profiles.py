@@ -78,6 +78,8 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
     for dimension in platform.dimensions:
         if dimension.topology == "Mesh":
             yield ("network", dimension.name, "topology"), f"got 'Mesh': {NOT_ASTRA_SIM}"
+        if dimension.in_network:
+            yield ("network", dimension.name, "in_network"), NOT_ASTRA_SIM
         if dimension.port and dimension.port.out != dimension.port.into:
             yield ("network", dimension.name, "bandwidth"), f"up and down differ: {NOT_ASTRA_SIM}"
     physical = platform.physical
@@ -97,6 +99,11 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
         yield ("npu", "speed"), NOT_ASTRA_SIM
     if physical.delay:
         yield ("stragglers",), NOT_ASTRA_SIM
+    if platform.memory.kind == "hierarchical":
+        yield ("remote_memory", "kind"), f"got 'hierarchical': {NOT_ASTRA_SIM}"
+    local = platform.physical.memory
+    if local.latency or local.read != local.write or local.read * 1e9 != platform.system.local_mem_bandwidth:
+        yield ("npu", "memory"), f"a latency, and bandwidths of reads and writes: {NOT_ASTRA_SIM}"
     if physical.kernels.peaks:
         yield ("npu", "peak"), f"got a peak by precision: {NOT_ASTRA_SIM}"
     if physical.kernels.compute != 1 or physical.kernels.memory != 1:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.platform.algorithms import algorithm_text
 from armillary.platform.bandwidth import port, ports
-from armillary.platform.model import Platform, Port
+from armillary.platform.model import Dimension, InNetwork, MemoryStage, Platform, Port
 from armillary.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def describe(platform: Platform) -> dict[str, Any]:
                 "npu_bandwidth_bytes_per_s": port.out * 1e9,
                 "npu_bandwidth_in_bytes_per_s": port.into * 1e9,
                 "latency_ns": dimension.latency,
+                "in_network": _in_network(dimension),
             }
             for dimension, port in zip(platform.dimensions, ports(platform), strict=True)
         ],
@@ -46,9 +47,11 @@ def describe(platform: Platform) -> dict[str, Any]:
         "local_memory_bandwidth_bytes_per_s": system.local_mem_bandwidth,
         "peak_flops": system.peak_performance,
         "peak_flops_by_precision": physical.kernels.peaks,
-        "local_memory_capacity_bytes": physical.memory_capacity or None,
+        "local_memory_capacity_bytes": physical.memory.capacity or None,
         "roofline": system.roofline,
         "replay_only": system.replay_only,
+        "compute_model": platform.kernel_model.name if system.roofline else None,
+        "compute_overrides": [vars(each) for each in platform.kernel_model.overrides],
         "shared_bus": vars(system.shared_bus) | {"local_reduction_delay_ns": system.local_reduction_delay}
         if system.shared_bus
         else None,
@@ -63,10 +66,22 @@ def describe(platform: Platform) -> dict[str, Any]:
             "memory_efficiency": physical.kernels.memory,
             "kernel_overhead_ns": physical.kernels.overhead,
         },
-        "remote_memory": None if memory.kind == "none" else vars(memory),
+        "remote_memory": None
+        if memory.kind == "none"
+        else vars(memory) | {"stages": [vars(stage) for stage in memory.stages]},
         "groups": {str(key): list(ranks) for key, ranks in platform.groups.items()},
         "warnings": list(platform.warnings),
     }
+
+
+def _in_network(dimension: Dimension) -> dict[str, Any] | None:
+    able = dimension.in_network
+    if able is None:
+        return None
+    rate = able.rate * 1e9 if able.rate else None
+    return {
+        "rate_bytes_per_s": rate, "latency_ns": able.latency, "operations": able.operations or None
+    }  # fmt: skip
 
 
 def table(platform: Platform) -> Group:
@@ -95,9 +110,18 @@ def table(platform: Platform) -> Group:
     return Group(network, values, *(Text(f"warning: {text}") for text in platform.warnings))
 
 
+def _able_text(able: InNetwork) -> str:
+    rate = format_bandwidth(able.rate) if able.rate else "all that comes"
+    most = f", {able.operations} chunks at a time" if able.operations else ""
+    return f"adds up {rate}, {format_time(able.latency)}{most}"
+
+
 def _system_rows(platform: Platform) -> list[tuple[str, str]]:
     system, memory, physical = platform.system, platform.memory, platform.physical
     rows = [(kind, ", ".join(names)) for kind, names in _algorithms(platform).items()]
+    rows += [
+        (f"in switches of {d.name}", _able_text(d.in_network)) for d in platform.dimensions if d.in_network
+    ]
     rows += [
         ("collective optimization", system.collective_optimization),
         ("chunks", f"{system.dataset_splits}, {system.active_chunks} active per dimension"),
@@ -112,10 +136,10 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
         (
             "local memory",
             _or(system.local_mem_bandwidth, format_bandwidth(system.local_mem_bandwidth / 1e9))
-            + (f", {format_bytes(physical.memory_capacity)}" if physical.memory_capacity else ""),
+            + (f", {format_bytes(physical.memory.capacity)}" if physical.memory.capacity else ""),
         ),
         ("peak performance", _peak(system.peak_performance, physical.kernels.peaks)),
-        ("compute time", "roofline model" if system.roofline and not system.replay_only else "as recorded"),
+        ("compute time", _compute(platform)),
     ]
     if (system.inter_dimension, system.intra_dimension) != ("ascending", "FIFO"):
         row = f"{system.inter_dimension} across dimensions, {system.intra_dimension} within, in astra-sim"
@@ -140,7 +164,10 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
     if system.shared_bus:
         bus = system.shared_bus
         rows.append(("shared bus", f"L {bus.L} ns, o {bus.o} ns, g {bus.g} ns, G {bus.G} ns/B"))
-    if memory.kind != "none":
+    if memory.kind == "hierarchical":
+        rows.append(("remote memory", f"hierarchical, in chunks of {format_bytes(memory.chunk)}"))
+        rows += [(f"  {stage.name}", _stage(stage)) for stage in memory.stages]
+    elif memory.kind != "none":
         speed = format_bandwidth(memory.bandwidth) if memory.bandwidth else "infinite bandwidth"
         node = f", {memory.npus_per_node} NPUs per node" if memory.kind == "per-node" else ""
         rows.append(("remote memory", f"{memory.kind}, {speed}, {format_time(memory.latency)}{node}"))
@@ -155,6 +182,16 @@ def _algorithms(platform: Platform) -> dict[str, tuple[str, ...]]:
     """Return the algorithms as stated, and the natural ones for what ASTRA-sim runs and the file does not list."""
     natural = {kind: tuple(map(algorithm_text, row)) for kind, row in platform.system.algorithms.items()}
     return natural | platform.physical.algorithm
+
+
+def _compute(platform: Platform) -> str:
+    model, system = platform.kernel_model, platform.system
+    if system.replay_only:
+        return "as recorded"
+    text = f"{model.name} model" if system.roofline else "as recorded"
+    if "file" in model.options and system.roofline:
+        text += f", {model.options['file']}"
+    return text + (f", overrides of {len(model.overrides)} kinds of kernels" if model.overrides else "")
 
 
 def _peak(peak: float, peaks: dict[str, float]) -> str:
@@ -176,6 +213,13 @@ def _span(values: dict[int, float], write: Callable[[float], str]) -> str:
     return (
         f"{format_count(len(values))} ranks, {write(min(values.values()))} to {write(max(values.values()))}"
     )
+
+
+def _stage(stage: MemoryStage) -> str:
+    way = format_bandwidth(stage.read)
+    if stage.read != stage.write:
+        way = f"{way} read, {format_bandwidth(stage.write)} write"
+    return f"{stage.count} per {stage.per}, {way} each, {format_time(stage.latency)}"
 
 
 def _or(value: float, text: str) -> str:

@@ -200,6 +200,13 @@ class Memory(Part):
 
     bandwidth: Bandwidth
     capacity: Size | None = Field(default=None, description="To see whether a generated workload fits.")
+    latency: Time = Field(default=0.0, description="Until the first byte of an access (physical).")
+    read: Bandwidth | None = Field(
+        default=None, description="Bandwidth of loads; if absent, bandwidth (physical)."
+    )
+    write: Bandwidth | None = Field(
+        default=None, description="Bandwidth of stores; if absent, bandwidth (physical)."
+    )
 
 
 class Peaks(Part):
@@ -235,6 +242,19 @@ class UpDown(Part):
     down: Bandwidth = Field(description="Received by an NPU.")
 
 
+class InNetwork(Part):
+    """What switches can do with the data of collectives: add it up and multicast it (physical)."""
+
+    rate: Bandwidth | None = Field(
+        default=None, description="What a switch adds of each port's data; if absent as fast as data comes."
+    )
+    latency: Time = Field(default=0.0, description="What every message spends in a switch besides.")
+    operations: Count | None = Field(
+        default=None,
+        description="Chunks of collectives that a switch works on at a time; further ones wait. If absent no limit.",
+    )
+
+
 class NetworkDimension(Part):
     """One network dimension; the first of the list is the innermost.
 
@@ -258,9 +278,14 @@ class NetworkDimension(Part):
         description="What has this bandwidth: if absent an NPU in physical, a link in astra-sim.",
     )
     latency: Time = Field(description="Per link hop.")
+    in_network: InNetwork | None = Field(
+        default=None, description="Collectives in the switch: algorithm in-switch."
+    )
 
     @model_validator(mode="after")
     def _one_size(self) -> NetworkDimension:
+        if self.in_network is not None and self.topology != "Switch":
+            raise ValueError(f"got in_network for topology '{self.topology}', expected it for Switch only")
         if self.shape is not None and self.topology not in ("Torus", "Mesh"):
             raise ValueError(
                 f"got a shape for topology '{self.topology}', expected it for Torus or Mesh only"
@@ -313,43 +338,67 @@ class Collectives(Part):
     queues: Count = Field(default=1, description="Queues per dimension.")
 
 
+class ReadWrite(Part):
+    """Bandwidth that differs by direction."""
+
+    read: Bandwidth = Field(description="Towards the NPU.")
+    write: Bandwidth = Field(description="From the NPU.")
+
+
+class MemoryStage(Part):
+    """Alike devices or links between a hierarchical memory and the NPUs; transfers are spread over all of them."""
+
+    name: str = Field(min_length=1, description="E.g. groups, switches, fabric.")
+    per: Literal["npu", "node", "machine"] = Field(description="What has them for itself.")
+    count: Count = Field(default=1, description="How many it has.")
+    bandwidth: Annotated[Annotated[Bandwidth, Tag(TAGS[0])] | Annotated[ReadWrite, Tag(TAGS[1])], BY_TYPE] = (
+        Field(description="Of one, in each direction.")
+    )
+    latency: Time = Field(default=0.0, description="What every access waits for here.")
+
+
 class RemoteMemory(Part):
     """Memory outside the NPUs."""
 
-    kind: Literal["per-npu", "per-node", "pool"]
-    bandwidth: WholeBandwidth
-    latency: WholeTime
-    npus_per_node: Count | None = Field(default=None, description="Only for kind per-node, and needed there.")
+    preset: str | None = Field(
+        default=None, description="A known memory, e.g. cxl-pool; the other keys change it."
+    )
+    kind: Literal["per-npu", "per-node", "pool", "hierarchical"] | None = Field(
+        default=None, description="Needed, but with a preset, which has one."
+    )
+    bandwidth: WholeBandwidth | None = Field(default=None, description="Not for kind hierarchical.")
+    latency: WholeTime | None = Field(default=None, description="Not for kind hierarchical.")
+    npus_per_node: Count | None = Field(
+        default=None, description="Only where something is per node, and needed there."
+    )
+    stages: list[MemoryStage] | None = Field(
+        default=None, min_length=1, description="From the memory to the NPU (hierarchical, physical)."
+    )
+    chunk: Size | None = Field(
+        default=None, description="What moves from stage to stage at a time; if absent 1 MiB (hierarchical)."
+    )
 
     @model_validator(mode="after")
-    def _node_size(self) -> RemoteMemory:
+    def _fits_kind(self) -> RemoteMemory:
+        if self.kind is None:
+            raise PydanticCustomError("missing_key", "missing key", {"key": "kind"})
+        if self.kind == "hierarchical":
+            if self.stages is None or self.bandwidth is not None or self.latency is not None:
+                raise ValueError("expected stages with kind hierarchical, and bandwidth and latency in them")
+            if (self.npus_per_node is not None) != any(stage.per == "node" for stage in self.stages):
+                raise ValueError("expected npus_per_node with a stage per node, and only there")
+            names = [stage.name for stage in self.stages]
+            if len(set(names)) < len(names):
+                raise ValueError(f"got stages {', '.join(names)}, expected a name of its own for each")
+            return self
+        for key in ("bandwidth", "latency"):
+            if getattr(self, key) is None:
+                raise PydanticCustomError("missing_key", "missing key", {"key": key})
+        if self.stages is not None or self.chunk is not None:
+            raise ValueError("expected stages and chunk only with kind hierarchical")
         if (self.kind == "per-node") != (self.npus_per_node is not None):
             raise ValueError("expected npus_per_node with kind per-node, and only there")
         return self
-
-
-class Efficiencies(Part):
-    """Shares of the peaks that kernels reach (physical)."""
-
-    compute: Efficiency = Field(default=1.0, description="Of the peak performance.")
-    memory: Efficiency = Field(default=1.0, description="Of the bandwidth of the local memory.")
-
-
-class Compute(Part):
-    """How nodes are timed: compute by the recorded durations or the roofline model, or everything as recorded."""
-
-    roofline: bool = False
-    replay: bool = Field(
-        default=False, description="Communication and memory, too, take their recorded durations."
-    )
-    efficiency: Annotated[
-        Annotated[Efficiency, Tag(TAGS[0])] | Annotated[Efficiencies, Tag(TAGS[1])], BY_TYPE
-    ] = Field(
-        default=1.0, description="Share of the peaks that kernels reach in the roofline model (physical)."
-    )
-    kernel_overhead: Time = Field(
-        default=0.0, description="What every kernel of the roofline model takes besides (physical)."
-    )
 
 
 class Jitter(Part):
@@ -393,7 +442,9 @@ class PlatformFile(Part):
     groups: Groups = Field(
         default=None, description="Communicator id: its ranks, in the order they communicate."
     )
-    compute: Compute = Compute()
+    compute: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
+        default=None, description="How compute nodes are timed; model chooses how."
+    )
     scheduling: SchedulingName = Field(
         default="fair", description="Who uses a port first: all at once, or in order (physical)."
     )

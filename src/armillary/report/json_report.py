@@ -48,6 +48,7 @@ def to_json(timeline: Timeline) -> dict[str, Any]:
         "bound": _bound(timeline),
         "flops": _flops(timeline),
         "roofline": _roofline(timeline),
+        "compute_model": timeline.info.get("compute_model"),
         "serving": serving_json(timeline),
         "network_use": links_json(timeline.network) if timeline.network else None,
         "finish_ticks_by_rank": _runs(timeline),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -137,13 +137,23 @@ def _rate(timeline: Timeline) -> str:
 
 def assumed(timeline: Timeline) -> str:
     """Return "Compute times assumed: roofline at 45 % of the peak, 80 % of the memory bandwidth" where one was used."""
-    used = timeline.info.get("roofline")
+    used, model = timeline.info.get("roofline"), timeline.info.get("compute_model")
+    if model and not used:
+        return f"Compute times assumed: {_model(model)}"
     if not used:
         return ""
     shares = [100 * used[f"{what}_efficiency"] for what in ("compute", "memory")]
     text = f"Compute times assumed: roofline at {shares[0]:g} % of the peak, {shares[1]:g} % of the memory bandwidth"
     overhead = used["kernel_overhead_ns"]
-    return text + (f", {format_time(overhead)} per kernel" if overhead else "")
+    text += f", {format_time(overhead)} per kernel" if overhead else ""
+    return text.replace("roofline", f"{_model(model)}, else roofline", 1) if model else text
+
+
+def _model(model: dict[str, Any]) -> str:
+    """Return "table h100.csv, 2 overrides"."""
+    count = model["overrides"]
+    parts = [" ".join(filter(None, (model["name"], model.get("file"))))]
+    return ", ".join(parts + ([f"{count} override{'s' * (count > 1)}"] if count else []))
 
 
 def _breakdown_table(timeline: Timeline, found: Breakdown, unicode: bool) -> Table:

@@ -33,6 +33,17 @@ class CollectiveOptions(Order, total=False):
     duration_micros: int
 
 
+class AccessOptions(Order, total=False):
+    """Which memory is accessed, and by whom."""
+
+    local: bool
+    """Whether it is the NPU's own (``tensor_loc``), False by default."""
+    in_switch: bool
+    """Whether all members of the group load the same, or what they store is added up on its way."""
+    group: int | str | None
+    """Number of that group; None, the default, for all ranks."""
+
+
 class GraphBuilder:
     """Collects the nodes of one rank; every method that adds a node returns its id.
 
@@ -153,16 +164,31 @@ class GraphBuilder:
         attrs.append(("comm_tag", "int32", tag))
         return self.add(name, kind, attrs, **order)
 
-    def memory_load(self, name: str, size: Size, **order: Unpack[Order]) -> int:
-        """Add a load of `size` bytes from remote memory."""
-        return self._memory(NodeType.MEM_LOAD_NODE, name, size, order)
+    def memory_load(self, name: str, size: Size, **options: Unpack[AccessOptions]) -> int:
+        """Add a load of `size` bytes from memory, remote unless it says local; see `AccessOptions`."""
+        return self._memory(NodeType.MEM_LOAD_NODE, name, size, **options)
 
-    def memory_store(self, name: str, size: Size, **order: Unpack[Order]) -> int:
-        """Add a store of `size` bytes to remote memory."""
-        return self._memory(NodeType.MEM_STORE_NODE, name, size, order)
+    def memory_store(self, name: str, size: Size, **options: Unpack[AccessOptions]) -> int:
+        """Add a store of `size` bytes to memory, remote unless it says local; see `AccessOptions`."""
+        return self._memory(NodeType.MEM_STORE_NODE, name, size, **options)
 
-    def _memory(self, kind: int, name: str, size: Size, order: Order) -> int:
+    def _memory(
+        self,
+        kind: int,
+        name: str,
+        size: Size,
+        local: bool | None = None,
+        in_switch: bool = False,
+        group: int | str | None = None,
+        **order: Unpack[Order],
+    ) -> int:
         attrs: list[Attribute] = [("is_cpu_op", "bool", False), ("tensor_size", "uint64", _bytes(size, name))]
+        if local is not None:
+            attrs.append(("tensor_loc", "uint32", 1 if local else 2))
+        if in_switch:
+            attrs.append(("in_switch", "bool", True))
+        if group is not None:
+            attrs.append(("pg_name", "string", str(group)))
         return self.add(name, kind, attrs, **order)
 
     def metadata(self, name: str, values: str = "", attrs: Iterable[Attribute] = ()) -> int:

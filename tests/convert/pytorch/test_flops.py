@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from armillary.convert.pytorch.arguments import kind_of
-from armillary.convert.pytorch.flops import Arguments, Work, exclusive, family, work
+from armillary.convert.pytorch.flops import Arguments, Work, exclusive, family, gemm, work
+from armillary.trace.gemm import Gemm
 
 SIZES = {"float": 4, "c10::BFloat16": 2, "long int": 8, "bool": 1, "unsigned char": 1}
 
@@ -387,3 +388,21 @@ def test_thirty_thousand_calls_take_a_third_of_a_second() -> None:
     works = [work("aten::add", schema, inputs, outputs) for _ in range(30_000)]
     exclusive(works, [-1] * 30_000)
     assert time.process_time() - start < 1.0  # three times what it must take, for a busy machine
+
+
+def test_products_name_their_shapes() -> None:
+    """They are those whose operations are counted, so that models by shape and by operations see the same work."""
+    cases = {
+        "aten::mm": (side(h(8, 64), h(64, 32)), Gemm(8, 32, 64)),
+        "aten::bmm": (side(h(5, 8, 64), h(5, 64, 32)), Gemm(8, 32, 64, 5)),
+        "aten::addmm": (side(h(32), h(8, 64), h(64, 32)), Gemm(8, 32, 64)),
+        "aten::linear": (side(h(2, 4, 64), h(32, 64), h(32)), Gemm(8, 32, 64)),
+        "aten::add": (side(h(8), h(8)), None),
+        "aten::mm ": (side(h(8, 64), h(64, 32)), None),
+    }
+    for name, (inputs, expected) in cases.items():
+        found = gemm(name, "", inputs, side(h(8, 32)))
+        assert found == expected
+        cost = work(name, "", inputs, side(h(8, 32)))
+        assert expected is None or (cost is not None and cost.flops == expected.operations)
+    assert gemm("aten::mm", "", side(h(8, 64), h(63, 32)), side(h(8, 32))) is None

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from armillary.collective.physical import ALGORITHMS
 from armillary.platform.logical import logical_dimensions
 from armillary.platform.topology import Topology, dragonfly, fat_tree, leaf_spine, rail_optimised
+from armillary.platform.topology.aggregation import with_in_network
 from armillary.platform.topology.description import Network
 
-from ..physical.programs import Case, cases
+from ..physical.programs import IN_NETWORK, Case, cases
 
 GRAPHS: dict[int, list[Topology]] = {}
 for graph in (
@@ -26,22 +28,45 @@ for graph in (
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> Case:
+def programs(draw: st.DrawFn, graphs: tuple[bool, ...] = (False, True)) -> Case:
     """A program on dimensions, or on a graph with as many NPUs."""
-    case = draw(cases(most=6))
-    order = case.platform.physical.chunk_order
+    case = draw(cases(most=6, staged=False))
     physical = replace(
         case.platform.physical,
-        chunk_order="themis" if order == "online-greedy" else order,
         active_chunks=draw(st.sampled_from([0, 0, 1, 2])),
         scheduling="fair",
     )
     platform = replace(case.platform, physical=physical)
-    if draw(st.booleans()) and platform.npus in GRAPHS:
+    if draw(st.sampled_from(graphs)) and platform.npus in GRAPHS:
         chosen = draw(st.sampled_from(GRAPHS[platform.npus]))
         network = Network(chosen, draw(st.sampled_from(["ecmp", "shortest"])) if not chosen.host else "rail")
         physical = replace(physical, algorithm={})
         platform = replace(
             platform, physical=physical, dimensions=logical_dimensions(chosen), topology=network
         )
+    return replace(case, platform=platform)
+
+
+@st.composite
+def in_switches(draw: st.DrawFn) -> Case:
+    """A program whose collectives run in switches, where those can do it: of dimensions, or of a graph."""
+    case = draw(programs((False, True, True, True)))
+    platform, able = case.platform, draw(st.sampled_from(IN_NETWORK[1:]))
+    if platform.topology:
+        graph = platform.topology.topology
+        switches = list(range(graph.npus, graph.nodes))
+        which = draw(st.sampled_from([switches, switches, switches[::2], switches[1:]]))
+        network = replace(platform.topology, in_network=able, switches=tuple(which))
+        platform = replace(
+            platform, topology=network, dimensions=with_in_network(platform.dimensions, network)
+        )
+    else:
+        dimensions = tuple(
+            replace(d, topology="Switch", in_network=draw(st.sampled_from([able, able, None])))
+            for d in platform.dimensions
+        )
+        platform = replace(platform, dimensions=dimensions)
+    names = tuple("in-switch" if d.in_network else "natural" for d in platform.dimensions)
+    algorithm = dict.fromkeys(ALGORITHMS["in-switch"], names)
+    platform = replace(platform, physical=replace(platform.physical, algorithm=algorithm))
     return replace(case, platform=platform)

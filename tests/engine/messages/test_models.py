@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 import armillary
 from armillary.engine.timeline import Timeline
@@ -18,7 +19,7 @@ from armillary.trace import Trace
 from armillary.workload.micro.collectives import collective_trace
 
 from ..physical.programs import Case
-from .programs import programs
+from .programs import in_switches, programs
 
 MODELS = {
     "congestion": Packets(),
@@ -41,7 +42,7 @@ def run(trace: Trace, case: Case, model: str) -> Timeline | str:
 @pytest.mark.parametrize("model", MODELS)
 def test_no_program_beats_its_bound_and_no_link_its_bandwidth(model: str) -> None:
     @settings(deadline=None, max_examples=25, phases=[Phase.reuse, Phase.generate])
-    @given(programs())
+    @given(st.one_of(programs(), in_switches()))
     def check(case: Case) -> None:
         trace = case.trace()
         timeline, other = run(trace, case, model), run(trace, case, "congestion")
@@ -53,8 +54,9 @@ def test_no_program_beats_its_bound_and_no_link_its_bandwidth(model: str) -> Non
         assert other.network is not None
         most = timeline.network.topology.bandwidth * timeline.total_ticks
         assert (timeline.network.use.size <= most + 2048).all()  # a packet and an ACK may outlast the run
-        assert ((timeline.network.use.size > 0) >= (other.network.use.size > 0)).all()
-        assert (timeline.network.use.size >= other.network.use.size).all()  # headers come on top
+        if case.platform.physical.chunk_order != "online-greedy":  # which chooses by what is through first
+            assert ((timeline.network.use.size > 0) >= (other.network.use.size > 0)).all()
+            assert (timeline.network.use.size >= other.network.use.size).all()  # headers come on top
         again = run(trace, case, model)
         assert isinstance(again, Timeline)
         assert (again.node_end == timeline.node_end).all()

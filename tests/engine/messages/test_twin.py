@@ -15,7 +15,7 @@ from armillary.errors import StuckError
 from armillary.jit import Mode
 
 from ..physical.programs import Case
-from .programs import programs
+from .programs import in_switches, programs
 from .twin import MessageMachine
 
 
@@ -41,16 +41,29 @@ def kernel(case: Case, mode: Mode) -> tuple[list[dict[int, tuple[int, int]]] | s
     return result, carried
 
 
+def expected(case: Case) -> tuple[list[dict[int, tuple[int, int]]] | str, dict[int, int]]:
+    """Return the same as `kernel`, of the twin."""
+    twin = MessageMachine(case.trace(), case.platform)
+    twin.run()
+    carried = {link: size for link, size in twin.carried.items() if size}
+    spans = [
+        {node.id: (node.start, node.end) for node in twin.ranks[rank]} for rank in range(len(twin.ranks))
+    ]
+    stuck = any(end < 0 for rank in spans for _, end in rank.values())
+    return "stuck" if stuck else spans, carried
+
+
 @settings(deadline=None, max_examples=60)
 @given(programs())
 def test_the_kernel_is_the_twin(case: Case) -> None:
-    twin = MessageMachine(case.trace(), case.platform)
-    twin.run()
-    expected: list[dict[int, tuple[int, int]]] | str = [
-        {node.id: (node.start, node.end) for node in twin.ranks[rank]} for rank in range(len(twin.ranks))
-    ]
-    if any(end < 0 for rank in expected if isinstance(rank, dict) for _, end in rank.values()):
-        expected = "stuck"
-    carried = {link: size for link, size in twin.carried.items() if size}
+    wanted = expected(case)
     for mode in ("interpreted", "compiled"):
-        assert kernel(case, mode) == (expected, carried), mode
+        assert kernel(case, mode) == wanted, mode
+
+
+@settings(deadline=None, max_examples=60)
+@given(in_switches())
+def test_collectives_in_switches_are_those_of_the_twin(case: Case) -> None:
+    wanted = expected(case)
+    for mode in ("interpreted", "compiled"):
+        assert kernel(case, mode) == wanted, mode

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from armillary.collective import in_switch
 from armillary.collective.load import line_order
 from armillary.collective.physical import rounds_alltoallv, rounds_for
 from armillary.engine.jobs import Job
+from armillary.engine.messages.in_switch import SwitchLines, segments_of
 from armillary.engine.messages.lower import window_of
 from armillary.engine.messages.stages import network_of
 from armillary.engine.physical.courses import plain_course
@@ -20,7 +22,8 @@ from armillary.engine.physical.jobs import split_at_once
 from armillary.engine.physical.twin import Channel, Instance, Lane, Machine
 from armillary.engine.physical.twin_nodes import Node
 from armillary.engine.transport.network import paces
-from armillary.platform.model import Platform
+from armillary.platform.bandwidth import ports
+from armillary.platform.model import InNetwork, Platform
 from armillary.trace import Trace
 
 PS = 1000
@@ -31,9 +34,14 @@ class Run:
     """A phase of a chunk on one line: everybody's round, and what they wait for in it."""
 
     rounds: list[list[tuple[int, int, int, int]]]
-    """Per round (source, target, bytes, ticks to reduce); members by their place in the line."""
+    """Per round (source, target, bytes, ticks to reduce); members and switches by their place in the line."""
     line: list[int]
     over: Any
+    switches: set[int] = field(default_factory=set)
+    """Places of switches in the line."""
+    ability: InNetwork | None = None
+    wire: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
+    """ps that each message is on the wire at least."""
     at: dict[int, int] = field(default_factory=dict)
     left: dict[int, int] = field(default_factory=dict)
     busy: dict[int, int] = field(default_factory=dict)
@@ -56,6 +64,10 @@ class MessageMachine(Machine):
         self.dirty: list[Lane] = []
         self.active: dict[int, int] = {}
         self.carried: dict[int, int] = {}
+        self.trees = SwitchLines(network_of(platform), self.routing.topology)
+        self.working: dict[int, int] = {}
+        self.kept_waiting: list[Lane] = []
+        self.adding: dict[tuple[int, int], int] = {}
 
     def run(self) -> None:
         """Go from event to event until nothing is left."""
@@ -63,13 +75,20 @@ class MessageMachine(Machine):
             limit = min((tick for tick, _ in self.timers), default=1 << 60) * PS
             reached = self.network(limit)
             self.now = -(-reached // PS)
-            came, self.delivered = self.delivered, []
+            # A tick has all that arrives in it before anything leaves.
+            came: list[Any] = []
+            while self.delivered or reached < self.now * PS:
+                came, self.delivered = came + self.delivered, []
+                reached = self.network(self.now * PS)
             for action in came:
                 action()
-            while any(tick <= self.now for tick, _ in self.timers):
-                first = min(range(len(self.timers)), key=lambda i: (self.timers[i][0], i))
-                self.timers.pop(first)[1]()
-            self.starts()
+            again = True
+            while again:
+                while any(tick <= self.now for tick, _ in self.timers):
+                    first = min(range(len(self.timers)), key=lambda i: (self.timers[i][0], i))
+                    self.timers.pop(first)[1]()
+                self.starts()
+                again = bool(self.dirty)
 
     def network(self, limit: int) -> int:
         """Let the links work up to `limit`, or to the first ps at which something arrives."""
@@ -88,7 +107,8 @@ class MessageMachine(Machine):
 
     def send(self, source: int, target: int, size: int, arrived: Any) -> None:
         """Let a message leave now."""
-        links = self.routing.paths([source], [target])[0].tolist()
+        own = self.trees.ways.get((source, target))
+        links = list(own) if own else self.routing.paths([source], [target])[0].tolist()
         self.at(self.now * PS, lambda now: self.hop(links, size, now, now, arrived))
 
     def hop(self, links: list[int], size: int, now: int, tail: int, arrived: Any) -> None:
@@ -111,22 +131,33 @@ class MessageMachine(Machine):
 
     def starts(self) -> None:
         """Issue free nodes, and let lanes begin chunks."""
-        for rank, nodes in self.ranks.items():
-            while self.now >= ceil(self.physical.delay.get(rank, 0.0)):
-                free = [
-                    node for node in nodes
-                    if node.start < 0 and node.waits == 0 and not (node.slot and (rank, node.slot) in self.busy)
-                ]  # fmt: skip
-                if not free:
-                    break
-                self.issue(free[0])
+        self.issue_free()
+        self.choose()
         dirty, self.dirty = self.dirty, []
         for lane in dirty:
             lane.waiting.sort(key=lambda entry: entry[:2])
             while lane.waiting and self.active.get(id(lane), 0) < lane.waiting[0][2]:
+                run = getattr(lane.waiting[0][3], "run", None)
+                if run and not self.can_work(run):
+                    if lane not in self.kept_waiting:
+                        self.kept_waiting.append(lane)
+                    break
                 _, _, _, begin = lane.waiting.pop(0)
                 self.active[id(lane)] = self.active.get(id(lane), 0) + 1
                 begin()
+                if run and run.ability and run.ability.operations:
+                    self.touch(lane)
+                    break
+
+    def can_work(self, run: Run) -> bool:
+        """Have all switches of a run work on it, unless one has enough to do."""
+        nodes = [run.line[place] for place in run.switches]
+        limit = run.ability.operations if run.ability else 0
+        if limit and any(self.working.get(node, 0) >= limit for node in nodes):
+            return False
+        for node in nodes:
+            self.working[node] = self.working.get(node, 0) + 1
+        return True
 
     def touch(self, lane: Lane) -> None:
         """Have a lane looked at."""
@@ -161,6 +192,8 @@ class MessageMachine(Machine):
 
     def enter(self, instance: Instance, rank: int, chunk: int, p: int) -> None:
         """A rank comes to a phase of a chunk; when its whole line has come, the chunk waits for its turn."""
+        if self.must_ask(instance, rank, chunk, p):
+            return
         phase = instance.phase(chunk, p)
         line = self.line(instance.job.comm, rank, phase.dim)
         came = instance.came[(chunk, p, line)] = instance.came.get((chunk, p, line), 0) + 1
@@ -168,18 +201,64 @@ class MessageMachine(Machine):
             return
         lane = instance.lanes.setdefault((phase.dim, line, phase.ports), Lane({}))
         size = instance.course.chunks[chunk][0]
-        window = window_of(phase, size, self.platform)
         place = self.place(ceil(phase.volume * size * self.unit))
 
+        if instance.course.choices and p >= instance.course.choices - 1:
+            self.count(instance, line, chunk, p, 1)
+        segments = 1
+
         def over() -> None:
+            for place in run.switches:
+                self.working[run.line[place]] -= 1
+            if run.ability and run.ability.operations:
+                waiting, self.kept_waiting = self.kept_waiting, []
+                for other in waiting:
+                    self.touch(other)
             self.active[id(lane)] -= 1
+            if instance.course.choices:
+                self.count(instance, line, chunk, p, -1)
             self.phase_done(instance, line, chunk, p)
             self.touch(lane)
 
-        lane.waiting.append(
-            ((place, p), chunk, window, lambda: self.begin(self.made(instance.job, phase, line, size, over)))
-        )
+        if phase.algorithm == "in-switch":
+            members = self.comms.get(instance.job.comm).members.tolist()
+            every = {self.line(instance.job.comm, member, phase.dim) for member in members}
+            depths = [in_switch.depth(self.trees.of(sorted(one), "").trees, len(one)) for one in every]
+            chunks = len(instance.course.chunks)
+            segments = segments_of(chunks, phase, size, self.platform, max(depths))
+            run = self.in_switches(phase, sorted(line), size, segments, over)
+        else:
+            run = self.made(instance.job, phase, line, size, over)
+        window = window_of(phase, size, self.platform, segments)
+
+        def begin() -> None:
+            self.begin(run)
+
+        begin.run = run  # type: ignore[attr-defined]
+        lane.waiting.append(((place, p), chunk, window, begin))
         self.touch(lane)
+
+    def in_switches(self, phase: Any, line: list[int], size: int, segments: int, over: Any) -> Run:
+        """Return what a line does in a phase together with switches."""
+        found = self.trees.of(line, "")
+        ability = self.trees.ability(found)
+        schedule = in_switch.rounds(phase.operation, len(line), found.trees, segments)
+        memory, rounds = self.platform.system.local_mem_bandwidth, []
+        for part in schedule.expanded():
+            messages = []
+            columns = (part.source, part.target, part.numerator, part.denominator, part.reduce)
+            for a, b, over_, under, reduce in zip(*(c.tolist() for c in columns), strict=True):
+                moved = ceil(Fraction(over_, under) * phase.scale * size)
+                if b >= len(line):
+                    work = ceil(moved / ability.rate * 1e3) if reduce and ability.rate else 0
+                else:
+                    work = ceil(moved / memory * 1e9) if reduce and memory > 0 else 0
+                messages.append((a, b, moved, work if reduce else -1))
+            rounds.append(sorted(messages, key=lambda m: m[0]))
+        nodes = found.nodes.tolist()
+        rate = ports(self.platform)[phase.dim].out
+        wire = {message: int(message[2] / rate * 1e3) for part in rounds for message in part}
+        return Run(rounds, nodes, over, set(range(len(line), len(nodes))), ability, wire)
 
     def made(self, job: Job, phase: Any, line: tuple[int, ...], size: int, over: Any) -> Run:
         """Return what a line does in a phase, with the bytes of each message."""
@@ -241,7 +320,14 @@ class MessageMachine(Machine):
         a, b, _, reduction = message
         delay = ceil(self.physical.endpoint_delay)
         done = self.now + delay
-        if reduction >= 0:
+        if run.ability and b in run.switches:
+            done = self.now + ceil(run.ability.latency)
+            if reduction >= 0:
+                pair = run.line[a], run.line[b]
+                begin = max(self.now * PS - run.wire[message], self.adding.get(pair, 0))
+                end = self.adding[pair] = max(begin + reduction, self.now * PS)
+                done = -(-end // PS) + ceil(run.ability.latency)
+        elif reduction >= 0:
             done = run.busy[b] = max(done, run.busy.get(b, 0)) + reduction
         for member, tick in ((a, self.now + delay), (b, done)):
             if tick > self.now:

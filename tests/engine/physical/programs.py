@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 from armillary.collective.physical import algorithms_for
 from armillary.platform.model import (
     Dimension,
+    InNetwork,
     Jitter,
+    KernelModel,
     Kernels,
+    LocalMemory,
+    MemoryStage,
+    Override,
     Physical,
     Platform,
     Port,
@@ -33,7 +38,15 @@ TYPES = {
     CollectiveType.SCATTER: "scatter",
     CollectiveType.BARRIER: "barrier",
 }
+ARRAY = {"rows": 4, "columns": 8, "dataflow": "weight", "clock": 1e8, "arrays": 1, "stall": True}
+OVERRIDES = (
+    Override("k", "gemm", factor=1.7),
+    Override("k", "flops", efficiency=0.3),
+    Override(kind="unknown", factor=0.5),
+    Override(kind="memory", duration=123.4),
+)
 ORDERS = ["baseline", "round-robin", "themis", "themis-flex", "online-greedy", "auto"]
+IN_NETWORK = [None, InNetwork(), InNetwork(rate=7.3, latency=0.6, operations=1), InNetwork(3.0, 200.0, 2)]
 SIZES = [0, 1, 7, 1000, 4096, 65536, 100_001]
 Step = tuple[str, tuple[int, ...], dict[str, Any]]
 
@@ -73,13 +86,21 @@ def _nodes(b: GraphBuilder, kind: str, o: dict[str, Any], rank: int, n: int, aft
         micros = o["micros"][rank % len(o["micros"])]
         work = o.get("work", {})
         node = b.compute("k", duration_micros=micros, cpu=kind == "cpu", after=after, **work)
+        if o.get("gemm"):
+            b.nodes[-1].attrs.append(("gemm", "int64_list", o["gemm"]))
         if o.get("precision"):
             b.nodes[-1].attrs.append(("precision", "string", o["precision"]))
         return [node]
     if kind == "skip":
         return [b.add("i", NodeType.INVALID_NODE, [("is_cpu_op", "bool", False)], after=after)]
     if kind == "memory":
-        return [b.memory_load("m", o["size"], after=after)]
+        access, where = b.memory_store if o["store"] else b.memory_load, {"local": o["local"]}
+        if o["local"] or o["way"] is None:
+            return [access("m", o["size"], after=after, **where)] if rank % o["modulus"] == 0 else []
+        group = o["way"][rank]
+        return (
+            [access("m", o["size"], after=after, in_switch=True, group=group, **where)] if group != 0 else []
+        )
     if kind == "collective":
         group = None if o["way"] is None else o["way"][rank]
         if group == 0:
@@ -111,7 +132,7 @@ def _nodes(b: GraphBuilder, kind: str, o: dict[str, Any], rank: int, n: int, aft
 
 
 @st.composite
-def platforms(draw: Any, most: int = 24) -> tuple[Platform, list[list[int] | None]]:
+def platforms(draw: Any, most: int = 24, staged: bool = True) -> tuple[Platform, list[list[int] | None]]:
     """A machine, and ways to put its ranks in groups (the group of each rank; 0: none)."""
     sizes = [draw(st.sampled_from([2, 2, 3, 4, 5, 6])) for _ in range(draw(st.integers(1, 3)))]
     while np.prod(sizes) > most:
@@ -124,15 +145,20 @@ def platforms(draw: Any, most: int = 24) -> tuple[Platform, list[list[int] | Non
         out = draw(st.sampled_from(rates))
         into = draw(st.sampled_from([out, out, *rates]))
         latency = draw(st.sampled_from([0.0, 100.0] if same else [0.0, 1.0, 0.6, 100.0, 700.0]))
-        dimensions.append(Dimension(f"d{d}", topology, size, out, latency, Port(out, into)))
+        able = draw(st.sampled_from(IN_NETWORK)) if topology == "Switch" else None
+        dimensions.append(Dimension(f"d{d}", topology, size, out, latency, Port(out, into), able))
     algorithm = {}
     for operation in dict.fromkeys(TYPES.values()):
         names = ["ring", "direct", "halvingDoubling"]
         if operation != "all-reduce" or len(sizes) == 1:
-            names = list(algorithms_for(operation))
+            names = [name for name in algorithms_for(operation) if name != "in-switch"]
         names += ["natural", "auto"]
         if draw(st.booleans()):
-            algorithm[operation] = tuple(draw(st.sampled_from(names)) for _ in sizes)
+            able = "in-switch" in algorithms_for(operation)
+            algorithm[operation] = tuple(
+                draw(st.sampled_from([*names, *["in-switch"] * 4 * (able and d.in_network is not None)]))
+                for d in dimensions
+            )
     ranks = st.integers(0, n - 1)
     late = draw(st.booleans())
     physical = Physical(
@@ -152,9 +178,12 @@ def platforms(draw: Any, most: int = 24) -> tuple[Platform, list[list[int] | Non
                 RemoteMemory("per-npu", 100, 5),
                 RemoteMemory("pool", 100, 0),
                 RemoteMemory("per-node", 3, 50, 2),
+                *(draw(stages()) for _ in range(2 * staged)),
             ]
         )
     )
+    if draw(st.booleans()):
+        physical = replace(physical, memory=LocalMemory(0, draw(st.sampled_from([0.0, 2.5])), 20.0, 7.0))
     groups, ways = _groups(draw, n)
     system = System(local_mem_bandwidth=draw(st.sampled_from([0.0, 20e9])), peak_performance=3e9)
     if system.local_mem_bandwidth:
@@ -164,7 +193,29 @@ def platforms(draw: Any, most: int = 24) -> tuple[Platform, list[list[int] | Non
             *draw(st.sampled_from([(1.0, 1.0, 0.0), (0.45, 0.8, 2.5), (0.3, 1.0, 0.0)])),
         )
         physical = replace(physical, kernels=kernels)
-    return Platform(tuple(dimensions), system, physical, memory, groups), [None, None, *ways]
+    model = KernelModel(
+        overrides=draw(st.sampled_from([(), (), OVERRIDES])) if system.local_mem_bandwidth else OVERRIDES[2:]
+    )
+    if system.roofline and draw(st.booleans()):
+        model = replace(model, name="systolic", options=ARRAY)
+    platform = Platform(tuple(dimensions), system, physical, memory, groups, kernel_model=model)
+    return platform, [None, None, *ways]
+
+
+@st.composite
+def stages(draw: Any) -> RemoteMemory:
+    """A hierarchical memory."""
+    found = tuple(
+        MemoryStage(
+            f"s{i}", draw(st.sampled_from(["npu", "node", "machine"])), draw(st.integers(1, 3)),
+            *(draw(st.sampled_from(values)) for values in ([1.0, 3.7, 50.0], [2.0, 50.0], [0.0, 2.5])),
+        )
+        for i in range(draw(st.integers(1, 3)))
+    )  # fmt: skip
+    nodes = draw(st.integers(1, 4)) if any(stage.per == "node" for stage in found) else 0
+    return RemoteMemory(
+        "hierarchical", npus_per_node=nodes, stages=found, chunk=draw(st.sampled_from([100, 5000]))
+    )
 
 
 def _groups(draw: Any, n: int) -> tuple[dict[int, tuple[int, ...]], list[list[int] | None]]:
@@ -185,16 +236,16 @@ def _groups(draw: Any, n: int) -> tuple[dict[int, tuple[int, ...]], list[list[in
 
 
 @st.composite
-def cases(draw: Any, orderly: bool = True, most: int = 9) -> Case:
+def cases(draw: Any, orderly: bool = True, most: int = 9, staged: bool = True) -> Case:
     """Up to `most` steps; `orderly`: collectives that could meet at a slot or in a group wait for each other."""
-    platform, ways = draw(platforms())
+    platform, ways = draw(platforms(staged=staged))
     n, steps = platform.npus, []
     last: dict[tuple[str, int], int] = {}
     for number in range(draw(st.integers(1, most))):
         kind = draw(
             st.sampled_from(
                 ["collective"] * 4
-                + ["compute", "compute", "permute", "pipeline", "cpu", "memory", "lost", "skip"]
+                + ["compute", "compute", "permute", "pipeline", "cpu", "memory", "memory", "lost", "skip"]
             )
         )
         deps = draw(st.sets(st.integers(0, number - 1), max_size=2)) if number else set()
@@ -220,7 +271,18 @@ def cases(draw: Any, orderly: bool = True, most: int = 9) -> Case:
             flops, size = draw(st.sampled_from([0, 1, 12_345])), draw(st.sampled_from([None, 0, 40_001]))
             o["work"] = draw(st.sampled_from([{}, {"flops": flops}, {"flops": flops, "bytes": size}]))
             o["precision"] = draw(st.sampled_from([None, "bf16", "fp8"]))
+            o["gemm"] = draw(st.sampled_from([None, None, [1, 1, 9, 5, 3], [2, 3, 1, 1, 4, 1, 1, 2, 2, 2]]))
             o["stream" if kind == "compute" else "tid"] = draw(st.sampled_from([None, 1, 2]))
+        elif kind == "memory":
+            o["local"] = draw(st.sampled_from([None, False] + [True] * (platform.physical.memory.read > 0)))
+            o["store"], o["way"] = draw(st.booleans()), None
+            way = draw(st.integers(0, len(ways) - 1))
+            if platform.memory.kind == "hierarchical" and not o["local"] and draw(st.booleans()):
+                o["way"] = ways[way] or [None] * n
+                meets = {("way", 0 if ways[way] is None else way), ("memory", int(o["store"]))}
+                if orderly:
+                    deps |= {last[what] for what in meets if what in last}
+                    last |= dict.fromkeys(meets, number)
         elif kind == "permute":
             o["to"] = draw(st.permutations(range(n)))
         o |= {"modulus": draw(st.integers(1, 3)), "stride": draw(st.integers(1, 2))}

@@ -18,6 +18,8 @@ from armillary.trace import CollectiveType, GraphBuilder, Trace
 from armillary.trace.expand import expand
 from armillary.trace.grid import AXIS, RankGrid
 
+from .programs import stages as staged
+
 Outcome = list[tuple[int, dict[int, int], dict[int, int]]] | str
 
 
@@ -85,7 +87,9 @@ def platforms(draw: Any, n: int) -> Platform:
         delay=draw(st.dictionaries(ranks, st.sampled_from([2.5, 700.0]), max_size=2)) if late else {},
         jitter=draw(st.sampled_from([None, None, None, None, Jitter(0.2, 3)])),
     )
-    memory = draw(st.sampled_from([RemoteMemory("per-npu", 100, 5), RemoteMemory("pool", 100, 0)]))
+    memory = draw(
+        st.sampled_from([RemoteMemory("per-npu", 100, 5), RemoteMemory("pool", 100, 0), draw(staged())])
+    )
     return Platform(
         dimensions, System(local_mem_bandwidth=draw(st.sampled_from([0.0, 20e9]))), physical, memory
     )
@@ -95,7 +99,7 @@ def platforms(draw: Any, n: int) -> Platform:
 def cases(draw: Any) -> Case:
     """Up to eight steps that the classes run, each of them its own way; a class is a place along ``pp``."""
     n = draw(st.sampled_from([2, 4, 6, 8, 12, 12, 16, 24]))
-    sizes = factors(draw, n)
+    platform, sizes = draw(platforms(n)), factors(draw, n)
     names = [f"a{digit}" for digit in range(len(sizes))]
     axes = {name: (digit,) for digit, name in enumerate(names)}
     axes["wide"] = tuple(sorted(draw(st.sets(st.integers(0, len(sizes) - 1), min_size=1))))
@@ -129,12 +133,19 @@ def cases(draw: Any) -> Case:
         operation = draw(
             st.sampled_from([CollectiveType.ALL_REDUCE, CollectiveType.ALL_TO_ALL, CollectiveType.ALL_GATHER])
         )
+        together = platform.memory.kind == "hierarchical" and draw(st.booleans())
         lost_from = draw(st.integers(0, stages - 1))
         for stage, b in enumerate(builders):
             after = [node for dep in sorted(deps) for node in made[stage][dep]]
             before = len(b.nodes)
             if kind == "compute":
                 b.compute("k", duration_micros=micros[stage], after=after)
+            elif kind == "memory" and together:
+                if stage in who:
+                    after = [*after, *last[stage]]
+                    last[stage] = [
+                        b.memory_load("m", size, after=after, in_switch=True, group=family or None)
+                    ]
             elif kind == "memory":
                 b.memory_load("m", size, after=after)
             elif kind == "collective" and stage in who:
@@ -172,7 +183,7 @@ def cases(draw: Any) -> Case:
             made[stage].append([node.id for node in nodes] or after)
     graphs = tuple(b.graph(f"stage {stage}") for stage, b in enumerate(builders))
     trace = Trace(graphs, grid.coordinate("pp").astype(np.int32), grid)
-    return Case(trace, draw(platforms(n)))
+    return Case(trace, platform)
 
 
 @settings(deadline=None, max_examples=150)

@@ -97,3 +97,19 @@ def test_members_of_a_collective_that_moves_nothing_are_told_from_others() -> No
     nothing = {"size": 0, "way": [1, 2, 1, 1], "type": CollectiveType.ALL_TO_ALL, "dims": None, "splits": [0],
                "modulus": 1}  # fmt: skip
     check(Case(platform, (("collective", (), nothing),), (0,)))
+
+
+def test_a_choice_sees_what_comes_back_and_what_other_lines_have() -> None:
+    """One late rank: its line holds chunks up, which all members must see, and chunks on the way back count."""
+    sizes, rates = (3, 2, 2), (10.0, 4.0, 7.0)
+    dimensions = tuple(
+        Dimension(f"d{i}", "Ring", n, rate, 100.0, Port(rate, rate))
+        for i, (n, rate) in enumerate(zip(sizes, rates, strict=True))
+    )
+    for late in ({}, {5: 700.0}, {0: 2.5, 7: 4_000.0}):
+        for size in (4096, 100_001):
+            physical = Physical(chunks=8, chunk_order="online-greedy", delay=late)
+            o = {"way": None, "type": CollectiveType.ALL_REDUCE, "size": size, "dims": None, "splits": None}
+            message = {"to": [*range(1, 12), 0], "size": size, "tag": 1}
+            steps = (("permute", (), message), ("collective", (), o), ("collective", (1,), o))
+            check(Case(Platform(dimensions, physical=physical), steps, (0, 1, 2)))

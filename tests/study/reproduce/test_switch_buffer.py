@@ -8,14 +8,13 @@ import pytest
 from click.testing import CliRunner
 
 from armillary.cli import main
-from armillary.engine.transport.tcp import Tcp
-from armillary.study.reproduce.switch_buffer import Machine, Point, findings, least_buffer, sweep
-
-MACHINE = Machine(8, 4, 100.0, 12.5, 250.0, 1000.0)
+from armillary.study.reproduce.switch_buffer import Assumptions, Point, claims, least_buffer, sweep
 
 
 def test_small_buffers_cost_the_flat_one_more() -> None:
-    points = sweep(MACHINE, Tcp("newreno", min_rto=5), 1 << 20, [16 << 10, 1 << 22], repeats=1)
+    points = sweep(
+        Assumptions(npus=8, group=4, size=1 << 20, buffers=(16 << 10, 1 << 22), min_rto=5e6, repeats=1)
+    )
     slow, fast = (each[0].time / each[1].time for each in points.values())
     assert slow > 2
     assert points["flat"][0].dropped > points["flat"][1].dropped == 0
@@ -26,15 +25,15 @@ def test_small_buffers_cost_the_flat_one_more() -> None:
     assert fast >= 1
 
 
-def test_findings_say_what_the_points_say() -> None:
+def test_claims_are_judged_by_the_points() -> None:
     def points(*times: int) -> list[Point]:
         return [Point(1024 << number, time, 0.5 / (number + 1), 0, 0) for number, time in enumerate(times)]
 
     assert least_buffer(points(900, 109, 100)) == 2048
     assert least_buffer(points(100, 150, 100)) == 4096
-    said = findings({"flat": points(900, 400, 100), "hierarchical": points(50, 120, 100)})
-    assert said[0] == "hierarchical is faster with 2 of 3 buffers"
-    assert "flat 4 KiB, hierarchical 4 KiB" in said[1]
+    judged = claims({"flat": points(900, 400, 100), "hierarchical": points(50, 120, 100)})
+    assert (judged[0].found, judged[0].verdict) == ("with 2 of 3 buffers", "partly")
+    assert "flat 4 KiB, hierarchical 4 KiB" in judged[1].found and judged[1].verdict == "partly"
 
 
 def test_the_command_prints_a_table_and_draws(tmp_path: Path) -> None:

@@ -11,7 +11,11 @@ SUBCOMMANDS = {
     "building-blocks": "The collective algorithm of each building block, and whether it meets congestion.",
     "case1": "Wafers against conventional platforms: training steps on 512 NPUs.",
     "case2": "Chunk scheduling across dimensions: does it make machines of equal bandwidth equal?",
+    "case3": "ZeRO-Infinity against a hierarchical memory pool (ASTRA-sim 2.0, case study 3).",
+    "compute-scaling": "Compute and exposed communication on a torus of 2x4x4 as NPUs get faster.",
+    "gemm-share": "Share of matrix products in a training step of Transformer and GNMT.",
     "switch-buffer": "Flat and hierarchical all-reduce over TCP, against the global switch's buffer.",
+    "themis": "Bandwidth that an all-reduce uses over 2 to 4 dimensions, by chunk scheduler.",
 }
 """Command name -> one-line help; the module is the name with underscores."""
 

@@ -56,7 +56,7 @@ def study_command(
             picture(outcome, plot)
             click.echo(f"wrote {plot}", err=True)
         if page:
-            write_page(name, outcome, chosen, page, swept)
+            write_page(name, outcome, assumptions, page, texts=texts, sweep=swept)
             click.echo(f"wrote {page}", err=True)
 
     return click.Command(

@@ -7,7 +7,7 @@ are compared; the comments say where.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 MIB = 1 << 20
@@ -24,17 +24,20 @@ class Route:
 
 
 @dataclass(frozen=True)
-class Machine:
-    """What the greedy scheduler knows of a network: NPUs and bandwidth (any unit) of each dimension, and which of
-    them the collective uses."""
+class Collective:
+    """What the greedy scheduler knows of a collective.
 
-    sizes: tuple[int, ...]
-    bandwidths: tuple[float, ...]
+    Attributes:
+        operation: Its name.
+        size: Its bytes.
+        chunk: Bytes of a chunk, 1 or more; the last one is as large as what is left.
+        used: Whether each dimension takes part.
+    """
+
+    operation: str
+    size: int
+    chunk: int
     used: tuple[bool, ...]
-
-    def relative(self, dim: int) -> float:
-        """Return the bandwidth of a dimension over that of the first one."""
-        return self.bandwidths[dim] / self.bandwidths[0]
 
 
 def round_robin_orders(dimensions: int, operation: str) -> tuple[tuple[int, ...], ...]:
@@ -49,31 +52,37 @@ def usual_order(dimensions: int, operation: str) -> tuple[int, ...]:
     return ascending[::-1] if operation == "all-gather" else ascending
 
 
-def greedy_routes(machine: Machine, operation: str, size: int, chunk: int, *, flexible: bool) -> list[Route]:
-    """Return the route of every chunk of a collective.
+def greedy_routes(
+    sizes: Sequence[int], bandwidths: Sequence[float], collectives: Sequence[Collective], *, flexible: bool
+) -> list[Route]:
+    """Return the route of every chunk of the last of some collectives; the work of one counts for those after it.
 
     Args:
-        machine: The network.
-        operation: "all-gather", or one that begins with a reduce-scatter.
-        size: Bytes of the collective, 1 or more.
-        chunk: Bytes of a chunk, 1 or more; the last one is as large as what is left.
-        flexible: A reordered chunk is as large as levels the loads (at least `chunk`).
+        sizes: NPUs of each dimension.
+        bandwidths: Bandwidth of each, in any unit.
+        collectives: All-gathers, and such that begin with a reduce-scatter.
+        flexible: A reordered chunk is as large as levels the loads (at least what chunks are else).
 
     Returns:
-        Routes whose bytes add up to `size`.
+        Routes whose bytes add up to the size of the collective.
     """
-    loads = _Loads(machine, gather=operation == "all-gather")
-    return list(_routes(loads, size, chunk, flexible))
+    loads = _Loads(sizes, bandwidths)
+    routes: list[Route] = []
+    for collective in collectives:
+        routes = list(_routes(loads, collective, flexible))
+    return routes
 
 
-def _routes(loads: _Loads, size: int, chunk: int, flexible: bool) -> Iterator[Route]:
+def _routes(loads: _Loads, collective: Collective, flexible: bool) -> Iterator[Route]:
+    size, chunk = collective.size, collective.chunk
     while size > 0:
-        level = loads.sort()
+        level = loads.sort(collective)
         reorder = level >= (chunk if flexible else chunk // _SMALL)
         moved = min(size, level if flexible and reorder else chunk)
-        order = loads.order() if reorder else tuple(range(len(loads.dims)))
+        order = tuple(dim for dim, _ in loads.dims) if reorder else tuple(range(len(loads.dims)))
         # Only the flexible one that goes the usual way counts the last chunk as short as it is.
-        loads.add(moved if flexible and not reorder else level if flexible else chunk, reorder)
+        counted = chunk if not flexible else level if reorder else moved
+        loads.add(collective, counted, reorder)
         size -= moved
         yield Route(order, moved)
 
@@ -81,49 +90,45 @@ def _routes(loads: _Loads, size: int, chunk: int, flexible: bool) -> Iterator[Ro
 class _Loads:
     """The work of every dimension so far, in MiB that the first dimension would move in the same time."""
 
-    def __init__(self, machine: Machine, *, gather: bool) -> None:
-        self.machine, self.gather = machine, gather
-        self.dims = [(dim, 0.0) for dim in range(len(machine.sizes))]
+    def __init__(self, sizes: Sequence[int], bandwidths: Sequence[float]) -> None:
+        self.sizes = sizes
+        self.relative = [bandwidth / bandwidths[0] for bandwidth in bandwidths]
+        self.dims = [(dim, 0.0) for dim in range(len(sizes))]
         """(dimension, load) as last sorted: equal loads keep this order."""
 
-    def order(self) -> tuple[int, ...]:
-        return tuple(dim for dim, _ in self.dims)
-
-    def sort(self) -> int:
-        """Sort by load, an all-gather the highest first; returns the bytes that would level the loads."""
+    def sort(self, collective: Collective) -> int:
+        """Sort by load, for an all-gather the highest first; returns the bytes that would level the loads."""
+        gather = collective.operation == "all-gather"
         self.dims.sort(key=lambda entry: entry[1])
-        if self.gather:
+        if gather:
             self.dims.reverse()
-        used = [place for place, (dim, _) in enumerate(self.dims) if self.machine.used[dim]]
+        used = [place for place, (dim, _) in enumerate(self.dims) if collective.used[dim]]
         if not used:
             return 0
-        first = used[0]
         # A reduce-scatter compares with the last dimension, used or not.
-        last = used[-1] if self.gather else len(self.dims) - 1
-        difference = abs(self.dims[last][1] - self.dims[first][1])
-        dim = self.dims[last if self.gather else first][0]
-        n = self.machine.sizes[dim]
-        share = float(n - 1) if self.gather else (n - 1) / n
-        level = int(difference * self.machine.relative(dim) / share * MIB)
-        if self.gather:
+        last = used[-1] if gather else len(self.dims) - 1
+        difference = abs(self.dims[last][1] - self.dims[used[0]][1])
+        dim = self.dims[last if gather else used[0]][0]
+        level = int(difference * self.relative[dim] / self._share(dim, gather) * MIB)
+        if gather:
             # As many bytes at the start of the chunk's way: it grows on that way.
             for place in reversed(used[:-1]):
-                level //= self.machine.sizes[self.dims[place][0]]
+                level //= self.sizes[self.dims[place][0]]
         return level
 
-    def add(self, size: int, reorder: bool) -> None:
+    def add(self, collective: Collective, size: int, reorder: bool) -> None:
         """Add the work of a chunk of `size` bytes that goes in the order of the sort, or else in the usual one."""
+        gather = collective.operation == "all-gather"
         if not reorder:
-            self.dims.sort()
-            if self.gather:
-                self.dims.reverse()
+            self.dims.sort(reverse=gather)
         for place, (dim, load) in enumerate(self.dims):
             # In the usual order that program takes places for dimensions, in an all-gather the wrong ones.
             of = dim if reorder else place
-            if not self.machine.used[of]:
-                continue
-            n = self.machine.sizes[of]
-            share = float(n - 1) if self.gather else (n - 1) / n
-            self.dims[place] = (dim, load + size / MIB * share / self.machine.relative(of))
-            size = size * n if self.gather else size // n
+            if collective.used[of]:
+                more = size / MIB * self._share(of, gather) / self.relative[of]
+                self.dims[place] = (dim, load + more)
+                size = size * self.sizes[of] if gather else size // self.sizes[of]
 
+    def _share(self, dim: int, gather: bool) -> float:
+        n = self.sizes[dim]
+        return float(n - 1) if gather else (n - 1) / n

@@ -75,7 +75,7 @@ def _game(columns: Reals) -> tuple[Reals, Reals]:
         at = int(enters[0])
         able = np.flatnonzero(table[:, at] > ENOUGH)
         ratio = table[able, -1] / table[able, at]
-        row = min(able[ratio <= ratio.min() * (1 + ENOUGH)].tolist(), key=lambda r: basis[r])
+        row = min(able[ratio <= ratio.min() + ENOUGH].tolist(), key=lambda r: basis[r])
         table[row] /= table[row, at]
         for other in range(rows):
             if other != row:

@@ -24,7 +24,7 @@ def chunks_for(
 ) -> Chunks:
     """Return bytes and order of each chunk.
 
-    An all-to-all moves the same bytes in every order, so only round robin takes another than the plain one.
+    An all-to-all moves the same bytes in every order, so schedulers that look at loads keep the plain one.
 
     Args:
         how: One of `SCHEDULERS`, "auto" (baseline or themis, whichever ends first alone on the machine) or "optimal".
@@ -34,7 +34,7 @@ def chunks_for(
         size: Bytes of the collective.
         chunks: Plain chunks that it is divided into.
     """
-    if operation == "all-to-all" and how != "round-robin":
+    if operation == "all-to-all" and how not in ("round-robin", "optimal"):
         how = "baseline"
     return list(_chunks_for(how, within, operation, tuple(levels), size, chunks))
 

@@ -63,7 +63,8 @@ def search(
     """
     shares = best_shares(operation, levels)
     enough = least_time(operation, levels, sum(sizes)) * GOOD
-    starts = [plan(operation, levels, sizes) for plan in (greedy.baseline, greedy.themis, greedy.themis_flex)]
+    greedily = (greedy.baseline, greedy.round_robin, greedy.themis, greedy.themis_flex)
+    starts = [plan(operation, levels, sizes) for plan in greedily]
     starts += [spread(shares, sizes), blocks(shares, sizes)]
     orders = list(dict.fromkeys(order for plan in starts for _, order in plan))
     if len(levels) <= MOST_LEVELS:

@@ -13,6 +13,7 @@ from armillary.convert.pytorch.rank import Rank
 from armillary.convert.pytorch.steps import Step
 from armillary.convert.pytorch.tensors import tensors
 from armillary.trace import CollectiveType, Node, NodeType
+from armillary.trace.gemm import GEMM, Gemm, to_numbers
 from armillary.trace.node import Attribute
 
 
@@ -93,8 +94,23 @@ def nodes_of_rank(
             _describe(node, source)
         if flops or moved:
             node.attrs += [("num_ops", "int64", flops), ("tensor_size", "uint64", moved)]
+            product = source and flops and _product(source)
+            # An operator whose work several kernels share is no single product.
+            if product and product.operations == flops:
+                node.attrs.append((GEMM, "int64_list", to_numbers([product])))
         nodes.append(node)
     return nodes, dropped
+
+
+def _product(source: HostNode) -> Gemm | None:
+    from armillary.convert.pytorch.flops import Arguments, gemm
+
+    return gemm(
+        source.name,
+        source.op_schema,
+        Arguments(source.inputs, source.input_shapes, source.input_types),
+        Arguments(source.outputs, source.output_shapes, source.output_types),
+    )
 
 
 def _on_device(source: HostNode) -> bool:

@@ -15,9 +15,10 @@ from functools import lru_cache
 
 from armillary.convert.pytorch.arguments import Arguments
 from armillary.convert.pytorch.op_schema import Schema, parse_schema
-from armillary.convert.pytorch.operators import Operator, Rule, Work, memory, rule_of
+from armillary.convert.pytorch.operators import Operator, Rule, Work, matmul, memory, rule_of
+from armillary.trace.gemm import Gemm
 
-__all__ = ["Arguments", "Work", "exclusive", "family", "work"]
+__all__ = ["Arguments", "Work", "exclusive", "family", "gemm", "work"]
 
 NOTHING = Work(0, 0)
 _LARGEST = 2**63
@@ -49,6 +50,15 @@ def work(name: str, op_schema: str, inputs: Arguments, outputs: Arguments) -> Wo
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         return None  # every way in which JSON of the wrong form can fail a rule
     return result if 0 <= result.flops < _LARGEST and 0 <= result.bytes < _LARGEST else None
+
+
+def gemm(name: str, op_schema: str, inputs: Arguments, outputs: Arguments) -> Gemm | None:
+    """Return the matrix product that the call of an operator is, with the arguments of `work`; None: it is none."""
+    try:
+        known = _known(name, op_schema)
+        return known and matmul.gemm(Operator(name, known[0], inputs, outputs), known[1])
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        return None
 
 
 @lru_cache(maxsize=1 << 14)

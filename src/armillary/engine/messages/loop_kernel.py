@@ -33,10 +33,12 @@ complete_node, phase_done, arrived, touch_rank = (
     fluid.arrived,
     fluid.touch_rank,
 )
-issue_touched = fluid.issue_touched
+issue_touched, enter_asking = fluid.issue_touched, fluid.enter_asking
 rounds = use("armillary.engine.messages.round_kernel")
 begin_run, one_less, send, give_back = rounds.begin_run, rounds.one_less, rounds.send, rounds.give_back
 size_row = rounds.size_row
+switches = use("armillary.engine.messages.switch_kernel")
+occupy, release, through_switch = switches.occupy, switches.release, switches.through_switch
 events = use("armillary.engine.transport.queue_kernel")
 full, free_row = events.full, events.free_row
 mover = use("armillary.engine.transport.chosen_kernel")
@@ -48,8 +50,10 @@ def run_over(prog, st, mem, heap, run, tick):
     """All members of a run are through: the phase of the chunk is done."""
     lane = mem[run + RU_LANE]
     key = mem[run + RU_KEY]
+    release(prog, st, mem[run + RU_LINE])
     give_back(st, mem, run, RU_HEAD + prog[mem[run + RU_SHAPE] + SH_MEMBERS] * ME_COLUMNS)
     st[st[LANE_ACTIVE] + lane] -= 1
+    st[st[LANE_LOAD] + lane] -= prog[prog[PHASES] + mem[run + RU_PHASE] * PH_COLUMNS + PH_TICKS]
     phase_done(prog, st, heap, lane, key, tick)
     touch_lane(st, lane)
 
@@ -85,13 +89,20 @@ def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick):
         phase = phase_row(prog, st, item, key // phases, key % phases)
         if st[st[LANE_ACTIVE] + lane] >= prog[prog[PHASE_SHAPE] + phase * PS_COLUMNS + PS_WINDOW]:
             return
+        row = prog[LINE_ROUTES]
+        row += (prog[prog[PHASE_SHAPE] + phase * PS_COLUMNS + PS_LINES] + line) * LI_COLUMNS
+        if not occupy(prog, st, row, lane):
+            return
         st[st[LANE_QUEUE] + lane] = st[st[ROW_NEXT] + prog[at + I_ROW] + key]
         st[st[ROW_START] + prog[at + I_ROW] + key] = tick
         st[st[LANE_ACTIVE] + lane] += 1
-        routes = prog[prog[LINE_ROUTES] + prog[prog[PHASE_SHAPE] + phase * PS_COLUMNS + PS_LINES] + line]
-        run = begin_run(prog, st, mem, net_table, net, pool, queue, lane, key, phase, routes, tick)
+        run = begin_run(prog, st, mem, net_table, net, pool, queue, lane, key, phase, row, tick)
         if mem[run + RU_LEFT] == 0:
             schedule(st, heap, tick, EV_OVER, run, 0)
+        if prog[row + LI_SWITCHES] > 0:
+            # Other lanes that wait for the switches have their turn first.
+            touch_lane(st, lane)
+            return
 
 
 @inner
@@ -112,7 +123,9 @@ def came(prog, st, mem, heap, net_table, net, pool, queue, cookie, tick):
     else:
         one_less(prog, st, mem, net_table, net, pool, queue, run, prog[row + MV_SOURCE], tick)
     done = tick + delay
-    if prog[row + MV_REDUCE] == 1:
+    if prog[row + MV_REDUCE] >= ADDED_IN_SWITCH:
+        done = through_switch(prog, st, mem, run, move, row, tick)
+    elif prog[row + MV_REDUCE] == REDUCED:
         # A member reduces one message after the other.
         busy = run + RU_HEAD + prog[row + MV_TARGET] * ME_COLUMNS + ME_BUSY
         done = max(done, mem[busy]) + prog[size_row(prog, mem, run, row) + 1]
@@ -154,6 +167,7 @@ def room(st, net, heap_room, memory_room):
 def settle(prog, st, mem, heap, net_table, net, pool, queue, tick, heap_room, memory_room):
     """Start what can start now: nodes, and chunks of lanes; returns whether there was room for all of it."""
     issue_touched(prog, st, heap, tick)
+    enter_asking(prog, st, heap, tick)
     count = st[V_DIRTY]
     done = 0
     while done < count and room(st, net, heap_room, memory_room):

@@ -55,15 +55,15 @@ def send(prog, st, net_table, net, pool, queue, cookie, pair, size, key, tick):
 
 
 @inner
-def begin_run(prog, st, mem, net_table, net, pool, queue, lane, key, phase, routes, tick):
+def begin_run(prog, st, mem, net_table, net, pool, queue, lane, key, phase, line_row, tick):
     """Start a phase of a chunk on a lane: all members come to their first round."""
-    shape = prog[SHAPES] + prog[prog[PHASE_SHAPE] + phase * PS_COLUMNS + PS_SHAPE] * SH_COLUMNS
+    shape = prog[SHAPES] + prog[line_row + LI_SHAPE] * SH_COLUMNS
     members = prog[shape + SH_MEMBERS]
     run = allocate(st, mem, RU_HEAD + members * ME_COLUMNS)
     mem[run + RU_LANE] = lane
     mem[run + RU_KEY] = key
     mem[run + RU_PHASE] = phase
-    mem[run + RU_ROUTES] = routes
+    mem[run + RU_LINE] = line_row
     mem[run + RU_LEFT] = members
     mem[run + RU_SHAPE] = shape
     for m in range(members):
@@ -113,7 +113,7 @@ def meet(prog, st, mem, net_table, net, pool, queue, run, me, move, other_end, t
     other = run + RU_HEAD + prog[row + other_end] * ME_COLUMNS
     if mem[other + ME_ROUND] != mem[me + ME_ROUND] or mem[other + ME_TIMES] != mem[me + ME_TIMES]:
         return
-    pair = prog[prog[ROUTE_OF] + mem[run + RU_ROUTES] + move]
+    pair = pair_of(prog, mem, run, move)
     lane = mem[run + RU_LANE]
     key = st[st[LANE_KEY] + lane] if prog[Z_POLICY] == ORDERED else 0
     cookie = ((run << MOVE_BITS) + move) * 2
@@ -130,6 +130,12 @@ def meet(prog, st, mem, net_table, net, pool, queue, run, me, move, other_end, t
         key,
         tick,
     )
+
+
+@inner
+def pair_of(prog, mem, run, move):
+    """Return the pair of nodes of a message."""
+    return prog[prog[ROUTE_OF] + prog[mem[run + RU_LINE] + LI_ROUTES] + move]
 
 
 @inner

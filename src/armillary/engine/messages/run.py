@@ -56,7 +56,11 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     prog, _ = flat_program(program.tables, mode, program.scalars, lk)
     # A lane for which there was no room is to be looked at once more.
     lanes = {"LANE_ACTIVE": z["lanes"], "DIRTY": 2 * z["lanes"]}
-    state, place = first_state(program, mode, lk, {**lanes, "FREE_BLOCKS": 64})
+    switches = {
+        "SWITCH_USED": len(program.tables["SWITCH_LIMIT"]), "PAIR_BUSY": len(program.pairs),
+        "WAITING": z["lanes"], "LANE_WAITS": z["lanes"],
+    }  # fmt: skip
+    state, place = first_state(program, mode, lk, {**lanes, "FREE_BLOCKS": 64, **switches})
     if mode == "interpreted":
         table = table.tolist()
     shapes = program.tables["SHAPES"].reshape(-1, lk.SH_COLUMNS)
@@ -95,7 +99,7 @@ def events(run: MessageRun) -> int:
 def _estimate(program: MessageProgram, transport: Transport) -> int:
     """Return about how many events a run has."""
     z = program.sizes
-    moves = len(program.tables["MOVES"]) // lk.MV_COLUMNS
+    moves = int((_sends(program) * program.tables["ROUNDS"][lk.RO_REPEAT :: lk.RO_COLUMNS]).sum())
     messages = z["rows"] * moves // z["ranks"] + z["pairs"]
     largest = max(program.tables[name].max(initial=0) for name in ("SIZES", "CHANNEL_ROUTE"))
     return z["states"] + messages * HOPS * (1 + int(largest) // transport.grain)
@@ -103,7 +107,13 @@ def _estimate(program: MessageProgram, transport: Transport) -> int:
 
 def _widest(program: MessageProgram) -> int:
     """Return the most messages that a round of any schedule has."""
-    starts = program.tables["ROUNDS"].reshape(-1, lk.RO_COLUMNS)[:, lk.RO_SENDS]
+    return int(_sends(program).max(initial=1))
+
+
+def _sends(program: MessageProgram) -> Ints:
+    """Return the messages of every round of the schedules."""
+    starts = program.tables["ROUNDS"][lk.RO_SENDS :: lk.RO_COLUMNS]
     sends = program.tables["SENDS"]
     ends = np.append(starts[1:], len(sends)) - 1
-    return int((sends[ends] - sends[starts]).max(initial=1)) if len(starts) else 1
+    found: Ints = sends[ends] - sends[starts] if len(starts) else np.zeros(0, np.int64)
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
@@ -15,16 +15,17 @@ from armillary.engine.messages import message_layout_kernel as lk
 from armillary.errors import InputError
 
 Ints = NDArray[np.int64]
+Part = tuple[Fraction, bool]
 
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """One schedule in the tables; `parts` are the distinct shares of D that its messages carry."""
+    """One schedule in the tables; `parts` are the shares of D in its messages, and whether they enter a switch."""
 
     number: int
     moves: Ints
     """(messages, MV_COLUMNS)"""
-    parts: tuple[Fraction, ...]
+    parts: Mapping[Part, int]
 
 
 @dataclass
@@ -37,36 +38,45 @@ class Shapes:
     receives: list[Ints] = field(default_factory=list)
     received: list[Ints] = field(default_factory=list)
     moves: list[Ints] = field(default_factory=list)
-    known: dict[int, tuple[Rounds, Shape]] = field(default_factory=dict)
+    known: dict[tuple[int, ...], tuple[tuple[Rounds, ...], list[Shape]]] = field(default_factory=dict)
+    count: int = 0
     ends: int = 0
     """Length of `sends`, and of `receives`."""
     messages: int = 0
     """Length of `received`."""
 
-    def add(self, rounds: Rounds) -> Shape:
-        """Return the shape of a schedule.
+    def add(self, *rounds: Rounds) -> list[Shape]:
+        """Return the shapes of schedules; those that are given together number their `parts` alike.
 
         Raises:
-            InputError: it has more messages than can be numbered.
+            InputError: one has more messages than can be numbered.
         """
-        if id(rounds) not in self.known:
-            # The schedule is kept with its shape, so that its id stays its own.
-            self.known[id(rounds)] = (rounds, self._add(rounds))
-        return self.known[id(rounds)][1]
+        key = tuple(map(id, rounds))
+        if key not in self.known:
+            parts: dict[Part, int] = {}
+            # The schedules are kept with their shapes, so that their ids stay their own.
+            self.known[key] = (rounds, [self._add(one, parts) for one in rounds])
+        return self.known[key][1]
 
-    def _add(self, rounds: Rounds) -> Shape:
+    def _add(self, rounds: Rounds, parts: dict[Part, int]) -> Shape:
         first, moves = len(self.rounds) // lk.RO_COLUMNS, []
-        parts: dict[Fraction, int] = {}
-        count = 0
+        count, nodes = 0, rounds.n + rounds.switches
         for part in rounds.rounds:
             messages = part.moves
             apart = messages.source != messages.target
             source, target = messages.source[apart], messages.target[apart]
-            shares = np.stack([messages.numerator[apart], messages.denominator[apart]], axis=1)
+            into = target >= rounds.n
+            shares = np.stack([messages.numerator[apart], messages.denominator[apart], into], axis=1)
             classes = _numbered(shares, parts)
-            order = _sorted(source, rounds.n)
-            rows = np.stack([source, target, classes, messages.reduce[apart]], axis=1)[order].astype(np.int64)
-            self._round(rows, rounds.n, count, part.repeat)
+            order = _sorted(source, nodes)
+            reduce = messages.reduce[apart]
+            at_end = np.where(
+                into,
+                np.where(reduce, lk.ADDED_IN_SWITCH, lk.KEPT_IN_SWITCH),
+                np.where(reduce, lk.REDUCED, lk.KEPT),
+            )
+            rows = np.stack([source, target, classes, at_end], axis=1)[order].astype(np.int64)
+            self._round(rows, nodes, count, part.repeat)
             moves.append(rows)
             count += len(rows)
         if count >= 1 << lk.MOVE_BITS:
@@ -75,9 +85,10 @@ class Shapes:
                 f"expected less than {1 << lk.MOVE_BITS}: choose another algorithm, or network model analytical"
             )
         table = np.concatenate(moves) if moves else np.zeros((0, lk.MV_COLUMNS), np.int64)
-        self.rows += [rounds.n, len(rounds.rounds), first, count, self.messages - count]
+        self.rows += [nodes, len(rounds.rounds), first, count, self.messages - count]
         self.moves.append(table)
-        return Shape(len(self.known), table, tuple(parts))
+        self.count += 1
+        return Shape(self.count - 1, table, parts)
 
     def _round(self, rows: Ints, members: int, count: int, repeat: int) -> None:
         """Add one round, whose messages have the numbers from `count` on in their shape."""
@@ -96,13 +107,21 @@ class Shapes:
         }  # fmt: skip
 
 
-def _numbered(shares: Ints, parts: dict[Fraction, int]) -> Ints:
-    """Return the number of each share of D in `parts`, to which new ones are added; shares are (n, 2)."""
+def _numbered(shares: Ints, parts: dict[Part, int]) -> Ints:
+    """Return the number of each share of D in `parts`, to which new ones are added.
+
+    Args:
+        shares: (n, 3) numerator, denominator, and whether it goes into a switch.
+        parts: Those known.
+    """
     if len(shares) and (shares == shares[0]).all():
-        return np.full(len(shares), parts.setdefault(Fraction(*shares[0].tolist()), len(parts)))
+        return np.full(len(shares), _number(shares[0].tolist(), parts))
     distinct, inverse = np.unique(shares, axis=0, return_inverse=True)
-    numbers = [parts.setdefault(Fraction(*pair), len(parts)) for pair in distinct.tolist()]
-    return np.array(numbers, np.int64)[inverse.ravel()]
+    return np.array([_number(row, parts) for row in distinct.tolist()], np.int64)[inverse.ravel()]
+
+
+def _number(row: list[int], parts: dict[Part, int]) -> int:
+    return parts.setdefault((Fraction(row[0], row[1]), bool(row[2])), len(parts))
 
 
 def _sorted(member: Ints, members: int) -> Ints:
@@ -116,17 +135,28 @@ def _starts(member: Ints, members: int) -> Ints:
     return np.concatenate([[0], np.cumsum(np.bincount(member, minlength=members))])
 
 
-def sizes(parts: Sequence[Fraction], scale: Fraction, chunk: int, memory_bandwidth: float) -> list[int]:
-    """Return the rows of SIZES of a phase: bytes and ticks of reduction.
+def sizes(
+    parts: Iterable[Part],
+    scale: Fraction,
+    chunk: int,
+    memory_bandwidth: float,
+    switch_rate: float = 0.0,
+    port_rate: float = 0.0,
+) -> list[int]:
+    """Return the rows of SIZES of a phase.
 
     Args:
         parts: Of a shape.
         scale: Bytes that the schedule is about, per byte of the chunk.
         chunk: Bytes of the chunk.
-        memory_bandwidth: At which bytes are reduced, bytes/s; 0: in no time.
+        memory_bandwidth: At which members reduce bytes, bytes/s; 0: in no time.
+        switch_rate: At which a switch adds up those of a port, bytes per ns; 0: as they come.
+        port_rate: At which they come at most, bytes per ns.
     """
     rows = []
-    for part in parts:
+    for part, into_switch in parts:
         moved = ceil(part * scale * chunk)
-        rows += [moved, ceil(moved / memory_bandwidth * 1e9) if memory_bandwidth > 0 else 0]
+        rate, unit = (switch_rate, 1e3) if into_switch else (memory_bandwidth, 1e9)
+        wire = int(moved / port_rate * 1e3) if into_switch else 0
+        rows += [moved, ceil(moved / rate * unit) if rate > 0 else 0, wire]
     return rows

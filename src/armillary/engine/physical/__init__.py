@@ -44,4 +44,9 @@ def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]
             "memory_efficiency": kernels.memory,
             "kernel_overhead_ns": kernels.overhead,
         }
+    model = platform.kernel_model
+    if (platform.system.roofline and model.name != "roofline") or model.overrides:
+        info["compute_model"] = {"name": model.name if platform.system.roofline else "recorded"}
+        info["compute_model"] |= {"file": model.options["file"]} if "file" in model.options else {}
+        info["compute_model"] |= {"overrides": len(model.overrides)}
     return info

@@ -2,7 +2,7 @@
 
 The first member of a collective that is ready for the next level of a chunk asks; at the end of the tick the level
 with the least load is chosen, for all members, one chunk after the other. The load of a level is that of its fullest
-line: ticks of all that has been sent there by this collective and is not through, the whole of what is under way.
+line: ticks of all that this collective has sent there and that is not through, what is under way in full.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def must_ask(prog, st, item, chunk, p):
 
 @inner
 def choose(prog, st, number):
-    """Choose the next level of a chunk: the least loaded, of equal ones the first in the plain order."""
+    """Choose the least loaded level for a chunk, of equal ones the first in the plain order."""
     row = st[CHOSEN] + number * CH_COLUMNS
     item = st[row + CH_ITEM] - 1
     at = prog[ITEMS] + item * I_COLUMNS

@@ -21,6 +21,7 @@ from armillary.engine.physical.jobs import (
     spanned_by,
     ticks,
 )
+from armillary.engine.physical.memory import OPERATIONS
 from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
 from armillary.platform.model import Platform
@@ -65,9 +66,15 @@ def course_of(job: Job, comm: Communicator, platform: Platform) -> Course:
         InputError: an algorithm cannot do it, or there are too many orders to choose from.
     """
     plain = phases(job, comm, platform)
+    if job.operation in OPERATIONS:
+        # A memory cuts into chunks of its own.
+        return Course((tuple(plain),), ((job.size, 0),))
     how = platform.physical.chunk_order
     found = spanned_by(job, comm, platform) or []
     operation = "reduce-scatter" if job.operation == "reduce-scatter-block" else job.operation
+    if how == "online-greedy" and operation == "all-gather":
+        # Its last level has the most to move; how loaded that will be, nothing says when the first is chosen.
+        how = "baseline"
     if how == "baseline" or job.splits or operation not in SCHEDULABLE or len(found) < 2:
         return plain_course(plain, job.size, platform)
     if how == "online-greedy":

@@ -121,7 +121,7 @@ def issue(prog, st, heap, r, node, tick):
             start = max(tick, st[st[SERVER_FREE] + server])
             st[st[SERVER_FREE] + server] = start + prog[at + I_SERVICE]
         schedule(st, heap, start + prog[at + I_SERVICE], EV_NODE, r, node)
-    elif kind == SEND:
+    elif kind in (SEND, TRANSFER):
         channel = prog[at + I_CHANNEL]
         number = st[st[SENT] + channel]
         st[st[SENT] + channel] = number + 1

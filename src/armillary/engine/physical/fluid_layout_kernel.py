@@ -36,13 +36,14 @@ STATE_HEAD = 64
 OK, GROW, MISMATCH = range(3)
 # Node kinds
 FIXED, COLLECTIVE, SEND, RECV, MEMORY, SKIP = range(6)
+TRANSFER = 9  # as in `armillary.engine.layout_kernel`
 # Columns of a node row, a rank row; READY heaps of a rank: one per slot, each with an offset in R_READY's table
 N_KIND, N_SLOT, N_TICKS, N_ITEM, N_INDEGREE, N_CHILD, N_CHILDREN = range(7)
 N_COLUMNS = 7
 R_NODES, R_COUNT, R_STATE, R_ITEMS, R_SLOTS, R_SLOT, R_DELAY = range(7)
 R_COLUMNS = 7
 # A row of the slots of a rank follows the rank rows: offset of its ready heap
-# Columns of an item: a collective; a send or receive; a memory access
+# Columns of an item: a collective; a send, a receive or a transfer of hierarchical memory; an access of another
 I_PLAN, I_COMM, I_LOCAL, I_CHUNKS, I_ROW, I_RANK, I_NODE, I_ORDINAL, I_PRIORITY = range(9)
 I_CHANNEL, I_LATENCY, I_VOLUME = range(3)  # and I_PRIORITY
 I_SERVER, I_SERVICE = range(2)
@@ -64,15 +65,16 @@ AS_COLUMNS = 3
 # Columns of a line: machines, their local indices, its ports (first, count)
 LN_MACHINES, LN_LOCAL, LN_PORTS, LN_PORT_COUNT = range(4)
 LN_COLUMNS = 4
-# A port of a line: the port and how much of it one byte of the line takes; a port: its rate
-LP_PORT, LP_FACTOR = range(2)
-LP_COLUMNS = 2
+# A port of a line: the port, how much of it one byte of the line takes, lines of the machine that it stands for
+# there; a port: its rate
+LP_PORT, LP_FACTOR, LP_WEIGHT = range(3)
+LP_COLUMNS = 3
 # Columns of a channel: first message place, sender, receiver, its lane and its line
 CN_FIRST, CN_SENDER, CN_RECEIVER, CN_LANE, CN_LINE = range(5)
 CN_COLUMNS = 5
-# Entry of an active lane in the list of a port (in `mem`): lane, next, previous
-EN_LANE, EN_NEXT, EN_PREVIOUS = range(3)
-EN_COLUMNS = 3
+# Entry of an active lane in the list of a port (in `mem`): lane, next, previous, lanes that it stands for
+EN_LANE, EN_NEXT, EN_PREVIOUS, EN_WEIGHT = range(4)
+EN_COLUMNS = 4
 # Event codes
 EV_NODE, EV_VOLUME, EV_PHASE, EV_ARRIVED, EV_START = range(5)
 NEVER = 1 << 61

@@ -10,14 +10,15 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.compute import KernelTimes
 from armillary.engine import network
 from armillary.engine.classes import check_fits
 from armillary.engine.communicators import Communicator, Communicators
 from armillary.engine.fold import Ring, fold
 from armillary.engine.items import Channel, View, read_view
 from armillary.engine.jobs import Job
-from armillary.engine.physical.classes import special_of
 from armillary.engine.physical.grid_messages import GridMessages
+from armillary.engine.physical.memory import OPERATIONS, Groups
 from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes
 from armillary.engine.physical.splits import Rows, join, read_splits, with_jobs
 from armillary.engine.physical.workload import SET, PhysicalWorkload
@@ -78,11 +79,13 @@ class GridWorkload(PhysicalWorkload):
         self.comms = GridGroups(platform, self.families)
         self.views: list[View] = []
         routes = []
+        times = KernelTimes(platform, trace.graphs)
         for graph in trace.graphs:
             route, found = routes_of(graph, grid_of(trace))
-            nodes = lower_nodes(graph, platform)
+            nodes = lower_nodes(graph, platform, times)
             self.views.append(read_view(graph, self._in_families(nodes), platform, self.comms, route))
             routes.append(found if self.views[-1].pairs() else [])
+        self.views[0].nodes.warnings += times.warnings
         self._slots = [view.slots() for view in self.views]
         self._check_members()
         self._check_ends()
@@ -249,9 +252,8 @@ class GridWorkload(PhysicalWorkload):
             result.append(Alike(groups, known.setdefault(key, len(known)), dims))
         return result
 
-    def partition(self) -> Ints:
+    def partition(self, special: Ints) -> Ints:
         """See `PhysicalWorkload`."""
-        special = special_of(self.platform)
         colour = self.view_of.astype(np.int64) * (int(special.max()) + 1) + special
         rings: list[Ring] = []
         for family in self._examples:
@@ -265,6 +267,16 @@ class GridWorkload(PhysicalWorkload):
                 colour = np.unique(colour * (int(cost.max()) + 1) + mine, return_inverse=True)[1]
             rings += self._rings(family, alike)
         return fold(colour, rings, self.messages.pairs(self.platform), self.platform.dimensions)
+
+    def memory_groups(self) -> Groups:
+        """See `PhysicalWorkload`."""
+        jobs = [job for view in self.views for job in view.jobs if job.operation in OPERATIONS]
+        result = []
+        for family in dict.fromkeys(job.comm for job in jobs):
+            slot = np.array([slots.get(family, -1) for slots in self._slots])
+            table = self.families.all[family].members
+            result += [(ranks, slot[self.view_of[ranks]]) for ranks in table]
+        return result
 
     def _rings(self, family: int, alike: list[Alike]) -> list[Ring]:
         """Return the lines of all groups of a family, by dimension and length."""

@@ -16,12 +16,16 @@ from armillary.collective.physical import choose, natural, rounds_for
 from armillary.engine import network
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
+from armillary.engine.physical.in_switch import in_switch
+from armillary.engine.physical.memory import OPERATIONS, REDUCE
 from armillary.engine.physical.splits import loads
 from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
+from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform
 
 Ints = NDArray[np.int64]
+MEMORY_LOAD, MEMORY_STORE = -1, -2
 FRACTION_BITS = 20
 MOST_BITS = 61
 """Volumes are counted in parts of a byte that keep them below 2 to this power."""
@@ -53,9 +57,16 @@ class PhysicalPhase:
     sent: Fraction
     """Bytes through the busiest port direction, per byte of the chunk."""
     ports: tuple[tuple[int, int], ...]
-    """(dimension, how much of its port one byte takes) that a member uses."""
+    """(dimension, how much of its port one byte takes) that a member uses; below 0: the stages of a memory."""
     scale: Fraction = Fraction(1)
     """Bytes that the schedule of a line is about, per byte of the chunk."""
+    port: Fraction | None = None
+    """Bytes through the busiest direction where that is not the one in which members send; else None."""
+
+    @property
+    def busiest(self) -> Fraction:
+        """Bytes through the busier direction of a port, per byte of the chunk."""
+        return self.sent if self.port is None else self.port
 
 
 def spans(platform: Platform, comm: Communicator) -> list[Span] | None:
@@ -89,6 +100,8 @@ def phases(
         platform: The machine.
         order: The dimensions that it uses, as they are visited on the way in; None: the plain order.
     """
+    if job.operation in OPERATIONS:
+        return [_in_memory(job, platform)]
     if len(comm.members) < 2:
         return []
     if job.splits:
@@ -111,6 +124,16 @@ def phases(
         elif step in ("all-gather", "gather"):
             scale *= n
     return result
+
+
+def _in_memory(job: Job, platform: Platform) -> PhysicalPhase:
+    """A load or store of all members at once, whose data the stages of a hierarchical memory carry once."""
+    store = job.operation == REDUCE
+    fill = fill_ns(platform.memory, job.size, store, platform.npus, collective=True)
+    return PhysicalPhase(
+        -1, "reduce-scatter" if store else "all-gather", "in-switch", (), fill, Fraction(1), Fraction(0),
+        Fraction(0), ((MEMORY_STORE if store else MEMORY_LOAD, 1),),
+    )  # fmt: skip
 
 
 def _split(job: Job, comm: Communicator, platform: Platform) -> list[PhysicalPhase]:
@@ -165,12 +188,20 @@ def phase_of(job: Job, platform: Platform, span: Span, operation: str, scale: Fr
         name = natural(dimension.topology, operation, n)
     elif name == "auto":
         chunk = float(job.size * scale / max(platform.physical.chunks, 1))
-        name = choose(dimension.topology, operation, n, chunk, dimension.latency, rate)
+        name = choose(
+            dimension.topology, operation, n, chunk, dimension.latency, rate, in_network=dimension.in_network
+        )
     try:
         rounds = rounds_for(name, operation, n).count
     except InputError as error:
         where = f"{platform.source or 'platform'}: collectives: {job.operation}: {dimension.name}"
         raise InputError(f"{where}: the {operation} of this dimension cannot be {name}: {error}") from error
+    if name == "in-switch":
+        own = in_switch(platform, span.dim, job.operation, operation, n)
+        return PhysicalPhase(
+            span.dim, operation, name, span.positions, own.latency, own.volume * scale, own.added * scale,
+            own.sent * scale, ((span.dim, 1),), scale, max(own.sent, own.received) * scale,
+        )  # fmt: skip
     cost = _load(name, operation, n, dimension.topology, dimension.size, span.positions)
     latency = cost.hops * dimension.latency + rounds * platform.physical.endpoint_delay
     return PhysicalPhase(

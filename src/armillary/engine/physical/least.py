@@ -39,13 +39,13 @@ def least_ticks(tables: dict[str, Ints], views: list[View], plans: Ints | None =
         kind = nodes.kind[nodes.items]
         own = items[at : at + len(kind)]
         at += len(kind)
-        for code in (lk.COLLECTIVE, lk.SEND, lk.MEMORY):
+        for code in (lk.COLLECTIVE, lk.SEND, lk.TRANSFER, lk.MEMORY):
             which = kind == code
             if not which.any():
                 continue
             if code == lk.COLLECTIVE:
                 value = plans[own[which, lk.I_PLAN]]
-            elif code == lk.SEND:
+            elif code in (lk.SEND, lk.TRANSFER):
                 value = (
                     own[which, lk.I_LATENCY] + own[which, lk.I_VOLUME] // channels[own[which, lk.I_CHANNEL]]
                 )

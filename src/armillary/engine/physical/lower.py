@@ -20,12 +20,14 @@ from armillary.engine.lowered import as_table
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.classes import lines_of
 from armillary.engine.physical.jobs import (
+    MEMORY_STORE,
     MOST_BITS,
     PhysicalPhase,
     bits,
     links_share,
     ticks,
 )
+from armillary.engine.physical.memory import MemoryPorts
 from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
 from armillary.engine.physical.program import PhysicalProgram, Plan
 from armillary.engine.physical.workload import ListedWorkload, PhysicalWorkload
@@ -33,8 +35,9 @@ from armillary.engine.quotient import QuotientComm
 from armillary.engine.tables import Tables
 from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
+from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform
-from armillary.trace import Trace
+from armillary.trace import NodeType, Trace
 from armillary.trace.expand import MOST_NODES
 from armillary.trace.process_groups import WORLD
 
@@ -95,6 +98,10 @@ class Build:
             [int(min(way * (1 << self.scale), 1 << MOST_BITS)) for way in (port.out, port.into)]
             for port in ports(self.platform)
         ]
+        network_ports = 2 * self.dims * len(self.representatives)
+        self.memory = MemoryPorts(
+            self.platform, classes, self.representatives, network_ports, workload.memory_groups()
+        )
         self.tables = Tables()
         self.plans: list[Plan] = []
         self.plan_of: dict[tuple[int, Job], Plan] = {}
@@ -149,12 +156,13 @@ class Build:
         for phase in phases:
             entry, first_line, lane, n_lines = self._ring(comm, phase)
             volume = self.units(phase.volume * size)
-            rate = min(self.rates[dim][way] // factor for dim, factor in phase.ports for way in (0, 1))
+            # Which way a chunk goes is chosen by the ports of dimensions; those of a memory are no choice.
+            rates = [min(self.rates[dim]) // factor for dim, factor in phase.ports if dim >= 0]
             self.phase_at.append((comm, plan, phase, size))
             plan.placed.append((phase, size))
             self.phase_rows += [
                 entry, lines - first_line, lane - first_line, ticks(phase, size, memory), volume, first_line, n_lines,
-                -(-volume // max(rate, 1)),
+                -(-volume // max(min(rates, default=1), 1)),
             ]  # fmt: skip
             lines += n_lines
         plan.lines = max(plan.lines, lines)
@@ -186,11 +194,18 @@ class Build:
         local = len(self.lines)
         self.lines += [comm.local[c] for c in members]
         used = [
-            (self.port(c, dim, into), factor)
+            (self.port(c, dim, into), factor, 1)
             for c in members
             for dim, factor in phase.ports
             for into in (False, True)
+            if dim >= 0
         ]
+        for dim, _ in phase.ports:
+            if dim < 0:
+                ranks, number = comm.real.members, comm.real.number
+                slots = np.array([self.workload.slots(rank).get(number, -1) for rank in ranks.tolist()])
+                together = self.memory.together(ranks, slots, dim == MEMORY_STORE)
+                used += [(port, 1, weight) for port, weight in together]
         self.line_rows += [len(members), local, len(self.line_ports) // lk.LP_COLUMNS, len(used)]
         for port in used:
             self.line_ports += port
@@ -206,7 +221,8 @@ class Build:
             tables.channels[place] += lanes
         lanes += len(tables.channel_at)
         items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
-        if any(rate < 1 for pair in self.rates for rate in pair):
+        staged = self.memory.rates(lambda rate: int(min(rate * (1 << self.scale), 1 << MOST_BITS)))
+        if any(rate < 1 for pair in [*self.rates, staged.tolist()] for rate in pair):
             raise InputError(
                 "a bandwidth is too small for the sizes of this trace; expected at least 1 byte/us"
             )
@@ -214,16 +230,16 @@ class Build:
             "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
             "PLANS": self.plan_rows, "PHASES": self.phase_rows, "COMMS": comms, "RING_ENTRY": self.ring_entry,
             "LINE_ROWS": self.line_rows, "LINES": self.lines, "LINE_PORTS": self.line_ports,
-            "PORTS": np.tile(np.array(self.rates).ravel(), ranks), "CHANNELS": tables.channels,
-            "CHUNKS": self.chunk_rows,
+            "PORTS": np.concatenate([np.tile(np.array(self.rates).ravel(), ranks), staged]),
+            "CHANNELS": tables.channels, "CHUNKS": self.chunk_rows,
         }  # fmt: skip
         lines = np.array(self.line_rows, np.int64).reshape(-1, lk.LN_COLUMNS)
         slots = np.array(tables.ranks, np.int64).reshape(-1, lk.R_COLUMNS)[:, lk.R_SLOTS]
         sizes = {
             "ranks": ranks, "states": tables.states, "rows": tables.rows, "items": len(items), "lanes": lanes,
             "ordinals": tables.ordinals, "instances": tables.instances, "instance_items": tables.instance_items,
-            "arrived": tables.arrived, "ports": ranks * self.dims * 2, "channels": len(tables.channel_at),
-            "slots_per_rank": int(slots.max(initial=1)), "pairs": tables.pairs,
+            "arrived": tables.arrived, "ports": ranks * self.dims * 2 + self.memory.count,
+            "channels": len(tables.channel_at), "slots_per_rank": int(slots.max(initial=1)), "pairs": tables.pairs,
             "lines": len(lines), "slots": len(self.slot_ready),
             "servers": max(1, self.platform.npus), "most_ports": int(lines[:, lk.LN_PORT_COUNT].max(initial=1)),
             "chosen": self.chosen, "asking": self.asking,
@@ -277,6 +293,9 @@ class Build:
         which = np.flatnonzero(nodes.kind[nodes.items] == lk.MEMORY)
         if which.size:
             self._memory(rank, view, items, which)
+        which = np.flatnonzero(nodes.kind[nodes.items] == lk.TRANSFER)
+        if which.size:
+            self._transfers(cls, view, items, which)
         tables.items.append(items)
         tables.n_items += len(items)
         return view
@@ -368,7 +387,7 @@ class Build:
             for d, (dimension, hop) in enumerate(zip(self.platform.dimensions, hops, strict=True)):
                 if hop:
                     share = links_share(dimension.topology, dimension.size)
-                    used += [(self.port(a, d, False), share), (self.port(b, d, True), share)]
+                    used += [(self.port(a, d, False), share, 1), (self.port(b, d, True), share, 1)]
             self.line_rows += [0, 0, len(self.line_ports) // lk.LP_COLUMNS, len(used)]
             for port in used:
                 self.line_ports += port
@@ -391,6 +410,28 @@ class Build:
             memory.kind, rank // max(memory.npus_per_node, 1)
         )
         items[which, lk.I_SERVICE] = memory.latency + transfer
+
+    def _transfers(self, cls: int, view: View, items: Ints, which: Ints) -> None:
+        """Fill the rows of the accesses of a hierarchical memory: loads are one channel, stores another."""
+        tables, nodes = self.tables, view.nodes
+        types = nodes.graph.types[nodes.order[nodes.items[which]]]
+        for store in (False, True):
+            mine = which[(types == NodeType.MEM_STORE_NODE) == store]
+            if not mine.size:
+                continue
+            used = self.memory.used(cls, store)
+            self.line_rows += [0, 0, len(self.line_ports) // lk.LP_COLUMNS, len(used)]
+            for port, weight in used:
+                self.line_ports += (port, 1, weight)
+            number = tables.channel_at[("memory", cls, store)] = len(tables.channel_at)
+            line = len(self.line_rows) // lk.LN_COLUMNS - 1
+            tables.channels += [tables.pairs, cls, cls, number, line]
+            tables.pairs += len(mine)
+            npus = self.platform.npus
+            for item in mine.tolist():
+                size = int(view.size[item])
+                fill = ceil(fill_ns(self.platform.memory, size, store, npus))
+                items[item, lk.I_CHANNEL : lk.I_VOLUME + 1] = number, fill, self.units(size)
 
     def _comm_rows(self) -> list[int]:
         tables, rows = self.tables, []

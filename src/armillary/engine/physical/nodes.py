@@ -7,10 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.compute import Device, KernelTimes
+from armillary.compute.roofline import roofline_ns
 from armillary.engine.items import View
 from armillary.engine.network import LIMIT
-from armillary.engine.nodes import OPERATION, Nodes, diagnose, durations, refuse
+from armillary.engine.nodes import OPERATION, Nodes, diagnose, durations, modelled, refuse
 from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical.memory import read_accesses
 from armillary.errors import InputError, one_of
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
@@ -18,7 +21,7 @@ from armillary.trace.join import DELAY
 
 Ints = NDArray[np.int64]
 ANY, COMPUTE, CPU, COMM, MEMORY = range(5)
-"""What a node occupies: nothing, its compute stream, its CPU thread, its communication stream, remote memory."""
+"""What a node occupies: nothing, its compute stream, its CPU thread, its communication stream, a memory."""
 
 
 @dataclass
@@ -33,8 +36,8 @@ class PhysicalNodes(Nodes):
     """Whether the roofline model timed one of them."""
 
 
-def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
-    """Return the node rows of `graph`.
+def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> PhysicalNodes:
+    """Return the node rows of `graph`, of which `times` has the kernels.
 
     Raises:
         InputError: a node that cannot be simulated, a cycle, or a value out of range.
@@ -54,7 +57,8 @@ def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
     bad = collective & ~np.isin(comm_type, [int(kind) for kind in OPERATION])
     refuse(graph, order, bad, "has no known comm_type", "a collective of the Chakra schema")
     kind = np.full(n, lk.FIXED, np.int64)
-    for which, value in ((collective, lk.COLLECTIVE), (send, lk.SEND), (recv, lk.RECV), (memory, lk.MEMORY)):
+    access = lk.TRANSFER if platform.memory.kind == "hierarchical" else lk.MEMORY
+    for which, value in ((collective, lk.COLLECTIVE), (send, lk.SEND), (recv, lk.RECV), (memory, access)):
         kind[which] = lk.FIXED if platform.system.replay_only else value
     delay = graph.ints(DELAY, -1)[order]
     delayed = (types == NodeType.METADATA_NODE) & (delay > 0)
@@ -63,9 +67,16 @@ def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
     slot = np.full(n, ANY, np.int64)
     slot[collective], slot[memory], slot[compute], slot[cpu & compute] = COMM, MEMORY, COMPUTE, CPU
     ticks = np.where(delayed, delay, exact_durations(graph, order))
-    timed = platform.system.roofline and not platform.system.replay_only
-    timed = timed and _roofline(graph, order, platform, ticks, compute & ~cpu)
     stream = np.where(cpu & compute, graph.ints("tid", -1)[order], graph.ints("stream", -1)[order])
+    stream[memory] = 0
+    if memory.any() and not platform.system.replay_only:
+        local, together, slots = read_accesses(graph, order, platform, memory, ticks)
+        kind[local], kind[together], stream[memory] = lk.FIXED, lk.COLLECTIVE, slots[memory]
+    timed = platform.system.roofline and not platform.system.replay_only
+    if times.asked:
+        timed = modelled(graph, order, times, ticks) and timed
+    else:
+        timed = timed and _roofline(graph, order, platform, ticks, compute & ~cpu)
     ptr, parent = graph.parents()
     counts = np.diff(ptr)
     place = np.empty(n, np.int64)
@@ -73,7 +84,7 @@ def lower_nodes(graph: Graph, platform: Platform) -> PhysicalNodes:
     parents, children = place[parent], place[np.repeat(np.arange(n), counts)]
     by_parent = np.lexsort((children, parents))
     child_ptr = np.concatenate([[0], np.cumsum(np.bincount(parents, minlength=n))]).astype(np.int64)
-    needs_row = np.isin(kind, (lk.COLLECTIVE, lk.SEND, lk.RECV, lk.MEMORY))
+    needs_row = np.isin(kind, (lk.COLLECTIVE, lk.SEND, lk.RECV, lk.MEMORY, lk.TRANSFER))
     item = np.where(needs_row, np.cumsum(needs_row) - 1, -1)
     return PhysicalNodes(
         graph, order, kind, slot, ticks, counts[order].astype(np.int64), child_ptr,
@@ -112,8 +123,7 @@ def _roofline(graph: Graph, order: Ints, platform: Platform, ticks: Ints, comput
     bad = np.zeros(len(order), bool)
     bad[np.flatnonzero(named)] = (ops < 0) | (size < 0)
     refuse(graph, order, bad, "has a negative num_ops or tensor_size", "numbers of 0 or more")
-    longer = np.maximum(ops / (peak * kernels.compute), size / (bandwidth * kernels.memory))
-    runtime = np.ceil(longer * 1e9 + kernels.overhead)
+    runtime = np.ceil(roofline_ns(ops, size, peak, Device.of(platform)))
     bad[np.flatnonzero(named)] = runtime >= LIMIT
     refuse(graph, order, bad, "takes longer than can be counted", f"less than {LIMIT:.2g} ns")
     ticks[named] = runtime.astype(np.int64)
@@ -144,7 +154,7 @@ def slots_of(view: View, nodes: PhysicalNodes) -> Ints:
     # A collective that names no stream is in order with the others of its communicator.
     unnamed = (nodes.slot == COMM) & (name < 0)
     name[unnamed] = -2 - comm[unnamed]
-    name[(nodes.slot == ANY) | (nodes.slot == MEMORY)] = 0
+    name[nodes.slot == ANY] = 0
     keys = np.stack([nodes.slot, name])
     _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
     order = np.argsort(np.where(nodes.slot[first] == ANY, -1, first))

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.engine.items import FROM_MEMORY
 from armillary.engine.jobs import Job
-from armillary.engine.lowered import Simulated
+from armillary.engine.lowered import NO_NETWORK, Simulated
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.courses import Course
 from armillary.engine.physical.jobs import PhysicalPhase
@@ -45,7 +46,12 @@ class Plan:
     def rows(self) -> list[tuple[int, int, int, int]]:
         """Return (dimension, operation, bytes sent per NPU, bytes through its port) of `placed`."""
         return [
-            (phase.dim, OPERATIONS.index(phase.operation), int(phase.sent * size), int(phase.sent * size))
+            (
+                NO_NETWORK if self.job.operation in FROM_MEMORY.values() else phase.dim,
+                OPERATIONS.index(phase.operation),
+                int(phase.sent * size),
+                int(phase.busiest * size),
+            )
             for phase, size in self.placed
         ]
 

@@ -64,10 +64,11 @@ def join(prog, st, mem, lane):
         mem[at + EN_LANE] = lane
         mem[at + EN_NEXT] = head
         mem[at + EN_PREVIOUS] = 0
+        mem[at + EN_WEIGHT] = prog[first + i * LP_COLUMNS + LP_WEIGHT]
         if head > 0:
             mem[head + EN_PREVIOUS] = at
         st[st[PORT_FIRST] + port] = at
-        st[st[PORT_COUNT] + port] += 1
+        st[st[PORT_COUNT] + port] += mem[at + EN_WEIGHT]
     touch_ports(prog, st, lane)
 
 
@@ -90,7 +91,7 @@ def leave(prog, st, mem, lane):
             st[st[PORT_FIRST] + port] = after
         if after > 0:
             mem[after + EN_PREVIOUS] = before
-        st[st[PORT_COUNT] + port] -= 1
+        st[st[PORT_COUNT] + port] -= mem[at + EN_WEIGHT]
     mem[entry + EN_NEXT] = st[st[LINE_FREE] + number]
     st[st[LINE_FREE] + number] = entry
     st[st[LANE_ENTRY] + lane] = 0
@@ -107,7 +108,7 @@ def first_at(st, mem, port, lane):
         if other < key:
             return 0
         if other == key:
-            count += 1
+            count += mem[at + EN_WEIGHT]
         at = mem[at + EN_NEXT]
     return count
 

@@ -20,16 +20,17 @@ from armillary.engine import network
 from armillary.engine.communicators import Communicators
 from armillary.engine.jobs import Job
 from armillary.engine.physical.courses import Course, course_of
-from armillary.engine.physical.jobs import PhysicalPhase, bits, links_share, ticks
+from armillary.engine.physical.jobs import MEMORY_STORE, PhysicalPhase, bits, links_share, ticks
 from armillary.engine.physical.twin_nodes import MEMORY, Node, read, split
 from armillary.errors import StuckError
 from armillary.platform.bandwidth import ports
+from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform
 from armillary.trace import NodeType, Trace
 from armillary.trace.expand import expand
 
 Port = tuple[int, int, str]
-"""Rank, dimension, "out" or "into"."""
+"""Rank, dimension, "out" or "into"; or the first rank that has a stage of memory, its number, "read" or "write"."""
 TAGS = 5 * 10**8
 
 
@@ -121,13 +122,20 @@ class Machine:
         largest = [
             ceil(p.volume * (job.size + 1)) for job, course in self.courses.items() for p in course.phases
         ]
+        staged = platform.memory.kind == "hierarchical" and not platform.system.replay_only
         largest += [
-            node.attrs.get("comm_size", 0) for nodes in self.ranks.values() for node in nodes if not node.job
-        ]
+            node.attrs.get("tensor_size" if node.kind in MEMORY and staged and not node.local else "comm_size", 0)
+            for nodes in self.ranks.values() for node in nodes if not node.job
+        ]  # fmt: skip
         self.unit = 1 << bits(max(largest, default=1))
-        self.port_rates = [
-            {"out": int(p.out * self.unit), "into": int(p.into * self.unit)} for p in ports(platform)
-        ]
+        self.port_rates = {
+            (d, way): int(getattr(p, way) * self.unit)
+            for d, p in enumerate(ports(platform)) for way in ("out", "into")
+        }  # fmt: skip
+        for number, stage in enumerate(platform.memory.stages):
+            for way in ("read", "write"):
+                self.port_rates[(number, way)] = int(stage.count * getattr(stage, way) * self.unit)
+        self.memory_lanes: dict[tuple[int, bool], Lane] = {}
         self.now = 0
         self.timers: list[tuple[int, Any]] = [
             (ceil(self.physical.delay.get(r, 0.0)), lambda: None) for r in self.ranks
@@ -173,8 +181,8 @@ class Machine:
                 action()
             due = []
 
-    def starts(self) -> None:
-        """Issue free nodes, give idle lanes their next volume, and share the ports anew."""
+    def issue_free(self) -> None:
+        """Issue free nodes whose slot is idle, rank by rank, the lowest first."""
         for rank, nodes in self.ranks.items():
             while self.now >= ceil(self.physical.delay.get(rank, 0.0)):
                 free = [
@@ -184,6 +192,10 @@ class Machine:
                 if not free:
                     break
                 self.issue(free[0])
+
+    def starts(self) -> None:
+        """Issue free nodes, choose levels, give idle lanes their next volume, and share the ports anew."""
+        self.issue_free()
         self.choose()
         for lane in self.lanes:
             if lane.head is None and lane.waiting:
@@ -216,12 +228,19 @@ class Machine:
         for instance, chunk, p, rank in asking:
             self.enter(instance, rank, chunk, p)
 
+    def must_ask(self, instance: Instance, rank: int, chunk: int, p: int) -> bool:
+        """Tell whether the level of a phase is still to be chosen; if so the rank waits for that."""
+        if p >= instance.course.choices - 1 or len(instance.way.get(chunk, [])) > p:
+            return False
+        self.asking.append((instance, chunk, p, rank))
+        return True
+
     def count(self, instance: Instance, line: tuple[int, ...], chunk: int, p: int, sign: int) -> None:
         """Count what a chunk has to move on a line as sent there, or as through."""
         phase = instance.phase(chunk, p)
-        rates = self.port_rates[phase.dim]
+        rate = min(self.port_rates[phase.dim, way] for way in ("out", "into"))
         volume = ceil(phase.volume * instance.course.chunks[chunk][0] * self.unit)
-        took = -(-volume // min(rates.values()))
+        took = -(-volume // rate)
         where = (phase.dim, line)
         instance.sent[where] = instance.sent.get(where, 0) + sign * took
 
@@ -239,7 +258,7 @@ class Machine:
                 if self.physical.scheduling != "fair":
                     first = min(_key(other) for other in sharers)
                     sharers = [other for other in sharers if _key(other) == first]
-                rate = max(1, self.port_rates[port[1]][port[2]] // (factor * len(sharers)))
+                rate = max(1, self.port_rates[port[1:]] // (factor * len(sharers)))
                 rates.append(rate if lane in sharers else 0)
             lane.rate = min(rates)
 
@@ -274,6 +293,10 @@ class Machine:
             channel.receives.append(node)
             if channel.came >= len(channel.receives):
                 self.after(0, lambda: self.complete(node))
+        elif node.local:
+            self.after(node.ticks, lambda: self.complete(node))
+        elif node.kind in MEMORY and self.platform.memory.kind == "hierarchical":
+            self.transfer(node)
         elif node.kind in MEMORY:
             self.access(node)
         elif node.kind == NodeType.METADATA_NODE and node.attrs.get("delay_ns", 0) > 0:
@@ -300,6 +323,26 @@ class Machine:
             start = max(start, self.server_free.get(server, 0))
             self.server_free[server] = start + took
         self.after(start - self.now + took, lambda: self.complete(node))
+
+    def transfer(self, node: Node) -> None:
+        """Access a hierarchical memory: one access after the other in each direction."""
+        store, size = node.kind == NodeType.MEM_STORE_NODE, node.attrs["tensor_size"]
+        if (node.rank, store) not in self.memory_lanes:
+            self.memory_lanes[(node.rank, store)] = Lane(dict.fromkeys(self.stages(node.rank, store), 1))
+            self.lanes.append(self.memory_lanes[(node.rank, store)])
+        fill = ceil(fill_ns(self.platform.memory, size, store, self.platform.npus))
+        lane = self.memory_lanes[(node.rank, store)]
+        lane.keys.append(self.order(node))
+        lane.waiting.append((0, 0, size * self.unit, lambda: self.after(fill, lambda: self.complete(node))))
+
+    def stages(self, rank: int, store: bool) -> list[Port]:
+        """Return the ports of a hierarchical memory that an access of a rank uses."""
+        memory = self.platform.memory
+        node = rank // max(memory.npus_per_node, 1) * memory.npus_per_node
+        first = {"npu": rank, "node": node, "machine": 0}
+        return [
+            (first[s.per], number, "write" if store else "read") for number, s in enumerate(memory.stages)
+        ]
 
     def channel(self, node: Node, source: int, target: int) -> Channel:
         """Return the channel of a send or receive."""
@@ -344,8 +387,7 @@ class Machine:
 
     def enter(self, instance: Instance, rank: int, chunk: int, p: int) -> None:
         """A rank comes to a phase of a chunk; when its whole line has come, the chunk waits for the lane."""
-        if p < instance.course.choices - 1 and len(instance.way.get(chunk, [])) <= p:
-            self.asking.append((instance, chunk, p, rank))
+        if self.must_ask(instance, rank, chunk, p):
             return
         phase = instance.phase(chunk, p)
         line = self.line(instance.job.comm, rank, phase.dim)
@@ -354,7 +396,12 @@ class Machine:
             return
         where = (phase.dim, line, phase.ports)
         if where not in instance.lanes:
-            uses = {(r, d, way): factor for r in line for d, factor in phase.ports for way in ("out", "into")}
+            uses = {
+                (r, d, way): factor
+                for r in line for d, factor in phase.ports for way in ("out", "into") if d >= 0
+            } | {
+                port: 1 for r in line for d, _ in phase.ports if d < 0 for port in self.stages(r, d == MEMORY_STORE)
+            }  # fmt: skip
             lane = Lane(uses, key=min(self.order(instance.nodes[r]) for r in line))
             instance.lanes[where] = lane
             self.lanes.append(lane)

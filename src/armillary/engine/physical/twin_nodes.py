@@ -8,11 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from armillary.compute.model import Work
+from armillary.compute.times import ask
 from armillary.engine.communicators import Communicators
+from armillary.engine.items import FROM_MEMORY
 from armillary.engine.jobs import Job
 from armillary.engine.nodes import OPERATION
-from armillary.platform.model import Platform
-from armillary.trace import CollectiveType, NodeType, Trace
+from armillary.platform.memory import local_speed
+from armillary.platform.model import KernelModel, Platform
+from armillary.trace import CollectiveType, Graph, NodeType, Trace
+from armillary.trace.gemm import GEMM, to_products
 
 MEMORY = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
 COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
@@ -31,6 +36,8 @@ class Node:
     slot: tuple[str, int] | None
     children: list[Node] = field(default_factory=list)
     job: Job | None = None
+    local: bool = False
+    """Whether it accesses local memory."""
     start: int = -1
     end: int = -1
 
@@ -49,8 +56,12 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
         kind = NodeType(int(graph.types[p]))
         attrs = {name: value for name, _, value in graph.attrs(p)}
         took = max(attrs.get("duration_ns", int(graph.duration_micros[p]) * 1000), 1)
-        if platform.system.roofline and kind == NodeType.COMP_NODE and not attrs.get("is_cpu_op"):
-            took = _roofline(attrs, platform, took)
+        if kind == NodeType.COMP_NODE and not attrs.get("is_cpu_op"):
+            if platform.kernel_model != KernelModel():
+                stated = attrs.get("duration_ns", int(graph.duration_micros[p]) * 1000)
+                took = _asked(graph.name(p), attrs, platform, stated)
+            elif platform.system.roofline:
+                took = _roofline(attrs, platform, took)
         if kind == NodeType.COMP_NODE:
             took = ceil(took * stretch[place])
         node = Node(rank, int(graph.ids[p]), kind, attrs, took, int(ptr[p + 1] - ptr[p]), None)
@@ -59,7 +70,9 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
             group = comms.resolve(graph, p, attrs.get("pg_name", ""))
             involved = None if dims is None else tuple(dims)
             node.job = Job(group, operation, attrs["comm_size"], involved, "", attrs.get("comm_root", 0))
-        node.slot = _slot(node)
+        if kind in MEMORY and not platform.system.replay_only:
+            _access(node, graph, p, platform, comms)
+        node.slot = _slot(node, platform)
         if platform.system.replay_only and kind in (*MEMORY, *COMMUNICATION):
             node.kind, node.job = NodeType.COMP_NODE, None
         nodes[p] = node
@@ -69,6 +82,28 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
     return [nodes[p] for p in order]
 
 
+def _access(node: Node, graph: Graph, position: int, platform: Platform, comms: Communicators) -> None:
+    """Fill in what an access of a memory is: a local one, or one of a whole group at once."""
+    size, store = node.attrs.get("tensor_size", 0), node.kind == NodeType.MEM_STORE_NODE
+    if node.attrs.get("tensor_loc") == 1:
+        node.local = True
+        node.ticks = max(1, ceil(platform.physical.memory.latency + size / local_speed(platform, store)))
+    elif node.attrs.get("in_switch"):
+        group = comms.resolve(graph, position, node.attrs.get("pg_name", ""))
+        node.job = Job(group, FROM_MEMORY[node.kind], size, None)
+
+
+def _asked(name: str, attrs: dict[str, Any], platform: Platform, recorded: int) -> int:
+    """Return the time of one kernel by the compute model of a platform, which is asked for it alone."""
+    operations, size = (np.array([attrs.get(each, -1)]) for each in ("num_ops", "tensor_size"))
+    products = to_products(attrs.get(GEMM, ()))
+    work = Work(
+        (name,), operations, size, (attrs.get("precision", "bf16"),), (products,), np.array([recorded])
+    )
+    found = float(ask(platform, work, modelled=platform.system.roofline).ns[0])
+    return max(recorded, 1) if np.isnan(found) else ceil(found)
+
+
 def _roofline(attrs: dict[str, Any], platform: Platform, recorded: int) -> int:
     """Return the time of a kernel that names its work, else the recorded one."""
     if "num_ops" not in attrs and "tensor_size" not in attrs:
@@ -76,7 +111,9 @@ def _roofline(attrs: dict[str, Any], platform: Platform, recorded: int) -> int:
     kernels, system = platform.physical.kernels, platform.system
     peak = kernels.peaks[attrs.get("precision", "bf16")] if kernels.peaks else system.peak_performance
     computing: float = attrs.get("num_ops", 0) / (peak * kernels.compute)
-    moving: float = attrs.get("tensor_size", 0) / (system.local_mem_bandwidth * kernels.memory)
+    size = attrs.get("tensor_size", 0)
+    moving: float = size / (system.local_mem_bandwidth * kernels.memory)
+    moving += platform.physical.memory.latency * 1e-9 if size else 0
     return ceil(max(computing, moving) * 1e9 + kernels.overhead)
 
 
@@ -97,14 +134,17 @@ def split(ranks: dict[int, list[Node]], comms: Communicators) -> None:
                 node.job = Job(comm, "all-to-all", max(1, *map(sum, matrix)), None, splits=matrix)
 
 
-def _slot(node: Node) -> tuple[str, int] | None:
+def _slot(node: Node, platform: Platform) -> tuple[str, int] | None:
     """Return what a node occupies: its stream, its thread, its communicator, or the memory of its rank."""
     stream = max(node.attrs.get("stream", -1), -1)
     if node.kind == NodeType.COMP_NODE:
         cpu = node.attrs.get("is_cpu_op", False)
         return ("thread", max(node.attrs.get("tid", -1), -1)) if cpu else ("compute", stream)
     if node.kind in MEMORY:
-        return ("memory", 0)
+        if node.local:
+            return ("memory", 2)
+        staged = platform.memory.kind == "hierarchical" and not platform.system.replay_only
+        return ("memory", int(staged and node.kind == NodeType.MEM_STORE_NODE))
     if node.job:
         return ("stream", stream) if stream >= 0 else ("communicator", node.job.comm)
     return None

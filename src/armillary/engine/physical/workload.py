@@ -18,6 +18,7 @@ from armillary.engine.jobs import Job
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.classes import lines_of, path_code, special_of
 from armillary.engine.physical.courses import Course, course_of
+from armillary.engine.physical.memory import OPERATIONS, Groups, refined
 from armillary.engine.physical.nodes import lower_nodes
 from armillary.engine.physical.splits import join_splits
 from armillary.platform.model import Platform
@@ -73,8 +74,12 @@ class PhysicalWorkload(ABC):
         """Return the most bytes that any phase of any collective moves through a port."""
 
     @abstractmethod
-    def partition(self) -> Ints:
-        """Return the class of every rank, by `fold`."""
+    def partition(self, special: Ints) -> Ints:
+        """Return the class of every rank, by `fold`; ranks whose `special` number differs are never in one."""
+
+    @abstractmethod
+    def memory_groups(self) -> Groups:
+        """Return the groups that access a memory at once."""
 
     @property
     @abstractmethod
@@ -89,7 +94,7 @@ class PhysicalWorkload(ABC):
         # A message that nobody receives takes part of a port that its receiver does not know of.
         if shared or self.loses_messages or self.platform.physical.jitter:
             return np.arange(self.platform.npus)
-        return self.partition()
+        return refined(self.platform, special_of(self.platform), self.partition, self.memory_groups())
 
     def course(self, job: Job) -> Course:
         """Return what the chunks of a job do."""
@@ -99,8 +104,15 @@ class PhysicalWorkload(ABC):
 
     def largest(self) -> int:
         """Return the most bytes that anything moves through a port."""
-        messages = [int(view.size[view.peer >= 0].max(initial=0)) for view in self.views]
-        return max(self.largest_volume(), 1, *messages)
+        moved = [
+            int(
+                view.size[(view.peer >= 0) | (view.nodes.kind[view.nodes.items] == lk.TRANSFER)].max(
+                    initial=0
+                )
+            )
+            for view in self.views
+        ]
+        return max(self.largest_volume(), 1, *moved)
 
 
 class ListedWorkload(PhysicalWorkload):
@@ -144,6 +156,15 @@ class ListedWorkload(PhysicalWorkload):
         """See `PhysicalWorkload`."""
         return any(len(sends) > len(receives) for sends, receives in self.read.channels.values())
 
+    def memory_groups(self) -> Groups:
+        """See `PhysicalWorkload`."""
+        numbers = dict.fromkeys(job.comm for job in self.jobs if job.operation in OPERATIONS)
+        members = ((number, self.comms.get(number).members) for number in numbers)
+        return [
+            (ranks, np.array([self.slots(rank).get(number, -1) for rank in ranks.tolist()]))
+            for number, ranks in members
+        ]
+
     @cached_property
     def jobs(self) -> list[Job]:
         """The distinct jobs of all views."""
@@ -154,14 +175,13 @@ class ListedWorkload(PhysicalWorkload):
         volumes = (ceil(p.volume * (job.size + 1)) for job in self.jobs for p in self.course(job).phases)
         return max(volumes, default=0)
 
-    def partition(self) -> Ints:
+    def partition(self, special: Ints) -> Ints:
         """See `PhysicalWorkload`."""
         read = self.read
         patterns: dict[tuple[bytes, bytes], int] = {}
         costs: dict[Course, int] = {}
         keys = ((view.pattern(), self._costs(view, costs)) for view in self.views)
         pattern = np.array([patterns.setdefault(key, len(patterns)) for key in keys])
-        special = special_of(self.platform)
         colour = self.structure.astype(np.int64) * len(patterns) + pattern[read.view_of]
         colour = colour * (int(special.max()) + 1) + special
         rings = []

@@ -10,7 +10,8 @@ from armillary.engine.transport.layout_kernel import *
 from armillary.jit import inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
-push, pop, new_row, full, deliver = events.push, events.pop, events.new_row, events.full, events.deliver
+push, pop, new_row, deliver = events.push, events.pop, events.new_row, events.deliver
+comes, reached = events.comes, events.reached
 links = use("armillary.engine.transport.use_kernel")
 link_row, duration, carried, waiting = links.link_row, links.duration, links.carried, links.waiting
 
@@ -61,15 +62,8 @@ def advance(table, net, pool, queue, limit):
 
     Stops early with status GROW when there is too little room; then it is called again.
     """
-    while net[N_QUEUE] > 0 and queue[Q_TIME] <= limit:
-        now = queue[Q_TIME]
-        if net[N_DELIVERED] > 0 and now > net[N_NOW]:
-            return net[N_NOW]
-        if full(net):
-            net[N_STATUS] = GROW
-            return net[N_NOW]
-        net[N_NOW] = now
-        net[N_EVENTS] += 1
+    while comes(net, queue, limit):
+        now = net[N_NOW]
         what = pop(net, queue)
         row = what // CODES
         if what % CODES == ARRIVED:
@@ -95,8 +89,4 @@ def advance(table, net, pool, queue, limit):
             push(net, queue, start + table[at + L_LATENCY], row * CODES + HEAD)
         else:
             push(net, queue, pool[row + M_TAIL], row * CODES + ARRIVED)
-    if net[N_DELIVERED] > 0:
-        return net[N_NOW]
-    if limit < FOREVER:
-        net[N_NOW] = limit
-    return limit
+    return reached(net, queue, limit)

@@ -14,7 +14,8 @@ from armillary.engine.transport.packet_layout_kernel import *
 from armillary.jit import inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
-push, pop, full, deliver = events.push, events.pop, events.full, events.deliver
+push, pop, deliver = events.push, events.pop, events.deliver
+comes, reached = events.comes, events.reached
 new_row, free_row = events.new_row, events.free_row
 gates = use("armillary.engine.transport.gate_kernel")
 admit, left = gates.admit, gates.left
@@ -240,15 +241,8 @@ def advance(table, net, pool, queue, limit):
 
     Stops early with status GROW when there is too little room; then it is called again.
     """
-    while net[N_QUEUE] > 0 and queue[Q_TIME] <= limit:
-        now = queue[Q_TIME]
-        if net[N_DELIVERED] > 0 and now > net[N_NOW]:
-            return net[N_NOW]
-        if full(net):
-            net[N_STATUS] = GROW
-            return net[N_NOW]
-        net[N_NOW] = now
-        net[N_EVENTS] += 1
+    while comes(net, queue, limit):
+        now = net[N_NOW]
         what = queue[Q_WHAT]
         code = what % CODES
         of = what // CODES
@@ -269,8 +263,4 @@ def advance(table, net, pool, queue, limit):
             _notified(table, net, pool, of, now)
         else:
             deliver(net, pool, of)
-    if net[N_DELIVERED] > 0:
-        return net[N_NOW]
-    if limit < FOREVER:
-        net[N_NOW] = limit
-    return limit
+    return reached(net, queue, limit)

@@ -103,6 +103,34 @@ def full(net):
 
 
 @inner
+def comes(net, queue, limit):
+    """Go to the time of the first event and return True, unless it is beyond `limit`, or one stops before it.
+
+    One stops when messages have arrived at an earlier ps, or with status GROW for lack of room.
+    """
+    if net[N_QUEUE] == 0 or queue[Q_TIME] > limit:
+        return False
+    if net[N_DELIVERED] > 0 and queue[Q_TIME] > net[N_NOW]:
+        return False
+    if full(net):
+        net[N_STATUS] = GROW
+        return False
+    net[N_NOW] = queue[Q_TIME]
+    net[N_EVENTS] += 1
+    return True
+
+
+@inner
+def reached(net, queue, limit):
+    """Return the time that a run up to `limit` has reached when no event `comes` any more."""
+    if net[N_DELIVERED] > 0 or (net[N_QUEUE] > 0 and queue[Q_TIME] <= limit):
+        return net[N_NOW]
+    if limit < FOREVER:
+        net[N_NOW] = limit
+    return limit
+
+
+@inner
 def deliver(net, pool, row):
     """Put a message on the list of those that have arrived; its cookie stays in its row until it is taken."""
     pool[row + P_NEXT] = 0

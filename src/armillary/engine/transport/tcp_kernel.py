@@ -10,7 +10,8 @@ from armillary.engine.transport.tcp_layout_kernel import *
 from armillary.jit import inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
-push, pop, full, deliver = events.push, events.pop, events.full, events.deliver
+push, pop, deliver = events.push, events.pop, events.deliver
+comes, reached = events.comes, events.reached
 new_row, free_row = events.new_row, events.free_row
 ports = use("armillary.engine.transport.port_kernel")
 port_of, onward, arm, started = ports.port_of, ports.onward, ports.arm, ports.started
@@ -123,15 +124,8 @@ def advance(table, net, pool, queue, limit):
 
     Stops early with status GROW when there is too little room; then it is called again.
     """
-    while net[N_QUEUE] > 0 and queue[Q_TIME] <= limit:
-        now = queue[Q_TIME]
-        if net[N_DELIVERED] > 0 and now > net[N_NOW]:
-            return net[N_NOW]
-        if full(net):
-            net[N_STATUS] = GROW
-            return net[N_NOW]
-        net[N_NOW] = now
-        net[N_EVENTS] += 1
+    while comes(net, queue, limit):
+        now = net[N_NOW]
         what = queue[Q_WHAT]
         code, at = what % CODES, what // CODES
         if code == ARRIVE:
@@ -143,8 +137,4 @@ def advance(table, net, pool, queue, limit):
             _start(table, net, pool, queue, at, now)
         else:
             _connection_event(table, net, pool, queue, code, at, now)
-    if net[N_DELIVERED] > 0:
-        return net[N_NOW]
-    if limit < FOREVER:
-        net[N_NOW] = limit
-    return limit
+    return reached(net, queue, limit)

@@ -13,11 +13,13 @@ from pydantic.json_schema import models_json_schema
 
 from armillary.errors import InputError, one_of
 from armillary.platform.document import Document, KeyPath, key_text
-from armillary.platform.machine import dimensions_of
+from armillary.platform.machine import dimensions_of, in_network_of
+from armillary.platform.model import InNetwork as SwitchWork
 from armillary.platform.native_errors import first_error
 from armillary.platform.study_schema import (
     Bandwidth,
     Count,
+    InNetwork,
     NetworkDimension,
     Part,
     Percent,
@@ -25,6 +27,7 @@ from armillary.platform.study_schema import (
     Size,
     Time,
 )
+from armillary.platform.topology.aggregation import named_switches
 from armillary.platform.topology.dimension_order import DimensionOrder
 from armillary.platform.topology.failures import Failure, degraded
 from armillary.platform.topology.files import read_graph
@@ -50,6 +53,14 @@ class FailureEntry(Part):
     one_way: bool = Field(default=False, description="Only from the first node to the second.")
 
 
+class SwitchesInNetwork(InNetwork):
+    """What some switches of a graph can do with the data of collectives."""
+
+    switches: list[str] | None = Field(
+        default=None, min_length=1, description="Which: sorts (leaf) or single ones (leaf 0); if absent all."
+    )
+
+
 class _Any(Part):
     """Keys of every kind."""
 
@@ -60,6 +71,9 @@ class _Any(Part):
     table: str | None = Field(default=None, description="CSV file node,destination,next of routing static.")
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(default=0, description="Of ecmp and adaptive.")
     failures: list[FailureEntry] = Field(default=[])
+    in_network: SwitchesInNetwork | None = Field(
+        default=None, description="Collectives in the switches: algorithm in-switch."
+    )
 
 
 class _Links(_Any):
@@ -177,13 +191,16 @@ _BUILDERS: dict[str, Callable[..., Topology]] = {
 
 @dataclass(frozen=True)
 class Network:
-    """A described topology: the graph as built, the routing's name, and what fails when."""
+    """A described topology: the graph as built, the routing's name, what fails when, and what switches can do."""
 
     topology: Topology
     routing: RoutingName
     seed: int = 0
     failures: tuple[Failure, ...] = ()
     table: Path | None = None
+    in_network: SwitchWork | None = None
+    """What `switches` can do; None: what the dimensions say of which the graph was built."""
+    switches: tuple[int, ...] = ()
 
     def at(self, time: float = 0.0) -> Routing:
         """Return the routing over the topology as it is at a time (ns)."""
@@ -249,8 +266,14 @@ def read_topology(document: Document, path: KeyPath, data: Any) -> Network:
         routing_of(chosen, topology, kind.seed, table)
     except InputError as error:
         raise document.error((*path, "table" if table else "routing"), str(error)) from None
+    switches: tuple[int, ...] = ()
+    if kind.in_network:
+        try:
+            switches = named_switches(topology, kind.in_network.switches)
+        except InputError as error:
+            raise document.error((*path, "in_network"), str(error)) from None
     topology = dataclasses.replace(topology, source=f"{document.where(path)}: {key_text(path)}")
-    return Network(topology, chosen, kind.seed, failures, table)
+    return Network(topology, chosen, kind.seed, failures, table, in_network_of(kind.in_network), switches)
 
 
 def topology_schema() -> dict[str, Any]:

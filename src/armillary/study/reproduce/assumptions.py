@@ -67,8 +67,8 @@ def about(assumptions: Any) -> dict[str, Assumed]:
 
 
 def flag(name: str) -> str:
-    """Return the option that sets a field."""
-    return "--" + name.replace("_", "-")
+    """Return the option that sets a field; `global_` is ``--global``."""
+    return "--" + name.strip("_").replace("_", "-")
 
 
 def read(assumptions: type[A], texts: dict[str, str]) -> A:
@@ -78,9 +78,9 @@ def read(assumptions: type[A], texts: dict[str, str]) -> A:
         InputError: a text cannot be read.
     """
     values = {}
-    for name, known in about(assumptions).items():
+    for name, text in texts.items():
         try:
-            values[name] = known.parse(texts.get(name, known.text).strip())
+            values[name] = about(assumptions)[name].parse(text.strip())
         except ValueError as error:
             raise InputError(f"{flag(name)}: {error}") from error
     return assumptions(**values)

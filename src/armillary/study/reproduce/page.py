@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; display: 
 th, td { text-align: left; padding: .3rem 1rem .3rem 0; border-bottom: 1px solid #ddd; vertical-align: top }
 .numbers th:not(:first-child), .numbers td:not(:first-child) { text-align: right }
 .verdict { font-weight: 600 } .green { color: #00744f } .yellow { color: #9a6700 } .red { color: #b3261e }
-.dim, small { color: #666 } svg { max-width: 100%; height: auto }
+.dim, small { color: #666 } svg { max-width: 100%; height: auto; margin-top: 2rem }
 """
 _NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
@@ -36,14 +36,23 @@ def picture(outcome: Outcome, path: Path) -> None:
         _draw(outcome, temporary, path.suffix[1:].lower())
 
 
-def write_page(name: str, outcome: Outcome, assumptions: Any, path: Path, sweep: Grid | None = None) -> None:
+def write_page(
+    name: str,
+    outcome: Outcome,
+    assumptions: type[Any],
+    path: Path,
+    *,
+    texts: Mapping[str, str] | None = None,
+    sweep: Grid | None = None,
+) -> None:
     """Write figure, tables, verdicts and assumptions.
 
     Args:
         name: Of the reproduction.
         outcome: What was found.
-        assumptions: With what.
+        assumptions: Of what kind its assumptions are.
         path: The file, written complete or not at all.
+        texts: What was written for each assumption; without it the defaults.
         sweep: Which verdicts depend on what.
 
     Raises:
@@ -62,7 +71,7 @@ def write_page(name: str, outcome: Outcome, assumptions: Any, path: Path, sweep:
         *(_grid(grid) for grid in outcome.grids),
         *([_grid(sweep)] if sweep else []),
         "<h2>What was assumed</h2>",
-        _assumptions(assumptions),
+        _assumptions(assumptions, texts or {}),
     ]
     write_text(
         path,
@@ -105,13 +114,12 @@ def _grid(grid: Grid) -> str:
     return f"<h2>{html.escape(grid.title)}</h2>" + _table(grid.header, rows, "numbers")
 
 
-def _assumptions(assumptions: Any) -> str:
+def _assumptions(assumptions: type[Any], texts: Mapping[str, str]) -> str:
     rows = []
     for name, known in about(assumptions).items():
-        value = getattr(assumptions, name)
-        as_default = value == known.parse(known.text)
-        text = known.text if as_default else f"{value} (default {known.text})"
-        rows.append((f"<code>{flag(name)}</code>", html.escape(text), html.escape(known.why)))
+        text = texts.get(name, known.text)
+        value = text if text == known.text else f"{text} (default {known.text})"
+        rows.append((f"<code>{flag(name)}</code>", html.escape(value), html.escape(known.why)))
     return _table(("option", "value", "why"), rows)
 
 

@@ -1,15 +1,14 @@
 """Training over TCP/IP: flat against hierarchical all-reduce, swept over the buffer of the global switch.
 
 After the ASTRA-sim case study with ns-3 at Hot Interconnects 2020, of which we have the question only, and no numbers:
-the machine here is assumed, see `Machine`.
+the machine here is assumed, see `Assumptions`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any
 
 import numpy as np
 
@@ -18,48 +17,64 @@ from armillary.engine.transport.layout_kernel import PS
 from armillary.engine.transport.tcp import Tcp
 from armillary.engine.transport.use import LinkUse
 from armillary.errors import InputError
-from armillary.files import replacing
 from armillary.platform.logical import logical_dimensions
 from armillary.platform.model import Packets, Physical, Platform
 from armillary.platform.topology.description import Network
 from armillary.platform.topology.graph import Topology
 from armillary.platform.topology.wiring import Wiring
-from armillary.report.picture import check_picture
+from armillary.study.reproduce.assumptions import assumed, whole
+from armillary.study.reproduce.outcome import Claim, Grid, Outcome
 from armillary.trace import GraphBuilder, Trace
-from armillary.units import format_bytes, format_time
+from armillary.units import format_bytes, format_time, parse_bandwidth, parse_bytes, parse_time
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-Algorithm = Literal["direct", "ring"]
 GLOBAL = "global"
 NEAR = 1.1
 """A time within this factor of that with the largest buffer needs no more of it."""
 _COLOURS = ("#0072B2", "#D55E00")
 
 
+def _buffers(text: str) -> tuple[int, ...]:
+    return tuple(sorted({parse_bytes(each.strip()) for each in text.split(",")}))
+
+
 @dataclass(frozen=True)
-class Machine:
-    """NPUs with a link to the switch of their group, and one to the global switch.
+class Assumptions:
+    """NPUs with a link to the switch of their group, and one to the global switch; and TCP between them."""
 
-    Attributes:
-        npus: Number of NPUs.
-        group: NPUs of a group.
-        local: Bandwidth of a link to the group's switch (bytes/ns).
-        wide: Bandwidth of a link to the global switch (bytes/ns).
-        local_latency: Latency of those links (ns).
-        wide_latency: Latency of these (ns).
-    """
-
-    npus: int
-    group: int
-    local: float
-    wide: float
-    local_latency: float
-    wide_latency: float
+    npus: int = assumed(
+        "32", whole, "NPUs; 32 run in seconds and still meet 24 to 1 at a port.", others=("16",)
+    )
+    group: int = assumed("8", whole, "NPUs of a group: 8 as in HGX boards.", others=("4",))
+    size: int = assumed("4 MiB", parse_bytes, "Vector of each NPU: of the order of a bucket of gradients.",
+                        others=("1 MiB", "16 MiB"))  # fmt: skip
+    local: float = assumed("100 GB/s", parse_bandwidth,
+                           "Link to the group's switch: some times the global one, as inside servers.",
+                           others=("12.5 GB/s",))  # fmt: skip
+    global_: float = assumed("100 Gb/s", parse_bandwidth, "Link to the global switch: Ethernet of 2020.")
+    local_latency: float = assumed("250 ns", parse_time, "Of a link to the group's switch.")
+    global_latency: float = assumed("1 us", parse_time,
+                                    "Of a link to the global switch, with half a switch in it.",
+                                    others=("10 us",))  # fmt: skip
+    buffers: tuple[int, ...] = assumed(
+        "16 KiB,64 KiB,256 KiB,1 MiB,4 MiB,16 MiB",
+        _buffers,
+        "Of each port of the global switch: 256 KiB is shallow, MiBs are deep.",
+    )
+    algorithm: str = assumed("direct", str, "Of each phase: to all at once, or to neighbours only.",
+                             others=("ring",), choices=("direct", "ring"))  # fmt: skip
+    congestion_control: str = assumed("newreno", str, "NewReno was ns-3's default in 2020.",
+                                      others=("cubic", "dctcp"), choices=("newreno", "cubic", "dctcp"))  # fmt: skip
+    min_rto: float = assumed("200 ms", parse_time,
+                             "Shortest timeout: 200 ms in Linux, 1 s in ns-3, some ms where it is tuned.",
+                             others=("5 ms",))  # fmt: skip
+    initial_window: int = assumed("10", whole, "Segments: RFC 6928.")
+    repeats: int = assumed(
+        "3", whole, "All-reduces one after the other: only the first finds new connections."
+    )
+    seed: int = assumed("1", whole, "Of the times (below 1 us) in which hosts answer.", others=("2", "3"))
 
     def __post_init__(self) -> None:
-        if self.npus < 2 or self.group < 1 or self.npus % self.group:
+        if self.npus < 2 or self.npus % self.group:
             divisors = [str(size) for size in range(1, self.npus + 1) if self.npus % size == 0]
             raise InputError(
                 f"--group is {self.group}, expected a divisor of {self.npus} NPUs: {', '.join(divisors)}"
@@ -73,8 +88,8 @@ class Machine:
         switch = wiring.tier(GLOBAL, 1)
         # Of two ways with as many links that with the lower numbers is taken: through the group's switch.
         wiring.connect(npu, locals_[npu // self.group], "local", self.local, self.local_latency)
-        wiring.connect(npu, switch[0], GLOBAL, self.wide, self.wide_latency, one_way=True)
-        wiring.connect(switch[0], npu, GLOBAL, self.wide, self.wide_latency, one_way=True, buffer=buffer)
+        wiring.connect(npu, switch[0], GLOBAL, self.global_, self.global_latency, one_way=True)
+        wiring.connect(switch[0], npu, GLOBAL, self.global_, self.global_latency, one_way=True, buffer=buffer)
         return wiring.topology()
 
 
@@ -97,58 +112,35 @@ class Point:
     depth: int
 
 
-def sweep(
-    machine: Machine,
-    tcp: Tcp,
-    size: int,
-    buffers: Sequence[int],
-    *,
-    algorithm: Algorithm = "direct",
-    repeats: int = 3,
-) -> dict[str, list[Point]]:
-    """Return the points of both all-reduces, by name.
-
-    Args:
-        machine: Where.
-        tcp: How; links of a group never drop.
-        size: Bytes of the vector of each NPU.
-        buffers: Bytes of a port of the global switch.
-        algorithm: Of each phase.
-        repeats: All-reduces one after the other, on the same connections.
-    """
-    levels = {"flat": (machine.npus,), "hierarchical": (machine.group, machine.npus // machine.group)}
+def sweep(chosen: Assumptions) -> dict[str, list[Point]]:
+    """Return the points of both all-reduces, by name; links of a group never drop."""
+    levels = {"flat": (chosen.npus,), "hierarchical": (chosen.group, chosen.npus // chosen.group)}
     step, after = GraphBuilder(), list[int]()
-    for number in range(repeats):
-        after = [step.all_reduce(f"all-reduce {number}", size, after=after)]
-    trace = Trace.replicate(step.graph(), machine.npus)
+    for number in range(chosen.repeats):
+        after = [step.all_reduce(f"all-reduce {number}", chosen.size, after=after)]
+    trace = Trace.replicate(step.graph(), chosen.npus)
     return {
-        name: [_point(machine, tcp, trace, sizes, algorithm, buffer, repeats) for buffer in buffers]
+        name: [_point(chosen, trace, sizes, buffer) for buffer in chosen.buffers]
         for name, sizes in levels.items()
     }
 
 
-def _point(
-    machine: Machine,
-    tcp: Tcp,
-    trace: Trace,
-    levels: tuple[int, ...],
-    algorithm: str,
-    buffer: int,
-    repeats: int,
-) -> Point:
-    topology = machine.topology(buffer)
+def _point(chosen: Assumptions, trace: Trace, levels: tuple[int, ...], buffer: int) -> Point:
+    tcp = Tcp(algorithm=chosen.congestion_control, min_rto=chosen.min_rto / 1e6,  # type: ignore[arg-type]
+              initial_window=chosen.initial_window, seed=chosen.seed)  # fmt: skip
+    topology = chosen.topology(buffer)
     # Queues without a limit of their own take the transport's: none.
     endless = replace(tcp, buffer=np.iinfo(np.int64).max)
     dimensions = logical_dimensions(topology, tuple(size for size in levels if size > 1))
     platform = Platform(
         dimensions,
-        physical=Physical(algorithm={"all-reduce": (algorithm,) * len(dimensions)}),
+        physical=Physical(algorithm={"all-reduce": (chosen.algorithm,) * len(dimensions)}),
         topology=Network(topology, "shortest"),
         packets=Packets("tcp", asdict(endless)),
     )
     timeline = simulate(trace, platform, network_model="packet")
     assert timeline.network is not None  # links were simulated
-    return _measured(topology, tcp, buffer, timeline.total_ticks * PS / repeats, timeline.network.use)
+    return _measured(topology, tcp, buffer, timeline.total_ticks * PS / chosen.repeats, timeline.network.use)
 
 
 def _measured(topology: Topology, tcp: Tcp, buffer: int, time: float, use: LinkUse) -> Point:
@@ -168,52 +160,50 @@ def least_buffer(points: Sequence[Point]) -> int:
     return enough
 
 
-def table(points: dict[str, list[Point]]) -> Table:
+def run(chosen: Assumptions) -> Outcome:
+    """Sweep, and say what it says about the question; the numbers of the study itself are not known here."""
+    points = sweep(chosen)
+    title = (
+        f"{format_bytes(chosen.size)} all-reduce, {chosen.algorithm}, {chosen.npus} NPUs in groups of "
+        f"{chosen.group}, TCP {chosen.congestion_control}"
+    )
+    return Outcome(title, (grid(points),), claims(points), lambda figure: draw(points, figure, title))
+
+
+def grid(points: dict[str, list[Point]]) -> Grid:
     """Return times, drops and depths of queues for every buffer."""
-    from rich.table import Table
-
-    out = Table(box=None, pad_edge=False, header_style="bold")
-    out.add_column("buffer per port", justify="right")
+    header = ["buffer per port"]
     for name in points:
-        for column in (name, "dropped", "queue"):
-            out.add_column(column, justify="right")
-    out.add_column("flat / hierarchical", justify="right")
+        header += [name, "dropped", "queue"]
+    rows = []
     for row in zip(*points.values(), strict=True):
-        cells = [
-            (format_time(point.time / PS), f"{point.dropped:.2%}", format_bytes(point.depth)) for point in row
-        ]
-        ratio = row[0].time / row[1].time
-        out.add_row(format_bytes(row[0].buffer), *(text for cell in cells for text in cell), f"{ratio:.2f}")
-    return out
+        cells = [format_bytes(row[0].buffer)]
+        for point in row:
+            cells += [format_time(point.time / PS), f"{point.dropped:.2%}", format_bytes(point.depth)]
+        rows.append((*cells, f"{row[0].time / row[1].time:.2f}"))
+    return Grid("Time of an all-reduce", (*header, "flat / hierarchical"), tuple(rows))
 
 
-def findings(points: dict[str, list[Point]]) -> list[str]:
-    """Return what the sweep says about the question, in sentences."""
+def claims(points: dict[str, list[Point]]) -> tuple[Claim, ...]:
+    """Judge what the study asked: does the hierarchy help, and does it need less of a buffer?"""
     flat_, hierarchical_ = points.values()
     won = sum(one.time > other.time for one, other in zip(flat_, hierarchical_, strict=True))
-    enough = [format_bytes(least_buffer(each)) for each in points.values()]
-    losses = [point.dropped for point in flat_], [point.dropped for point in hierarchical_]
-    return [
-        f"hierarchical is faster with {won} of {len(flat_)} buffers",
-        f"within {NEAR - 1:.0%} of the time with the largest buffer from: flat {enough[0]}, "
-        f"hierarchical {enough[1]} per port",
-        f"most packets dropped at the global switch: flat {max(losses[0]):.2%}, hierarchical {max(losses[1]):.2%}",
-        "the numbers of the study itself are not known here: the order of the two can be compared, values cannot",
-    ]
+    enough = [least_buffer(each) for each in points.values()]
+    least = [format_bytes(each) for each in enough]
+    source = "HotI 2020; its numbers are not known here"
+    return (
+        Claim("Hierarchical all-reduce is faster than flat over TCP", source,
+              f"with {won} of {len(flat_)} buffers",
+              "holds" if won == len(flat_) else "partly" if won else "fails"),
+        Claim("It needs less of a buffer in the global switch", source,
+              f"within {NEAR - 1:.0%} of the time with the largest buffer from: flat {least[0]}, "
+              f"hierarchical {least[1]} per port",
+              "holds" if enough[1] < enough[0] else "partly" if enough[1] == enough[0] else "fails"),
+    )  # fmt: skip
 
 
-def picture(points: dict[str, list[Point]], path: Path, title: str) -> None:
-    """Draw time over buffer, both logarithmic.
-
-    Raises:
-        InputError: matplotlib is not installed, the suffix is unknown, or the file cannot be written.
-    """
-    check_picture(path)
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
-    FigureCanvasAgg(figure)
+def draw(points: dict[str, list[Point]], figure: Any, title: str) -> None:
+    """Draw time over buffer, both logarithmic."""
     axes = figure.subplots()
     for (name, each), colour, marker in zip(points.items(), _COLOURS, "os", strict=True):
         axes.plot([point.buffer for point in each], [point.time / PS for point in each], color=colour,
@@ -227,7 +217,3 @@ def picture(points: dict[str, list[Point]], path: Path, title: str) -> None:
     axes.grid(visible=True, which="major", color="#DDDDDD", linewidth=0.6)
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
     axes.legend(frameon=False)
-    suffix = path.suffix[1:].lower()
-    no_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix, {})
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=suffix, dpi=150, metadata=no_date)

@@ -76,15 +76,17 @@ class Rank:
             (name, axis, steps, size, tag), name, NodeType.COMM_RECV_NODE, attributes, self.chain
         )
 
-    def memory(self, name: str, load: bool, size: int, after: Nodes) -> int:
-        """Place a load from, or a store to, remote memory."""
+    def memory(self, name: str, load: bool, size: int, after: Nodes, together: str = "") -> int:
+        """Place a load from, or a store to, remote memory; of all ranks of the family `together` at once, if given."""
         kind = NodeType.MEM_LOAD_NODE if load else NodeType.MEM_STORE_NODE
         attributes: list[Attribute] = [
             ("is_cpu_op", "bool", False),
             ("tensor_size", "uint64", size),
             *labels(),
         ]
-        return self._place((name, load, size), name, kind, attributes, after)
+        if together:
+            attributes += [("in_switch", "bool", True), ("pg_name", "string", together)]
+        return self._place((name, load, size, together), name, kind, attributes, after)
 
     def graph(self) -> Graph:
         """Return the graph."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armillary.trace import NodeType
+from armillary.trace.gemm import GEMM, to_numbers
 from armillary.trace.grid import AXIS
 from armillary.trace.node import Attribute
 from armillary.trace.tiles import LABEL, Tile
@@ -96,6 +97,8 @@ def kernel_attributes(step: Step) -> list[Attribute]:
     ]
     if step.flops and step.precision != "bf16":
         found.append(("precision", "string", step.precision))
+    if step.gemms and step.flops:
+        found.append((GEMM, "int64_list", to_numbers(step.gemms)))
     return found + labels()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from armillary.trace.gemm import Gemm
 from armillary.workload.layers.attention_core import Heads, core
 from armillary.workload.layers.block import Block
 from armillary.workload.layers.layer import Step
@@ -91,7 +92,16 @@ def _absorbed(shard: Shard, latent: Latent, heads: Heads, up: Block) -> list[Blo
         steps.append(gather("gather", "tp", shard.own * (rank + latent.rotary_size) * element))
     for name, size in (("keys", latent.plain_size), ("values", latent.value_size)):
         moved = (rank * size + tokens * (rank + size)) * heads.query * element
-        steps.append(Step(name, 2 * tokens * heads.query * size * rank, moved, shard.high))
+        shape = (size, rank) if name == "values" else (rank, size)
+        steps.append(
+            Step(
+                name,
+                2 * tokens * heads.query * size * rank,
+                moved,
+                shard.high,
+                gemms=(Gemm(tokens, *shape, heads.query),),
+            )
+        )
     attend = core(replace(shard, flash=True), key).forward[0]
     reach = min(shard.keys, heads.window or shard.keys)
     shared = shard.batch * reach * rank * element  # values are a part of the keys

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from armillary.trace.gemm import Gemm
 from armillary.workload.layers.block import Block
 from armillary.workload.layers.layer import Step
 from armillary.workload.layers.linear import gather, scatter
@@ -101,17 +102,21 @@ def _unfused(shard: Shard, heads: Heads, seen: int) -> Block:
     kept = held + (mask + held if mask else 0)  # softmax; mask and what it leaves
     up, down = (2 * seen * heads.query * size for size in (heads.key, heads.value))
     precision = shard.high
+    # Products are of whole matrices, a mask is applied to their result.
+    groups = shard.batch * heads.query
+    first = Gemm(-(-rows // groups), shard.keys, heads.key, groups)
+    second = Gemm(first.m, heads.value, shard.keys, groups)
     return Block(
         "core",
         (
-            Step("scores", up, q + k + held, precision),
+            Step("scores", up, q + k + held, precision, gemms=(first,)),
             Step("softmax", bytes=2 * held + (held + mask if mask else 0)),
-            Step("values", down, held + v + out, precision),
+            Step("values", down, held + v + out, precision, gemms=(second,)),
         ),
         (
-            Step("values", 2 * down, 2 * (held + v) + out, precision),
+            Step("values", 2 * down, 2 * (held + v) + out, precision, gemms=(second.left(), second.right())),
             Step("softmax", bytes=3 * held + mask),
-            Step("scores", 2 * up, 2 * (q + k) + held, precision),
+            Step("scores", 2 * up, 2 * (q + k) + held, precision, gemms=(first.left(), first.right())),
         ),
         saved=q + k + v + kept,
         dropped=kept,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from armillary.trace import CollectiveType
+from armillary.trace.gemm import Gemm
 
 Precision = Literal["fp32", "bf16", "fp8"]
 
@@ -32,6 +33,7 @@ class Step:
         shift: Makes the step a message to the rank `shift` along `axes`, and one from the opposite side.
         splits: Of an all-to-all of uneven parts: bytes to each member; their sum is `size`.
         after: Names of steps of the same list that it waits for; None: the step before.
+        gemms: The matrix products of a kernel, where it is nothing else; padding of groups included.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Step:
     shift: int = 0
     splits: tuple[int, ...] = ()
     after: tuple[str, ...] | None = None
+    gemms: tuple[Gemm, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

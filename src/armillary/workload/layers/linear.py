@@ -7,7 +7,10 @@ the gradient of W while that of X is computed; Y of the second is reduced and sc
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from armillary.trace import CollectiveType
+from armillary.trace.gemm import Gemm
 from armillary.workload.layers.block import Block
 from armillary.workload.layers.layer import Precision, Step
 from armillary.workload.layers.shard import Shard
@@ -47,10 +50,18 @@ def products(
     precision = precision or shard.compute
     flops, operand = 2 * m * k * n, ELEMENT[precision]
     x, w, y = m * k, count * k * n, m * n
+    shape = Gemm(-(-m // max(count, 1)), n, k, count)
     return (
-        Step("gemm", flops, (x + w) * operand + y * shard.element, precision),
-        Step("input", flops, (y + w) * operand + x * shard.element, precision),
-        Step("weight", flops, (x + y) * operand + 2 * w * shard.gradient, precision, after=("input",)),
+        Step("gemm", flops, (x + w) * operand + y * shard.element, precision, gemms=(shape,)),
+        Step("input", flops, (y + w) * operand + x * shard.element, precision, gemms=(shape.left(),)),
+        Step(
+            "weight",
+            flops,
+            (x + y) * operand + 2 * w * shard.gradient,
+            precision,
+            after=("input",),
+            gemms=(shape.right(),),
+        ),
     )
 
 
@@ -111,10 +122,10 @@ def column(
         forward.insert(0, gather("gather", "tp", shard.own * (k + beside) * element))
         backward = [
             gather("gather", "tp", shard.own * k * element, after=("",)),
-            Step(back.name, back.flops, back.bytes, back.precision, after=("",)),
+            replace(back, after=("",)),
             scatter("scatter", "tp", m * (k + beside) * element),
         ]
-        weight = Step(weight.name, weight.flops, weight.bytes, weight.precision, after=("input", "gather"))
+        weight = replace(weight, after=("input", "gather"))
     elif shard.tp > 1:
         backward.append(reduce("reduce", "tp", m * (k + beside) * element))
     return Block(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from armillary.errors import InputError
 from armillary.workload.layers.block import Block, layer
 from armillary.workload.layers.decoder import Kind, check_width, transformer_layer
@@ -69,7 +71,7 @@ def _patches(shard: Shard, model: Vit) -> Layer:
         "patches",
         (gemm, Step("positions", bytes=2 * held + mask)),
         (Step("dropout", bytes=2 * held + mask),) if mask else (),
-        (Step("weight", weight.flops, weight.bytes, weight.precision),),
+        (replace(weight, after=None),),
         {"dp+cp": hidden * (pixels + 1 + 1 + model.patches + 1)},  # bias, class token, positions
         saved=rows * pixels * shard.operand + mask,
         working=held,

@@ -6,12 +6,13 @@ from math import prod
 
 from armillary.convert.pytorch.arguments import MalformedError
 from armillary.convert.pytorch.operators.registry import Operator, rule
+from armillary.trace.gemm import Gemm
 
 FAMILY = "matmul"
 
 
-def product(left: list[int], right: list[int]) -> int:
-    """Return the FLOPs of left @ right, with NumPy's rules for vectors and for shared leading sizes.
+def shape(left: list[int], right: list[int]) -> Gemm:
+    """Return what left @ right multiplies, with NumPy's rules for vectors and for shared leading sizes.
 
     Raises:
         MalformedError: the shapes do not fit.
@@ -26,7 +27,29 @@ def product(left: list[int], right: list[int]) -> int:
     width = max(len(a), len(b))
     a, b = [1] * (width - len(a)) + a, [1] * (width - len(b)) + b
     batch = prod(y if x == 1 else x for x, y in zip(a, b, strict=True))
-    return 2 * batch * rows * inner * columns
+    return Gemm(rows, columns, inner, batch)
+
+
+def product(left: list[int], right: list[int]) -> int:
+    """Return the FLOPs of left @ right, see `shape`."""
+    return shape(left, right).operations
+
+
+def gemm(op: Operator, rule_of_op: object) -> Gemm | None:
+    """Return the product that an operator is; None where it is none, or more than one.
+
+    Args:
+        op: The operator.
+        rule_of_op: The function of this module that counts its FLOPs.
+    """
+    if rule_of_op is mm:
+        return shape(op.shape("self", 0), op.shape("mat2", 1))
+    if rule_of_op is addmm:
+        return shape(op.shape("", 1), op.shape("", 2))
+    if rule_of_op is linear:
+        left, weight = op.shape("input", 0), op.shape("weight", 1)
+        return shape([prod(left[:-1]), left[-1]], weight[::-1])
+    return None
 
 
 @rule(

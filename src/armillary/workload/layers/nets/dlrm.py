@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from armillary.errors import InputError
 from armillary.trace import CollectiveType
+from armillary.trace.gemm import Gemm
 from armillary.workload.layers.layer import Layer, Step
 from armillary.workload.layers.nets.kernels import REPLICAS, Kernel, Kernels, gemm, recomputed
 from armillary.workload.layers.nets.limits import check_plan
@@ -80,7 +81,7 @@ def _interaction(model: Dlrm, batch: int) -> Kernel:
     moved = 3 * joined + 2 * dots + result
     return Kernel(
         "interaction", moved, moved + joined, saved=joined, held=joined + result,
-        macs=batch * vectors**2 * size, both=True,
+        macs=batch * vectors**2 * size, both=True, shape=Gemm(vectors, vectors, size, batch),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ the decoder; from decoder layers their output together with the attention's cont
 
 from __future__ import annotations
 
+from armillary.trace.gemm import Gemm
 from armillary.workload.layers.layer import Layer
 from armillary.workload.layers.nets.kernels import Kernel, Kernels, gemm, product
 from armillary.workload.layers.nets.limits import check_plan
@@ -79,6 +80,7 @@ class _Translator:
             product(
                 f"{prefix}recurrence", 4 * hidden * width, width, 4 * hidden**2, 4 * width,
                 reads=self.sequence, besides=6 * width, saved=5 * width,
+                shape=Gemm(self.plan.microbatch, 4 * hidden, hidden, calls=self.sequence),
             ),
         ]  # fmt: skip
         if residual:
@@ -87,10 +89,18 @@ class _Translator:
 
     def attention(self) -> list[Kernel]:
         """Return the kernels of additive attention; the sums of queries and keys stay inside its kernel."""
-        hidden, width = self.model.hidden, self.width
-        weights = self.tokens * self.sequence
+        tokens, hidden, width = self.tokens, self.model.hidden, self.width
+        weights = tokens * self.sequence
         sides = [
-            product(name, hidden * width, width, hidden**2, width, saved=2 * width)
+            product(
+                name,
+                hidden * width,
+                width,
+                hidden**2,
+                width,
+                saved=2 * width,
+                shape=Gemm(tokens, hidden, hidden),
+            )
             for name in ("query", "key")
         ]
         # Queries, keys and values come in, the context goes out, and so do the weights, by way of a softmax.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from armillary.trace.gemm import Gemm
 from armillary.workload.layers.layer import Layer, Step
 from armillary.workload.models.operations import HEAD, SCORES
 from armillary.workload.plan.numbers import gradient, weight
@@ -36,6 +37,7 @@ class Kernel:
         both: A product of two activations, so that the gradient of the input takes twice the operations.
         part: Of the model, as `operations.flops` names it: it says what is recomputed.
         masks: Bytes of masks, kept too.
+        shape: The product, where the kernel is one; of a convolution the implicit one.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Kernel:
     both: bool = False
     part: str = ""
     masks: int = 0
+    shape: Gemm | None = None
 
 
 def product(
@@ -64,6 +67,7 @@ def product(
     besides: int = 0,
     saved: int | None = None,
     part: str = "",
+    shape: Gemm | None = None,
 ) -> Kernel:
     """Return a product of activations with weights.
 
@@ -78,12 +82,15 @@ def product(
         besides: Elements that element-wise work in the same kernel reads and writes, each way.
         saved: Elements; absent: the inputs.
         part: See `Kernel`.
+        shape: See `Kernel`.
     """
     operands = inputs + outputs
     moved = operands + reads * weights + besides
     kept = inputs if saved is None else saved
     parameters = weights + bias
-    return Kernel(name, moved, moved, operands, weights, parameters, kept, operands, macs, part=part)
+    return Kernel(
+        name, moved, moved, operands, weights, parameters, kept, operands, macs, part=part, shape=shape
+    )
 
 
 def gemm(name: str, rows: int, inputs: int, outputs: int, *, bias: int = 0, part: str = "") -> Kernel:
@@ -96,6 +103,7 @@ def gemm(name: str, rows: int, inputs: int, outputs: int, *, bias: int = 0, part
         rows * outputs,
         bias=bias,
         part=part,
+        shape=Gemm(rows, outputs, inputs),
     )
 
 
@@ -119,18 +127,27 @@ class Kernels:
 
     def forward(self, kernel: Kernel, after: tuple[str, ...] | None = None) -> Step:
         """Return the step of the forward pass."""
-        return self._step(kernel.name, 2 * kernel.macs, self.element * kernel.forward, after)
+        gemms = (kernel.shape,) if kernel.shape else ()
+        return self._step(kernel.name, 2 * kernel.macs, self.element * kernel.forward, after, gemms)
 
     def backward(self, kernel: Kernel, after: tuple[str, ...] | None = None) -> Step:
         """Return the step that makes the gradient of the input."""
         flops = 2 * kernel.macs * (2 if kernel.both else 1)
-        return self._step(f"{kernel.name} backward", flops, self.element * kernel.backward, after)
+        gemms: tuple[Gemm, ...] = ()
+        if kernel.shape:
+            gemms = (kernel.shape.left(), kernel.shape.right())[: 1 + kernel.both]
+        return self._step(f"{kernel.name} backward", flops, self.element * kernel.backward, after, gemms)
 
     def weight(self, kernel: Kernel) -> Step:
         """Return the step that makes the gradient of the weights."""
         moved = self.element * kernel.operands + 2 * gradient(self.plan) * kernel.weights
         after = (f"{kernel.name} backward",) if kernel.backward else None
-        return self._step(f"{kernel.name} weight", 2 * kernel.macs, moved, after)
+        gemms: tuple[Gemm, ...] = ()
+        if kernel.shape:
+            # What was done one after the other is there now: one product sums over all of it.
+            one = kernel.shape.right()
+            gemms = (one._replace(k=one.k * one.calls, calls=1),)
+        return self._step(f"{kernel.name} weight", 2 * kernel.macs, moved, after, gemms)
 
     def layer(self, name: str, kernels: Sequence[Kernel], *, inputs: int, outputs: int) -> Layer:
         """Return a layer that runs kernels one after the other.
@@ -166,5 +183,7 @@ class Kernels:
         """Return the bytes of gradients of activations that are there at a time, at most."""
         return self.element * max(kernel.held for kernel in kernels)
 
-    def _step(self, name: str, flops: int, size: int, after: tuple[str, ...] | None) -> Step:
-        return Step(name, flops, size, self.plan.numbers.compute, after=after)
+    def _step(
+        self, name: str, flops: int, size: int, after: tuple[str, ...] | None, gemms: tuple[Gemm, ...]
+    ) -> Step:
+        return Step(name, flops, size, self.plan.numbers.compute, after=after, gemms=gemms)

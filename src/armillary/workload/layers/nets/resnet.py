@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from armillary.trace.gemm import Gemm
 from armillary.workload.layers.layer import Layer
 from armillary.workload.layers.nets.kernels import Kernel, Kernels, gemm, product
 from armillary.workload.layers.nets.limits import check_plan
@@ -53,6 +54,9 @@ def convolution(name: str, each: Conv2d, batch: int, part: str = "") -> Kernel:
         batch * each.outputs * each.pixels,
         bias=each.bias * each.outputs,
         part=part,
+        shape=Gemm(
+            batch * each.pixels, each.outputs // each.groups, each.weights // each.outputs, each.groups
+        ),
     )
 
 

@@ -1,0 +1,135 @@
+"""The protocol of compute models: what is called when, what goes in, and what comes out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.platform.model import Kernels, Platform
+from armillary.trace.gemm import Gemm
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+KINDS = ("gemm", "flops", "memory", "unknown")
+"""Products of known shape; other operations, such as fused attention; bytes only; nothing but a recorded duration."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """The NPU that kernels run on.
+
+    Attributes:
+        peak: FLOP/s; 0: not given.
+        memory: Bandwidth of the local memory, bytes/s; 0: not given.
+        kernels: Peaks by precision, and the shares that kernels reach in the roofline model.
+        latency: Of the local memory, ns.
+    """
+
+    peak: float
+    memory: float
+    kernels: Kernels = field(default_factory=Kernels)
+    latency: float = 0.0
+
+    @staticmethod
+    def of(platform: Platform) -> Device:
+        """Return the NPU of a platform."""
+        system, physical = platform.system, platform.physical
+        return Device(
+            system.peak_performance, system.local_mem_bandwidth, physical.kernels, physical.memory.latency
+        )
+
+    def peak_of(self, precision: str) -> float:
+        """Return the FLOP/s of a precision; 0: not given."""
+        return self.kernels.peaks.get(precision, 0.0) if self.kernels.peaks else self.peak
+
+
+@dataclass(frozen=True)
+class Work:
+    """Kernels, all different, as columns of one length.
+
+    Attributes:
+        names: Of the nodes; not unique, since kernels of one name may differ.
+        operations: FLOPs, 2 per multiply-add; -1: not named.
+        bytes: Read and written in the local memory; -1: not named.
+        precisions: Of matrix products: ``bf16`` where a node says nothing else.
+        products: The matrix products of a kernel that does nothing else, in the order in which they run; else ().
+        recorded: Recorded duration in ns; 0: none.
+    """
+
+    names: tuple[str, ...]
+    operations: Ints
+    bytes: Ints
+    precisions: tuple[str, ...]
+    products: tuple[tuple[Gemm, ...], ...]
+    recorded: Ints
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def kind(self, at: int) -> str:
+        """Return which of `KINDS` kernel `at` is."""
+        if self.products[at]:
+            return "gemm"
+        if self.operations[at] > 1:  # generated kernels that compute nothing name 1 operation
+            return "flops"
+        return "memory" if max(self.operations[at], self.bytes[at]) >= 0 else "unknown"
+
+
+@dataclass(frozen=True)
+class Times:
+    """How long kernels take.
+
+    Attributes:
+        ns: (kernels) At least 0; nan where the model does not know: the roofline model takes it.
+        bound: (kernels) In a word what the time is due to: ``compute``, ``memory``, ``measured``; may be empty.
+        beyond: (kernels) How far outside of what it knows the model went: 1 is inside, 2 is twice the largest size.
+        notes: What a person should know, once per run.
+    """
+
+    ns: Floats
+    bound: tuple[str, ...] = ()
+    beyond: Floats | None = None
+    notes: tuple[str, ...] = ()
+
+
+class ComputeModel(ABC):
+    """Says how long kernels take on one NPU.
+
+    A simulation calls `create` once, then `durations` once with all different kernels of all ranks, and `close` at the
+    end, also after an error. Ranks with another speed, and jitter, are applied to the result, which is rounded up to a
+    ns. The same work must get the same times, in any order and beside any other work.
+
+    A package adds a model by an entry point of the group ``armillary.compute`` that names the class;
+    `armillary.testing.compute` checks that a model keeps to this.
+    """
+
+    @classmethod
+    @abstractmethod
+    def create(cls, options: Mapping[str, Any], device: Device, folder: Path) -> ComputeModel:
+        """Return the model.
+
+        Args:
+            options: ``platform.compute.options`` of the study, as YAML gives them (of built-in models its other keys).
+            device: The NPU.
+            folder: That of the study: what paths in the options are relative to.
+
+        Raises:
+            InputError: an option is wrong: say which, its value, and what was expected.
+        """
+
+    @abstractmethod
+    def durations(self, work: Work) -> Times:
+        """Return how long kernels take, in the order of `work`, which may be empty.
+
+        Raises:
+            InputError: a kernel cannot be timed.
+        """
+
+    def close(self) -> None:  # noqa: B027
+        """Give back what the model holds: files, programs."""

@@ -1,0 +1,167 @@
+"""Another program as a compute model: kernels go in, and times come out, as lines of JSON.
+
+The program is started once for all kernels of a simulation. It reads to the end of its input::
+
+    {"device": {"peak_flops": 9.89e14, "memory_bytes_per_s": 3.35e12, "peaks": {"bf16": 9.89e14}}}
+    {"id": 0, "name": "mlp.up.gemm", "kind": "gemm", "operations": 137438953472, "bytes": 100663296,
+     "precision": "bf16", "gemm": [{"calls": 1, "batch": 1, "m": 4096, "n": 4096, "k": 4096}], "recorded_ns": 0}
+
+(each object on one line), and writes one line per kernel, in any order: ``{"id": 0, "ns": 190000.0}``; null is for a
+kernel that it does not know. ``"bound"`` (text) and ``"beyond"`` (number, see `Times`) may be there, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from armillary.compute.model import ComputeModel, Device, Times, Work
+from armillary.errors import InputError
+from armillary.units import format_time
+
+_QUOTED = 200
+
+
+@dataclass(frozen=True)
+class Program(ComputeModel):
+    """Asks a program.
+
+    Attributes:
+        device: The NPU.
+        command: The program and its arguments.
+        timeout: Seconds after which it is stopped, with all that it has started.
+        folder: Where it runs: that of the study.
+    """
+
+    device: Device
+    command: tuple[str, ...]
+    timeout: float
+    folder: Path
+
+    @classmethod
+    def create(cls, options: Mapping[str, Any], device: Device, folder: Path) -> Program:
+        """See `ComputeModel`; the options are those of `armillary.platform.compute_schema.Program`."""
+        return cls(device, tuple(options["command"]), options.get("timeout_ns", 60e9) / 1e9, folder)
+
+    def durations(self, work: Work) -> Times:
+        """See `ComputeModel`."""
+        if not len(work):
+            return Times(np.zeros(0))
+        return self._read(self._run(question(work, self.device)), len(work))
+
+    def _run(self, text: str) -> str:
+        try:
+            process = subprocess.Popen(
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                cwd=self.folder, start_new_session=True,
+            )  # fmt: skip
+        except (OSError, ValueError) as error:
+            raise self._error(f"cannot be started: {error}") from error
+        try:
+            out, err = process.communicate(text.encode(), timeout=self.timeout)
+        except subprocess.TimeoutExpired:
+            raise self._error(f"gave no answer within {format_time(self.timeout * 1e9)}") from None
+        finally:
+            _stop(process)
+        if process.returncode:
+            said = err.decode(errors="replace").strip().splitlines()
+            last = f": {said[-1][:_QUOTED]}" if said else ""
+            raise self._error(f"ended with exit code {process.returncode}{last}")
+        try:
+            return out.decode()
+        except UnicodeDecodeError:
+            raise self._error("wrote what is not UTF-8, expected lines of JSON") from None
+
+    def _read(self, text: str, count: int) -> Times:
+        ns, beyond, bound, seen = np.full(count, np.nan), np.ones(count), [""] * count, [False] * count
+        for number, line in enumerate(text.splitlines(), 1):
+            if not line.strip():
+                continue
+            at, answer = self._answer(number, line, count)
+            if seen[at]:
+                raise self._error(f"line {number} answers id {at} again")
+            seen[at] = True
+            if answer["ns"] is not None:
+                ns[at] = answer["ns"]
+            beyond[at], bound[at] = answer.get("beyond", 1), answer.get("bound", "")
+        if not all(seen):
+            raise self._error(
+                f"answered {sum(seen)} of {count} kernels, the first that lacks is id {seen.index(False)}"
+            )
+        return Times(ns, tuple(bound), beyond)
+
+    def _answer(self, number: int, line: str, count: int) -> tuple[int, dict[str, Any]]:
+        where = f"line {number} of its answer, {line[:_QUOTED]!r}"
+        try:
+            answer = json.loads(line)
+        except (ValueError, RecursionError):
+            raise self._error(f"{where}, is not JSON; expected {{'id': 0, 'ns': 12.5}}") from None
+        if not isinstance(answer, dict) or not {"id", "ns"} <= answer.keys() <= {
+            "id",
+            "ns",
+            "bound",
+            "beyond",
+        }:
+            raise self._error(f"{where}: expected an object with id and ns, and perhaps bound and beyond")
+        at = answer["id"]
+        if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at < count:
+            raise self._error(f"{where}: id is {at!r}, expected 0 to {count - 1}")
+        if answer["ns"] is not None and not _is_time(answer["ns"], 0):
+            raise self._error(f"{where}: ns is {answer['ns']!r}, expected a number of 0 or more, or null")
+        if not _is_time(answer.get("beyond", 1), 1) or not isinstance(answer.get("bound", ""), str):
+            raise self._error(f"{where}: expected beyond as a number of 1 or more, and bound as text")
+        return at, answer
+
+    def _error(self, problem: str) -> InputError:
+        return InputError(f"compute program '{' '.join(self.command)}' {problem}")
+
+
+def question(work: Work, device: Device) -> str:
+    """Return what the program reads."""
+    about = {
+        "peak_flops": device.peak,
+        "memory_bytes_per_s": device.memory,
+        "peaks": device.kernels.peaks,
+    }
+    lines: list[dict[str, Any]] = [{"device": about}]
+    lines += [
+        {
+            "id": at,
+            "name": name,
+            "kind": work.kind(at),
+            "operations": max(int(work.operations[at]), 0),
+            "bytes": max(int(work.bytes[at]), 0),
+            "precision": work.precisions[at],
+            "gemm": [product._asdict() for product in work.products[at]],
+            "recorded_ns": int(work.recorded[at]),
+        }
+        for at, name in enumerate(work.names)
+    ]
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def _is_time(value: Any, low: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value < 2.0**63
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End a program and what it has started, and close its pipes: what it left behind could hold them open."""
+    with contextlib.suppress(OSError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe:
+            with contextlib.suppress(OSError):
+                pipe.close()

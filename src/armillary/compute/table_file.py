@@ -1,0 +1,126 @@
+"""Tables of measured matrix products: CSV files with a header, also compressed with gzip."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from armillary.compute.model import Floats, Ints
+from armillary.errors import InputError, nearest
+
+COLUMNS = ("m", "n", "k", "time", "precision")
+"""What is read; all but the last must be there."""
+PRECISIONS = {
+    "fp32": "fp32", "float32": "fp32", "float": "fp32", "tf32": "fp32",
+    "bf16": "bf16", "bfloat16": "bf16", "fp16": "bf16", "float16": "bf16", "half": "bf16",
+    "fp8": "fp8", "float8": "fp8", "e4m3": "fp8", "float8_e4m3fn": "fp8", "fp8_e4m3": "fp8",
+}  # fmt: skip
+"""Names in files; fp16 runs at the speed of bf16."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Products of one precision.
+
+    Attributes:
+        sizes: (products, 3) m, n and k; no shape twice.
+        ns: (products) Time of one, the median of its rows.
+    """
+
+    sizes: Ints
+    ns: Floats
+
+
+def read_table(
+    path: Path, columns: Mapping[str, str], unit_ns: float, precision: str
+) -> tuple[dict[str, Measured], list[str]]:
+    """Read a table.
+
+    Args:
+        path: The file.
+        columns: Its names of `COLUMNS`, where they are others.
+        unit_ns: ns of the unit of times.
+        precision: Of all rows, if there is no such column.
+
+    Returns:
+        Products by precision, and notes.
+
+    Raises:
+        InputError: the file is missing or malformed, or a number in it makes no sense.
+    """
+    rows: dict[str, dict[tuple[int, int, int], list[float]]] = {}
+    left_out: dict[str, int] = {}
+    for line, row in _rows(path, columns):
+        word = row.get("precision") or precision
+        known = PRECISIONS.get(word.lower())
+        if known is None:
+            left_out[word] = left_out.get(word, 0) + 1
+            continue
+        m, n, k = (_whole(path, line, name, row[name]) for name in ("m", "n", "k"))
+        rows.setdefault(known, {}).setdefault((m, n, k), []).append(_time(path, line, row["time"]) * unit_ns)
+    if not rows:
+        raise InputError(f"{path}: no rows of a known precision, expected some of {', '.join(PRECISIONS)}")
+    notes = [f"{path.name}: {n} rows of precision '{word}' are not used" for word, n in left_out.items()]
+    return {
+        name: Measured(
+            np.array(list(found), np.int64), np.array([float(np.median(times)) for times in found.values()])
+        )
+        for name, found in rows.items()
+    }, notes
+
+
+def _rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, dict[str, str]]]:
+    reader = csv.reader(io.StringIO(_text(path)))
+    header = next(reader, [])
+    place = {}
+    for name in COLUMNS:
+        called = columns.get(name, name)
+        if called in header:
+            place[name] = header.index(called)
+        elif name != "precision" or "precision" in columns:
+            raise InputError(
+                f"{path}: no column '{called}'{nearest(called, header)}; it has {', '.join(header) or 'none'}"
+            )
+    for row in reader:
+        if row:
+            if len(row) != len(header):
+                raise InputError(
+                    f"{path}:{reader.line_num}: {len(row)} values, expected {len(header)} as in the header"
+                )
+            yield reader.line_num, {name: row[at].strip() for name, at in place.items()}
+
+
+def _text(path: Path) -> str:
+    from armillary.platform.document import read_text
+
+    if path.suffix != ".gz":
+        return read_text(path, "table of matrix products")
+    try:
+        return gzip.decompress(path.read_bytes()).decode()
+    except FileNotFoundError:
+        return read_text(path, "table of matrix products")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot read the table of matrix products: {error}") from error
+
+
+def _whole(path: Path, line: int, name: str, text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) < 2**31:
+        raise InputError(f"{path}:{line}: {name} is '{text}', expected a whole number of 1 or more")
+    return int(text)
+
+
+def _time(path: Path, line: int, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise InputError(f"{path}:{line}: time is '{text}', expected a number above 0")
+    return value

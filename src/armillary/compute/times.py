@@ -1,0 +1,183 @@
+"""Times of the compute nodes of rank graphs: what is alike is asked once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.compute.find import make_model
+from armillary.compute.model import Device, Floats, Times, Work
+from armillary.compute.overrides import idle, overridden
+from armillary.compute.roofline import Roofline
+from armillary.errors import InputError
+from armillary.platform.model import Platform
+from armillary.trace.gemm import GEMM, to_products
+from armillary.trace.graph import Graph
+from armillary.trace.schema import NodeType
+
+Row = tuple[str, int, int, str, tuple[int, ...], int]
+"""A kernel: name, operations, bytes, precision, products, recorded ns."""
+
+
+class KernelTimes:
+    """How long every compute node on an NPU takes, by the model of a platform.
+
+    Attributes:
+        warnings: What a person should know of them.
+    """
+
+    def __init__(self, platform: Platform, graphs: Iterable[Graph]) -> None:
+        """Ask the model for the kernels of `graphs`.
+
+        Raises:
+            InputError: the model, its options or a node is wrong.
+        """
+        self.platform = platform
+        self.warnings: list[str] = []
+        self._known: dict[Row, int] = {}
+        self._of: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        system, chosen = platform.system, platform.kernel_model
+        modelled = system.roofline and not system.replay_only
+        self.asked = modelled and (chosen.name != "roofline" or bool(chosen.overrides))
+        self.asked |= bool(chosen.overrides) and not system.replay_only
+        """Whether there is more to it than the roofline model, or recorded times."""
+        if not self.asked:
+            return
+        for graph in graphs:
+            self._of[id(graph)] = self._read(graph)
+        work = _work(self._known)
+        times = ask(platform, work, modelled=modelled)
+        self._ns = times.ns
+        self.warnings = [
+            f"compute model {chosen.name}: {note}" for note in (*times.notes, *idle(work, chosen.overrides))
+        ]
+        self._warn_of_extrapolation(work, times)
+
+    def of(self, graph: Graph) -> tuple[NDArray[np.int64], Floats]:
+        """Return positions of nodes of a graph that was read, and ns; nodes that are not there take recorded times."""
+        nodes, kernels = self._of[id(graph)]
+        known = ~np.isnan(self._ns[kernels])
+        return nodes[known], self._ns[kernels[known]]
+
+    def _read(self, graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the compute nodes of a graph, and the number of the kernel of each."""
+        which = (graph.types == NodeType.COMP_NODE) & (graph.ints("is_cpu_op", 0) == 0)
+        nodes = np.flatnonzero(which)
+        names: dict[str, int] = {}
+        all_names = graph.names()
+        name = np.array([names.setdefault(all_names[node], len(names)) for node in nodes.tolist()], np.int64)
+        precision, precisions = graph.strings("precision")
+        gemm, lists = graph.int_lists(GEMM)
+        recorded = graph.duration_micros[nodes].astype(np.int64) * 1000
+        exact = graph.ints("duration_ns", -1)[nodes]
+        columns = np.stack(
+            [
+                name, graph.ints("num_ops", -1)[nodes], graph.ints("tensor_size", -1)[nodes], precision[nodes],
+                gemm[nodes], np.where(exact >= 0, exact, recorded),
+            ]
+        )  # fmt: skip
+        for row, what in ((1, "num_ops"), (2, "tensor_size")):
+            bad = np.flatnonzero((columns[row] < 0) & graph.has(what)[nodes])
+            if len(bad):
+                raise InputError(
+                    f"{graph.node(int(nodes[bad[0]]))} has a negative {what}; expected 0 or more"
+                )
+        distinct, first, inverse = np.unique(columns, axis=1, return_index=True, return_inverse=True)
+        known = list(names)
+        numbers = []
+        for at, (word, operations, size, code, shape, took) in zip(
+            first.tolist(), distinct.T.tolist(), strict=True
+        ):
+            numbers_of = lists[shape] if shape >= 0 else ()
+            try:
+                to_products(numbers_of)
+            except ValueError as error:
+                raise InputError(f"{graph.node(int(nodes[at]))}: attribute '{GEMM}': {error}") from None
+            row_of = (
+                known[word],
+                operations,
+                size,
+                precisions[code] if code >= 0 else "bf16",
+                numbers_of,
+                took,
+            )
+            numbers.append(self._known.setdefault(row_of, len(self._known)))
+        return nodes, np.array(numbers, np.int64)[inverse.ravel()]
+
+    def _warn_of_extrapolation(self, work: Work, times: Times) -> None:
+        if times.beyond is None or not (times.beyond > 1).any():
+            return
+        outside = times.beyond > 1
+        nodes = sum(int(outside[kernels].sum()) for _, kernels in self._of.values())
+        worst = int(np.argmax(times.beyond))
+        shape = ", ".join(map(str, work.products[worst][:2]))
+        self.warnings.append(
+            f"compute model {self.platform.kernel_model.name}: {int(outside.sum())} of {len(work)} different kernels "
+            f"({nodes} nodes) lie outside of what it knows, '{work.names[worst]}' ({shape}) by a factor of "
+            f"{times.beyond[worst]:.3g}: their times are extrapolated"
+        )
+
+
+def ask(platform: Platform, work: Work, *, modelled: bool = True) -> Times:
+    """Return the times of kernels by the model of a platform, the roofline model where it does not know, and overrides.
+
+    Args:
+        platform: The machine.
+        work: The kernels.
+        modelled: False: by their recorded durations, but for overrides.
+
+    Raises:
+        InputError: the model or its options are wrong, or a kernel cannot be timed.
+    """
+    device, chosen = Device.of(platform), platform.kernel_model
+    times = Times(np.full(len(work), np.nan), ("",) * len(work))
+    if modelled:
+        model = make_model(platform)
+        try:
+            times = _checked(model.durations(work), work, chosen.name)
+        except InputError as error:
+            raise InputError(f"{chosen.source}: {error}" if chosen.source else str(error)) from error
+        finally:
+            model.close()
+        missing = np.isnan(times.ns)
+        if missing.any() and chosen.name != "roofline":
+            other = Roofline(device).durations(work)
+            ns = np.where(missing, other.ns, times.ns)
+            words = times.bound or ("",) * len(work)
+            bound = tuple(b if gone else a for a, b, gone in zip(words, other.bound, missing, strict=True))
+            times = Times(ns, bound, times.beyond, times.notes)
+    return overridden(work, times, chosen.overrides, device) if chosen.overrides else times
+
+
+def _work(rows: Iterable[Row]) -> Work:
+    columns: list[Any] = list(zip(*rows, strict=True)) or [()] * 6
+    names, operations, size, precisions, shapes, recorded = columns
+    return Work(
+        names, np.array(operations, np.int64), np.array(size, np.int64), precisions,
+        tuple(map(to_products, shapes)), np.array(recorded, np.int64),
+    )  # fmt: skip
+
+
+def _checked(times: Times, work: Work, name: str) -> Times:
+    """Refuse what a model must not return.
+
+    Raises:
+        InputError: too few or too many times, or one that is negative or infinite.
+    """
+    lengths = {len(times.ns), len(times.bound) or len(work), len(work)}
+    if times.beyond is not None:
+        lengths.add(len(times.beyond))
+    if len(lengths) > 1:
+        raise InputError(
+            f"compute model '{name}' gave {len(times.ns)} times, expected {len(work)}, one per kernel"
+        )
+    bad = np.flatnonzero((times.ns < 0) | np.isinf(times.ns))
+    if len(bad):
+        at = int(bad[0])
+        raise InputError(
+            f"compute model '{name}' gave {times.ns[at]:g} ns for '{work.names[at]}', expected a time of 0 ns or more"
+        )
+    return times

@@ -1,0 +1,204 @@
+"""Local and hierarchical memory in profile `physical`: what accesses wait for, and the ports they share.
+
+Every stage of a hierarchical memory is a port of an NPU, a node or the machine, one for loads and one for stores,
+with the bandwidth of all its devices. A transfer is on all of them at once and has what the fullest gives it; what
+it takes to fill the pipeline comes after, as a latency (`armillary.platform.memory`).
+
+Ranks of one class transfer at the same time, so where they share a port one of them stands for several there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine.items import FROM_MEMORY
+from armillary.engine.network import LIMIT
+from armillary.engine.nodes import refuse
+from armillary.errors import InputError
+from armillary.platform.memory import local_speed, speed
+from armillary.platform.model import Platform
+from armillary.trace import Graph, NodeType
+
+Ints = NDArray[np.int64]
+ABSENT, LOCAL, REMOTE = range(3)
+"""Values of ``tensor_loc``; what names none is remote, as in ASTRA-sim."""
+LOAD_SLOT, STORE_SLOT, LOCAL_SLOT = range(3)
+"""What an access occupies: loads and stores overlap in a hierarchical memory, others are one after the other."""
+IN_SWITCH = "in_switch"
+"""Attribute of an access of a group: loads bring the same to all members, stores are added up on their way."""
+REDUCE = FROM_MEMORY[NodeType.MEM_STORE_NODE]
+OPERATIONS = tuple(FROM_MEMORY.values())
+"""The collectives of such accesses."""
+
+
+def read_accesses(
+    graph: Graph, order: Ints, platform: Platform, memory: NDArray[np.bool_], ticks: Ints
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], Ints]:
+    """Return which nodes access local memory, which are in-switch collectives, and the slots of all accesses.
+
+    Args:
+        graph: Of a rank.
+        order: Its nodes in issue order.
+        platform: The machine.
+        memory: Which of them access a memory.
+        ticks: Their durations; those of local accesses are filled in.
+
+    Raises:
+        InputError: a location or collective that cannot be, or no local memory.
+    """
+    where = graph.ints("tensor_loc", ABSENT)[order]
+    expected = f"{LOCAL} (local), {REMOTE} (remote) or none"
+    refuse(
+        graph, order, memory & ((where < ABSENT) | (where > REMOTE)), "has an unknown tensor_loc", expected
+    )
+    local, store = memory & (where == LOCAL), graph.types[order] == NodeType.MEM_STORE_NODE
+    together = memory & (graph.ints(IN_SWITCH, 0)[order] != 0)
+    refuse(graph, order, together & local, f"has {IN_SWITCH} in local memory", "remote memory")
+    staged = platform.memory.kind == "hierarchical"
+    if not staged:
+        problem = f"has {IN_SWITCH}, which memories of kind '{platform.memory.kind}' do not do"
+        refuse(graph, order, together, problem, "remote_memory of kind hierarchical")
+    if local.any():
+        ticks[local] = _local_ticks(graph, order, platform, local, store)
+    slots = np.where(local, LOCAL_SLOT, np.where(store & staged, STORE_SLOT, LOAD_SLOT))
+    return local, together, slots.astype(np.int64)
+
+
+def _local_ticks(
+    graph: Graph, order: Ints, platform: Platform, local: NDArray[np.bool_], store: NDArray[np.bool_]
+) -> Ints:
+    """Return latency + bytes over the bandwidth of the direction, rounded up."""
+    read, write = (local_speed(platform, away) for away in (False, True))
+    if not (read and write):
+        at = int(order[np.flatnonzero(local)[0]])
+        raise InputError(
+            f"{graph.node(at)} accesses local memory; expected npu.memory.bandwidth, which times it"
+        )
+    size = graph.ints("tensor_size", 0)[order]
+    took = platform.physical.memory.latency + size / np.where(store, write, read)
+    refuse(graph, order, local & ((size < 0) | (took >= LIMIT)), "has a tensor_size out of range", "less")
+    result: Ints = np.maximum(np.ceil(took[local]), 1).astype(np.int64)
+    return result
+
+
+Groups = list[tuple[Ints, Ints]]
+"""Groups that access a memory at once: their members, and the place of each in the communicators of its rank."""
+
+
+class GroupPlaces:
+    """How often groups that are alike are in the machine, and in each node."""
+
+    def __init__(self, classes: Ints, per_node: int, groups: Groups) -> None:
+        self._classes = classes
+        self._places: dict[bytes, Ints] = {}
+        self.alike: dict[bytes, int] = {}
+        """Groups of a kind."""
+        nodes = -(-len(classes) // per_node) if per_node else 1
+        for members, slots in groups:
+            kind = self.kind(members, slots)
+            self.alike[kind] = self.alike.get(kind, 0) + 1
+            places = self._places.setdefault(kind, np.zeros(nodes, np.int64))
+            places[np.unique(members // per_node) if per_node else [0]] += 1
+
+    def kind(self, members: Ints, slots: Ints) -> bytes:
+        """Return a key that groups have in common whose members are of the same classes."""
+        found: bytes = np.sort(self._classes[members] * (1 << 32) + slots).tobytes()
+        return found
+
+    def in_node(self, kind: bytes, node: int) -> int:
+        """Return how many groups of a kind have members in a node."""
+        return int(self._places[kind][node])
+
+    def even(self, types: Ints) -> bool:
+        """Tell whether nodes of one type have members of as many groups of each kind."""
+        first = np.unique(types, return_index=True)[1][types]
+        return all((places == places[first]).all() for places in self._places.values())
+
+
+class MemoryPorts:
+    """The ports of a hierarchical memory, numbered from `first` on, as the classes of ranks see them."""
+
+    def __init__(
+        self, platform: Platform, classes: Ints, representatives: Ints, first: int, groups: Groups
+    ) -> None:
+        self._stages = platform.memory.stages
+        self._sizes = np.bincount(classes)
+        per_node = max(platform.memory.npus_per_node, 1)
+        types = node_types(classes, per_node)
+        self._node, self._per_node, self._classes = types[representatives // per_node], per_node, classes
+        self._groups = GroupPlaces(classes, platform.memory.npus_per_node, groups)
+        self._in_node = [
+            int((classes[rank // per_node * per_node :][:per_node] == cls).sum())
+            for cls, rank in enumerate(representatives.tolist())
+        ]
+        units = {"npu": len(representatives), "node": int(types.max(initial=0)) + 1, "machine": 1}
+        counts = [units[stage.per] for stage in self._stages for _ in range(2)]
+        self._first = first + np.cumsum([0, *counts], dtype=np.int64)
+        self.count = sum(counts)
+
+    def used(self, cls: int, store: bool) -> list[tuple[int, int]]:
+        """Return (port, ranks that a rank of class `cls` stands for there) of every stage."""
+        found = []
+        for number, stage in enumerate(self._stages):
+            unit, weight = {
+                "npu": (cls, 1),
+                "node": (int(self._node[cls]), self._in_node[cls]),
+                "machine": (0, int(self._sizes[cls])),
+            }[stage.per]
+            found.append((int(self._first[2 * number + store]) + unit, weight))
+        return found
+
+    def together(self, members: Ints, slots: Ints, store: bool) -> list[tuple[int, int]]:
+        """Return the same for a group that accesses it at once: what its members share is used once."""
+        kind = self._groups.kind(members, slots)
+        found: dict[int, int] = {}
+        for rank in members.tolist():
+            ports = self.used(int(self._classes[rank]), store)
+            for stage, (port, _) in zip(self._stages, ports, strict=True):
+                if stage.per == "npu":
+                    found[port] = 1
+                elif stage.per == "machine":
+                    found[port] = self._groups.alike[kind]
+                elif port not in found:
+                    found[port] = self._groups.in_node(kind, rank // self._per_node)
+        return sorted(found.items())
+
+    def rates(self, units: Callable[[float], int]) -> Ints:
+        """Return the rates of all ports; `units` makes bytes per ns what the program counts in."""
+        each = [units(stage.count * speed(stage, store)) for stage in self._stages for store in (False, True)]
+        return np.repeat(np.array(each, np.int64), np.diff(self._first))
+
+
+def node_types(classes: Ints, per_node: int) -> Ints:
+    """Return a number for every node, equal where as many ranks of the same classes are in it."""
+    known: dict[tuple[int, ...], int] = {}
+    nodes = range(0, len(classes), per_node)
+    keys = (tuple(np.sort(classes[at : at + per_node]).tolist()) for at in nodes)
+    return np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
+
+
+def refined(platform: Platform, special: Ints, partition: Callable[[Ints], Ints], groups: Groups) -> Ints:
+    """Return classes whose ranks share their nodes with as many ranks and groups of the same classes.
+
+    Where groups lie in nodes in ways that classes do not tell, every rank is its own class.
+
+    Args:
+        platform: The machine.
+        special: A number per rank by which ranks differ to begin with.
+        partition: Returns the classes for such numbers.
+        groups: That access a hierarchical memory at once.
+    """
+    classes, per_node = partition(special), platform.memory.npus_per_node
+    while per_node and platform.memory.kind == "hierarchical":
+        types = node_types(classes, per_node)
+        both = np.stack([classes, types[np.arange(len(classes)) // per_node]])
+        finer = partition(np.unique(both, axis=1, return_inverse=True)[1].ravel())
+        if finer.max() == classes.max():
+            if not GroupPlaces(classes, per_node, groups).even(types):
+                return np.arange(len(classes))
+            break
+        classes = finer
+    return classes

@@ -1,0 +1,227 @@
+"""The layout of ``platform.compute``: one set of keys for each compute model, as pydantic models."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, WithJsonSchema, model_validator
+
+from armillary import units
+from armillary.errors import nearest, one_of
+from armillary.platform.document import Document, KeyPath, key_text
+from armillary.platform.model import KernelModel, Override
+from armillary.platform.native_errors import first_error
+from armillary.platform.study_schema import BY_TYPE, TAGS, Count, Efficiency, Part, Quantity, Time
+
+BUILT_IN = ("roofline", "table", "systolic", "subprocess")
+Clock = Annotated[float, Quantity(units.parse_frequency, "frequency", "1.4 GHz")]
+
+
+class Efficiencies(Part):
+    """Shares of the peaks that kernels reach (physical)."""
+
+    compute: Efficiency = Field(default=1.0, description="Of the peak performance.")
+    memory: Efficiency = Field(default=1.0, description="Of the bandwidth of the local memory.")
+
+
+class KernelOverride(Part):
+    """What is known better of some kernels: exactly one of duration, factor and efficiency."""
+
+    name: str = Field(default="*", min_length=1, description="Pattern of names, as of files: '*.attend'.")
+    kind: Literal["gemm", "flops", "memory", "unknown"] | None = Field(
+        default=None, description="Products of known shape, other operations, bytes only, a duration only."
+    )
+    duration: Time | None = Field(default=None, description="That each takes.")
+    factor: Annotated[float, Field(gt=0, lt=1e9)] | None = Field(
+        default=None, description="Times what the model says, or the recorded duration."
+    )
+    efficiency: Efficiency | None = Field(default=None, description="Share of the peaks that they reach.")
+
+    @model_validator(mode="after")
+    def _one(self) -> KernelOverride:
+        if sum(each is not None for each in (self.duration, self.factor, self.efficiency)) != 1:
+            raise ValueError("expected exactly one of duration, factor and efficiency")
+        return self
+
+
+class Compute(Part):
+    """How nodes are timed: compute by recorded durations or a model, or everything as recorded."""
+
+    model: Literal["roofline"] | None = Field(
+        default=None,
+        description="roofline (as roofline: true), table, systolic, subprocess, or the name of another package's.",
+    )
+    roofline: bool = False
+    replay: bool = Field(
+        default=False, description="Communication and memory, too, take their recorded durations."
+    )
+    efficiency: Annotated[
+        Annotated[Efficiency, Tag(TAGS[0])] | Annotated[Efficiencies, Tag(TAGS[1])], BY_TYPE
+    ] = Field(
+        default=1.0, description="Share of the peaks that kernels reach in the roofline model (physical)."
+    )
+    kernel_overhead: Time = Field(
+        default=0.0, description="What every kernel of the roofline model takes besides (physical)."
+    )
+    overrides: list[KernelOverride] = Field(
+        default=[], description="Of some kernels; the first that fits counts."
+    )
+
+    @model_validator(mode="after")
+    def _one_model(self) -> Compute:
+        named = getattr(self, "model", None)
+        if self.roofline and named not in (None, "roofline"):
+            raise ValueError(f"got roofline: true and model: {named}, expected only one of them")
+        return self
+
+    @property
+    def times(self) -> bool:
+        """Whether a model times compute nodes."""
+        return self.roofline or self.model is not None
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of the model."""
+        return {}
+
+
+class TableColumns(Part):
+    """Names of the columns, where they are others."""
+
+    m: str | None = None
+    n: str | None = None
+    k: str | None = None
+    time: str | None = None
+    precision: str | None = None
+
+
+class Table(Compute):
+    """Measured times of matrix products by their shape; other kernels by the roofline model."""
+
+    model: Literal["table"]  # type: ignore[assignment]
+    file: str = Field(min_length=1, description="CSV with a header, perhaps .gz; relative to the study.")
+    columns: TableColumns = TableColumns()
+    unit: Literal["ns", "us", "ms", "s"] = Field(default="us", description="Of the times.")
+    precision: Literal["fp32", "bf16", "fp8"] = Field(
+        default="bf16", description="Of all rows, without such a column."
+    )
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of the model."""
+        scale = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}[self.unit]
+        columns = self.columns.model_dump(exclude_none=True)
+        return {"file": self.file, "columns": columns, "unit_ns": scale, "precision": self.precision}
+
+
+class Systolic(Compute):
+    """A systolic array, for matrix products of known shape; other kernels by the roofline model."""
+
+    model: Literal["systolic"]  # type: ignore[assignment]
+    rows: Count
+    columns: Count
+    dataflow: Literal["output", "weight", "input"] = Field(
+        default="weight", description="What stays in the array."
+    )
+    clock: Clock
+    arrays: Count = Field(default=1, description="Of an NPU, which share every product.")
+    stall: bool = Field(default=True, description="A kernel takes at least its bytes ÷ the memory bandwidth.")
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of the model."""
+        return {
+            key: getattr(self, key) for key in ("rows", "columns", "dataflow", "clock", "arrays", "stall")
+        }
+
+
+class Program(Compute):
+    """Another program, which reads and writes lines of JSON."""
+
+    model: Literal["subprocess"]  # type: ignore[assignment]
+    command: list[str] = Field(min_length=1, description="Runs in the folder of the study.")
+    timeout: Time = Field(default=60e9, description="After which it is stopped.")
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of the model."""
+        return {"command": self.command, "timeout_ns": self.timeout}
+
+
+class Other(Compute):
+    """A compute model of another package."""
+
+    model: Annotated[str, Field(min_length=1)]  # type: ignore[assignment]
+    given: Annotated[dict[str, Any], WithJsonSchema({"type": "object"})] = Field(
+        default={}, alias="options", description="What the model says it takes."
+    )
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of the model."""
+        return self.given
+
+
+_KINDS: dict[str, type[Compute]] = {
+    "roofline": Compute, "table": Table, "systolic": Systolic, "subprocess": Program,
+}  # fmt: skip
+
+
+def read_compute(value: Any, document: Document, path: KeyPath) -> Compute:
+    """Return the checked keys of ``platform.compute``; None are the defaults.
+
+    Raises:
+        InputError: a key or value is wrong.
+    """
+    if value is None:
+        return Compute()
+    if not isinstance(value, dict):
+        document.reject(path, value, "a mapping of keys to values")
+    name = value.get("model", "roofline")
+    if not isinstance(name, str):
+        document.reject((*path, "model"), name, f"{one_of(BUILT_IN)}, or the name of another package's")
+    if name not in BUILT_IN:
+        _check_known(name, document, path)
+    try:
+        return _KINDS.get(name, Other).model_validate(value)
+    except ValidationError as error:
+        raise first_error(document, error, path) from None
+
+
+def kernel_model(compute: Compute, document: Document, path: KeyPath) -> KernelModel:
+    """Return what the platform says of compute models."""
+    return KernelModel(
+        compute.model or "roofline",
+        compute.options(),
+        tuple(
+            Override(each.name, each.kind or "", each.duration, each.factor, each.efficiency)
+            for each in compute.overrides
+        ),
+        source=f"{document.where(path)}: {key_text(path)}",
+        folder=document.path.parent if document.path else KernelModel().folder,
+    )
+
+
+def compute_schema() -> dict[str, Any]:
+    """Return the JSON Schemas of the models, and of ``Compute``, which is any of them."""
+    union = TypeAdapter(
+        Annotated[
+            Annotated[Compute, Tag("roofline")]
+            | Annotated[Table, Tag("table")]
+            | Annotated[Systolic, Tag("systolic")]
+            | Annotated[Program, Tag("subprocess")]
+            | Annotated[Other, Tag("other")],
+            Discriminator(lambda value: "other"),
+        ]
+    ).json_schema()
+    definitions: dict[str, Any] = union.pop("$defs")
+    roofline = definitions.pop("Compute")
+    return definitions | {"Roofline": roofline, "Compute": {"anyOf": _renamed(union)}}
+
+
+def _renamed(union: dict[str, Any]) -> list[dict[str, Any]]:
+    choices: list[dict[str, Any]] = union.get("oneOf") or union["anyOf"]
+    return [{"$ref": "#/$defs/Roofline"} if each["$ref"].endswith("/Compute") else each for each in choices]
+
+
+def _check_known(name: str, document: Document, path: KeyPath) -> None:
+    from importlib.metadata import entry_points
+
+    known = [*BUILT_IN, *(point.name for point in entry_points(group="armillary.compute"))]
+    if name not in known:
+        document.reject((*path, "model"), name, one_of(known), nearest(name, known))

@@ -1,0 +1,318 @@
+"""Case study 3 of ASTRA-sim 2.0 (ISPASS 2023): ZeRO-Infinity against a hierarchical memory pool.
+
+What is public of it is a table of bandwidths, and the two claims. Everything else is an assumption: `Assumptions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from armillary.engine import simulate
+from armillary.platform import Platform, load_platform
+from armillary.platform.model import MemoryStage, RemoteMemory
+from armillary.report.time_breakdown import breakdown
+from armillary.study.reproduce.assumptions import assumed, whole
+from armillary.study.reproduce.outcome import Claim, Grid, Outcome, Verdict
+from armillary.trace import Trace
+from armillary.units import (
+    format_bandwidth,
+    format_time,
+    parse_bandwidth,
+    parse_bytes,
+    parse_percent,
+    parse_time,
+)
+from armillary.workload.emit.remote_weights import RemoteWeights, remote_weights_trace
+from armillary.workload.models import load_model
+from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.schema import Plan
+
+SHAPES = ("mixtral-8x7b", "mixtral-8x22b", "qwen3-30b-a3b", "qwen3-235b-a22b", "deepseek-v3")
+"""All models with experts that the workload generator knew when this was written, before anything was run."""
+GPUS = GROUPS = 256
+SWITCHES = 16
+_SOURCE = "ISPASS 2023, case study 3"
+_FASTER = (4.6 * 0.9, 4.6 * 1.1)
+"""What counts as 4.6 times faster."""
+_COLOURS = {"compute": "#0072B2", "communication": "#E69F00", "memory": "#D55E00", "rest": "#999999"}
+
+
+@dataclass(frozen=True)
+class System:
+    """A column of the table of the study: bandwidths in bytes per ns; `fabric` 0: a path of its own for each GPU."""
+
+    name: str
+    group: float
+    fabric: float
+
+
+ZERO = System("ZeRO-Infinity", 100.0, 0.0)
+BASE = System("HierMem base", 100.0, 256.0)
+OPT = System("HierMem opt", 500.0, 512.0)
+SYSTEMS = (ZERO, BASE, OPT)
+
+
+def _as_fabric(text: str) -> float:
+    """Return a bandwidth, 0 for that of the fabric."""
+    return 0.0 if text == "fabric" else parse_bandwidth(text)
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What the study does not say."""
+
+    tokens: int = assumed(
+        "2048", whole, "Tokens of each GPU: a sequence of GPT-3's length.", others=("128", "512", "8192")
+    )
+    prefetch: int = assumed(
+        "1", int, "Layers loaded ahead: ZeRO-Infinity overlaps the next with this one.", others=("0", "4")
+    )
+    recompute: str = assumed(
+        "full", str, "ZeRO-Infinity keeps checkpoints of activations only.", others=("none",),
+        choices=("none", "selective", "full"),
+    )  # fmt: skip
+    optimizer: str = assumed(
+        "memory", str, "Where states are updated: ZeRO-Infinity does it on the CPU, beside the memory.",
+        others=("gpu",), choices=("memory", "gpu"),
+    )  # fmt: skip
+    in_switch: str = assumed(
+        "opt", str, "Which systems gather weights and reduce gradients in switches of the memory; base is called "
+        "un-optimised, and only without them is it within 1 % of ZeRO-Infinity.",
+        others=("hiermem", "none"), choices=("opt", "hiermem", "none"),
+    )  # fmt: skip
+    network: float = assumed(
+        "fabric", _as_fabric, "Between GPUs, each: that of the fabric, in ZeRO-Infinity as in base.",
+        others=("100 GB/s", "450 GB/s", "900 GB/s"),
+    )  # fmt: skip
+    switch_link: float = assumed(
+        "fabric", _as_fabric, "From an out-node switch to a node: that of the fabric.", others=("100 GB/s",)
+    )
+    fabric_of: str = assumed(
+        "gpu", str, "Who has the bandwidth of the fabric: with a node of 16, base would be 6 times slower than "
+        "ZeRO-Infinity.", others=("node",), choices=("gpu", "node"),
+    )  # fmt: skip
+    node: int = assumed("16", whole, "GPUs of a node: as many nodes as switches.", others=("8", "32"))
+    latency: float = assumed("1 us", parse_time, "Of each stage of memory; not published.", others=("10 us",))
+    hop: float = assumed("500 ns", parse_time, "Of a hop between GPUs; not published.", others=("5 us",))
+    chunk: int = assumed(
+        "1 MiB", parse_bytes, "Of transfers of memory; not published.", others=("64 KiB", "16 MiB")
+    )
+    efficiency: float = assumed(
+        "100 %", parse_percent, "Of kernels: the study has a roofline of peaks.", others=("50 %",)
+    )
+
+
+@dataclass(frozen=True)
+class Step:
+    """The time of a step in ns, and its parts."""
+
+    total: int
+    compute: int
+    communication: int
+    memory: int
+
+    @property
+    def rest(self) -> int:
+        """Neither of them."""
+        return self.total - self.compute - self.communication - self.memory
+
+
+def machine(system: System, chosen: Assumptions) -> Platform:
+    """Return the machine of a system."""
+    fabric = system.fabric or BASE.fabric
+    network, link = chosen.network or fabric, chosen.switch_link or fabric
+    stages: tuple[MemoryStage, ...]
+    if system.fabric:
+        stages = (
+            MemoryStage("groups", "machine", GROUPS, system.group, system.group, chosen.latency),
+            MemoryStage("switches", "node", SWITCHES, link, link, chosen.latency),
+            MemoryStage(
+                "fabric", "npu" if chosen.fabric_of == "gpu" else "node", 1, fabric, fabric, chosen.latency
+            ),
+        )
+    else:
+        stages = (MemoryStage("groups", "npu", GROUPS // GPUS, system.group, system.group, chosen.latency),)
+    platform = load_platform(
+        {
+            "network": [
+                {"topology": "Switch", "size": GPUS, "bandwidth": f"{network!r} GB/s", "latency": f"{chosen.hop!r} ns"}
+            ],
+            "npu": {"peak": "2048 TFLOP/s", "memory": {"bandwidth": "4096 GB/s"}},
+            "compute": {"roofline": True, "efficiency": f"{100 * chosen.efficiency!r} %"},
+            "collectives": {"chunks": 1},
+        }
+    )  # fmt: skip
+    per_node = chosen.node if system.fabric else 0
+    memory = RemoteMemory("hierarchical", npus_per_node=per_node, stages=stages, chunk=chosen.chunk)
+    return replace(platform, memory=memory)
+
+
+@cache
+def workload(shape: str, in_switch: bool, tokens: int, prefetch: int, recompute: str, states: bool) -> Trace:
+    """Return a step of a model on all GPUs: experts over as many GPUs as can be, data parallel but for that."""
+    model = load_model(shape)
+    assert isinstance(model, Decoder)
+    assert model.experts
+    given = {
+        "ranks": GPUS, "batch": GPUS, "sequence": tokens, "recompute": recompute,
+        "parallel": {"ep": min(GPUS, model.experts.count)}, "numbers": {"gradients": "bf16"},
+    }  # fmt: skip
+    return remote_weights_trace(model, Plan.model_validate(given), RemoteWeights(in_switch, prefetch, states))
+
+
+def step(system: System, shape: str, chosen: Assumptions, in_switch: bool) -> Step:
+    """Simulate a step."""
+    trace = workload(
+        shape, in_switch, chosen.tokens, chosen.prefetch, chosen.recompute, chosen.optimizer == "gpu"
+    )
+    timeline = simulate(trace, machine(system, chosen))
+    found = breakdown(timeline, 0)
+    return Step(found.finish, found.compute, found.communication + found.waiting, found.memory)
+
+
+def run(chosen: Assumptions) -> Outcome:
+    """Simulate all shapes on all systems, and judge the claims."""
+    switched = {
+        "hiermem": {ZERO: False, BASE: True, OPT: True},
+        "opt": {ZERO: False, BASE: False, OPT: True},
+        "none": dict.fromkeys(SYSTEMS, False),
+    }[chosen.in_switch]
+    steps = {(s, shape): step(s, shape, chosen, switched[s]) for shape in SHAPES for s in SYSTEMS}
+    other = {shape: step(BASE, shape, chosen, not switched[BASE]) for shape in SHAPES}
+    pairs = {shape: (steps[BASE, shape], other[shape]) for shape in SHAPES}
+    if not switched[BASE]:
+        pairs = {shape: pair[::-1] for shape, pair in pairs.items()}
+    return Outcome(
+        f"A training step of five mixtures of experts on {GPUS} GPUs, {chosen.tokens} tokens each",
+        (_times(steps), _parts(steps), _switched(pairs), _elsewhere(chosen, switched)),
+        _claims(steps, pairs),
+        lambda figure: _draw(figure, steps),
+    )
+
+
+Steps = Mapping[tuple[System, str], Step]
+
+
+def _times(steps: Steps) -> Grid:
+    rows = []
+    for shape in SHAPES:
+        zero, base, opt = (steps[s, shape].total for s in SYSTEMS)
+        rows.append(
+            (shape, format_time(zero), format_time(base), format_time(opt), f"{100 * (base / zero - 1):+.2f} %",
+             f"{base / opt:.2f}x")
+        )  # fmt: skip
+    names = tuple(f"{s.name} ({format_bandwidth(s.group)})" for s in SYSTEMS)
+    return Grid("Time of a step", ("model", *names, "base over ZeRO", "opt faster"), tuple(rows))
+
+
+def _parts(steps: Steps) -> Grid:
+    rows = []
+    for shape in SHAPES:
+        for system in SYSTEMS:
+            one = steps[system, shape]
+            parts = (one.compute, one.communication, one.memory)
+            rows.append((shape, system.name, *(f"{100 * part / one.total:.1f} %" for part in parts)))
+    return Grid(
+        "Where the time goes",
+        ("model", "system", "compute", "exposed communication", "exposed memory"),
+        tuple(rows),
+    )
+
+
+def _switched(pairs: Mapping[str, tuple[Step, Step]]) -> Grid:
+    rows = tuple(
+        (shape, format_time(without.communication), format_time(with_.communication), format_time(without.total),
+         format_time(with_.total))
+        for shape, (with_, without) in pairs.items()
+    )  # fmt: skip
+    header = ("model", "exposed communication without", "with", "step without", "with")
+    return Grid("HierMem base without and with in-switch collectives", header, rows)
+
+
+def _elsewhere(chosen: Assumptions, switched: Mapping[System, bool]) -> Grid:
+    """Return how much faster opt is with fewer tokens and a slower network: what the second claim hangs on."""
+    cases = [(tokens, rate) for rate in dict.fromkeys((chosen.network, 100.0)) for tokens in (128, 512, 2048)]
+    rows = []
+    for shape in SHAPES:
+        row = [shape]
+        for tokens, rate in cases:
+            other = replace(chosen, tokens=tokens, network=rate)
+            base, opt = (step(system, shape, other, switched[system]).total for system in (BASE, OPT))
+            row.append(f"{base / opt:.2f}x")
+        rows.append(tuple(row))
+    names = [f"{tokens} tokens, {format_bandwidth(rate) if rate else 'as fabric'}" for tokens, rate in cases]
+    return Grid("How much faster opt is, by tokens and network", ("model", *names), tuple(rows))
+
+
+def _claims(steps: Steps, pairs: Mapping[str, tuple[Step, Step]]) -> tuple[Claim, ...]:
+    near = {shape: steps[BASE, shape].total / steps[ZERO, shape].total - 1 for shape in SHAPES}
+    faster = {shape: steps[BASE, shape].total / steps[OPT, shape].total for shape in SHAPES}
+    less = {shape: with_.communication < without.communication for shape, (with_, without) in pairs.items()}
+    about = [shape for shape in SHAPES if _FASTER[0] <= faster[shape] <= _FASTER[1]]
+    reasons = "; ".join(f"{shape}: {_limit(steps, shape)}" for shape in SHAPES if shape not in about)
+    found = ", ".join(f"{shape} {faster[shape]:.2f}x" for shape in SHAPES)
+    return (
+        Claim(
+            "ZeRO-Infinity and HierMem base take the same time, within 1 %",
+            f"{_SOURCE}: 0.1 %",
+            ", ".join(f"{shape} {100 * value:+.2f} %" for shape, value in near.items()),
+            _verdict([abs(value) <= 0.01 for value in near.values()]),
+        ),
+        Claim(
+            "HierMem opt is 4.6 times faster than base (here: within 10 %)",
+            f"{_SOURCE}, for an unnamed model",
+            found + (f". {reasons}" if reasons else ""),
+            _verdict([shape in about for shape in SHAPES]),
+        ),
+        Claim(
+            "In-switch collectives reduce exposed communication",
+            _SOURCE,
+            f"in {sum(less.values())} of {len(less)} models",
+            _verdict(list(less.values())),
+        ),
+    )
+
+
+def _limit(steps: Steps, shape: str) -> str:
+    """Say what keeps a shape from 4.6: what is computed takes its time on both, only the rest gets shorter."""
+    base, opt = steps[BASE, shape], steps[OPT, shape]
+    rest = (base.total - base.compute) / max(opt.total - opt.compute, 1)
+    return f"{100 * base.compute / base.total:.0f} % of base is compute, the rest gets {rest:.1f}x shorter"
+
+
+def _verdict(found: list[bool]) -> Verdict:
+    return "holds" if all(found) else "partly" if any(found) else "fails"
+
+
+def _draw(figure: Any, steps: Steps) -> None:
+    axes = figure.subplots()
+    ticks, names = [], []
+    for place, shape in enumerate(SHAPES):
+        whole_ = steps[BASE, shape].total
+        for number, system in enumerate(SYSTEMS):
+            one, x, bottom = steps[system, shape], place + 0.27 * (number - 1), 0.0
+            for part, colour in _COLOURS.items():
+                height = getattr(one, part) / whole_
+                label = {"compute": "compute", "rest": "idle"}.get(part, f"exposed {part}")
+                axes.bar(
+                    x, height, 0.24, bottom, color=colour, label=label if x < 0 and number == 0 else None
+                )
+                bottom += height
+            axes.annotate(
+                format_time(one.total),
+                (x, bottom),
+                (0, 2 + 8 * (number == 1)),
+                textcoords="offset points",
+                ha="center",
+                fontsize=6.5,
+            )
+            ticks.append(x)
+            names.append(system.name.replace("HierMem ", "").replace("-", "-\n"))
+        axes.text(place, -0.17, shape, ha="center", transform=axes.get_xaxis_transform())
+    axes.set_xticks(ticks, names, fontsize=7)
+    axes.set_ylabel("time of a step, HierMem base = 1")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=4, frameon=False)

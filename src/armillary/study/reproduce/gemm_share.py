@@ -1,0 +1,277 @@
+"""How much of the time of a training step are matrix products? "About 70 %" for Transformer and GNMT.
+
+The number stands on a motivation slide of the ASTRA-sim tutorial; device, batch and software are not said. The
+generator has no encoder-decoder transformer: it is taken for a decoder with as many weights in its layers. In GNMT the
+element-wise work of an LSTM cell is in the kernel of the recurrent product, and counts as product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from armillary.engine import simulate
+from armillary.errors import InputError
+from armillary.platform import load_platform
+from armillary.platform.model import Platform
+from armillary.study.reproduce.assumptions import assumed, whole
+from armillary.study.reproduce.outcome import Claim, Grid, Outcome, Verdict
+from armillary.trace import NodeType, Trace
+from armillary.trace.gemm import GEMM
+from armillary.units import format_time, parse_percent, parse_time
+from armillary.workload.generate import generate
+from armillary.workload.models.read import load_model, read_model
+from armillary.workload.models.schema import Model
+from armillary.workload.plan.schema import Plan
+
+SOURCE = "ASTRA-sim tutorial, motivation"
+SAID = 0.7
+NEAR = 0.1
+"""Within so much of what is said a claim holds; within twice that it does partly."""
+DEVICES = {
+    "v100": ("125 TFLOP/s", "900 GB/s"),
+    "a100": ("312 TFLOP/s", "2039 GB/s"),
+    "h100": ("989 TFLOP/s", "3350 GB/s"),
+}
+"""Peak of matrix products in 16 bits, and memory bandwidth, of NVIDIA's data sheets (SXM)."""
+WIDTHS = {"base": (512, 8), "big": (1024, 16)}
+"""Hidden size and heads (arXiv 1706.03762, table 3)."""
+EFFICIENCIES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+PARTS = ("with weights", "of attention", "element-wise", "optimizer")
+LABELS = {"with weights": "products with weights", "of attention": "products of attention"} | {
+    each: each for each in PARTS[2:]
+}
+COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#999999")
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What the slide does not say."""
+
+    device: str = assumed(
+        "v100", str, "the GPU of the years of these models, which had Tensor Cores first", others=("a100", "h100"),
+        choices=tuple(DEVICES),
+    )  # fmt: skip
+    efficiency: float = assumed(
+        "60 %", parse_percent, "share of the peak that matrix products reach: large ones 60 to 80 %, small ones less",
+        others=("30 %", "45 %", "80 %"),
+    )  # fmt: skip
+    memory: float = assumed(
+        "75 %",
+        parse_percent,
+        "share of the memory bandwidth that element-wise kernels reach",
+        others=("50 %", "100 %"),
+    )
+    overhead: float = assumed("5 us", parse_time, "of every kernel: its launch", others=("0 ns", "10 us"))
+    transformer: str = assumed("big", str, "the MLPerf size", others=("base",), choices=tuple(WIDTHS))
+    tokens: int = assumed(
+        "5120", whole, "per step and direction: MLPerf's batch of a GPU", others=("1024", "20480")
+    )
+    sequence: int = assumed("64", whole, "tokens of a sentence: WMT has 30 on average", others=("32", "256"))
+    attention: str = assumed(
+        "unfused",
+        str,
+        "softmax and masks were kernels of their own",
+        others=("flash",),
+        choices=("unfused", "flash"),
+    )
+    counted: str = assumed(
+        "all", str, "what is a GEMM: also products of queries, keys and values, or those with weights only",
+        others=("weights",), choices=("all", "weights"),
+    )  # fmt: skip
+    optimizer: str = assumed(
+        "adam",
+        str,
+        "both models use it; its kernels are no GEMMs",
+        others=("none",),
+        choices=("adam", "none"),
+    )
+
+
+@dataclass(frozen=True)
+class Share:
+    """The time of a step by what its kernels do (ns).
+
+    Attributes:
+        model: Name.
+        step: Time of the step.
+        parts: By `PARTS`.
+        gemm: Of it, in what counts as GEMM.
+    """
+
+    model: str
+    step: float
+    parts: dict[str, float]
+    gemm: float
+
+    @property
+    def share(self) -> float:
+        """GEMMs of the step."""
+        return self.gemm / self.step
+
+
+def models(chosen: Assumptions) -> dict[str, Model]:
+    """Return both models.
+
+    Six encoder layers have 12 h² weights, six decoder layers 16 h²: 168 h², those of 14 layers of a decoder.
+    """
+    hidden, heads = WIDTHS[chosen.transformer]
+    transformer = read_model(
+        {
+            "kind": "decoder", "name": f"Transformer {chosen.transformer}", "layers": 14, "hidden": hidden,
+            "vocabulary": 32768, "context": max(chosen.sequence, 512), "learned_positions": max(chosen.sequence, 512),
+            "tied": True, "norm": "layer", "activation": "relu", "attention": {"heads": heads, "bias": "all"},
+            "mlp": {"size": 4 * hidden, "bias": True},
+        }
+    )  # fmt: skip
+    return {transformer.name: transformer, "GNMT": load_model("gnmt")}
+
+
+def machine(chosen: Assumptions) -> Platform:
+    """Return one NPU."""
+    peak, memory = DEVICES[chosen.device]
+    return load_platform(
+        {
+            "network": [{"topology": "Switch", "size": 1, "bandwidth": "1 GB/s", "latency": "0 ns"}],
+            "npu": {"peak": peak, "memory": {"bandwidth": memory}},
+            "compute": {
+                "roofline": True,
+                "efficiency": {
+                    "compute": f"{100 * chosen.efficiency} %",
+                    "memory": f"{100 * chosen.memory} %",
+                },
+                "kernel_overhead": f"{chosen.overhead} ns",
+            },
+        }
+    )
+
+
+def measure(chosen: Assumptions) -> list[Share]:
+    """Simulate a step of both models.
+
+    Raises:
+        InputError: the tokens are less than a sentence.
+    """
+    if chosen.tokens < chosen.sequence:
+        raise InputError(
+            f"--tokens {chosen.tokens}: expected at least a sentence, --sequence {chosen.sequence}"
+        )
+    work = replace(chosen, efficiency=1.0, memory=1.0, overhead=0.0, device="v100", counted="all")
+    return [_share(name, _trace(name, work), chosen) for name in models(chosen)]
+
+
+@cache
+def _trace(name: str, work: Assumptions) -> Trace:
+    batch = work.tokens // work.sequence
+    plan = {
+        "ranks": 1, "batch": batch, "microbatch": batch, "sequence": work.sequence, "optimizer": work.optimizer,
+    }  # fmt: skip
+    if name != "GNMT":
+        plan["attention"] = work.attention
+    return generate(models(work)[name], Plan.model_validate(plan))
+
+
+def _share(name: str, trace: Trace, chosen: Assumptions) -> Share:
+    timeline = simulate(trace, machine(chosen), fold=False)
+    graph = trace.graphs[0]
+    count = graph.n_nodes
+    took = (timeline.node_end[:count] - timeline.node_start[:count]).astype(float)
+    took[graph.types != NodeType.COMP_NODE] = 0.0
+    words = np.array(graph.names())
+    attention = np.array(
+        [".scores" in f".{w}" or ".values" in w or "attend" in w or w.startswith("attention") for w in words]
+    )
+    attention &= graph.ints("num_ops", 0) > 1
+    product = graph.has(GEMM) & ~attention
+    optimizer = np.array(["optimizer" in word for word in words])
+    masks = (product, attention, ~(product | attention | optimizer), optimizer)
+    parts = {part: float(took[mask].sum()) for part, mask in zip(PARTS, masks, strict=True)}
+    gemm = parts[PARTS[0]] + (parts[PARTS[1]] if chosen.counted == "all" else 0.0)
+    return Share(name, float(timeline.total_ticks), parts, gemm)
+
+
+def run(chosen: Assumptions) -> Outcome:
+    """Simulate, and judge the number."""
+    found = measure(chosen)
+    header = ("model", "step", *PARTS, "GEMM")
+    rows = tuple(
+        (
+            each.model, format_time(each.step),
+            *(f"{100 * time / each.step:.1f} %" for time in each.parts.values()),
+            f"{100 * each.share:.1f} %",
+        )
+        for each in found
+    )  # fmt: skip
+    swept = [measure(replace(chosen, efficiency=value)) for value in EFFICIENCIES]
+    by = tuple(
+        (f"{100 * value:.0f} %", *(f"{100 * each.share:.1f} %" for each in shares))
+        for value, shares in zip(EFFICIENCIES, swept, strict=True)
+    )
+    claims = []
+    for at, each in enumerate(found):
+        away = abs(each.share - SAID)
+        verdict: Verdict = "holds" if away <= NEAR else "partly" if away <= 2 * NEAR else "fails"
+        curve = [shares[at].share for shares in swept]
+        needed = _efficiency_for(curve)
+        text = f"{100 * each.share:.1f} % of the step; {SAID:.0%} needs products at {needed} of the peak"
+        claims.append(Claim(f"GEMM is about 70 % of the runtime of {each.model}.", SOURCE, text, verdict))
+    spread = [
+        max(shares[at].share for shares in swept) - min(shares[at].share for shares in swept)
+        for at in range(2)
+    ]
+    claims.append(
+        Claim(
+            "It is a property of the models.", "implied",
+            f"between products at 20 % and at 90 % of the peak the share changes by {100 * max(spread):.0f} points: "
+            "the efficiency of kernels decides it as much as the model does",
+            "holds" if max(spread) < NEAR else "partly" if max(spread) < 2 * NEAR else "fails",
+        )
+    )  # fmt: skip
+    title = f"One {chosen.device.upper()}, {chosen.tokens} tokens a step, {chosen.attention} attention"
+    grids = (
+        Grid("Where the time of a training step goes: products with weights, of attention, …", header, rows),
+        Grid(
+            "GEMM share by what products reach of the peak",
+            ("efficiency", *(each.model for each in found)),
+            by,
+        ),
+    )
+    return Outcome(title, grids, tuple(claims), lambda figure: draw(figure, found, swept))
+
+
+def _efficiency_for(curve: list[float]) -> str:
+    """Return the efficiency at which the share is as said; it falls as products get faster."""
+    if curve[0] <= SAID:
+        return f"less than {EFFICIENCIES[0]:.0%}"
+    if curve[-1] >= SAID:
+        return f"more than {EFFICIENCIES[-1]:.0%}"
+    return f"{float(np.interp(-SAID, [-share for share in curve], EFFICIENCIES)):.0%}"
+
+
+def draw(figure: Any, found: list[Share], swept: list[list[Share]]) -> None:
+    """Draw the parts of a step, and the share over what products reach."""
+    left, right = figure.subplots(1, 2)
+    names, bottom = [each.model for each in found], np.zeros(len(found))
+    for part, colour in zip(PARTS, COLOURS, strict=True):
+        height = np.array([100 * each.parts[part] / each.step for each in found])
+        left.bar(names, height, bottom=bottom, color=colour, label=LABELS[part], width=0.6)
+        bottom += height
+    left.axhline(100 * SAID, color="black", linewidth=0.8, linestyle="--")
+    left.set_ylabel("share of a training step (%)")
+    left.set_ylim(0, 100)
+    left.legend(frameon=False, fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=2)
+    for at, each in enumerate(found):
+        shares = [100 * point[at].share for point in swept]
+        right.plot(
+            [100 * value for value in EFFICIENCIES], shares, marker="o", markersize=3, label=each.model
+        )
+    right.axhline(100 * SAID, color="black", linewidth=0.8, linestyle="--", label="as said")
+    right.set_xlabel("what products reach of the peak (%)")
+    right.set_ylabel("GEMM share of the step (%)")
+    right.set_ylim(0, 100)
+    right.legend(frameon=False, fontsize=8)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,1 @@
+"""What another package runs on its own plug-ins."""

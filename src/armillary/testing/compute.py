@@ -1,0 +1,103 @@
+"""Checks that a compute model keeps to its protocol: to be called from the tests of the package that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from armillary.compute.model import ComputeModel, Device, Times, Work
+from armillary.platform.model import Kernels
+from armillary.trace.gemm import Gemm
+
+DEVICE = Device(peak=1e14, memory=2e12, kernels=Kernels({"bf16": 1e14, "fp8": 2e14, "fp32": 1e13}))
+"""An NPU to make a model with."""
+_SHAPES: tuple[tuple[Gemm, ...], ...] = (
+    (Gemm(4096, 4096, 4096),), (Gemm(1, 1, 1),), (Gemm(7, 12289, 33),), (Gemm(128, 128, 64, batch=512),),
+    (Gemm(16, 4096, 1024, calls=50),), (Gemm(64, 96, 32), Gemm(96, 64, 32)), (Gemm(2**20, 8192, 2**16),), (),
+)  # fmt: skip
+
+
+def sample_work() -> Work:
+    """Return kernels of all kinds: products of many shapes and precisions, others, and such as name nothing."""
+    products: list[tuple[Gemm, ...]] = []
+    names: list[str] = []
+    for precision in ("bf16", "fp32", "fp8"):
+        for at, shapes in enumerate(_SHAPES):
+            products.append(shapes)
+            names.append(f"{precision}.{at}")
+    precisions = tuple(name.partition(".")[0] for name in names)
+    operations = [sum(each.operations for each in shapes) or 10**9 for shapes in products]
+    size = [2 * sum(each.elements for each in shapes) or 10**6 for shapes in products]
+    return Work(
+        (*names, "norm", "recorded", "nothing"),
+        np.array([*operations, 1, -1, -1], np.int64),
+        np.array([*size, 10**7, -1, -1], np.int64),
+        (*precisions, "bf16", "bf16", "bf16"),
+        (*products, (), (), ()),
+        np.array([0] * len(names) + [0, 5000, 0], np.int64),
+    )
+
+
+def check_compute_model(make: Callable[[], ComputeModel], work: Work | None = None) -> None:
+    """Check a model.
+
+    Args:
+        make: Returns a new one, e.g. ``lambda: MyModel.create({}, DEVICE, Path())``.
+        work: Kernels to ask for; absent: `sample_work`.
+
+    Raises:
+        AssertionError: the model does not keep to `ComputeModel`; the message says in what.
+    """
+    work = sample_work() if work is None else work
+    count = len(work)
+    before = [column.copy() for column in (work.operations, work.bytes, work.recorded)]
+    whole = _asked(make, work)
+    columns = (work.operations, work.bytes, work.recorded)
+    assert all((a == b).all() for a, b in zip(before, columns, strict=True)), "durations changes its input"
+    assert len(_asked(make, part(work, [])).ns) == 0, "no kernels were asked for, but it gave times"
+    assert _same(whole, _asked(make, work)), "the same kernels got other times when asked again"
+    turned = _asked(make, part(work, range(count)[::-1]))
+    assert _same(whole, Times(turned.ns[::-1])), "times depend on the order of the kernels"
+    for at in range(count):
+        alone = _asked(make, part(work, [at]))
+        assert _same(Times(whole.ns[at : at + 1]), alone), (
+            f"'{work.names[at]}' takes {whole.ns[at]:g} ns beside others and {alone.ns[0]:g} ns alone"
+        )
+
+
+def part(work: Work, which: Sequence[int]) -> Work:
+    """Return some of the kernels."""
+    return Work(
+        tuple(work.names[at] for at in which),
+        work.operations[list(which)],
+        work.bytes[list(which)],
+        tuple(work.precisions[at] for at in which),
+        tuple(work.products[at] for at in which),
+        work.recorded[list(which)],
+    )
+
+
+def _asked(make: Callable[[], ComputeModel], work: Work) -> Times:
+    model = make()
+    assert isinstance(model, ComputeModel), f"{model!r} is no ComputeModel"
+    try:
+        times = model.durations(work)
+    finally:
+        model.close()
+    model.close()  # a second time must do no harm
+    count = len(work)
+    assert times.ns.shape == (count,), f"gave times of shape {times.ns.shape}, expected ({count},)"
+    assert times.ns.dtype == np.float64, f"gave times as {times.ns.dtype}, expected float64"
+    assert not (times.ns < 0).any() and not np.isinf(times.ns).any(), "gave a negative or infinite time"
+    assert len(times.bound) in (0, count), f"gave {len(times.bound)} bounds, expected {count} or none"
+    if times.beyond is not None:
+        assert times.beyond.shape == (count,), (
+            f"gave beyond of shape {times.beyond.shape}, expected ({count},)"
+        )
+        assert (times.beyond >= 1).all(), "gave beyond below 1"
+    return times
+
+
+def _same(one: Times, other: Times) -> bool:
+    return bool(np.array_equal(one.ns, other.ns, equal_nan=True))

@@ -1,0 +1,59 @@
+"""Matrix products of a compute node: its attribute ``gemm``, a list of five integers for each product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+GEMM = "gemm"
+"""Attribute of a node that does nothing but products: calls, batch, m, n, k of each, as int64_list."""
+
+
+class Gemm(NamedTuple):
+    """A matrix product of (m, k) with (k, n): `calls` of `batch` of them, `batch` in one kernel."""
+
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    calls: int = 1
+
+    def __str__(self) -> str:
+        text = f"{self.m}x{self.n}x{self.k}"
+        text = f"{self.batch} of {text}" if self.batch > 1 else text
+        return f"{self.calls} times {text}" if self.calls > 1 else text
+
+    @property
+    def operations(self) -> int:
+        """Operations, 2 per multiply-add."""
+        return 2 * self.m * self.n * self.k * self.batch * self.calls
+
+    @property
+    def elements(self) -> int:
+        """Elements of operands and results."""
+        return (self.m * self.k + self.k * self.n + self.m * self.n) * self.batch * self.calls
+
+    def left(self) -> Gemm:
+        """Return the product that makes the gradient of the left operand."""
+        return self._replace(n=self.k, k=self.n)
+
+    def right(self) -> Gemm:
+        """Return the product that makes the gradient of the right operand."""
+        return self._replace(m=self.k, k=self.m)
+
+
+def to_numbers(products: Iterable[Gemm]) -> list[int]:
+    """Return the value of the attribute."""
+    return [n for each in products for n in (each.calls, each.batch, each.m, each.n, each.k)]
+
+
+def to_products(numbers: Sequence[int]) -> tuple[Gemm, ...]:
+    """Return the products that an attribute lists.
+
+    Raises:
+        ValueError: it is no such list.
+    """
+    if len(numbers) % 5 or any(number < 1 for number in numbers):
+        raise ValueError("expected five integers of at least 1 (calls, batch, m, n, k) for each product")
+    rows = (numbers[at : at + 5] for at in range(0, len(numbers), 5))
+    return tuple(Gemm(m, n, k, batch, calls) for calls, batch, m, n, k in rows)

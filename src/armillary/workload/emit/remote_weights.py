@@ -1,0 +1,120 @@
+"""A training step whose weights and gradients live in remote memory, as in ZeRO-Infinity (arXiv 2104.07857).
+
+Before a layer runs, forward or backward, its weights are loaded; after its backward pass the gradients are stored.
+What ranks have in common, the ranks of the family share: each loads a part, and an all-gather over the network brings
+the rest; gradients take the opposite way with a reduce-scatter. Or switches in the memory fabric do both: every rank
+loads all, which leaves the memory once, and what ranks store is summed up on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from armillary.trace import CollectiveType, Graph, Trace
+from armillary.workload.emit.rank import Nodes, Rank
+from armillary.workload.emit.training import Pieces
+from armillary.workload.layers.layer import Layer
+from armillary.workload.layers.of_model import layers_of
+from armillary.workload.models import Model
+from armillary.workload.plan.numbers import gradient, state, weight
+from armillary.workload.plan.ranks import rank_grid
+from armillary.workload.plan.schema import Plan
+
+
+@dataclass(frozen=True)
+class RemoteWeights:
+    """How weights come and gradients go.
+
+    Attributes:
+        in_switch: Whether switches of the memory gather weights and reduce gradients.
+        prefetch: Layers whose weights are loaded while the one before them runs.
+        states: Whether the NPUs load, update and store the states of the optimizer, too.
+    """
+
+    in_switch: bool = False
+    prefetch: int = 1
+    states: bool = False
+
+
+def remote_weights_trace(model: Model, plan: Plan, how: RemoteWeights) -> Trace:
+    """Return a step of one microbatch on every rank.
+
+    Args:
+        model: The model.
+        plan: Without pipeline stages; all that says how gradients are reduced has no meaning here.
+        how: See there.
+
+    Raises:
+        InputError: the plan is impossible for the model.
+    """
+    rank = Rank("every rank", rank_grid(plan))
+    graph = _Step(rank, plan, how).graph(layers_of(model, plan))
+    return Trace((graph,), np.zeros(plan.ranks, np.int32), rank.grid)
+
+
+@dataclass
+class _Step:
+    rank: Rank
+    plan: Plan
+    how: RemoteWeights
+    pieces: Pieces = field(default_factory=Pieces)
+    kernels: list[Nodes] = field(default_factory=list)
+    """The last kernel of every layer that has been placed."""
+
+    def graph(self, layers: Sequence[Layer]) -> Graph:
+        """Place all layers forward, then backward."""
+        now: Nodes = ()
+        for kind, order in (("F", layers), ("BW", list(reversed(layers)))):
+            for layer in order:
+                loaded = self._load(layer)
+                made = self.pieces.of(layer, kind)
+                base = self.rank.piece(made, now, loaded)
+                now = [base + node for node in made.last] or now
+                self.kernels.append(self.rank.chain)
+                if kind == "BW":
+                    ends = {base + node for end in made.ends for node in end} or set(now)
+                    self._store(layer, sorted(ends))
+        return self.rank.graph()
+
+    def _load(self, layer: Layer) -> Nodes:
+        """Load the weights of the next layer once those of the layers before it are free, but `prefetch` of them."""
+        free = len(self.kernels) - 1 - self.how.prefetch
+        after = self.kernels[free] if free >= 0 else ()
+        found = []
+        for family, count in layer.parameters.items():
+            members, size = self.rank.members(family), count * weight(self.plan)
+            if members > 1 and self.how.in_switch:
+                found.append(self.rank.memory("load weights", True, size, after, family))
+            elif members > 1:
+                part = -(-size // members)
+                own = self.rank.memory("load weights", True, part, after)
+                kind = CollectiveType.ALL_GATHER
+                found.append(self.rank.collective("gather weights", kind, family, part, [own]))
+            elif size:
+                found.append(self.rank.memory("load weights", True, size, after))
+        return found
+
+    def _store(self, layer: Layer, after: Nodes) -> None:
+        for family, count in layer.parameters.items():
+            members, size = self.rank.members(family), count * gradient(self.plan)
+            if not size:
+                continue
+            part = -(-size // members)
+            if members > 1 and self.how.in_switch:
+                done = self.rank.memory("store gradients", False, size, after, family)
+            elif members > 1:
+                kind = CollectiveType.REDUCE_SCATTER
+                reduced = self.rank.collective("reduce gradients", kind, family, part * members, after)
+                done = self.rank.memory("store gradients", False, part, [reduced])
+            else:
+                done = self.rank.memory("store gradients", False, size, after)
+            if self.how.states:
+                states = -(-count // members) * state(self.plan)
+                loaded = self.rank.memory("load states", True, states, [done])
+                chain = self.rank.chain
+                updated = self.rank.kernel("update", 2 * states, [loaded])
+                self.rank.chain = chain  # other layers need not wait for it
+                self.rank.memory("store states", False, states, [updated])

@@ -1,0 +1,104 @@
+"""Another program as a compute model: it works, and whatever goes wrong is one error, soon."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from armillary.compute.program import Program, question
+from armillary.errors import InputError
+from armillary.testing.compute import DEVICE, check_compute_model, part, sample_work
+
+EXAMPLE = Path(__file__).parents[2] / "examples/compute/tensor_core.py"
+WORK = part(sample_work(), [0, 1])
+
+
+def program(folder: Path, source: str, timeout: float = 20) -> Program:
+    path = folder / "model.py"
+    path.write_text(source)
+    options = {"command": [sys.executable, str(path)], "timeout_ns": timeout * 1e9}
+    return Program.create(options, DEVICE, folder)
+
+
+def test_the_example_keeps_to_the_protocol() -> None:
+    work = part(sample_work(), [0, 3, 5, 7, 25])  # every kernel is a start of Python
+    check_compute_model(
+        lambda: Program.create({"command": [sys.executable, str(EXAMPLE)]}, DEVICE, Path()), work
+    )
+
+
+def test_the_example_counts_waves() -> None:
+    model = Program.create({"command": [sys.executable, str(EXAMPLE)]}, DEVICE, Path())
+    times = model.durations(part(sample_work(), [0, 7]))
+    waves = -(-32 * 32 // 132)
+    assert times.ns[0] == pytest.approx(3000 + waves * 2 * 128 * 128 * 4096 * 132 / 1e14 * 1e9)
+    assert np.isnan(times.ns[1]) and times.bound == ("waves", "waves")
+
+
+def test_what_a_program_reads() -> None:
+    device, first, second = question(WORK, DEVICE).splitlines()
+    assert device.startswith('{"device": {"peak_flops": 100000000000000.0, ')
+    assert '"gemm": [{"m": 4096, "n": 4096, "k": 4096, "batch": 1, "calls": 1}]' in first
+    assert second.startswith('{"id": 1, "name": "bf16.1", "kind": "gemm", "operations": 2, "bytes": 6, ')
+
+
+GOOD = 'import sys; sys.stdin.read(); print(\'{"id": 0, "ns": 1}\\n{"id": 1, "ns": null}\')'
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import sys; sys.exit('no licence')", "ended with exit code 1: no licence"),
+        ("print('hello')", "line 1 of its answer, 'hello', is not JSON"),
+        ("print('[1]')", "expected an object with id and ns"),
+        ('print(\'{"id": 7, "ns": 1}\')', "id is 7, expected 0 to 1"),
+        ('print(\'{"id": true, "ns": 1}\')', "id is True, expected"),
+        ('print(\'{"id": 0, "ns": -1}\')', "ns is -1, expected a number of 0 or more"),
+        ('print(\'{"id": 0, "ns": NaN}\')', "ns is nan"),
+        ('print(\'{"id": 0, "ns": 1, "beyond": 0}\')', "expected beyond as a number of 1 or more"),
+        ('print(\'{"id": 0, "ns": 1}\\n\' * 2)', "line 2 answers id 0 again"),
+        ('print(\'{"id": 1, "ns": 1}\')', "answered 1 of 2 kernels, the first that lacks is id 0"),
+        ("", "answered 0 of 2 kernels"),
+        ("import sys; sys.stdout.buffer.write(b'\\xff')", "is not UTF-8"),
+        ("print('[' * 100000)", "is not JSON"),
+    ],
+)
+def test_a_bad_answer_is_one_error(tmp_path: Path, source: str, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        program(tmp_path, source).durations(WORK)
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_an_answer_may_leave_kernels_out(tmp_path: Path) -> None:
+    times = program(tmp_path, GOOD).durations(WORK)
+    assert times.ns[0] == 1 and np.isnan(times.ns[1])
+
+
+CHILD = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time; time.sleep(60)",
+        # The child keeps the pipe open when its parent is gone, or ends.
+        f"{CHILD}; import time; time.sleep(60)",
+        CHILD,
+    ],
+)
+def test_a_program_that_never_answers_is_stopped(tmp_path: Path, source: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(InputError, match="gave no answer within 1 s"):
+        program(tmp_path, source, timeout=1).durations(WORK)
+    assert time.monotonic() - began < 10
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"compute program 'no-such-program' cannot be started: .*No such file"
+    ):
+        Program.create({"command": ["no-such-program"]}, DEVICE, tmp_path).durations(WORK)
