@@ -225,6 +225,8 @@ def _pair(workload: str, many: str) -> str:
 
 def _why(workload: str, name: str, chosen: Assumptions) -> str:
     """Return what no schedule can change, in brackets, or nothing."""
+    if workload == "DLRM":
+        return " (an all-to-all moves as much through the slowest dimension in any order)"
     tp = {"GPT-3": chosen.gpt_3_tp, "Transformer-1T": chosen.transformer_tp}.get(workload)
     if tp is None:
         return ""

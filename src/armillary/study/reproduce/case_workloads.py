@@ -68,7 +68,7 @@ class WorkloadAssumptions(MachineAssumptions):
 
 
 class Time(NamedTuple):
-    """Of the slowest rank, in ns; `hidden` communication is part of `compute`."""
+    """Of the slowest rank, in ns: `exposed` is without computation, `hidden` communication is part of `compute`."""
 
     total: int
     compute: int
