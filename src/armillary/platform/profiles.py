@@ -102,7 +102,9 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
     if platform.memory.kind == "hierarchical":
         yield ("remote_memory", "kind"), f"got 'hierarchical': {NOT_ASTRA_SIM}"
     local = platform.physical.memory
-    if local.latency or local.read != local.write or local.read * 1e9 != platform.system.local_mem_bandwidth:
+    # A platform made in Python may have the bandwidth of `System` only.
+    other = local.read and local.read * 1e9 != platform.system.local_mem_bandwidth
+    if local.latency or local.read != local.write or other:
         yield ("npu", "memory"), f"a latency, and bandwidths of reads and writes: {NOT_ASTRA_SIM}"
     if physical.kernels.peaks:
         yield ("npu", "peak"), f"got a peak by precision: {NOT_ASTRA_SIM}"
