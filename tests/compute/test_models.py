@@ -79,7 +79,7 @@ class Bad(Roofline):
         if self.how == "negative":
             return Times(ns - 1e6)
         if self.how == "input":
-            work.bytes[:] = 1
+            work.size[:] = 1
             return Times(ns)
         if self.how == "bound":
             return Times(ns, ("x",))
@@ -218,7 +218,7 @@ def test_memory_can_stall_a_systolic_array() -> None:
     free = Systolic.create({**fast, "stall": False}, DEVICE, Path()).durations(work)
     stalled = Systolic.create(fast, replace(DEVICE, memory=1e9), Path()).durations(work)
     assert free.bound == ("compute",) and stalled.bound == ("memory",)
-    assert stalled.ns[0] == pytest.approx(work.bytes[0])
+    assert stalled.ns[0] == pytest.approx(work.size[0])
 
 
 @pytest.mark.parametrize("dataflow", ["output", "weight", "input"])

@@ -56,7 +56,7 @@ class Work:
     Attributes:
         names: Of the nodes; not unique, since kernels of one name may differ.
         operations: FLOPs, 2 per multiply-add; -1: not named.
-        bytes: Read and written in the local memory; -1: not named.
+        size: Bytes read and written in the local memory; -1: not named.
         precisions: Of matrix products: ``bf16`` where a node says nothing else.
         products: The matrix products of a kernel that does nothing else, in the order in which they run; else ().
         recorded: Recorded duration in ns; 0: none.
@@ -64,7 +64,7 @@ class Work:
 
     names: tuple[str, ...]
     operations: Ints
-    bytes: Ints
+    size: Ints
     precisions: tuple[str, ...]
     products: tuple[tuple[Gemm, ...], ...]
     recorded: Ints
@@ -78,7 +78,7 @@ class Work:
             return "gemm"
         if self.operations[at] > 1:  # generated kernels that compute nothing name 1 operation
             return "flops"
-        return "memory" if max(self.operations[at], self.bytes[at]) >= 0 else "unknown"
+        return "memory" if max(self.operations[at], self.size[at]) >= 0 else "unknown"
 
 
 @dataclass(frozen=True)

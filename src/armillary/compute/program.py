@@ -139,7 +139,7 @@ def question(work: Work, device: Device) -> str:
             "name": name,
             "kind": work.kind(at),
             "operations": max(int(work.operations[at]), 0),
-            "bytes": max(int(work.bytes[at]), 0),
+            "bytes": max(int(work.size[at]), 0),
             "precision": work.precisions[at],
             "gemm": [product._asdict() for product in work.products[at]],
             "recorded_ns": int(work.recorded[at]),

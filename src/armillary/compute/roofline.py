@@ -36,7 +36,7 @@ class Roofline(ComputeModel):
     def durations(self, work: Work) -> Times:
         """See `ComputeModel`."""
         device = self.device
-        known = (work.operations >= 0) | (work.bytes >= 0)
+        known = (work.operations >= 0) | (work.size >= 0)
         ns = np.full(len(work), np.nan)
         bound = np.full(len(work), "", "U7")
         if known.any():
@@ -51,7 +51,7 @@ class Roofline(ComputeModel):
                     f"kernel '{work.names[at]}' has precision '{work.precisions[at]}' without a peak; "
                     f"expected {one_of(device.kernels.peaks)}"
                 )
-            operations, size = np.maximum(work.operations[known], 0), np.maximum(work.bytes[known], 0)
+            operations, size = np.maximum(work.operations[known], 0), np.maximum(work.size[known], 0)
             ns[known] = roofline_ns(operations, size, peak, device)
             full, share = device.kernels, device.memory * device.kernels.memory
             bound[known] = np.where(operations / (peak * full.compute) >= size / share, "compute", "memory")

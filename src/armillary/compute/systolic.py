@@ -78,7 +78,7 @@ class Systolic(ComputeModel):
             computing = count / self.clock * 1e9
             moving = 0.0
             if self.stall and self.device.memory > 0:
-                moving = max(int(work.bytes[at]), 0) / (self.device.memory * kernels.memory) * 1e9
+                moving = max(int(work.size[at]), 0) / (self.device.memory * kernels.memory) * 1e9
             ns[at] = max(computing, moving) + kernels.overhead
             bound[at] = "compute" if computing >= moving else "memory"
         return Times(ns, tuple(bound))

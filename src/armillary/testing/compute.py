@@ -51,9 +51,9 @@ def check_compute_model(make: Callable[[], ComputeModel], work: Work | None = No
     """
     work = sample_work() if work is None else work
     count = len(work)
-    before = [column.copy() for column in (work.operations, work.bytes, work.recorded)]
+    before = [column.copy() for column in (work.operations, work.size, work.recorded)]
     whole = _asked(make, work)
-    columns = (work.operations, work.bytes, work.recorded)
+    columns = (work.operations, work.size, work.recorded)
     assert all((a == b).all() for a, b in zip(before, columns, strict=True)), "durations changes its input"
     assert len(_asked(make, part(work, [])).ns) == 0, "no kernels were asked for, but it gave times"
     assert _same(whole, _asked(make, work)), "the same kernels got other times when asked again"
@@ -71,7 +71,7 @@ def part(work: Work, which: Sequence[int]) -> Work:
     return Work(
         tuple(work.names[at] for at in which),
         work.operations[list(which)],
-        work.bytes[list(which)],
+        work.size[list(which)],
         tuple(work.precisions[at] for at in which),
         tuple(work.products[at] for at in which),
         work.recorded[list(which)],
