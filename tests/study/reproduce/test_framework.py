@@ -13,9 +13,10 @@ from click.testing import CliRunner, Result
 
 from armillary.cli.reproduce import SUBCOMMANDS, study_command
 from armillary.errors import InputError
-from armillary.study.reproduce.assumptions import about, assumed, read, variations, whole
+from armillary.study.reproduce.assumptions import about, assumed, read, variations
 from armillary.study.reproduce.outcome import Claim, Grid, Outcome, changed
 from armillary.study.reproduce.page import write_page
+from armillary.study.reproduce.readers import whole
 from armillary.units import format_time, parse_time
 
 
