@@ -29,9 +29,9 @@ def joined(parts: Sequence[str]) -> str:
 
 def share(part: float, digits: int = 1) -> str:
     """Return a part of 1: ``"78.8 %"``."""
-    return f"{100 * part:.{digits}f} %"
+    return f"{round(100 * part, digits) + 0.0:.{digits}f} %"
 
 
 def percent(ratio: float, digits: int = 1) -> str:
     """Return by how much a ratio differs from 1: ``"+3.2 %"``."""
-    return f"{100 * (ratio - 1):+.{digits}f} %"
+    return f"{round(100 * (ratio - 1), digits) + 0.0:+.{digits}f} %"

@@ -243,7 +243,7 @@ def partner(name: str, found: Mapping[str, Machine], rates: Mapping[str, float])
 def _claims(found: Mapping[str, Machine]) -> tuple[Claim, ...]:
     mean = {name: average(found, lambda m, name=name: m.used[name]) for name in COLUMNS}  # type: ignore[misc]
     said = [
-        Claim(f"{name} uses {share(stated)} of the bandwidth on average", SOURCE,
+        Claim(f"{name.capitalize()} uses {share(stated)} of the bandwidth on average", SOURCE,
               f"{share(mean[name])}; the machines are not the paper's", near(mean[name], stated, 0.05, 0.15))
         for name, stated in PAPER.items()
     ]  # fmt: skip
