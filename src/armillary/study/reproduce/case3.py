@@ -99,7 +99,9 @@ class Assumptions:
         "Who has the bandwidth of the fabric: with a node of 16, base would be 6 times slower than "
         "ZeRO-Infinity.",
     )
-    node: int = assumed("16", readers.whole, "GPUs of a node: as many nodes as switches.", others=("8", "32"))
+    node: int = assumed(
+        "16", readers.counting(1, GPUS), "GPUs of a node: as many nodes as switches.", others=("8", "32")
+    )
     latency: float = assumed(
         "1 us",
         readers.time,

@@ -47,7 +47,7 @@ def yes_or_no(text: str) -> bool:
 bandwidth = between(units.parse_bandwidth, "1 MB/s", "1 PB/s")
 time = between(units.parse_time, "0 ns", "1 s")
 size = between(units.parse_bytes, "1 B", "1 TB")
-flops = between(units.parse_flops, "1 GFLOP/s", "1 EFLOP/s")
+flops = between(units.parse_flops, "1 GFLOP/s", "100 PFLOP/s")
 part = between(units.parse_percent, "1 %", "100 %")
 whole = counting(1, 1 << 20)
 chunks = counting(1, 4096)
