@@ -28,7 +28,7 @@ from armillary.study.reproduce.judge import by_count, share, verdict
 from armillary.study.reproduce.outcome import Claim, Grid, Outcome
 from armillary.study.reproduce.sources import BUFFERS
 from armillary.trace import GraphBuilder, Trace
-from armillary.units import format_bytes, format_time
+from armillary.units import format_bytes, format_time, parse_bytes
 
 GLOBAL = "global"
 NEAR = 1.1
@@ -53,7 +53,7 @@ class Assumptions:
     group: int = assumed("8", readers.whole, "NPUs of a group: 8 as in HGX boards.", others=("4",))
     size: int = assumed(
         "4 MiB",
-        readers.size,
+        readers.between(parse_bytes, "1 B", "1 GiB"),
         "Vector of each NPU: of the order of a bucket of gradients.",
         others=("1 MiB", "16 MiB"),
     )
