@@ -11,7 +11,7 @@ from armillary.errors import nearest, one_of
 from armillary.platform.document import Document, KeyPath, key_text
 from armillary.platform.model import KernelModel, Override
 from armillary.platform.native_errors import first_error
-from armillary.platform.study_schema import BY_TYPE, TAGS, Count, Efficiency, Part, Quantity, Time
+from armillary.platform.schema_fields import BY_TYPE, TAGS, Count, Efficiency, Part, Quantity, Time
 
 BUILT_IN = ("roofline", "table", "systolic", "subprocess")
 Clock = Annotated[float, Quantity(units.parse_frequency, "frequency", "1.4 GHz")]

@@ -11,7 +11,8 @@ from pydantic import Field, ValidationError
 from armillary.errors import InputError
 from armillary.platform.document import Document, KeyPath
 from armillary.platform.native_errors import first_error
-from armillary.platform.study_schema import Count, Job, Part
+from armillary.platform.schema_fields import Count, Part
+from armillary.platform.workload_schema import Job
 
 _RANGES = re.compile(r"\s*\d{1,10}(\s*-\s*\d{1,10})?(\s*,\s*\d{1,10}(\s*-\s*\d{1,10})?)*\s*")
 

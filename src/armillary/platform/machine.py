@@ -18,6 +18,7 @@ from armillary.platform.algorithms import (
     read_names,
 )
 from armillary.platform.bandwidth import links_per_npu
+from armillary.platform.collectives_schema import Collectives
 from armillary.platform.compute_schema import Compute, kernel_model, read_compute
 from armillary.platform.document import Document, KeyPath, key_text, show
 from armillary.platform.groups import read_groups
@@ -36,9 +37,10 @@ from armillary.platform.model import (
     System,
 )
 from armillary.platform.native_errors import first_error
+from armillary.platform.network_schema import InNetwork as InNetworkKeys
+from armillary.platform.network_schema import NetworkDimension
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
-from armillary.platform.study_schema import Collectives, NetworkDimension, Npu, Peaks, PlatformFile
-from armillary.platform.study_schema import InNetwork as InNetworkKeys
+from armillary.platform.study_schema import Npu, Peaks, PlatformFile
 from armillary.units import parse_time
 
 if TYPE_CHECKING:

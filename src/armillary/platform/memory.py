@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 from armillary.platform.model import LocalMemory, MemoryStage, Platform, RemoteMemory
 
 if TYPE_CHECKING:
-    from armillary.platform import study_schema
+    from armillary.platform import memory_schema
 
 CHUNK = 1 << 20
 
 
-def local_memory(given: study_schema.Memory | None) -> LocalMemory:
+def local_memory(given: memory_schema.Memory | None) -> LocalMemory:
     """Return the local memory that a study file describes."""
     if given is None:
         return LocalMemory()
@@ -39,7 +39,7 @@ def local_speed(platform: Platform, store: bool) -> float:
     return (own.write if store else own.read) or platform.system.local_mem_bandwidth / 1e9
 
 
-def remote_memory(given: study_schema.RemoteMemory) -> RemoteMemory:
+def remote_memory(given: memory_schema.RemoteMemory) -> RemoteMemory:
     """Return the remote memory that a study file describes."""
     assert given.kind is not None
     if given.kind != "hierarchical":

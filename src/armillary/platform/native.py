@@ -22,7 +22,7 @@
 Instead of ``workload``, ``jobs`` is a list of several, each with the NPUs that it runs on.
 
 Only ``platform.network`` is needed; ``platform: {preset: hgx-h100}`` is a known system, and other keys beside it
-change that. All keys and defaults stand in `armillary.platform.study_schema`;
+change that. All keys and defaults stand in `armillary.platform.study_schema` and what it imports;
 `json_schema` exports them. Paths are relative to the file.
 """
 
@@ -45,7 +45,8 @@ from armillary.platform.model import CollectiveName, Platform, ProfileName
 from armillary.platform.native_errors import first_error
 from armillary.platform.preset import expand, preset_document, preset_names
 from armillary.platform.profiles import NOT_ASTRA_SIM, with_roofline
-from armillary.platform.study_schema import Job, PlatformFile, StudyFile, Workload
+from armillary.platform.study_schema import PlatformFile, StudyFile
+from armillary.platform.workload_schema import Job, Workload
 
 
 @dataclass(frozen=True)

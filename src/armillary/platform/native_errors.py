@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from armillary.errors import InputError, nearest, one_of
 from armillary.platform.document import Document, KeyPath, key_text, show
-from armillary.platform.study_schema import TAGS
+from armillary.platform.schema_fields import TAGS
 
 
 def first_error(document: Document, error: ValidationError, at: KeyPath = ()) -> InputError:

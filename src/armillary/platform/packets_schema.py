@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic.json_schema import models_json_schema
 
 from armillary.platform.model import Packets
-from armillary.platform.study_schema import Count, Efficiency, Part, Size, Time
+from armillary.platform.schema_fields import Count, Efficiency, Part, Size, Time
 
 Whole = Annotated[int, Field(ge=0, le=2**62)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from click.testing import CliRunner, Result
 
 from armillary.cli.reproduce import SUBCOMMANDS, study_command
 from armillary.errors import InputError
-from armillary.study.reproduce.assumptions import about, assumed, read, variations, whole
+from armillary.study.reproduce.assumptions import about, assumed, flag, read, variations
+from armillary.study.reproduce.judge import by_count, joined, near, percent, share
 from armillary.study.reproduce.outcome import Claim, Grid, Outcome, changed
 from armillary.study.reproduce.page import write_page
+from armillary.study.reproduce.readers import several, time, whole
 from armillary.units import format_time, parse_time
 
 
@@ -114,3 +117,40 @@ def test_one_file_is_not_written_twice(command: click.Command, tmp_path: Path) -
 def test_changed_names_claims_by_their_place() -> None:
     assert changed(run(Assumptions()), run(Assumptions())) == "none"
     assert changed(run(Assumptions()), run(Assumptions(wait=1.0))) == "1: holds -> fails"
+
+
+STUDIES = [
+    importlib.import_module(f"armillary.study.reproduce.{name.replace('-', '_')}") for name in SUBCOMMANDS
+]
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.__name__.rpartition(".")[2])
+def test_every_assumption_has_a_reason_alternatives_and_bounds(study: Any) -> None:
+    for name, known in about(study.Assumptions).items():
+        assert not known.why[0].islower() and known.why.endswith(".") and len(known.why) > 15, name
+        for text in known.others:
+            assert known.parse(text) != known.parse(known.text), name
+            assert not known.choices or text in known.choices, name
+        if not known.choices:
+            unit = known.text.partition(",")[0].partition(" ")[2]
+            for bad in ("", "nonsense", f"-1 {unit}".strip(), f"{'9' * 30} {unit}".strip(), "1,,2"):
+                with pytest.raises(InputError, match=f"^{flag(name)}: got "):
+                    read(study.Assumptions, {name: bad})
+
+
+def test_verdicts_and_how_numbers_are_worded() -> None:
+    assert [by_count(good, 2) for good in (2, 1, 0)] == ["holds", "partly", "fails"]
+    assert [near(found, 0.7, 0.1, 0.2) for found in (0.65, 0.55, 0.3)] == ["holds", "partly", "fails"]
+    assert (percent(1.032), percent(0.99999), share(0.7877), share(0.7, 0)) == (
+        "+3.2 %",
+        "+0.0 %",
+        "78.8 %",
+        "70 %",
+    )
+    assert (joined(["a"]), joined(["a", "b", "c"])) == ("a", "a, b and c")
+
+
+def test_lists_have_each_value_once() -> None:
+    assert several(whole)("4, 8,4") == (4, 8)
+    with pytest.raises(ValueError, match="got '2 s', expected 0 ns to 1 s"):
+        time("2 s")

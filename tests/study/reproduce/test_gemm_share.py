@@ -51,4 +51,4 @@ def test_a_batch_of_no_sentence_is_an_error() -> None:
 
 def test_the_command_runs() -> None:
     result = CliRunner().invoke(main, ["reproduce", "gemm-share"], catch_exceptions=False)
-    assert "GEMM is about 70 % of the runtime of GNMT." in " ".join(result.output.split())
+    assert "GEMM is about 70 % of the runtime of GNMT" in " ".join(result.output.split())

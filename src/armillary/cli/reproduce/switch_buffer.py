@@ -1,5 +1,7 @@
 """`armillary reproduce switch-buffer`: all-reduce over TCP, swept over the buffer of the global switch."""
 
+from __future__ import annotations
+
 from armillary.cli.reproduce.study_command import study_command
 from armillary.study.reproduce.switch_buffer import Assumptions, run
 

@@ -1,5 +1,7 @@
 """`armillary reproduce themis`: how much of the bandwidth of all dimensions chunk schedulers use."""
 
+from __future__ import annotations
+
 from armillary.cli.reproduce.study_command import study_command
 from armillary.study.reproduce.themis import Assumptions, run
 

@@ -16,17 +16,8 @@ from armillary.platform.document import Document, KeyPath, key_text
 from armillary.platform.machine import dimensions_of, in_network_of
 from armillary.platform.model import InNetwork as SwitchWork
 from armillary.platform.native_errors import first_error
-from armillary.platform.study_schema import (
-    Bandwidth,
-    Count,
-    InNetwork,
-    NetworkDimension,
-    Part,
-    Percent,
-    Side,
-    Size,
-    Time,
-)
+from armillary.platform.network_schema import InNetwork, NetworkDimension
+from armillary.platform.schema_fields import Bandwidth, Count, Part, Percent, Side, Size, Time
 from armillary.platform.topology.aggregation import named_switches
 from armillary.platform.topology.dimension_order import DimensionOrder
 from armillary.platform.topology.failures import Failure, degraded

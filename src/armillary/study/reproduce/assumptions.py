@@ -50,15 +50,10 @@ def assumed(
     return value
 
 
-def whole(text: str) -> int:
-    """Return a count of at least 1.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"got {text!r}, expected a whole number of at least 1")
-    return int(text)
+def choice(text: str, choices: Sequence[str], why: str, *, others: Sequence[str] | None = None) -> str:
+    """Return a dataclass field with one of `choices`; without `others` all the rest are alternatives."""
+    rest = [each for each in choices if each != text] if others is None else others
+    return assumed(text, str, why, others=rest, choices=choices)
 
 
 def about(assumptions: Any) -> dict[str, Assumed]:

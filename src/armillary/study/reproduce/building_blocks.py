@@ -6,7 +6,6 @@ hops · latency + size / bandwidth is enough. Here every algorithm runs on every
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,12 +15,13 @@ from armillary.collective.physical import rounds_for
 from armillary.engine import simulate
 from armillary.platform.bandwidth import links_per_npu
 from armillary.platform.model import Algorithm, Dimension, Physical, Platform, Port, System
-from armillary.study.reproduce.assumptions import assumed
-from armillary.study.reproduce.case_machines import SLIDES
-from armillary.study.reproduce.judge import by_count, joined, percent
+from armillary.study.reproduce import figures, readers
+from armillary.study.reproduce.assumptions import assumed, choice
+from armillary.study.reproduce.judge import by_count, joined, percent, share
 from armillary.study.reproduce.outcome import Claim, Grid, Outcome
+from armillary.study.reproduce.sources import TALK
 from armillary.trace import GraphBuilder, Trace
-from armillary.units import format_bytes, format_time, parse_bandwidth, parse_bytes, parse_time
+from armillary.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from armillary.platform.model import TopologyName
@@ -31,14 +31,15 @@ LISTED: dict[TopologyName, str] = {"Ring": "ring", "FullyConnected": "direct", "
 ALGORITHMS = ("ring", "direct", "halvingDoubling", "recursiveDoubling", "doubleBinaryTree")
 IN_ASTRA_SIM = ("ring", "direct", "halvingDoubling")
 """Those whose time by the formula can be written down for ASTRA-sim's version of them."""
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
+COLOURS = dict(
+    zip(
+        ALGORITHMS,
+        (figures.BLUE, figures.VERMILION, figures.GREEN, figures.PURPLE, figures.ORANGE),
+        strict=True,
+    )
+)
 SAME = 0.01
 """Times that differ by less than this part are called equal."""
-
-
-def several(parse: Callable[[str], int]) -> Callable[[str], tuple[int, ...]]:
-    """Return a reader of a list with commas."""
-    return lambda text: tuple(parse(part.strip()) for part in text.split(","))
 
 
 def power(text: str) -> int:
@@ -58,26 +59,29 @@ class Assumptions:
 
     npus: tuple[int, ...] = assumed(
         "4,8,16,32",
-        several(power),
+        readers.several(power),
         "Sizes of blocks: of the order of those in the case studies.",
         others=("64",),
     )
     sizes: tuple[int, ...] = assumed(
         "64 KiB,1 MiB,16 MiB,1 GiB",
-        several(parse_bytes),
+        readers.several(readers.size),
         "Of the all-reduce: from where latency counts to where bandwidth does.",
         others=("1 KiB", "10 GiB"),
     )
     bandwidth: float = assumed(
-        "100 GB/s", parse_bandwidth, "Of all links of an NPU together.", others=("10 GB/s", "1 TB/s")
+        "100 GB/s",
+        readers.bandwidth,
+        "Of all links of an NPU together: the FullyConnected dimension of Conv-3D in the case studies.",
+        others=("10 GB/s", "1 TB/s"),
     )
-    latency: float = assumed("500 ns", parse_time, "Of a hop.", others=("20 ns", "5 us"))
-    network_model: str = assumed(
+    latency: float = assumed(
+        "500 ns", readers.time, "Of a hop, as in the case studies here; not stated.", others=("20 ns", "5 us")
+    )
+    network_model: str = choice(
         "flow",
-        str,
+        ("flow", "congestion"),
         "How messages share links: flow divides them fairly, in congestion they wait for each other.",
-        others=("congestion",),
-        choices=("flow", "congestion"),
     )
 
 
@@ -230,9 +234,9 @@ def _formula(found: Found, moved: str) -> Claim:
     good = sum(_agree(*case) for each in pairs.values() for case in each)
     return Claim(
         "A message takes hops · latency + size / bandwidth",
-        SLIDES,
+        TALK,
         f"the sum over all rounds differs by at most "
-        f"{joined([f'{100 * each:.2f} % in {name}' for name, each in off.items()])}",
+        f"{joined([f'{share(each, 2)} in {name}' for name, each in off.items()])}",
         by_count(good, 3 * len(listed)),
     )
 
@@ -254,7 +258,7 @@ def _no_congestion(found: Found, moved: str) -> Claim:
         text += f"; there is none either for {joined(clear)} ({last.n} NPUs, {format_bytes(last.size)})"
     return Claim(
         "There is no network congestion with the listed algorithms",
-        SLIDES,
+        TALK,
         text,
         by_count(sum(_agree(each.moved, each.formula, each.rounds) for each in listed), len(listed)),
     )
@@ -269,7 +273,7 @@ def _fastest(block: TopologyName, found: Found, chosen: Assumptions, moved: str)
             good += 1
         else:
             lost[case] = best
-    text = f"{moved}: fastest, or within {SAME:.0%}, in {good} of {len(mine)} cases"
+    text = f"{moved}: fastest, or within {share(SAME, 0)}, in {good} of {len(mine)} cases"
     if lost:
         worst = max(lost, key=lambda case: mine[case][LISTED[block]].moved / mine[case][lost[case]].moved)
         row, best = mine[worst], lost[worst]
@@ -281,28 +285,21 @@ def _fastest(block: TopologyName, found: Found, chosen: Assumptions, moved: str)
         if largest < max(chosen.sizes):
             text += f"; none is above {format_bytes(largest)}"
     return Claim(
-        f"On a {block}, {LISTED[block]} is the algorithm to take", SLIDES, text, by_count(good, len(mine))
+        f"On a {block}, {LISTED[block]} is the algorithm to take", TALK, text, by_count(good, len(mine))
     )
 
 
 def _draw(figure: Any, found: Found, chosen: Assumptions, moved: str) -> None:
     n = chosen.npus[-1]
-    panels = figure.subplots(1, len(LISTED), sharey=True)
+    panels = figures.panels(figure, [f"{block}, {n} NPUs" for block in LISTED], share=True)
     for axes, block in zip(panels, LISTED, strict=True):
         mine = {case.size: row for case, row in found.items() if case.block == block and case.n == n}
-        for algorithm, colour, marker in zip(ALGORITHMS, COLOURS, "os^Dv", strict=True):
-            ratios = [row[algorithm].moved / row[LISTED[block]].moved for row in mine.values()]
-            listed = algorithm == LISTED[block]
-            axes.plot(list(mine), ratios, color=colour, marker=marker, markersize=5, label=algorithm,
-                      linewidth=2.5 if listed else 1.2, zorder=3 if listed else 2)  # fmt: skip
-        axes.set(xscale="log", yscale="log", xlabel="size of the all-reduce")
-        axes.set_xticks(list(mine), [format_bytes(size) for size in mine], rotation=30, minor=False)
-        axes.minorticks_off()
-        axes.set_title(f"{block}, {n} NPUs", loc="left", fontsize=10, fontweight="bold")
-        axes.grid(visible=True, which="major", color="#DDDDDD", linewidth=0.6)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}x")
+        ratios = {
+            name: [row[name].moved / row[LISTED[block]].moved for row in mine.values()] for name in ALGORITHMS
+        }
+        figures.curves(axes, list(mine), ratios, COLOURS, thick=LISTED[block])
+        figures.sizes(axes, list(mine), format_bytes)
+        figures.written(axes.yaxis, lambda value: f"{value:g}x")
+        axes.set_xlabel("size of the all-reduce")
     panels[0].set_ylabel(f"time to that of the listed algorithm (thick)\n{moved}")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside upper center", ncols=len(ALGORITHMS), frameon=False, fontsize=9
-    )
+    figures.legend(figure)

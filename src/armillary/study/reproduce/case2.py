@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from armillary.study.reproduce.assumptions import assumed
-from armillary.study.reproduce.case_machines import EQUALS, MACHINES, SLIDES, machine
+from armillary.study.reproduce import figures
+from armillary.study.reproduce.assumptions import choice
+from armillary.study.reproduce.case_machines import EQUALS, MACHINES, machine
 from armillary.study.reproduce.case_workloads import (
     ALL_REDUCE,
     Time,
@@ -17,8 +18,9 @@ from armillary.study.reproduce.case_workloads import (
     measure,
     workloads,
 )
-from armillary.study.reproduce.judge import by_count, joined, percent
+from armillary.study.reproduce.judge import by_count, joined, percent, share
 from armillary.study.reproduce.outcome import Claim, Grid, Outcome
+from armillary.study.reproduce.sources import CASE_2
 from armillary.units import format_bandwidth, format_time
 
 if TYPE_CHECKING:
@@ -40,26 +42,22 @@ SOME = 1.1
 """Exposed communication that shrinks by this factor is called a gain."""
 UNCHANGED = 0.001
 NEAR = {"greedy": 0.08, "optimiser": 0.05}
-COLOURS = {"baseline": "#999999", "greedy": "#0072B2", "optimiser": "#009E73"}
+COLOURS = {"baseline": figures.GREY, "greedy": figures.VERMILION, "optimiser": figures.BLUE}
 
 
 @dataclass(frozen=True)
 class Assumptions(WorkloadAssumptions):
     """What the source does not say."""
 
-    greedy: str = assumed(
+    greedy: str = choice(
         "themis",
-        str,
+        ("themis", "themis-flex", "online-greedy", "auto"),
         "Themis decides before the collective starts; the slides say only that it is greedy.",
-        others=("themis-flex", "online-greedy", "auto"),
-        choices=("themis", "themis-flex", "online-greedy", "auto"),
     )
-    within: str = assumed(
+    within: str = choice(
         "smallest-first",
-        str,
+        ("smallest-first", "fifo", "earliest-phase"),
         "Which chunk a dimension serves first: the better one of the Themis paper (ISCA'22).",
-        others=("fifo", "earliest-phase"),
-        choices=("smallest-first", "fifo", "earliest-phase"),
     )
 
 
@@ -165,8 +163,8 @@ def _no_change(times: Times) -> Claim:
     ]
     return Claim(
         "Scheduling makes no difference in W-1D",
-        SLIDES,
-        f"the time changes by at most {100 * max(changes):.2f} %",
+        CASE_2,
+        f"the time changes by at most {share(max(changes), 2)}",
         by_count(sum(change <= UNCHANGED for change in changes), len(changes)),
     )
 
@@ -177,7 +175,7 @@ def _gain(times: Times) -> Claim:
     found = joined([f"{name} {gain:.2f}x" for name, gain in gains.items()])
     return Claim(
         f"Huge gains (here: from {HUGE:g}x on) in W-2D, Conv-3D and Conv-4D",
-        SLIDES,
+        CASE_2,
         f"{ALL_REDUCE}, greedy: {found}",
         by_count(sum(gain >= HUGE for gain in gains.values()), len(gains)),
     )
@@ -197,7 +195,7 @@ def _gain_of_steps(times: Times, chosen: Assumptions) -> Claim:
     bad = [f"{w} on {name}{_why(w, name, chosen)}" for w, name in gains if (w, name) not in good]
     if bad:
         text += f"; not for {joined(bad)}"
-    return Claim("Training steps gain there, too", SLIDES, text, by_count(len(good), len(gains)))
+    return Claim("Training steps gain there, too", CASE_2, text, by_count(len(good), len(gains)))
 
 
 def _near(times: Times, schedule: str, chosen: Assumptions) -> Claim:
@@ -205,15 +203,15 @@ def _near(times: Times, schedule: str, chosen: Assumptions) -> Claim:
     off = {(w, many): _ratio(row, many, schedule) for w, row in times.items() for many in EQUALS}
     far = {key: ratio for key, ratio in off.items() if abs(ratio - 1) > limit}
     worst = max(off, key=lambda key: abs(off[key] - 1))
-    text = f"within {limit:.0%} in {len(off) - len(far)} of {len(off)} cases; {_pair(*worst)} {percent(off[worst])}"
-    text += " at most"
+    text = f"within {share(limit, 0)} in {len(off) - len(far)} of {len(off)} cases; "
+    text += f"{_pair(*worst)} {percent(off[worst])} at most"
     if far:
         text += "; beyond: " + joined(
             [f"{w} on {many} {percent(ratio)}{_why(w, many, chosen)}" for (w, many), ratio in far.items()]
         )
     return Claim(
-        f"At equal bandwidth per NPU times are near-identical, whatever the dimensions ({schedule}, {limit:.0%})",
-        SLIDES,
+        f"At equal bandwidth per NPU times are near-identical, whatever the dimensions ({schedule}, {share(limit, 0)})",
+        CASE_2,
         text,
         by_count(len(off) - len(far), len(off)),
     )
@@ -250,26 +248,19 @@ def _gain_in_astra_sim(astra: dict[str, dict[str, Time]]) -> Claim:
     good = [abs(gains[name] - 1) <= UNCHANGED for name in ONE] + [gains[name] >= HUGE for name in EQUALS]
     return Claim(
         "The same in the conventions of ASTRA-sim 2: no change in W-1D, huge gains in the others",
-        SLIDES,
+        CASE_2,
         f"{ALL_REDUCE}, the better Themis or the baseline: {found}",
         by_count(sum(good), len(good)),
     )
 
 
 def _draw(figure: Any, times: Times) -> None:
-    figure.set_size_inches(10, 4.2)
-    panels = figure.subplots(1, len(times), sharey=True)
-    width = 0.26
-    for axes, (workload, row) in zip(panels, times.items(), strict=True):
-        for shift, schedule in enumerate(SCHEDULES):
-            heights = [_ratio(row, many, schedule) for many in EQUALS]
-            places = [place + (shift - 1) * width for place in range(len(EQUALS))]
-            axes.bar(places, heights, width, color=COLOURS[schedule], label=schedule)
-        axes.axhline(1, color="#333333", linewidth=0.8)
-        axes.set_xticks(range(len(EQUALS)), [f"{many}\nto {one}" for many, one in EQUALS.items()], fontsize=7)
-        axes.tick_params(axis="x", length=0)
-        axes.set_title(workload, loc="left", fontsize=10, fontweight="bold")
-        axes.spines[["top", "right"]].set_visible(False)
+    panels = figures.panels(figure, list(times), share=True)
+    names = [f"{many}\nto {one}" for many, one in EQUALS.items()]
+    for axes, row in zip(panels, times.values(), strict=True):
+        ratios = {schedule: [_ratio(row, many, schedule) for many in EQUALS] for schedule in SCHEDULES}
+        figures.grouped(axes, names, ratios, COLOURS)
+        axes.tick_params(axis="x", labelsize=6)
+        axes.axhline(1, color="black", linewidth=0.8)
     panels[0].set_ylabel("time to that of W-1D\nwith the same bandwidth per NPU")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", ncols=3, frameon=False, fontsize=9)
+    figures.legend(figure)

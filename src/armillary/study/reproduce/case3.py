@@ -14,17 +14,13 @@ from armillary.engine import simulate
 from armillary.platform import Platform, load_platform
 from armillary.platform.model import MemoryStage, RemoteMemory
 from armillary.report.time_breakdown import breakdown
-from armillary.study.reproduce.assumptions import assumed, whole
-from armillary.study.reproduce.outcome import Claim, Grid, Outcome, Verdict
+from armillary.study.reproduce import figures, readers
+from armillary.study.reproduce.assumptions import assumed, choice
+from armillary.study.reproduce.judge import by_count, joined, percent, share
+from armillary.study.reproduce.outcome import Claim, Grid, Outcome
+from armillary.study.reproduce.sources import CASE_3
 from armillary.trace import Trace
-from armillary.units import (
-    format_bandwidth,
-    format_time,
-    parse_bandwidth,
-    parse_bytes,
-    parse_percent,
-    parse_time,
-)
+from armillary.units import format_bandwidth, format_time
 from armillary.workload.emit.remote_weights import RemoteWeights, remote_weights_trace
 from armillary.workload.models import load_model
 from armillary.workload.models.schema import Decoder
@@ -34,10 +30,8 @@ SHAPES = ("mixtral-8x7b", "mixtral-8x22b", "qwen3-30b-a3b", "qwen3-235b-a22b", "
 """All models with experts that the workload generator knew when this was written, before anything was run."""
 GPUS = GROUPS = 256
 SWITCHES = 16
-_SOURCE = "ISPASS 2023, case study 3"
 _FASTER = (4.6 * 0.9, 4.6 * 1.1)
 """What counts as 4.6 times faster."""
-_COLOURS = {"compute": "#0072B2", "communication": "#E69F00", "memory": "#D55E00", "rest": "#999999"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +51,7 @@ SYSTEMS = (ZERO, BASE, OPT)
 
 def _as_fabric(text: str) -> float:
     """Return a bandwidth, 0 for that of the fabric."""
-    return 0.0 if text == "fabric" else parse_bandwidth(text)
+    return 0.0 if text == "fabric" else readers.bandwidth(text)
 
 
 @dataclass(frozen=True)
@@ -65,43 +59,69 @@ class Assumptions:
     """What the study does not say."""
 
     tokens: int = assumed(
-        "2048", whole, "Tokens of each GPU: a sequence of GPT-3's length.", others=("128", "512", "8192")
+        "2048",
+        readers.whole,
+        "Tokens of each GPU: a sequence of GPT-3's length.",
+        others=("128", "512", "8192"),
     )
     prefetch: int = assumed(
-        "1", int, "Layers loaded ahead: ZeRO-Infinity overlaps the next with this one.", others=("0", "4")
+        "1",
+        readers.counting(0, 1024),
+        "Layers loaded ahead: ZeRO-Infinity overlaps the next with this one.",
+        others=("0", "4"),
     )
-    recompute: str = assumed(
-        "full", str, "ZeRO-Infinity keeps checkpoints of activations only.", others=("none",),
-        choices=("none", "selective", "full"),
-    )  # fmt: skip
-    optimizer: str = assumed(
-        "memory", str, "Where states are updated: ZeRO-Infinity does it on the CPU, beside the memory.",
-        others=("gpu",), choices=("memory", "gpu"),
-    )  # fmt: skip
-    in_switch: str = assumed(
-        "opt", str, "Which systems gather weights and reduce gradients in switches of the memory; base is called "
+    recompute: str = choice(
+        "full", ("none", "selective", "full"), "ZeRO-Infinity keeps checkpoints of activations only."
+    )
+    optimizer: str = choice(
+        "memory",
+        ("memory", "gpu"),
+        "Where states are updated: ZeRO-Infinity does it on the CPU, beside the memory.",
+    )
+    in_switch: str = choice(
+        "opt",
+        ("opt", "hiermem", "none"),
+        "Which systems gather weights and reduce gradients in switches of the memory; base is called "
         "un-optimised, and only without them is it within 1 % of ZeRO-Infinity.",
-        others=("hiermem", "none"), choices=("opt", "hiermem", "none"),
-    )  # fmt: skip
+    )
     network: float = assumed(
-        "fabric", _as_fabric, "Between GPUs, each: that of the fabric, in ZeRO-Infinity as in base.",
+        "fabric",
+        _as_fabric,
+        "Between GPUs, each: that of the fabric, in ZeRO-Infinity as in base.",
         others=("100 GB/s", "450 GB/s", "900 GB/s"),
-    )  # fmt: skip
+    )
     switch_link: float = assumed(
         "fabric", _as_fabric, "From an out-node switch to a node: that of the fabric.", others=("100 GB/s",)
     )
-    fabric_of: str = assumed(
-        "gpu", str, "Who has the bandwidth of the fabric: with a node of 16, base would be 6 times slower than "
-        "ZeRO-Infinity.", others=("node",), choices=("gpu", "node"),
-    )  # fmt: skip
-    node: int = assumed("16", whole, "GPUs of a node: as many nodes as switches.", others=("8", "32"))
-    latency: float = assumed("1 us", parse_time, "Of each stage of memory; not published.", others=("10 us",))
-    hop: float = assumed("500 ns", parse_time, "Of a hop between GPUs; not published.", others=("5 us",))
+    fabric_of: str = choice(
+        "gpu",
+        ("gpu", "node"),
+        "Who has the bandwidth of the fabric: with a node of 16, base would be 6 times slower than "
+        "ZeRO-Infinity.",
+    )
+    node: int = assumed(
+        "16", readers.counting(1, GPUS), "GPUs of a node: as many nodes as switches.", others=("8", "32")
+    )
+    latency: float = assumed(
+        "1 us",
+        readers.time,
+        "Of each stage of memory: the order of CXL through a switch; not published.",
+        others=("10 us",),
+    )
+    hop: float = assumed(
+        "500 ns",
+        readers.time,
+        "Of a hop between GPUs, as in the other case studies here; not published.",
+        others=("5 us",),
+    )
     chunk: int = assumed(
-        "1 MiB", parse_bytes, "Of transfers of memory; not published.", others=("64 KiB", "16 MiB")
+        "1 MiB",
+        readers.size,
+        "Of transfers of memory: small to a layer, large to a latency; not published.",
+        others=("64 KiB", "16 MiB"),
     )
     efficiency: float = assumed(
-        "100 %", parse_percent, "Of kernels: the study has a roofline of peaks.", others=("50 %",)
+        "100 %", readers.part, "Of kernels: the study has a roofline of peaks.", others=("50 %",)
     )
 
 
@@ -201,7 +221,7 @@ def _times(steps: Steps) -> Grid:
     for shape in SHAPES:
         zero, base, opt = (steps[s, shape].total for s in SYSTEMS)
         rows.append(
-            (shape, format_time(zero), format_time(base), format_time(opt), f"{100 * (base / zero - 1):+.2f} %",
+            (shape, format_time(zero), format_time(base), format_time(opt), percent(base / zero, 2),
              f"{base / opt:.2f}x")
         )  # fmt: skip
     names = tuple(f"{s.name} ({format_bandwidth(s.group)})" for s in SYSTEMS)
@@ -214,7 +234,7 @@ def _parts(steps: Steps) -> Grid:
         for system in SYSTEMS:
             one = steps[system, shape]
             parts = (one.compute, one.communication, one.memory)
-            rows.append((shape, system.name, *(f"{100 * part / one.total:.1f} %" for part in parts)))
+            rows.append((shape, system.name, *(share(part / one.total) for part in parts)))
     return Grid(
         "Where the time goes",
         ("model", "system", "compute", "exposed communication", "exposed memory"),
@@ -253,25 +273,25 @@ def _claims(steps: Steps, pairs: Mapping[str, tuple[Step, Step]]) -> tuple[Claim
     less = {shape: with_.communication < without.communication for shape, (with_, without) in pairs.items()}
     about = [shape for shape in SHAPES if _FASTER[0] <= faster[shape] <= _FASTER[1]]
     reasons = "; ".join(f"{shape}: {_limit(steps, shape)}" for shape in SHAPES if shape not in about)
-    found = ", ".join(f"{shape} {faster[shape]:.2f}x" for shape in SHAPES)
+    found = joined([f"{shape} {faster[shape]:.2f}x" for shape in SHAPES])
     return (
         Claim(
             "ZeRO-Infinity and HierMem base take the same time, within 1 %",
-            f"{_SOURCE}: 0.1 %",
-            ", ".join(f"{shape} {100 * value:+.2f} %" for shape, value in near.items()),
-            _verdict([abs(value) <= 0.01 for value in near.values()]),
+            f"{CASE_3}: 0.1 %",
+            joined([f"{shape} {percent(1 + value, 2)}" for shape, value in near.items()]),
+            by_count(sum(abs(value) <= 0.01 for value in near.values()), len(near)),
         ),
         Claim(
             "HierMem opt is 4.6 times faster than base (here: within 10 %)",
-            f"{_SOURCE}, for an unnamed model",
-            found + (f". {reasons}" if reasons else ""),
-            _verdict([shape in about for shape in SHAPES]),
+            f"{CASE_3}, for an unnamed model",
+            found + (f"; {reasons}" if reasons else ""),
+            by_count(len(about), len(SHAPES)),
         ),
         Claim(
             "In-switch collectives reduce exposed communication",
-            _SOURCE,
+            CASE_3,
             f"in {sum(less.values())} of {len(less)} models",
-            _verdict(list(less.values())),
+            by_count(sum(less.values()), len(less)),
         ),
     )
 
@@ -280,39 +300,30 @@ def _limit(steps: Steps, shape: str) -> str:
     """Say what keeps a shape from 4.6: what is computed takes its time on both, only the rest gets shorter."""
     base, opt = steps[BASE, shape], steps[OPT, shape]
     rest = (base.total - base.compute) / max(opt.total - opt.compute, 1)
-    return f"{100 * base.compute / base.total:.0f} % of base is compute, the rest gets {rest:.1f}x shorter"
-
-
-def _verdict(found: list[bool]) -> Verdict:
-    return "holds" if all(found) else "partly" if any(found) else "fails"
+    return f"{share(base.compute / base.total, 0)} of base is compute, the rest gets {rest:.1f}x shorter"
 
 
 def _draw(figure: Any, steps: Steps) -> None:
-    axes = figure.subplots()
-    ticks, names = [], []
-    for place, shape in enumerate(SHAPES):
-        whole_ = steps[BASE, shape].total
-        for number, system in enumerate(SYSTEMS):
-            one, x, bottom = steps[system, shape], place + 0.27 * (number - 1), 0.0
-            for part, colour in _COLOURS.items():
-                height = getattr(one, part) / whole_
-                label = {"compute": "compute", "rest": "idle"}.get(part, f"exposed {part}")
-                axes.bar(
-                    x, height, 0.24, bottom, color=colour, label=label if x < 0 and number == 0 else None
-                )
-                bottom += height
-            axes.annotate(
-                format_time(one.total),
-                (x, bottom),
-                (0, 2 + 8 * (number == 1)),
-                textcoords="offset points",
-                ha="center",
-                fontsize=6.5,
-            )
-            ticks.append(x)
-            names.append(system.name.replace("HierMem ", "").replace("-", "-\n"))
-        axes.text(place, -0.17, shape, ha="center", transform=axes.get_xaxis_transform())
-    axes.set_xticks(ticks, names, fontsize=7)
+    (axes,) = figures.panels(figure)
+    bars = [
+        (at, shape, number, system)
+        for at, shape in enumerate(SHAPES)
+        for number, system in enumerate(SYSTEMS)
+    ]
+    places = [at + 0.27 * (number - 1) for at, _, number, _ in bars]
+    shown = [(steps[system, shape], steps[BASE, shape].total) for _, shape, _, system in bars]
+    parts = {
+        name: [getattr(one, part) / whole for one, whole in shown]
+        for part, name in zip(("compute", "communication", "memory", "rest"), figures.STEP, strict=True)
+    }
+    tops = figures.stacked(axes, places, parts, figures.STEP, width=0.24)
+    for place, top, (_, _, number, _), (one, _) in zip(places, tops, bars, shown, strict=True):
+        # The first two are as high as each other: one text above the other.
+        axes.annotate(format_time(one.total), (place, top), (0, 2 + 8 * (number == 1)), ha="center", fontsize=6.5,
+                      textcoords="offset points")  # fmt: skip
+    for at, shape in enumerate(SHAPES):
+        axes.text(at, -0.17, shape, ha="center", fontsize=9, transform=axes.get_xaxis_transform())
+    names = [system.name.replace("HierMem ", "").replace("-", "-\n") for *_, system in bars]
+    axes.set_xticks(places, names, fontsize=7)
     axes.set_ylabel("time of a step, HierMem base = 1")
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside upper center", ncols=4, frameon=False)
+    figures.legend(figure)

@@ -19,10 +19,8 @@ from armillary.platform.model import (
     System,
     TopologyName,
 )
-from armillary.study.reproduce.assumptions import assumed, whole
-from armillary.units import parse_bandwidth, parse_flops, parse_time
-
-SLIDES = "ISPASS 2023 talk"
+from armillary.study.reproduce import readers
+from armillary.study.reproduce.assumptions import assumed, choice
 
 
 class Block(NamedTuple):
@@ -58,32 +56,33 @@ ENDPOINT_DELAY = 10
 class MachineAssumptions:
     """What the slides do not say about the machines."""
 
-    per: str = assumed(
+    per: str = choice(
         "profile",
-        str,
+        ("profile", "npu", "link"),
         "What has a bandwidth of the slides. Their W-1D have 350, 500 and 600 GB/s, the sums of Conv-3D, W-2D and "
         "Conv-4D: so an NPU, in physical; in astra-sim a link, as in that program's files.",
-        others=("npu", "link"),
-        choices=("profile", "npu", "link"),
     )
     latency: float = assumed(
         "500 ns",
-        parse_time,
+        readers.time,
         "Of a hop, in all dimensions: not stated; between a link on a package and a network adapter.",
         others=("20 ns", "2 us"),
     )
     chunks: int = assumed(
-        "64", whole, "Of a collective: not stated; as in the Themis paper (ISCA'22).", others=("16", "256")
+        "64",
+        readers.chunks,
+        "Of a collective: not stated; as in the Themis paper (ISCA'22).",
+        others=("16", "256"),
     )
     peak: float = assumed(
         "234 TFLOP/s",
-        parse_flops,
+        readers.flops,
         "Of an NPU: measured of an A100, and used in the paper's case studies.",
         others=("312 TFLOP/s",),
     )
     memory: float = assumed(
         "2039 GB/s",
-        parse_bandwidth,
+        readers.bandwidth,
         "Of an NPU: data sheet of the A100 with 80 GB; in astra-sim also for reductions.",
         others=("1555 GB/s", "1 PB/s"),
     )

@@ -15,10 +15,10 @@ import numpy as np
 from armillary.engine import simulate
 from armillary.platform.model import Platform, ProfileName
 from armillary.report.time_breakdown import breakdown
-from armillary.study.reproduce.assumptions import assumed, whole
+from armillary.study.reproduce import readers
+from armillary.study.reproduce.assumptions import assumed, choice
 from armillary.study.reproduce.case_machines import NPUS, MachineAssumptions
 from armillary.trace import GraphBuilder, Trace
-from armillary.units import parse_bytes
 from armillary.workload.generate import generate
 from armillary.workload.models import load_model
 from armillary.workload.models.schema import Decoder
@@ -31,36 +31,45 @@ ALL_REDUCE = "All-Reduce"
 class WorkloadAssumptions(MachineAssumptions):
     """What the slides do not say about machines and workloads."""
 
-    size: int = assumed("1 GB", parse_bytes, "Of the all-reduce, as in the paper.", others=("1 MB", "100 MB"))
+    size: int = assumed(
+        "1 GB", readers.size, "Of the all-reduce, as in the paper.", others=("1 MB", "100 MB")
+    )
     dlrm_batch: int = assumed(
-        "512", whole, "Samples of an NPU: makes the all-to-all of LIBRA's DLRM.", others=("64", "4096")
+        "512",
+        readers.whole,
+        "Samples of an NPU: makes the all-to-all of LIBRA's DLRM.",
+        others=("64", "4096"),
     )
     gpt_3_tp: int = assumed(
-        "16", whole, "Tensor parallelism of GPT-3: as LIBRA's; the rest is data parallel.", others=("8", "32")
+        "16",
+        readers.whole,
+        "Tensor parallelism of GPT-3: as LIBRA's; the rest is data parallel.",
+        others=("8", "32"),
     )
     gpt_3_batch: int = assumed(
-        "16", whole, "Sequences of a replica of GPT-3: makes the all-reduces of LIBRA's.", others=("1",)
+        "16",
+        readers.whole,
+        "Sequences of a replica of GPT-3: makes the all-reduces of LIBRA's.",
+        others=("1",),
     )
     transformer_tp: int = assumed(
         "128",
-        whole,
+        readers.whole,
         "Tensor parallelism of Transformer-1T: as LIBRA's MSFT-1T. Its 160 heads become 128 wider ones, which is as "
         "much work.",
         others=("32", "64"),
     )
     transformer_batch: int = assumed(
-        "8", whole, "Sequences of a replica: makes the all-reduces of MSFT-1T.", others=("1",)
+        "8", readers.whole, "Sequences of a replica: makes the all-reduces of MSFT-1T.", others=("1",)
     )
-    gradients: str = assumed(
+    gradients: str = choice(
         "fp32",
-        str,
+        ("fp32", "bf16"),
         "Of the Transformers, as they are reduced: 4 bytes in LIBRA's files (DLRM: always 2, as there).",
-        others=("bf16",),
-        choices=("fp32", "bf16"),
     )
-    overlap: str = assumed(
+    overlap: bool = assumed(
         "yes",
-        str,
+        readers.yes_or_no,
         "Whether gradients are reduced while the backward pass goes on, as in ASTRA-sim's training loop.",
         others=("no",),
         choices=("yes", "no"),
@@ -115,7 +124,7 @@ def _step(name: str, ranks: int, tp: int, batch: int, gradients: str, chosen: Wo
         batch=batch * max(ranks // tp, 1),
         microbatch=batch,
         parallel=Parallel(tp=tp, sequence=False),
-        data=Data(overlap=chosen.overlap == "yes"),
+        data=Data(overlap=chosen.overlap),
         numbers=Numbers(gradients="bf16" if gradients == "bf16" else "fp32"),
     )
     return generate(model, plan)

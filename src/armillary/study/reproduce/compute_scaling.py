@@ -14,14 +14,16 @@ from armillary.engine import simulate
 from armillary.platform import load_platform
 from armillary.platform.model import KernelModel, Platform
 from armillary.report.time_breakdown import breakdown
-from armillary.study.reproduce.assumptions import assumed, whole
-from armillary.study.reproduce.outcome import Claim, Grid, Outcome, Verdict
-from armillary.units import format_time, parse_bandwidth, parse_flops, parse_percent, parse_time
+from armillary.study.reproduce import figures, readers
+from armillary.study.reproduce.assumptions import assumed, choice
+from armillary.study.reproduce.judge import share, verdict
+from armillary.study.reproduce.outcome import Claim, Grid, Outcome
+from armillary.study.reproduce.sources import SCALING
+from armillary.units import format_time
 from armillary.workload.generate import generate
 from armillary.workload.models.read import load_model
 from armillary.workload.plan.schema import Plan
 
-SOURCE = "ASTRA-sim tutorial, Hot Interconnects: compute scaling"
 FACTORS = (1, 2, 4, 8, 16, 32)
 SHAPE = (2, 4, 4)
 WORKLOADS = ("resnet-50", "gnmt", "dlrm-libra", "vit-l-16")
@@ -31,50 +33,53 @@ WORKLOADS = ("resnet-50", "gnmt", "dlrm-libra", "vit-l-16")
 class Assumptions:
     """What the plot does not say."""
 
-    workload: str = assumed(
-        "resnet-50", str, "the data-parallel example of ASTRA-sim's own files; its gradients are all-reduced",
-        others=("gnmt", "dlrm-libra", "vit-l-16"), choices=WORKLOADS,
-    )  # fmt: skip
-    samples: int = assumed("32", whole, "per NPU and step: usual for ResNet-50", others=("8", "128"))
+    workload: str = choice(
+        "resnet-50",
+        WORKLOADS,
+        "The data-parallel example of ASTRA-sim's own files; its gradients are all-reduced.",
+    )
+    samples: int = assumed("32", readers.whole, "Per NPU and step: usual for ResNet-50.", others=("8", "128"))
     peak: float = assumed(
-        "123 TFLOP/s", parse_flops, "of an NPU at x1: an array of 256 x 256 at 940 MHz, as in a TPUv3-like NPU",
+        "123 TFLOP/s", readers.flops,
+        "Of an NPU at x1: an array of 256 x 256 at 940 MHz, as in a TPUv3-like NPU.",
         others=("60 TFLOP/s", "312 TFLOP/s"),
     )  # fmt: skip
     memory: float = assumed(
         "900 GB/s",
-        parse_bandwidth,
-        "local memory of an NPU at x1: HBM2, as in TPUv3 and V100",
+        readers.bandwidth,
+        "Local memory of an NPU at x1: HBM2, as in TPUv3 and V100.",
         others=("2 TB/s",),
     )
-    model: str = assumed(
-        "systolic", str, "ASTRA-sim 1.0 took compute times from SCALE-sim; roofline is what 2.0 has",
-        others=("roofline",), choices=("systolic", "roofline"),
-    )  # fmt: skip
-    dataflow: str = assumed(
-        "weight",
-        str,
-        "of the array: weights stay, as in a TPU",
-        others=("output",),
-        choices=("output", "weight", "input"),
+    model: str = choice(
+        "systolic",
+        ("systolic", "roofline"),
+        "ASTRA-sim 1.0 took compute times from SCALE-sim; roofline is what 2.0 has.",
     )
-    scales: str = assumed(
-        "all", str, "what gets faster: all of the NPU, which divides every compute time, or its peak alone",
-        others=("peak",), choices=("all", "peak"),
-    )  # fmt: skip
+    dataflow: str = choice(
+        "weight", ("output", "weight", "input"), "Of the array: weights stay, as in a TPU."
+    )
+    scales: str = choice(
+        "all",
+        ("all", "peak"),
+        "What gets faster: all of the NPU, which divides every compute time, or its peak alone.",
+    )
     efficiency: float = assumed(
-        "80 %", parse_percent, "share of the memory bandwidth that kernels reach", others=("100 %",)
+        "80 %",
+        readers.part,
+        "Of the memory bandwidth, what kernels reach: usual for large ones.",
+        others=("100 %",),
     )
     inner: float = assumed(
-        "200 GB/s", parse_bandwidth, "per link of the ring of 2, which is on a package", others=("100 GB/s",)
+        "200 GB/s", readers.bandwidth, "Per link of the ring of 2: on a package.", others=("100 GB/s",)
     )
     outer: float = assumed(
         "25 GB/s",
-        parse_bandwidth,
-        "per link of the rings of 4, between packages: NVLink 2",
+        readers.bandwidth,
+        "Per link of the rings of 4, between packages: NVLink 2.",
         others=("50 GB/s", "100 GB/s"),
     )
     latency: float = assumed(
-        "500 ns", parse_time, "per hop, as in ASTRA-sim's examples", others=("100 ns", "2 us")
+        "500 ns", readers.time, "Per hop, as in ASTRA-sim's examples.", others=("100 ns", "2 us")
     )
 
 
@@ -151,31 +156,31 @@ def run(chosen: Assumptions) -> Outcome:
     rows = tuple(
         (
             f"x{point.factor}", format_time(point.step), format_time(point.compute), format_time(point.exposed),
-            f"{100 * share:.1f} %", f"{points[0].step / point.step:.2f}",
+            share(waits), f"{points[0].step / point.step:.2f}",
         )
-        for point, share in zip(points, shares, strict=True)
+        for point, waits in zip(points, shares, strict=True)
     )  # fmt: skip
     header = ("compute", "step", "compute time", "exposed communication", "exposed", "speed-up")
     over = crossover(points)
     rising = all(one <= two + 1e-3 for one, two in pairwise(shares))
-    bound: Verdict = "fails" if not rising else "holds" if over is not None else "partly"
+    bound = verdict(rising and over is not None, rising)
     gain = points[0].step / points[-1].step
-    flat: Verdict = "holds" if gain < FACTORS[-1] / 2 else "partly" if gain < 0.9 * FACTORS[-1] else "fails"
+    flat = verdict(gain < FACTORS[-1] / 2, gain < 0.9 * FACTORS[-1])
     where = "never up to x32" if over is None else "from x1 on" if over <= 1 else f"from x{over:.3g} on"
     claims = (
         Claim(
-            "As compute gets faster, communication bounds the step.", SOURCE,
-            f"exposed communication grows from {100 * shares[0]:.1f} % to {100 * shares[-1]:.1f} % of the step; "
+            "As compute gets faster, communication bounds the step", SCALING,
+            f"exposed communication grows from {share(shares[0])} to {share(shares[-1])} of the step; "
             f"it is more than half {where}", bound,
         ),
         Claim(
-            "Faster compute alone gains less and less.", SOURCE,
+            "Faster compute alone gains less and less", SCALING,
             f"x32 makes the step {gain:.2f} times as fast; from x16 to x32 {points[-2].step / points[-1].step:.2f} "
             "times",
             flat,
         ),
         Claim(
-            "The values of the plot.", SOURCE,
+            "The values of the plot", SCALING,
             "they are not in its text; the table is ours under these assumptions", "open",
         ),
     )  # fmt: skip
@@ -191,33 +196,33 @@ def run(chosen: Assumptions) -> Outcome:
 def crossover(points: list[Point]) -> float | None:
     """Return the factor from which more than half of the step is exposed, by a line over log2 between points."""
     for one, two in zip([None, *points], points, strict=False):
-        share = two.exposed / two.step
-        if share > 0.5:
+        after = two.exposed / two.step
+        if after > 0.5:
             if one is None:
                 return float(two.factor)
             before = one.exposed / one.step
-            part = (0.5 - before) / (share - before)
+            part = (0.5 - before) / (after - before)
             return float(one.factor * (two.factor / one.factor) ** part)
     return None
 
 
 def draw(figure: Any, points: list[Point]) -> None:
     """Draw compute and exposed communication stacked: of the step at x1, and of the step itself."""
-    names = [f"x{point.factor}" for point in points]
-    for axes, title, wholes in zip(
-        figure.subplots(1, 2),
-        ("time of a step, relative to x1 (%)", "share of the step (%)"),
-        ([points[0].step] * len(points), [point.step for point in points]),
-        strict=True,
+    panels = figures.panels(figure, ("time of a step, x1 = 100 %", "share of the step"))
+    places = range(len(points))
+    for axes, wholes in zip(
+        panels, ([points[0].step] * len(points), [point.step for point in points]), strict=True
     ):
-        compute = [100 * point.compute / all_ for point, all_ in zip(points, wholes, strict=True)]
-        exposed = [100 * point.exposed / all_ for point, all_ in zip(points, wholes, strict=True)]
-        axes.bar(names, compute, color="#0072B2", label="compute", width=0.65)
-        axes.bar(names, exposed, bottom=compute, color="#D55E00", label="exposed communication", width=0.65)
+        pairs = list(zip(points, wholes, strict=True))
+        parts = {
+            "compute": [100 * point.compute / whole for point, whole in pairs],
+            "exposed communication": [100 * point.exposed / whole for point, whole in pairs],
+        }
+        tops = figures.stacked(axes, places, parts, figures.STEP)
+        axes.set_xticks(places, [f"x{point.factor}" for point in points])
         axes.set_xlabel("compute capability of an NPU")
-        axes.set_ylabel(title)
-        axes.set_ylim(0, 100)
-        axes.spines[["top", "right"]].set_visible(False)
-    for at, point in enumerate(points):
-        axes.text(at, 101, format_time(point.step), ha="center", fontsize=8)
-    figure.axes[0].legend(frameon=False)
+        figures.written(axes.yaxis, lambda value: f"{value:.0f} %")
+        if axes is panels[0]:
+            for at, top, point in zip(places, tops, points, strict=True):
+                axes.text(at, top + 1, format_time(point.step), ha="center", fontsize=8)
+    figures.legend(figure)

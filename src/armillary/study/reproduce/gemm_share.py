@@ -17,17 +17,19 @@ from armillary.engine import simulate
 from armillary.errors import InputError
 from armillary.platform import load_platform
 from armillary.platform.model import Platform
-from armillary.study.reproduce.assumptions import assumed, whole
-from armillary.study.reproduce.outcome import Claim, Grid, Outcome, Verdict
+from armillary.study.reproduce import figures, readers
+from armillary.study.reproduce.assumptions import assumed, choice
+from armillary.study.reproduce.judge import near, share, verdict
+from armillary.study.reproduce.outcome import Claim, Grid, Outcome
+from armillary.study.reproduce.sources import MOTIVATION
 from armillary.trace import NodeType, Trace
 from armillary.trace.gemm import GEMM
-from armillary.units import format_time, parse_percent, parse_time
+from armillary.units import format_time
 from armillary.workload.generate import generate
 from armillary.workload.models.read import load_model, read_model
 from armillary.workload.models.schema import Model
 from armillary.workload.plan.schema import Plan
 
-SOURCE = "ASTRA-sim tutorial, motivation"
 SAID = 0.7
 NEAR = 0.1
 """Within so much of what is said a claim holds; within twice that it does partly."""
@@ -44,51 +46,43 @@ PARTS = ("with weights", "of attention", "element-wise", "optimizer")
 LABELS = {"with weights": "products with weights", "of attention": "products of attention"} | {
     each: each for each in PARTS[2:]
 }
-COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#999999")
+COLOURS = dict(zip(LABELS.values(), (figures.BLUE, figures.SKY, figures.ORANGE, figures.GREY), strict=True))
+MODEL_COLOURS = (figures.BLUE, figures.VERMILION)
 
 
 @dataclass(frozen=True)
 class Assumptions:
     """What the slide does not say."""
 
-    device: str = assumed(
-        "v100", str, "the GPU of the years of these models, which had Tensor Cores first", others=("a100", "h100"),
-        choices=tuple(DEVICES),
-    )  # fmt: skip
+    device: str = choice(
+        "v100", tuple(DEVICES), "The GPU of the years of these models, which had Tensor Cores first."
+    )
     efficiency: float = assumed(
-        "60 %", parse_percent, "share of the peak that matrix products reach: large ones 60 to 80 %, small ones less",
+        "60 %", readers.part,
+        "Of the peak, what matrix products reach: large ones 60 to 80 %, small ones less.",
         others=("30 %", "45 %", "80 %"),
     )  # fmt: skip
     memory: float = assumed(
         "75 %",
-        parse_percent,
-        "share of the memory bandwidth that element-wise kernels reach",
+        readers.part,
+        "Of the memory bandwidth, what element-wise kernels reach: usual for large ones.",
         others=("50 %", "100 %"),
     )
-    overhead: float = assumed("5 us", parse_time, "of every kernel: its launch", others=("0 ns", "10 us"))
-    transformer: str = assumed("big", str, "the MLPerf size", others=("base",), choices=tuple(WIDTHS))
+    overhead: float = assumed("5 us", readers.time, "Of every kernel: its launch.", others=("0 ns", "10 us"))
+    transformer: str = choice("big", tuple(WIDTHS), "The size in MLPerf.")
     tokens: int = assumed(
-        "5120", whole, "per step and direction: MLPerf's batch of a GPU", others=("1024", "20480")
+        "5120", readers.whole, "Per step and direction: MLPerf's batch of a GPU.", others=("1024", "20480")
     )
-    sequence: int = assumed("64", whole, "tokens of a sentence: WMT has 30 on average", others=("32", "256"))
-    attention: str = assumed(
-        "unfused",
-        str,
-        "softmax and masks were kernels of their own",
-        others=("flash",),
-        choices=("unfused", "flash"),
+    sequence: int = assumed(
+        "64", readers.whole, "Tokens of a sentence: WMT has 30 on average.", others=("32", "256")
     )
-    counted: str = assumed(
-        "all", str, "what is a GEMM: also products of queries, keys and values, or those with weights only",
-        others=("weights",), choices=("all", "weights"),
-    )  # fmt: skip
-    optimizer: str = assumed(
-        "adam",
-        str,
-        "both models use it; its kernels are no GEMMs",
-        others=("none",),
-        choices=("adam", "none"),
+    attention: str = choice("unfused", ("unfused", "flash"), "Softmax and masks were kernels of their own.")
+    counted: str = choice(
+        "all",
+        ("all", "weights"),
+        "What is a GEMM: also products of queries, keys and values, or those with weights only.",
     )
+    optimizer: str = choice("adam", ("adam", "none"), "Both models use it; its kernels are no GEMMs.")
 
 
 @dataclass(frozen=True)
@@ -200,34 +194,33 @@ def run(chosen: Assumptions) -> Outcome:
     rows = tuple(
         (
             each.model, format_time(each.step),
-            *(f"{100 * time / each.step:.1f} %" for time in each.parts.values()),
-            f"{100 * each.share:.1f} %",
+            *(share(time / each.step) for time in each.parts.values()),
+            share(each.share),
         )
         for each in found
     )  # fmt: skip
     swept = [measure(replace(chosen, efficiency=value)) for value in EFFICIENCIES]
     by = tuple(
-        (f"{100 * value:.0f} %", *(f"{100 * each.share:.1f} %" for each in shares))
+        (share(value, 0), *(share(each.share) for each in shares))
         for value, shares in zip(EFFICIENCIES, swept, strict=True)
     )
     claims = []
     for at, each in enumerate(found):
-        away = abs(each.share - SAID)
-        verdict: Verdict = "holds" if away <= NEAR else "partly" if away <= 2 * NEAR else "fails"
+        judged = near(each.share, SAID, NEAR, 2 * NEAR)
         curve = [shares[at].share for shares in swept]
         needed = _efficiency_for(curve)
-        text = f"{100 * each.share:.1f} % of the step; {SAID:.0%} needs products at {needed} of the peak"
-        claims.append(Claim(f"GEMM is about 70 % of the runtime of {each.model}.", SOURCE, text, verdict))
+        text = f"{share(each.share)} of the step; {share(SAID, 0)} needs products at {needed} of the peak"
+        claims.append(Claim(f"GEMM is about 70 % of the runtime of {each.model}", MOTIVATION, text, judged))
     spread = [
         max(shares[at].share for shares in swept) - min(shares[at].share for shares in swept)
         for at in range(2)
     ]
     claims.append(
         Claim(
-            "It is a property of the models.", "implied",
+            "The share is a property of the models", f"{MOTIVATION}, implied",
             f"between products at 20 % and at 90 % of the peak the share changes by {100 * max(spread):.0f} points: "
             "the efficiency of kernels decides it as much as the model does",
-            "holds" if max(spread) < NEAR else "partly" if max(spread) < 2 * NEAR else "fails",
+            verdict(max(spread) < NEAR, max(spread) < 2 * NEAR),
         )
     )  # fmt: skip
     title = f"One {chosen.device.upper()}, {chosen.tokens} tokens a step, {chosen.attention} attention"
@@ -245,33 +238,26 @@ def run(chosen: Assumptions) -> Outcome:
 def _efficiency_for(curve: list[float]) -> str:
     """Return the efficiency at which the share is as said; it falls as products get faster."""
     if curve[0] <= SAID:
-        return f"less than {EFFICIENCIES[0]:.0%}"
+        return f"less than {share(EFFICIENCIES[0], 0)}"
     if curve[-1] >= SAID:
-        return f"more than {EFFICIENCIES[-1]:.0%}"
-    return f"{float(np.interp(-SAID, [-share for share in curve], EFFICIENCIES)):.0%}"
+        return f"more than {share(EFFICIENCIES[-1], 0)}"
+    return share(float(np.interp(-SAID, [-each for each in curve], EFFICIENCIES)), 0)
 
 
 def draw(figure: Any, found: list[Share], swept: list[list[Share]]) -> None:
     """Draw the parts of a step, and the share over what products reach."""
-    left, right = figure.subplots(1, 2)
-    names, bottom = [each.model for each in found], np.zeros(len(found))
-    for part, colour in zip(PARTS, COLOURS, strict=True):
-        height = np.array([100 * each.parts[part] / each.step for each in found])
-        left.bar(names, height, bottom=bottom, color=colour, label=LABELS[part], width=0.6)
-        bottom += height
-    left.axhline(100 * SAID, color="black", linewidth=0.8, linestyle="--")
-    left.set_ylabel("share of a training step (%)")
-    left.set_ylim(0, 100)
-    left.legend(frameon=False, fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=2)
-    for at, each in enumerate(found):
-        shares = [100 * point[at].share for point in swept]
-        right.plot(
-            [100 * value for value in EFFICIENCIES], shares, marker="o", markersize=3, label=each.model
-        )
-    right.axhline(100 * SAID, color="black", linewidth=0.8, linestyle="--", label="as said")
-    right.set_xlabel("what products reach of the peak (%)")
-    right.set_ylabel("GEMM share of the step (%)")
-    right.set_ylim(0, 100)
-    right.legend(frameon=False, fontsize=8)
+    left, right = figures.panels(figure, ("share of a training step", "GEMM share of the step"), share=True)
+    names = [each.model for each in found]
+    parts = {LABELS[part]: [100 * each.parts[part] / each.step for each in found] for part in PARTS}
+    figures.stacked(left, range(len(found)), parts, COLOURS, width=0.6)
+    left.set_xticks(range(len(found)), names)
+    shares = {name: [100 * point[at].share for point in swept] for at, name in enumerate(names)}
+    reached = [100 * value for value in EFFICIENCIES]
+    figures.curves(right, reached, shares, dict(zip(names, MODEL_COLOURS, strict=True)))
+    right.set_xlabel("of the peak, what products reach")
+    figures.written(right.xaxis, lambda value: f"{value:.0f} %")
     for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
+        axes.axhline(100 * SAID, color="black", linewidth=0.8, linestyle="--", label="as said")
+        axes.set_ylim(0, 100)
+        figures.written(axes.yaxis, lambda value: f"{value:.0f} %")
+    figures.legend(figure)

@@ -33,7 +33,7 @@ def picture(outcome: Outcome, path: Path) -> None:
     """
     check_picture(path)
     with replacing(path) as temporary:
-        _draw(outcome, temporary, path.suffix[1:].lower())
+        _draw(outcome, temporary, path.suffix[1:].lower(), outcome.title)
 
 
 def write_page(
@@ -83,7 +83,7 @@ def write_page(
     )
 
 
-def _draw(outcome: Outcome, file: Any, suffix: str) -> None:
+def _draw(outcome: Outcome, file: Any, suffix: str, title: str = "") -> None:
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -93,6 +93,8 @@ def _draw(outcome: Outcome, file: Any, suffix: str) -> None:
         figure = Figure(figsize=(9.0, 4.8), layout="constrained")
         FigureCanvasAgg(figure)
         outcome.draw(figure)
+        if title:
+            figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
         figure.savefig(file, format=suffix, dpi=150, metadata=_NO_DATE.get(suffix, {}))
 
 

@@ -22,19 +22,22 @@ from armillary.platform.model import Packets, Physical, Platform
 from armillary.platform.topology.description import Network
 from armillary.platform.topology.graph import Topology
 from armillary.platform.topology.wiring import Wiring
-from armillary.study.reproduce.assumptions import assumed, whole
+from armillary.study.reproduce import figures, readers
+from armillary.study.reproduce.assumptions import assumed, choice
+from armillary.study.reproduce.judge import by_count, share, verdict
 from armillary.study.reproduce.outcome import Claim, Grid, Outcome
+from armillary.study.reproduce.sources import BUFFERS
 from armillary.trace import GraphBuilder, Trace
-from armillary.units import format_bytes, format_time, parse_bandwidth, parse_bytes, parse_time
+from armillary.units import format_bytes, format_time, parse_bytes, parse_time
 
 GLOBAL = "global"
 NEAR = 1.1
 """A time within this factor of that with the largest buffer needs no more of it."""
-_COLOURS = ("#0072B2", "#D55E00")
+_COLOURS = {"flat": figures.VERMILION, "hierarchical": figures.BLUE}
 
 
 def _buffers(text: str) -> tuple[int, ...]:
-    return tuple(sorted({parse_bytes(each.strip()) for each in text.split(",")}))
+    return tuple(sorted(readers.several(readers.size)(text)))
 
 
 @dataclass(frozen=True)
@@ -42,36 +45,64 @@ class Assumptions:
     """NPUs with a link to the switch of their group, and one to the global switch; and TCP between them."""
 
     npus: int = assumed(
-        "32", whole, "NPUs; 32 run in seconds and still meet 24 to 1 at a port.", others=("16",)
+        "32",
+        readers.counting(2, 1024),
+        "NPUs: 32 run in seconds and still meet 24 to 1 at a port.",
+        others=("16",),
     )
-    group: int = assumed("8", whole, "NPUs of a group: 8 as in HGX boards.", others=("4",))
-    size: int = assumed("4 MiB", parse_bytes, "Vector of each NPU: of the order of a bucket of gradients.",
-                        others=("1 MiB", "16 MiB"))  # fmt: skip
-    local: float = assumed("100 GB/s", parse_bandwidth,
-                           "Link to the group's switch: some times the global one, as inside servers.",
-                           others=("12.5 GB/s",))  # fmt: skip
-    global_: float = assumed("100 Gb/s", parse_bandwidth, "Link to the global switch: Ethernet of 2020.")
-    local_latency: float = assumed("250 ns", parse_time, "Of a link to the group's switch.")
-    global_latency: float = assumed("1 us", parse_time,
-                                    "Of a link to the global switch, with half a switch in it.",
-                                    others=("10 us",))  # fmt: skip
+    group: int = assumed("8", readers.whole, "NPUs of a group: 8 as in HGX boards.", others=("4",))
+    size: int = assumed(
+        "4 MiB",
+        readers.between(parse_bytes, "1 B", "1 GiB"),
+        "Vector of each NPU: of the order of a bucket of gradients.",
+        others=("1 MiB", "16 MiB"),
+    )
+    local: float = assumed(
+        "100 GB/s",
+        readers.bandwidth,
+        "Link to the group's switch: 8 times as fast as the global one, as inside servers.",
+        others=("12.5 GB/s",),
+    )
+    global_: float = assumed(
+        "100 Gb/s", readers.bandwidth, "Link to the global switch: Ethernet of 2020.", others=("25 Gb/s",)
+    )
+    local_latency: float = assumed(
+        "250 ns", readers.time, "Of a link to the group's switch: half of a hop of 500 ns.", others=("1 us",)
+    )
+    global_latency: float = assumed(
+        "1 us", readers.time, "Of a link to the global switch, with half a switch in it.", others=("10 us",)
+    )
     buffers: tuple[int, ...] = assumed(
         "16 KiB,64 KiB,256 KiB,1 MiB,4 MiB,16 MiB",
         _buffers,
         "Of each port of the global switch: 256 KiB is shallow, MiBs are deep.",
+        others=("16 KiB,32 KiB,64 KiB",),
     )
-    algorithm: str = assumed("direct", str, "Of each phase: to all at once, or to neighbours only.",
-                             others=("ring",), choices=("direct", "ring"))  # fmt: skip
-    congestion_control: str = assumed("newreno", str, "NewReno was ns-3's default in 2020.",
-                                      others=("cubic", "dctcp"), choices=("newreno", "cubic", "dctcp"))  # fmt: skip
-    min_rto: float = assumed("200 ms", parse_time,
-                             "Shortest timeout: 200 ms in Linux, 1 s in ns-3, some ms where it is tuned.",
-                             others=("5 ms",))  # fmt: skip
-    initial_window: int = assumed("10", whole, "Segments: RFC 6928.")
+    algorithm: str = choice(
+        "direct", ("direct", "ring"), "Of each phase: to all at once, or to neighbours only."
+    )
+    congestion_control: str = choice(
+        "newreno", ("newreno", "cubic", "dctcp"), "NewReno was ns-3's default in 2020."
+    )
+    min_rto: float = assumed(
+        "200 ms",
+        readers.between(parse_time, "1 us", "60 s"),
+        "Shortest timeout: 200 ms in Linux, 1 s in ns-3, some ms where it is tuned.",
+        others=("5 ms",),
+    )
+    initial_window: int = assumed("10", readers.counting(1, 1024), "Segments: RFC 6928.", others=("2",))
     repeats: int = assumed(
-        "3", whole, "All-reduces one after the other: only the first finds new connections."
+        "3",
+        readers.counting(1, 64),
+        "All-reduces one after the other: only the first finds new connections.",
+        others=("1",),
     )
-    seed: int = assumed("1", whole, "Of the times (below 1 us) in which hosts answer.", others=("2", "3"))
+    seed: int = assumed(
+        "1",
+        readers.counting(0, 1 << 31),
+        "Of the times (below 1 us) in which hosts answer.",
+        others=("2", "3"),
+    )
 
     def __post_init__(self) -> None:
         if self.npus < 2 or self.npus % self.group:
@@ -167,7 +198,7 @@ def run(chosen: Assumptions) -> Outcome:
         f"{format_bytes(chosen.size)} all-reduce, {chosen.algorithm}, {chosen.npus} NPUs in groups of "
         f"{chosen.group}, TCP {chosen.congestion_control}"
     )
-    return Outcome(title, (grid(points),), claims(points), lambda figure: draw(points, figure, title))
+    return Outcome(title, (grid(points),), claims(points), lambda figure: draw(points, figure))
 
 
 def grid(points: dict[str, list[Point]]) -> Grid:
@@ -179,7 +210,7 @@ def grid(points: dict[str, list[Point]]) -> Grid:
     for row in zip(*points.values(), strict=True):
         cells = [format_bytes(row[0].buffer)]
         for point in row:
-            cells += [format_time(point.time / PS), f"{point.dropped:.2%}", format_bytes(point.depth)]
+            cells += [format_time(point.time / PS), share(point.dropped, 2), format_bytes(point.depth)]
         rows.append((*cells, f"{row[0].time / row[1].time:.2f}"))
     return Grid("Time of an all-reduce", (*header, "flat / hierarchical"), tuple(rows))
 
@@ -190,30 +221,24 @@ def claims(points: dict[str, list[Point]]) -> tuple[Claim, ...]:
     won = sum(one.time > other.time for one, other in zip(flat_, hierarchical_, strict=True))
     enough = [least_buffer(each) for each in points.values()]
     least = [format_bytes(each) for each in enough]
-    source = "HotI 2020; its numbers are not known here"
     return (
-        Claim("Hierarchical all-reduce is faster than flat over TCP", source,
+        Claim("Hierarchical all-reduce is faster than flat over TCP", BUFFERS,
               f"with {won} of {len(flat_)} buffers",
-              "holds" if won == len(flat_) else "partly" if won else "fails"),
-        Claim("It needs less of a buffer in the global switch", source,
-              f"within {NEAR - 1:.0%} of the time with the largest buffer from: flat {least[0]}, "
+              by_count(won, len(flat_))),
+        Claim("It needs less of a buffer in the global switch", BUFFERS,
+              f"within {share(NEAR - 1, 0)} of the time with the largest buffer from: flat {least[0]}, "
               f"hierarchical {least[1]} per port",
-              "holds" if enough[1] < enough[0] else "partly" if enough[1] == enough[0] else "fails"),
+              verdict(enough[1] < enough[0], enough[1] == enough[0])),
     )  # fmt: skip
 
 
-def draw(points: dict[str, list[Point]], figure: Any, title: str) -> None:
+def draw(points: dict[str, list[Point]], figure: Any) -> None:
     """Draw time over buffer, both logarithmic."""
-    axes = figure.subplots()
-    for (name, each), colour, marker in zip(points.items(), _COLOURS, "os", strict=True):
-        axes.plot([point.buffer for point in each], [point.time / PS for point in each], color=colour,
-                  marker=marker, markersize=4, label=name)  # fmt: skip
-    axes.set(xscale="log", yscale="log", xlabel="Buffer of a port of the global switch", ylabel="All-reduce")
-    axes.set_xticks([point.buffer for point in next(iter(points.values()))], minor=False)
-    axes.minorticks_off()
-    axes.xaxis.set_major_formatter(lambda value, _: format_bytes(value))
-    axes.yaxis.set_major_formatter(lambda value, _: format_time(value))
-    axes.tick_params(axis="x", labelrotation=30)
-    axes.grid(visible=True, which="major", color="#DDDDDD", linewidth=0.6)
-    axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
-    axes.legend(frameon=False)
+    (axes,) = figures.panels(figure)
+    buffers = [point.buffer for point in next(iter(points.values()))]
+    times = {name: [point.time / PS for point in each] for name, each in points.items()}
+    figures.curves(axes, buffers, times, _COLOURS)
+    figures.sizes(axes, buffers, format_bytes)
+    figures.written(axes.yaxis, format_time)
+    axes.set(xlabel="buffer of a port of the global switch", ylabel="time of an all-reduce")
+    figures.legend(figure)

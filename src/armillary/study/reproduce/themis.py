@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, get_args
 
 from armillary.errors import InputError, nearest
@@ -21,14 +22,16 @@ from armillary.platform.model import (
     WithinDimensionName,
 )
 from armillary.study.chunk_schedules import bound, scheduled, under
-from armillary.study.reproduce.assumptions import assumed, whole
-from armillary.study.reproduce.outcome import Claim, Grid, Outcome, Verdict
-from armillary.units import format_bytes, format_time, parse_bandwidth, parse_bytes, parse_time
+from armillary.study.reproduce import figures, readers
+from armillary.study.reproduce.assumptions import assumed
+from armillary.study.reproduce.judge import near, percent, share, verdict
+from armillary.study.reproduce.outcome import Claim, Grid, Outcome
+from armillary.study.reproduce.sources import CASE_2, OUR_BAR
+from armillary.study.reproduce.sources import THEMIS as SOURCE
+from armillary.units import format_bytes, format_time
 
 PAPER = {"baseline": 0.5631, "themis, fifo": 0.8767, "themis, smallest first": 0.9514}
 """Average utilisation in the paper."""
-SOURCE = "Themis, ISCA 2022"
-OUR_BAR = "our bar"
 COLUMNS: dict[str, tuple[ChunkOrderName, WithinDimensionName]] = {
     "baseline": ("baseline", "earliest-phase"),
     "round robin": ("round-robin", "earliest-phase"),
@@ -39,8 +42,18 @@ COLUMNS: dict[str, tuple[ChunkOrderName, WithinDimensionName]] = {
     "optimiser": ("optimal", "smallest-first"),
 }
 """Name in the table -> order of dimensions, order within a dimension."""
+MOST = 1 << 16
+"""NPUs of a machine."""
 EQUAL_COLUMNS = ("baseline", "themis, smallest first", "optimiser")
-COLOURS = ("#999999", "#56B4E9", "#E69F00", "#D55E00", "#CC79A7", "#009E73", "#0072B2")
+COLOURS = {
+    "baseline": figures.GREY,
+    "round robin": figures.SKY,
+    "themis, fifo": figures.ORANGE,
+    "themis, smallest first": figures.VERMILION,
+    "flexible chunks": figures.PURPLE,
+    "online greedy": figures.GREEN,
+    "optimiser": figures.BLUE,
+}
 Dims = tuple[tuple[TopologyName, int, float], ...]
 """Topology, NPUs, bytes per ns of each dimension."""
 
@@ -81,7 +94,9 @@ def read_machines(text: str) -> tuple[tuple[str, Dims], ...]:
                     f"got topology {words[0]!r}, expected {', '.join(kinds)}{nearest(words[0], kinds)}"
                 )
             kind = kinds[kinds.index(words[0])]
-            dims.append((kind, int(words[1]), parse_bandwidth(words[2])))
+            dims.append((kind, int(words[1]), readers.bandwidth(words[2])))
+        if prod(n for _, n, _ in dims) > MOST:
+            raise ValueError(f"got {name!r} with more than {MOST:,} NPUs, expected at most so many")
         if name in found:
             raise ValueError(f"got {name!r} twice, expected another name for each machine")
         found[name] = tuple(dims)
@@ -93,19 +108,27 @@ class Assumptions:
     """Machines, and one all-reduce on each."""
 
     machines: tuple[tuple[str, Dims], ...] = assumed(
-        LARGE, read_machines,
+        LARGE,
+        read_machines,
         "1,024 NPUs in 2 to 4 dimensions, of the kinds of the paper and the ASTRA-sim 2.0 slides; bandwidth per NPU.",
-    )  # fmt: skip
+    )
     equal: tuple[tuple[str, Dims], ...] = assumed(
-        EQUAL, read_machines,
+        EQUAL,
+        read_machines,
         "512 NPUs: machines of case study 2 of the ASTRA-sim 2.0 slides; the 1-dimensional ones have equal sums.",
-    )  # fmt: skip
-    size: int = assumed("1 GB", parse_bytes, "As in the slides; the paper's sizes vary.",
-                        others=("100 MB", "10 GB"))  # fmt: skip
-    chunks: int = assumed("64", whole, "As in the paper: fewer leave ports empty at both ends, more meet latency.",
-                          others=("16", "128", "256"))  # fmt: skip
-    latency: float = assumed("500 ns", parse_time, "Of a link: the order of a switch hop; not stated.",
-                             others=("50 ns", "5 us"))  # fmt: skip
+    )
+    size: int = assumed(
+        "1 GB", readers.size, "As in the slides; the paper's sizes vary.", others=("100 MB", "10 GB")
+    )
+    chunks: int = assumed(
+        "64",
+        readers.chunks,
+        "As in the paper: fewer leave ports empty at both ends, more meet latency.",
+        others=("16", "128", "256"),
+    )
+    latency: float = assumed(
+        "500 ns", readers.time, "Of a link: the order of a switch hop; not stated.", others=("50 ns", "5 us")
+    )
 
     def platform(self, dims: Dims) -> Platform:
         """Return a machine with these dimensions."""
@@ -166,7 +189,7 @@ def run(chosen: Assumptions) -> Outcome:
     title = f"All-reduce of {format_bytes(chosen.size)}, {chosen.chunks} chunks: bandwidth used by chunk schedulers"
     grids = (_used(large), _from_bound(large), _equal(equal, rates))
     claims = (*_claims(large), *_equal_claims(equal, rates))
-    return Outcome(title, grids, claims, lambda figure: draw(large, figure, title))
+    return Outcome(title, grids, claims, lambda figure: draw(large, figure))
 
 
 def average(found: Mapping[str, Machine], of: Callable[[Machine], float]) -> float:
@@ -178,16 +201,16 @@ def _used(found: Mapping[str, Machine]) -> Grid:
     header = ("scheduler", *found, "average", "paper")
     rows = []
     for name in COLUMNS:
-        cells = [f"{each.used[name]:.1%}" for each in found.values()]
+        cells = [share(each.used[name]) for each in found.values()]
         mean = average(found, lambda each, name=name: each.used[name])  # type: ignore[misc]
-        rows.append((name, *cells, f"{mean:.1%}", f"{PAPER[name]:.1%}" if name in PAPER else ""))
+        rows.append((name, *cells, share(mean), share(PAPER[name]) if name in PAPER else ""))
     more: dict[str, Callable[[Machine], float]] = {
         "bound": lambda each: each.best,
         "baseline, closed form": lambda each: each.closed,
     }
     for name, of in more.items():
-        cells = [f"{of(each):.1%}" for each in found.values()]
-        rows.append((name, *cells, f"{average(found, of):.1%}", ""))
+        cells = [share(of(each)) for each in found.values()]
+        rows.append((name, *cells, share(average(found, of)), ""))
     return Grid("Bandwidth used: bytes / (time x sum of the bandwidths)", header, tuple(rows))
 
 
@@ -195,7 +218,7 @@ def _from_bound(found: Mapping[str, Machine]) -> Grid:
     rows = []
     for name in COLUMNS:
         over = [each.time[name] / each.bound - 1 for each in found.values()]
-        rows.append((name, *(f"{part:.1%}" for part in over), f"{sum(over) / len(over):.1%}"))
+        rows.append((name, *(share(part) for part in over), share(sum(over) / len(over))))
     return Grid("Time over the bound that no order beats", ("scheduler", *found, "average"), tuple(rows))
 
 
@@ -204,7 +227,7 @@ def _equal(found: Mapping[str, Machine], rates: Mapping[str, float]) -> Grid:
     for name, each in found.items():
         one = partner(name, found, rates)
         cells = [format_time(each.time[column]) for column in EQUAL_COLUMNS]
-        more = [f"{each.time[c] / found[one].time[c] - 1:+.1%}" if one else "" for c in EQUAL_COLUMNS]
+        more = [percent(each.time[c] / found[one].time[c]) if one else "" for c in EQUAL_COLUMNS]
         rows.append((name, *cells, *more))
     header = ("machine", *EQUAL_COLUMNS, *("to W-1D" for _ in EQUAL_COLUMNS))
     return Grid("Equal bandwidth per NPU, 512 NPUs: time, and against one dimension", header, tuple(rows))
@@ -217,41 +240,36 @@ def partner(name: str, found: Mapping[str, Machine], rates: Mapping[str, float])
     return next((one for one in found if one.startswith("W-1D") and rates[one] == rates[name]), "")
 
 
-def _near(found: float, stated: float) -> Verdict:
-    return "holds" if abs(found - stated) <= 0.05 else "partly" if abs(found - stated) <= 0.15 else "fails"
-
-
 def _claims(found: Mapping[str, Machine]) -> tuple[Claim, ...]:
     mean = {name: average(found, lambda m, name=name: m.used[name]) for name in COLUMNS}  # type: ignore[misc]
     said = [
-        Claim(f"{name} uses {stated:.1%} of the bandwidth on average", SOURCE,
-              f"{mean[name]:.1%}; the machines are not the paper's", _near(mean[name], stated))
+        Claim(f"{name.capitalize()} uses {share(stated)} of the bandwidth on average", SOURCE,
+              f"{share(mean[name])}; the machines are not the paper's", near(mean[name], stated, 0.05, 0.15))
         for name, stated in PAPER.items()
     ]  # fmt: skip
     first, fifo = "themis, smallest first", "themis, fifo"
     gain = mean[first] - mean[fifo]
     faster = [each.time["baseline"] / each.time[first] for each in found.values()]
     speed = sum(faster) / len(faster)
-    share = [each.bound / each.time[first] for each in found.values()]
-    most = sum(share) / len(share)
+    reached = [each.bound / each.time[first] for each in found.values()]
+    most = sum(reached) / len(reached)
     off = max(abs(each.used["baseline"] - each.closed) for each in found.values())
     return (
         *said,
         Claim("Smallest chunk first is better than FIFO within a dimension", SOURCE,
-              f"{gain * 100:+.1f} points on average", "holds" if gain > 0.02 else "partly" if gain > 0 else "fails"),
+              f"{gain * 100:+.1f} points on average", verdict(gain > 0.02, gain > 0)),
         Claim("Themis is 1.72 times as fast as the baseline on average, 2.70 at most", SOURCE,
               f"{speed:.2f} times on average, {max(faster):.2f} at most",
-              "holds" if abs(speed - 1.72) <= 0.2 else "partly" if speed > 1.2 else "fails"),
+              verdict(abs(speed - 1.72) <= 0.2, speed > 1.2)),
         Claim("Themis is within 95 % of the bound on average, within 90 % on each machine", OUR_BAR,
-              f"{most:.1%} on average, {min(share):.1%} at least",
-              "holds" if most >= 0.95 and min(share) >= 0.9 else "partly" if most >= 0.9 else "fails"),
+              f"{share(most)} on average, {share(min(reached))} at least",
+              verdict(most >= 0.95 and min(reached) >= 0.9, most >= 0.9)),
         Claim("The baseline is within 2 points of its closed form", OUR_BAR, f"{off * 100:.1f} points at most",
-              "holds" if off <= 0.02 else "fails"),
+              verdict(off <= 0.02)),
     )  # fmt: skip
 
 
 def _equal_claims(found: Mapping[str, Machine], rates: Mapping[str, float]) -> tuple[Claim, ...]:
-    slides = "ASTRA-sim 2.0 slides, case study 2"
     first, best = "themis, smallest first", "optimiser"
     ones = [
         each.time["baseline"] / each.time[first] - 1
@@ -269,32 +287,25 @@ def _equal_claims(found: Mapping[str, Machine], rates: Mapping[str, float]) -> t
     greedy = max(each.time[first] / one.time[first] - 1 for each, one in pairs)
     optimal = max(each.time[best] / one.time[best] - 1 for each, one in pairs)
     return (
-        Claim("Themis changes nothing in one dimension", slides, f"{max(map(abs, ones)):.1%} at most",
-              "holds" if max(map(abs, ones)) < 0.01 else "fails"),
-        Claim("It is a huge gain in more", slides, f"{min(gains):.2f} to {max(gains):.2f} times as fast",
-              "holds" if min(gains) >= 1.25 else "partly" if max(gains) >= 1.25 else "fails"),
-        Claim("With equal bandwidth per NPU, times are near equal whatever the dimensions", slides,
-              f"at most {greedy:.1%} longer than one dimension by Themis (8 % is near), {optimal:.1%} by the "
+        Claim("Themis changes nothing in one dimension", CASE_2, f"{share(max(map(abs, ones)))} at most",
+              verdict(max(map(abs, ones)) < 0.01)),
+        Claim("Themis is a huge gain in several dimensions", CASE_2,
+              f"{min(gains):.2f} to {max(gains):.2f} times as fast",
+              verdict(min(gains) >= 1.25, max(gains) >= 1.25)),
+        Claim("With equal bandwidth per NPU, times are near equal whatever the dimensions", CASE_2,
+              f"at most {share(greedy)} longer than one dimension by Themis (8 % is near), {share(optimal)} by the "
               "optimiser (5 %)",
-              "holds" if greedy <= 0.08 and optimal <= 0.05 else "partly" if optimal <= 0.05 else "fails"),
+              verdict(greedy <= 0.08 and optimal <= 0.05, optimal <= 0.05)),
     )  # fmt: skip
 
 
-def draw(found: Mapping[str, Machine], figure: Any, title: str) -> None:
+def draw(found: Mapping[str, Machine], figure: Any) -> None:
     """Draw bars of utilisation per machine, with a line at the bound."""
-    axes = figure.subplots()
-    width = 0.8 / len(COLUMNS)
-    for i, (name, colour) in enumerate(zip(COLUMNS, COLOURS, strict=True)):
-        places = [at + (i - (len(COLUMNS) - 1) / 2) * width for at in range(len(found))]
-        axes.bar(places, [100 * each.used[name] for each in found.values()], width, color=colour, label=name)
+    (axes,) = figures.panels(figure)
+    used = {name: [100 * each.used[name] for each in found.values()] for name in COLUMNS}
+    figures.grouped(axes, list(found), used, COLOURS)
     for at, each in enumerate(found.values()):
-        axes.plot([at - 0.45, at + 0.45], [100 * each.best] * 2, color="black", linewidth=1,
-                  label="bound" if at == 0 else None)  # fmt: skip
-    axes.set_xticks(range(len(found)), list(found))
-    axes.set(ylabel="Bandwidth used", ylim=(0, 130))
-    axes.set_yticks(range(0, 101, 20))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0f} %")
-    axes.grid(visible=True, axis="y", color="#DDDDDD", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
-    axes.legend(frameon=False, ncols=4, loc="upper left", fontsize=8)
+        axes.plot([at - 0.45, at + 0.45], [100 * each.best] * 2, color="black", linewidth=1, label="bound")
+    axes.set(ylabel="bandwidth used", ylim=(0, 105))
+    figures.written(axes.yaxis, lambda value: f"{value:.0f} %")
+    figures.legend(figure)

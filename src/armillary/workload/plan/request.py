@@ -12,7 +12,7 @@ from armillary.errors import InputError
 from armillary.platform.document import Document, KeyPath, is_there
 from armillary.platform.native import Study, json_schema
 from armillary.platform.native_errors import first_error
-from armillary.platform.study_schema import Part
+from armillary.platform.schema_fields import Part
 from armillary.trace import Trace
 from armillary.workload.models import Model, load_model, preset_names
 from armillary.workload.plan.schema import Plan

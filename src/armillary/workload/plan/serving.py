@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from armillary.errors import InputError
-from armillary.platform.study_schema import Part
+from armillary.platform.schema_fields import Part
 from armillary.workload.plan.schema import Plan
 
 MEANT = {

@@ -1,0 +1,14 @@
+"""Where claims are from, named the same way everywhere: venue and year, then what of it."""
+
+from __future__ import annotations
+
+TALK = "ISPASS 2023, talk"
+PAPER_NOTES = "ISPASS 2023, notes on the paper"
+CASE_2 = "ISPASS 2023, talk, case study 2"
+CASE_3 = "ISPASS 2023, case study 3"
+THEMIS = "ISCA 2022, Themis"
+BUFFERS = "HotI 2020; its numbers are not public"
+SCALING = "ASTRA-sim tutorial, HotI: compute scaling"
+MOTIVATION = "ASTRA-sim tutorial: motivation"
+OUR_BAR = "our bar"
+"""No source says it: what we ask of ourselves."""
