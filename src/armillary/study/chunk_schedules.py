@@ -14,7 +14,8 @@ from armillary.collective.chunk_order.search import least_time
 from armillary.engine import simulate
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
-from armillary.engine.physical.courses import course_of, levels_of
+from armillary.engine.physical.costs import costs_of, levels_of
+from armillary.engine.physical.courses import course_of
 from armillary.errors import InputError, nearest, one_of
 from armillary.platform.bandwidth import ports
 from armillary.platform.model import ChunkOrderName, Platform
@@ -70,7 +71,8 @@ def under(platform: Platform, how: ChunkOrderName) -> Platform:
 
 def bound(platform: Platform, operation: str, size: int) -> float:
     """Return what no plan beats, ns: see `least_time`."""
-    return least_time(operation, levels_of(*_all(platform, operation, size), platform), size)
+    costs = costs_of(*_all(platform, operation, size), platform)
+    return least_time(operation, levels_of(costs, size, platform.physical.chunks), size)
 
 
 def orders(platform: Platform, operation: str, size: int) -> list[tuple[str, int, int]]:
