@@ -17,6 +17,10 @@ SCHEDULERS = {
     "themis-flex": greedy.themis_flex,
 }
 """Schedulers that need nothing but loads."""
+MANY = 256
+"""Chunks that are worth a compiled kernel for two plans."""
+MOST = 1 << 11
+"""Chunks of which "auto" and "optimal" time plans, at most: that is quadratic."""
 
 
 def chunks_for(
@@ -51,7 +55,7 @@ def _chunks_for(
         return tuple(search(operation, levels, sizes, within, costs).chunks)
     if how == "auto":
         both = [SCHEDULERS[name](operation, levels, sizes) for name in ("baseline", "themis")]
-        alone = Alone(len(levels), within, costs)
+        alone = Alone(len(levels), within, costs, "compiled" if len(sizes) > MANY else "interpreted")
         best: Chunks = min(both, key=alone.time)
         return tuple(best)
     return tuple(SCHEDULERS[how](operation, levels, sizes))

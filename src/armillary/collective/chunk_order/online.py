@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from armillary.collective.chunk_order.alone import ROW, WITHIN, Rows
 from armillary.collective.chunk_order.greedy import Chunks
@@ -33,8 +34,8 @@ def online_greedy(operation: str, levels: int, sizes: Sequence[int], within: str
     plain, policy = plain_order(operation, levels), WITHIN.index(within)
     load = [0] * levels
     serving: dict[int, tuple[int, _Chunk]] = {}
-    flying: list[tuple[int, _Chunk]] = []
-    waiting: list[_Chunk] = []
+    flying: list[tuple[int, int]] = []
+    waiting: list[list[tuple[int, int, int]]] = [[] for _ in range(levels)]
     arriving, tick = chunks, 0
 
     def rows(chunk: _Chunk, way: Order) -> tuple[tuple[int, ...], ...]:
@@ -57,23 +58,23 @@ def online_greedy(operation: str, levels: int, sizes: Sequence[int], within: str
                 chunk.rows = rows(chunk, (*chunk.order, level, *rest))
                 chunk.order += (level,) if len(rest) > 1 else (level, *rest)
                 load[level] += chunk.row[2]
-        waiting += arriving
+        for chunk in arriving:
+            heappush(waiting[chunk.row[0]], place(chunk))
         for level in range(levels):
-            asking = [chunk for chunk in waiting if chunk.row[0] == level]
-            if asking and level not in serving:
-                first = min(asking, key=place)
-                waiting.remove(first)
+            if waiting[level] and level not in serving:
+                first = chunks[heappop(waiting[level])[-1]]
                 serving[level] = (tick + first.row[2], first)
         if not serving and not flying:
             return [(chunk.size, chunk.order) for chunk in chunks]
-        tick = min(until for until, _ in (*serving.values(), *flying))
+        tick = min([until for until, _ in serving.values()] + [until for until, _ in flying[:1]])
         for level, (until, chunk) in list(serving.items()):
             if until == tick:
                 del serving[level]
                 load[level] -= chunk.row[2]
-                flying.append((tick + chunk.row[1], chunk))
-        arriving = [chunk for until, chunk in flying if until == tick]
-        flying = [(until, chunk) for until, chunk in flying if until > tick]
-        for chunk in arriving:
+                heappush(flying, (tick + chunk.row[1], chunk.number))
+        arriving = []
+        while flying and flying[0][0] == tick:
+            chunk = chunks[heappop(flying)[1]]
             chunk.step += 1
-        arriving = [chunk for chunk in arriving if chunk.step < len(chunk.rows)]
+            if chunk.step < len(chunk.rows):
+                arriving.append(chunk)

@@ -22,6 +22,8 @@ from armillary.jit import Mode
 
 TRIES = 4000
 """Changes that are tried."""
+LOOKS = 1 << 30
+"""Fewer are tried if ports would look at waiting chunks more often than this."""
 MOST_LEVELS = 6
 """With more levels only the orders of the first plans are tried, and there is no `online-greedy`."""
 GOOD = 1.001
@@ -77,7 +79,8 @@ def search(
     alone, random = Alone(len(levels), within, costs, mode), Random(0)
     best = min(starts, key=alone.time)
     time = alone.time(best)
-    for _ in range(tries if len(levels) > 1 else 0):
+    each = len(best) ** 2 * (2 * len(levels) - 1) * (len(levels) + 2)
+    for _ in range(min(tries, LOOKS // each) if len(levels) > 1 else 0):
         if time <= enough:
             break
         changed = _changed(best, orders, random)

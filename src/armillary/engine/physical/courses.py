@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from math import factorial
 
-from armillary.collective.chunk_order.choose import chunks_for
+from armillary.collective.chunk_order.choose import MOST, chunks_for
 from armillary.collective.chunk_order.levels import SCHEDULABLE, Order, plain_order
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
@@ -85,6 +85,11 @@ def course_of(job: Job, comm: Communicator, platform: Platform) -> Course:
         sizes = [small + (chunk < big) for chunk in range(count)]
         ways = tuple(_way(job, comm, platform, found, order) for order in orders)
         return Course(ways, tuple((size, 0) for size in sizes), len(found))
+    if how in ("auto", "optimal") and min(platform.physical.chunks, job.size) > MOST:
+        raise InputError(
+            f"{platform.source or 'platform'}: collectives: chunks: got {platform.physical.chunks}, expected at most "
+            f"{MOST} with chunk_order {how}, or another order, e.g. themis"
+        )
     costs = costs_of(job, comm, platform)
     levels = levels_of(costs, job.size, platform.physical.chunks)
     chosen = chunks_for(
