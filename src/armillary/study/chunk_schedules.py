@@ -51,8 +51,8 @@ def scheduled(platform: Platform, operation: str, size: int) -> Scheduled:
     """
     if operation not in SCHEDULABLE:
         raise InputError(
-            f"{operation} visits the dimensions in one order only; expected {one_of(SCHEDULABLE)}"
-            f"{nearest(operation, SCHEDULABLE)}"
+            f"operation: got {operation!r}, expected {one_of(SCHEDULABLE)}; other collectives visit the dimensions in "
+            f"one order only{nearest(operation, SCHEDULABLE)}"
         )
     if platform.npus < 2:
         raise InputError("a machine of one NPU has no collectives; expected 2 or more")
@@ -92,7 +92,9 @@ def compare(
     platform: Platform, operation: str, size: int, schedulers: Sequence[ChunkOrderName] = SCHEDULERS
 ) -> dict[ChunkOrderName, Scheduled]:
     """Return what each scheduler does with one collective of all NPUs, alone on the machine."""
-    return {how: scheduled(under(platform, how), operation, size) for how in schedulers}
+    # The last one refuses the most, and soonest.
+    found = {how: scheduled(under(platform, how), operation, size) for how in reversed(schedulers)}
+    return {how: found[how] for how in schedulers}
 
 
 def _all(platform: Platform, operation: str, size: int) -> tuple[Job, Communicator]:
