@@ -170,7 +170,8 @@ def test_repeated_rows_give_their_median_and_precisions_are_apart(tmp_path: Path
         ("m,n,k,time\n1,1,1\n", "gemm.csv:2: 3 values, expected 4"),
         ("m,n,k,time\n1,0,1,5\n", "gemm.csv:2: n is '0', expected a whole number"),
         ("m,n,k,time\n1,1,1,-5\n", "gemm.csv:2: time is '-5', expected a number above 0"),
-        ("m,n,k,time\n", "no rows of a known precision"),
+        ("m,n,k,time\n", "no rows below the header"),
+        ("m,n,k,time,precision\n1,2,3,4,int3\n", "precision: got 'int3', expected rows of some of fp32"),
         ("", "it has none"),
     ],
 )

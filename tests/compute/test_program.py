@@ -65,6 +65,7 @@ GOOD = 'import sys; sys.stdin.read(); print(\'{"id": 0, "ns": 1}\\n{"id": 1, "ns
         ("", "answered 0 of 2 kernels"),
         ("import sys; sys.stdout.buffer.write(b'\\xff')", "is not UTF-8"),
         ("print('[' * 100000)", "is not JSON"),
+        ("while True: print('y' * 1000)", "bytes, expected a line for each of 2 kernels"),
     ],
 )
 def test_a_bad_answer_is_one_error(tmp_path: Path, source: str, said: str) -> None:

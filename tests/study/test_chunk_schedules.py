@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from armillary.cli import main
 from armillary.engine import simulate
 from armillary.errors import InputError
-from armillary.platform.model import Dimension, Physical, Platform, Port
+from armillary.platform.model import ChunkOrderName, Dimension, Physical, Platform, Port
 from armillary.study import chunk_schedules
 from armillary.trace import GraphBuilder, Trace
 
@@ -51,7 +51,7 @@ def test_orders_are_named_by_their_dimensions() -> None:
 
 
 def test_what_cannot_be_scheduled_is_refused() -> None:
-    with pytest.raises(InputError, match="broadcast visits the dimensions in one order only"):
+    with pytest.raises(InputError, match="got 'broadcast', expected one of all-reduce"):
         chunk_schedules.scheduled(SQUARE, "broadcast", 100)
     with pytest.raises(InputError, match="one NPU"):
         chunk_schedules.scheduled(Platform((Dimension("d", "Switch", 1, 1.0, 0.0),)), "all-reduce", 100)
@@ -128,3 +128,14 @@ def test_the_study_file_says_which_scheduler(tmp_path: Path) -> None:
     )
     done = CliRunner().invoke(main, ["run", str(tmp_path / "a.yaml"), "--profile", "astra-sim"])
     assert done.exit_code == 2 and "chunk_order" in done.output
+
+
+@pytest.mark.parametrize("how", ["auto", "optimal"])
+def test_plans_of_very_many_chunks_are_refused(how: ChunkOrderName) -> None:
+    many = replace(SQUARE, physical=replace(SQUARE.physical, chunks=10**6))
+    with pytest.raises(
+        InputError, match=f"collectives: chunks: got 1000000, expected at most 2048 with chunk_order {how}"
+    ):
+        chunk_schedules.scheduled(chunk_schedules.under(many, how), "all-reduce", 10**9)
+    with pytest.raises(InputError, match="with chunk_order optimal"):
+        chunk_schedules.compare(many, "all-reduce", 10**9)

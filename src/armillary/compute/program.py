@@ -20,7 +20,9 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from time import monotonic
+from typing import IO, Any
 
 import numpy as np
 
@@ -29,6 +31,8 @@ from armillary.errors import InputError
 from armillary.units import format_time
 
 _QUOTED = 200
+_BLOCK, _ROOM, _LINE = 1 << 16, 1 << 20, 1 << 12
+"""Bytes that are read at a time; of an answer at most, and for each kernel besides."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,10 @@ class Program(ComputeModel):
         """See `ComputeModel`."""
         if not len(work):
             return Times(np.zeros(0))
-        return self._read(self._run(question(work, self.device)), len(work))
+        return self._read(self._run(question(work, self.device), len(work)), len(work))
 
-    def _run(self, text: str) -> str:
+    def _run(self, text: str, count: int) -> str:
+        """Exchange texts with the program; what it writes is bounded, as it may never end."""
         try:
             process = subprocess.Popen(
                 self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -66,12 +71,31 @@ class Program(ComputeModel):
             )  # fmt: skip
         except (OSError, ValueError) as error:
             raise self._error(f"cannot be started: {error}") from error
+        most, out, err = _ROOM + _LINE * count, bytearray(), bytearray()
+        threads = [
+            Thread(target=_feed, args=(process, text.encode()), daemon=True),
+            Thread(target=_drain, args=(process, process.stdout, out, most), daemon=True),
+            Thread(target=_drain, args=(process, process.stderr, err, most), daemon=True),
+        ]
         try:
-            out, err = process.communicate(text.encode(), timeout=self.timeout)
-        except subprocess.TimeoutExpired:
-            raise self._error(f"gave no answer within {format_time(self.timeout * 1e9)}") from None
+            until = monotonic() + self.timeout
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(max(until - monotonic(), 0))
+            if max(len(out), len(err)) > most:
+                raise self._error(
+                    f"wrote more than {most} bytes, expected a line for each of {count} kernels"
+                )
+            try:
+                process.wait(max(until - monotonic(), 0))
+                late = any(thread.is_alive() for thread in threads)
+            except subprocess.TimeoutExpired:
+                late = True
+            if late:
+                raise self._error(f"gave no answer within {format_time(self.timeout * 1e9)}")
         finally:
-            _stop(process)
+            _stop(process, threads)
         if process.returncode:
             said = err.decode(errors="replace").strip().splitlines()
             last = f": {said[-1][:_QUOTED]}" if said else ""
@@ -153,14 +177,41 @@ def _is_time(value: Any, low: float) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and low <= value < 2.0**63
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End a program and what it has started, and close its pipes: what it left behind could hold them open."""
+def _feed(process: subprocess.Popen[bytes], text: bytes) -> None:
+    """Write to a program, which may have ended before it has read all."""
+    assert process.stdin
+    with contextlib.suppress(OSError):
+        process.stdin.write(text)
+    with contextlib.suppress(OSError):
+        process.stdin.close()
+
+
+def _drain(process: subprocess.Popen[bytes], pipe: IO[bytes], kept: bytearray, most: int) -> None:
+    """Read what a program writes; it is killed if that is more than `most` bytes."""
+    while len(kept) <= most and (block := os.read(pipe.fileno(), _BLOCK)):
+        kept += block
+    if len(kept) > most:
+        _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a program and what it has started."""
     with contextlib.suppress(OSError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
+
+
+def _stop(process: subprocess.Popen[bytes], threads: list[Thread]) -> None:
+    """End a program and what it has started, and close its pipes."""
+    _kill(process)
     process.wait()
+    for thread in threads:
+        # What left its session could hold the pipes open: such a thread is left behind, as is its pipe.
+        thread.join(1)
+        if thread.is_alive():
+            return
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe:
             with contextlib.suppress(OSError):

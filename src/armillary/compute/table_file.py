@@ -66,7 +66,11 @@ def read_table(
         m, n, k = (_whole(path, line, name, row[name]) for name in ("m", "n", "k"))
         rows.setdefault(known, {}).setdefault((m, n, k), []).append(_time(path, line, row["time"]) * unit_ns)
     if not rows:
-        raise InputError(f"{path}: no rows of a known precision, expected some of {', '.join(PRECISIONS)}")
+        if not left_out:
+            raise InputError(f"{path}: no rows below the header, expected a product in each")
+        raise InputError(
+            f"{path}: precision: got {next(iter(left_out))!r}, expected rows of some of {', '.join(PRECISIONS)}"
+        )
     notes = [f"{path.name}: {n} rows of precision '{word}' are not used" for word, n in left_out.items()]
     return {
         name: Measured(

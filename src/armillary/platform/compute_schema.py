@@ -16,6 +16,8 @@ from armillary.platform.schema_fields import BY_TYPE, TAGS, Count, Efficiency, P
 BUILT_IN = ("roofline", "table", "systolic", "subprocess")
 Clock = Annotated[float, Quantity(units.parse_frequency, "frequency", "1.4 GHz")]
 
+Wait = Annotated[float, Quantity(units.parse_time, "time", "1 min")]
+
 
 class Efficiencies(Part):
     """Shares of the peaks that kernels reach (physical)."""
@@ -137,7 +139,7 @@ class Program(Compute):
 
     model: Literal["subprocess"]  # type: ignore[assignment]
     command: list[str] = Field(min_length=1, description="Runs in the folder of the study.")
-    timeout: Time = Field(default=60e9, description="After which it is stopped.")
+    timeout: Wait = Field(default=60e9, description="After which it is stopped.")
 
     def options(self) -> dict[str, Any]:
         """Return the options of the model."""

@@ -14,7 +14,8 @@ from armillary.collective.chunk_order.search import least_time
 from armillary.engine import simulate
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
-from armillary.engine.physical.courses import course_of, levels_of
+from armillary.engine.physical.costs import costs_of, levels_of
+from armillary.engine.physical.courses import course_of
 from armillary.errors import InputError, nearest, one_of
 from armillary.platform.bandwidth import ports
 from armillary.platform.model import ChunkOrderName, Platform
@@ -50,8 +51,8 @@ def scheduled(platform: Platform, operation: str, size: int) -> Scheduled:
     """
     if operation not in SCHEDULABLE:
         raise InputError(
-            f"{operation} visits the dimensions in one order only; expected {one_of(SCHEDULABLE)}"
-            f"{nearest(operation, SCHEDULABLE)}"
+            f"operation: got {operation!r}, expected {one_of(SCHEDULABLE)}; other collectives visit the dimensions in "
+            f"one order only{nearest(operation, SCHEDULABLE)}"
         )
     if platform.npus < 2:
         raise InputError("a machine of one NPU has no collectives; expected 2 or more")
@@ -70,7 +71,8 @@ def under(platform: Platform, how: ChunkOrderName) -> Platform:
 
 def bound(platform: Platform, operation: str, size: int) -> float:
     """Return what no plan beats, ns: see `least_time`."""
-    return least_time(operation, levels_of(*_all(platform, operation, size), platform), size)
+    costs = costs_of(*_all(platform, operation, size), platform)
+    return least_time(operation, levels_of(costs, size, platform.physical.chunks), size)
 
 
 def orders(platform: Platform, operation: str, size: int) -> list[tuple[str, int, int]]:
@@ -90,7 +92,9 @@ def compare(
     platform: Platform, operation: str, size: int, schedulers: Sequence[ChunkOrderName] = SCHEDULERS
 ) -> dict[ChunkOrderName, Scheduled]:
     """Return what each scheduler does with one collective of all NPUs, alone on the machine."""
-    return {how: scheduled(under(platform, how), operation, size) for how in schedulers}
+    # The last one refuses the most, and soonest.
+    found = {how: scheduled(under(platform, how), operation, size) for how in reversed(schedulers)}
+    return {how: found[how] for how in schedulers}
 
 
 def _all(platform: Platform, operation: str, size: int) -> tuple[Job, Communicator]:

@@ -20,7 +20,10 @@ import click
     "--size", required=True, metavar="SIZE", help='Bytes of the vector, or of all gathered: "1 GB".'
 )
 @click.option(
-    "--chunks-per-npu", type=int, metavar="K", help="Chunks of a share.  [default: several are tried]"
+    "--chunks-per-npu",
+    type=click.IntRange(1),
+    metavar="K",
+    help="Chunks of a share.  [default: several are tried]",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the random choices.")
 @click.option("--tries", type=click.IntRange(1, 1000), default=4, show_default=True, help="Seeds to try.")
@@ -67,9 +70,13 @@ def command(
         count = parse_bytes(size)
     except ValueError as error:
         raise InputError(f"--size: {error}") from error
+    if count < 1:
+        raise InputError(f"--size: got {size!r}, expected at least 1 byte")
     for option, path in (("--msccl", msccl), ("--plot", plot)):
         if path:
             check_folder(option, path)
+    if trace and not next(path for path in (trace, *trace.absolute().parents) if path.exists()).is_dir():
+        raise InputError(f"--trace {trace}: is a file or lies in one, expected a folder")
     if plot:
         from armillary.report.picture import check_picture
 

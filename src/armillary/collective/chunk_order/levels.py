@@ -19,23 +19,24 @@ class Level:
     """One dimension: `n` members on a line.
 
     `moving` is the ns that its port needs for a byte that a member has when it comes (all-gather, all-to-all,
-    reduce-scatter), `latency` the ns it takes besides; `turning` and `turn_latency` are those of an all-reduce.
+    reduce-scatter), `latency` the ns that a chunk takes besides, `turning` the `moving` of an all-reduce. `least` and
+    `turn_least` are ns that a chunk takes besides however small it is.
     """
 
     n: int
     moving: float
     latency: float
     turning: float = 0.0
-    turn_latency: float = 0.0
+    least: float = 0.0
+    turn_least: float = 0.0
 
 
 @dataclass(frozen=True)
 class Step:
-    """One phase of a chunk: its level, ns at the port per byte of the chunk, and ns besides."""
+    """One phase of a chunk: its level, and ns at the port per byte of the chunk."""
 
     level: int
     moving: float
-    latency: float
 
 
 def course(operation: str, levels: Sequence[Level], order: Order) -> list[Step]:
@@ -44,13 +45,13 @@ def course(operation: str, levels: Sequence[Level], order: Order) -> list[Step]:
     turn = operation == "all-reduce"
     for at in order[:-1] if turn else order:
         level = levels[at]
-        result.append(Step(at, level.moving * scale, level.latency))
+        result.append(Step(at, level.moving * scale))
         if operation != "all-to-all":
             scale *= level.n if operation == "all-gather" else 1 / level.n
     if not turn:
         return result
     last = levels[order[-1]]
-    return [*result, Step(order[-1], last.turning * scale, last.turn_latency), *reversed(result)]
+    return [*result, Step(order[-1], last.turning * scale), *reversed(result)]
 
 
 def loads(operation: str, levels: Sequence[Level], order: Order) -> list[float]:

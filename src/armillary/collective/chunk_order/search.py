@@ -13,16 +13,19 @@ from itertools import permutations
 from random import Random
 
 from armillary.collective.chunk_order import greedy
-from armillary.collective.chunk_order.alone import Alone
+from armillary.collective.chunk_order.alone import Alone, Rows
 from armillary.collective.chunk_order.bound import Shares, best_shares
 from armillary.collective.chunk_order.greedy import Chunks
 from armillary.collective.chunk_order.levels import Level, Order
+from armillary.collective.chunk_order.online import online_greedy
 from armillary.jit import Mode
 
 TRIES = 4000
 """Changes that are tried."""
-MOST_LEVELS = 5
-"""With more levels only the orders of the first plans are tried."""
+LOOKS = 1 << 30
+"""Fewer are tried if ports would look at waiting chunks more often than this."""
+MOST_LEVELS = 6
+"""With more levels only the orders of the first plans are tried, and there is no `online-greedy`."""
 GOOD = 1.001
 """A plan this near to the bound is good enough."""
 
@@ -37,9 +40,9 @@ class Found:
 
 def least_time(operation: str, levels: Sequence[Level], size: int) -> float:
     """Return what no plan beats, ns: ports that never idle, or the latencies that every chunk meets."""
-    latency = sum(level.latency for level in levels)
+    latency = sum(level.least for level in levels)
     if operation == "all-reduce":
-        latency = min(2 * (latency - level.latency) + level.turn_latency for level in levels)
+        latency = min(2 * (latency - level.least) + level.turn_least for level in levels)
     return max(best_shares(operation, levels).time * size, latency)
 
 
@@ -48,6 +51,7 @@ def search(
     levels: Sequence[Level],
     sizes: Sequence[int],
     within: str,
+    costs: Rows,
     tries: int = TRIES,
     mode: Mode = "compiled",
 ) -> Found:
@@ -58,6 +62,7 @@ def search(
         levels: The dimensions, innermost first.
         sizes: Bytes of plain chunks.
         within: Which chunk a port serves first.
+        costs: How long phases of chunks take.
         tries: Changes to try.
         mode: How plans are timed.
     """
@@ -66,13 +71,16 @@ def search(
     greedily = (greedy.baseline, greedy.round_robin, greedy.themis, greedy.themis_flex)
     starts = [plan(operation, levels, sizes) for plan in greedily]
     starts += [spread(shares, sizes), blocks(shares, sizes)]
+    if operation != "all-gather" and len(levels) <= MOST_LEVELS:
+        starts.append(online_greedy(operation, len(levels), sizes, within, costs))
     orders = list(dict.fromkeys(order for plan in starts for _, order in plan))
     if len(levels) <= MOST_LEVELS:
         orders = list(permutations(range(len(levels))))
-    alone, random = Alone(operation, levels, within, mode), Random(0)
+    alone, random = Alone(len(levels), within, costs, mode), Random(0)
     best = min(starts, key=alone.time)
     time = alone.time(best)
-    for _ in range(tries if len(levels) > 1 else 0):
+    each = len(best) ** 2 * (2 * len(levels) - 1) * (len(levels) + 2)
+    for _ in range(min(tries, LOOKS // each) if len(levels) > 1 else 0):
         if time <= enough:
             break
         changed = _changed(best, orders, random)

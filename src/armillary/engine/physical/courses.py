@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import permutations
 from math import factorial
 
-from armillary.collective.chunk_order.choose import chunks_for
-from armillary.collective.chunk_order.levels import SCHEDULABLE, Level, Order, plain_order
+from armillary.collective.chunk_order.choose import MOST, chunks_for
+from armillary.collective.chunk_order.levels import SCHEDULABLE, Order, plain_order
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
+from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.engine.physical.jobs import (
     PhysicalPhase,
     Span,
     chunk_bytes,
     in_memory,
-    phase_of,
     phases,
     spanned_by,
-    ticks,
 )
 from armillary.engine.physical.memory import OPERATIONS
 from armillary.errors import InputError
-from armillary.platform.bandwidth import ports
 from armillary.platform.model import Platform
 
 MOST_WAYS = 720
@@ -88,10 +85,15 @@ def course_of(job: Job, comm: Communicator, platform: Platform) -> Course:
         sizes = [small + (chunk < big) for chunk in range(count)]
         ways = tuple(_way(job, comm, platform, found, order) for order in orders)
         return Course(ways, tuple((size, 0) for size in sizes), len(found))
-    count, big, small = chunk_bytes(job.size, platform.physical.chunks)
-    levels = levels_of(job, comm, platform)
+    if how in ("auto", "optimal") and min(platform.physical.chunks, job.size) > MOST:
+        raise InputError(
+            f"{platform.source or 'platform'}: collectives: chunks: got {platform.physical.chunks}, expected at most "
+            f"{MOST} with chunk_order {how}, or another order, e.g. themis"
+        )
+    costs = costs_of(job, comm, platform)
+    levels = levels_of(costs, job.size, platform.physical.chunks)
     chosen = chunks_for(
-        how, platform.physical.within_dimension, operation, levels, job.size, platform.physical.chunks
+        how, platform.physical.within_dimension, operation, levels, job.size, platform.physical.chunks, costs
     )
     number = {order: i for i, order in enumerate(dict.fromkeys(order for _, order in chosen))}
     ways = tuple(_way(job, comm, platform, found, order) for order in number)
@@ -108,21 +110,3 @@ def _way(
     job: Job, comm: Communicator, platform: Platform, found: list[Span], order: Order
 ) -> tuple[PhysicalPhase, ...]:
     return tuple(phases(job, comm, platform, [found[at] for at in order]))
-
-
-def levels_of(job: Job, comm: Communicator, platform: Platform) -> list[Level]:
-    """Return the dimensions that a job spans as a scheduler sees them, innermost first."""
-    operation = "reduce-scatter" if job.operation == "reduce-scatter-block" else job.operation
-    each = "reduce-scatter" if operation == "all-reduce" else operation
-    memory = platform.system.local_mem_bandwidth
-    _, _, chunk = chunk_bytes(job.size, platform.physical.chunks)
-    levels = []
-    for span in spanned_by(job, comm, platform) or []:
-        port = ports(platform)[span.dim]
-        rate = min(port.out, port.into)
-        costs: list[float] = []
-        for what in [each, "all-reduce"] if operation == "all-reduce" else [each]:
-            phase = phase_of(job, platform, span, what, Fraction(1))
-            costs += [float(phase.volume) / rate, ticks(phase, chunk, memory)]
-        levels.append(Level(len(span.positions), *costs))
-    return levels

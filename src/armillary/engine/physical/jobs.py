@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil
+from math import ceil, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,12 +111,19 @@ def phases(
     if order is None:
         outer_first = operation in ("all-gather", "broadcast", "scatter")
         order = found[::-1] if outer_first else found
+    return [phase_of(job, platform, span, step, scale) for span, step, scale in visits(operation, order)]
+
+
+def visits(operation: str, order: Sequence[Span]) -> list[tuple[Span, str, Fraction]]:
+    """Return what is done where, in order, and with how many bytes per byte of the chunk."""
     result = []
-    scale = Fraction(1, len(comm.members)) if operation == "gather" else Fraction(1)
+    scale = Fraction(1)
+    if operation == "gather":
+        scale /= prod(len(span.positions) for span in order)
     for span, step in _steps(operation, order):
         n = len(span.positions)
         # A gather is stated by what comes together, an all-gather by what a member brings.
-        result.append(phase_of(job, platform, span, step, scale * n if step == "gather" else scale))
+        result.append((span, step, scale * n if step == "gather" else scale))
         if step in ("reduce-scatter", "scatter"):
             scale /= n
         elif step in ("all-gather", "gather"):

@@ -40,6 +40,7 @@ from armillary.platform.model import Platform
 from armillary.trace import NodeType, Trace
 from armillary.trace.expand import MOST_NODES
 from armillary.trace.process_groups import WORLD
+from armillary.units import format_bandwidth
 
 Ints = NDArray[np.int64]
 
@@ -223,8 +224,10 @@ class Build:
         items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
         staged = self.memory.rates(lambda rate: int(min(rate * (1 << self.scale), 1 << MOST_BITS)))
         if any(rate < 1 for pair in [*self.rates, staged.tolist()] for rate in pair):
+            least = 1 / (1 << self.scale)
             raise InputError(
-                "a bandwidth is too small for the sizes of this trace; expected at least 1 byte/us"
+                f"{self.platform.source or 'platform'}: {self._slowest()} is too small for the sizes of this trace; "
+                f"expected at least {format_bandwidth(least)}"
             )
         flat = {
             "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
@@ -269,6 +272,17 @@ class Build:
             group_names=names,
             warnings=[*found, *warnings],
         )
+
+    def _slowest(self) -> str:
+        """Return which bandwidth is the least, and what it is."""
+        platform = self.platform
+        found = [
+            (min(port.out, port.into), f"network: {dimension.name}")
+            for port, dimension in zip(ports(platform), platform.dimensions, strict=True)
+        ]
+        found += [(min(s.read, s.write), f"remote_memory: {s.name}") for s in platform.memory.stages]
+        rate, where = min(found)
+        return f"{where}: bandwidth: got {format_bandwidth(rate)}, which"
 
     def _class(self, cls: int) -> View:
         """Add one class; returns its view, whose nodes have the slots and durations of its ranks."""

@@ -1,0 +1,136 @@
+"""What chunk schedulers know of a machine: dimensions as levels, and the rows of the phases of a chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import ceil
+
+from armillary.collective.chunk_order.levels import Level, Order
+from armillary.engine.communicators import Communicator
+from armillary.engine.jobs import Job
+from armillary.engine.physical.jobs import (
+    MOST_BITS,
+    PhysicalPhase,
+    Span,
+    bits,
+    chunk_bytes,
+    phase_of,
+    spanned_by,
+    ticks,
+    visits,
+)
+from armillary.platform.bandwidth import ports
+from armillary.platform.model import Platform
+
+Cost = tuple[str, Fraction, PhysicalPhase]
+"""What is done on a level with so many bytes per byte of the chunk, and the phase that does it."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Every phase that any order of the levels may need, counted as `lower` counts them.
+
+    It is equal for groups of other ranks to which the same costs apply, so that these share plans.
+
+    Attributes:
+        operation: Of the collective.
+        spans: The levels, without the positions of members.
+        costs: Of each level.
+        bandwidths: Of the port of each level, bytes/ns.
+        scale: Binary digits of a byte in a unit.
+        memory: Bandwidth of reductions, bytes/s; 0: they take no time.
+    """
+
+    operation: str
+    spans: tuple[Span, ...]
+    costs: tuple[tuple[Cost, ...], ...]
+    bandwidths: tuple[float, ...]
+    scale: int
+    memory: float
+
+    @cached_property
+    def _phase(self) -> dict[tuple[int, str, Fraction], PhysicalPhase]:
+        return {
+            (span.dim, step, scale): phase
+            for span, costs in zip(self.spans, self.costs, strict=True)
+            for step, scale, phase in costs
+        }
+
+    @cached_property
+    def _rates(self) -> list[int]:
+        """Units in a ns through the port of each level."""
+        return [max(1, int(min(way * (1 << self.scale), 1 << MOST_BITS))) for way in self.bandwidths]
+
+    @cached_property
+    def _ways(self) -> dict[Order, list[tuple[int, PhysicalPhase]]]:
+        return {}
+
+    def rows(self, size: int, order: Order) -> list[int]:
+        """Return the rows of `lanes_kernel` of a chunk, one after the other."""
+        if order not in self._ways:
+            at = {span.dim: number for number, span in enumerate(self.spans)}
+            self._ways[order] = [
+                (at[span.dim], self._phase[span.dim, step, scale])
+                for span, step, scale in visits(self.operation, [self.spans[level] for level in order])
+            ]
+        result = []
+        for level, phase in self._ways[order]:
+            volume = ceil(phase.volume * (size << self.scale))
+            result += [level, ticks(phase, size, self.memory), -(-volume // self._rates[level]), volume]
+        return result
+
+
+def costs_of(job: Job, comm: Communicator, platform: Platform) -> Costs:
+    """Return what phases of a job cost in any order of the dimensions that it spans."""
+    operation = "reduce-scatter" if job.operation == "reduce-scatter-block" else job.operation
+    found = spanned_by(job, comm, platform) or []
+    costs = tuple(
+        tuple(
+            (step, scale, replace(phase_of(job, platform, span, step, scale), positions=()))
+            for step, scale in _scales(operation, span, [other for other in found if other is not span])
+        )
+        for span in found
+    )
+    largest = max((ceil(c.volume * (job.size + 1)) for level in costs for _, _, c in level), default=1)
+    scale = bits(max(largest, 1))
+    bandwidths = tuple(min(port.out, port.into) for port in (ports(platform)[span.dim] for span in found))
+    # The bytes of the members are in the costs; what is left to know of a level is how many they are.
+    spans = tuple(Span(span.dim, tuple(range(len(span.positions)))) for span in found)
+    return Costs(operation, spans, costs, bandwidths, scale, platform.system.local_mem_bandwidth)
+
+
+def _scales(operation: str, span: Span, others: Sequence[Span]) -> list[tuple[str, Fraction]]:
+    """Return what may be done on a level, and with how many bytes per byte of the chunk."""
+    n = len(span.positions)
+    scales = {Fraction(1)}
+    for other in others if operation != "all-to-all" else ():
+        size = len(other.positions)
+        scales |= {scale * size if operation == "all-gather" else scale / size for scale in scales}
+    ordered = sorted(scales, reverse=operation != "all-gather")
+    if operation != "all-reduce":
+        return [(operation, scale) for scale in ordered]
+    steps = [("reduce-scatter", scale) for scale in ordered] + [
+        ("all-gather", scale / n) for scale in ordered
+    ]
+    return [*steps, ("all-reduce", ordered[-1])]
+
+
+def levels_of(costs: Costs, size: int, chunks: int) -> list[Level]:
+    """Return the dimensions of a collective of `size` bytes as a scheduler sees them, innermost first."""
+    _, _, chunk = chunk_bytes(size, chunks)
+    each = "reduce-scatter" if costs.operation == "all-reduce" else costs.operation
+    levels = []
+    for span, rate, known in zip(costs.spans, costs.bandwidths, costs.costs, strict=True):
+        there = [(scale, phase) for name, scale, phase in known if name == each]
+        turn = [(scale, phase) for name, scale, phase in known if name == "all-reduce"]
+        latency = ticks(there[0][1], chunk, costs.memory)
+        moving, turning = (
+            float(min((phase.volume / scale for scale, phase in some), default=Fraction(0))) / rate
+            for some in (there, turn)
+        )
+        least, turn_least = (min((ceil(p.latency) for _, p in some), default=0) for some in (there, turn))
+        levels.append(Level(len(span.positions), moving, latency, turning, least, turn_least))
+    return levels
