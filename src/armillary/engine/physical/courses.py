@@ -9,22 +9,22 @@ from itertools import permutations
 from math import factorial
 
 from armillary.collective.chunk_order.choose import chunks_for
-from armillary.collective.chunk_order.levels import SCHEDULABLE, Level, Order, plain_order
+from armillary.collective.chunk_order.greedy import plain_sizes
+from armillary.collective.chunk_order.levels import SCHEDULABLE, Level, plain_order
+from armillary.collective.physical import plain
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
 from armillary.engine.physical.jobs import (
     PhysicalPhase,
-    Span,
-    chunk_bytes,
     in_memory,
+    latency_ticks,
     phase_of,
     phases,
     spanned_by,
-    ticks,
 )
 from armillary.engine.physical.memory import OPERATIONS
 from armillary.errors import InputError
-from armillary.platform.bandwidth import ports
+from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
 
 MOST_WAYS = 720
@@ -68,61 +68,48 @@ def course_of(job: Job, comm: Communicator, platform: Platform) -> Course:
     """
     if job.operation in OPERATIONS:
         return Course(((in_memory(job, platform),),), ((job.size, 0),))  # a memory has chunks of its own
-    plain = phases(job, comm, platform)
-    how = platform.physical.chunk_order
-    found = spanned_by(job, comm, platform) or []
-    operation = "reduce-scatter" if job.operation == "reduce-scatter-block" else job.operation
+    physical, operation = platform.physical, plain(job.operation)
+    how, found = physical.chunk_order, spanned_by(job, comm, platform) or []
     if how == "online-greedy" and operation == "all-gather":
         # Its last level has the most to move; how loaded that will be, nothing says when the first is chosen.
         how = "baseline"
     if how == "baseline" or job.splits or operation not in SCHEDULABLE or len(found) < 2:
-        return plain_course(plain, job.size, platform)
+        return plain_course(phases(job, comm, platform), job.size, platform)
+    choices = 0
     if how == "online-greedy":
-        if factorial(len(found)) > MOST_WAYS:
+        choices = len(found)
+        if factorial(choices) > MOST_WAYS:
             raise InputError(
-                f"{platform.source or 'platform'}: collectives: chunk_order: online-greedy over {len(found)} "
+                f"{platform.source or 'platform'}: collectives: chunk_order: online-greedy over {choices} "
                 "dimensions; expected at most 6, or another order, e.g. themis"
             )
-        orders = list(permutations(plain_order(operation, len(found))))
-        count, big, small = chunk_bytes(job.size, platform.physical.chunks)
-        sizes = [small + (chunk < big) for chunk in range(count)]
-        ways = tuple(_way(job, comm, platform, found, order) for order in orders)
-        return Course(ways, tuple((size, 0) for size in sizes), len(found))
-    count, big, small = chunk_bytes(job.size, platform.physical.chunks)
-    levels = levels_of(job, comm, platform)
-    chosen = chunks_for(
-        how, platform.physical.within_dimension, operation, levels, job.size, platform.physical.chunks
-    )
-    number = {order: i for i, order in enumerate(dict.fromkeys(order for _, order in chosen))}
-    ways = tuple(_way(job, comm, platform, found, order) for order in number)
-    return Course(ways, tuple((size, number[order]) for size, order in chosen))
+        orders = list(permutations(plain_order(operation, choices)))
+        chosen = [(size, orders[0]) for size in plain_sizes(job.size, physical.chunks)]
+    else:
+        levels = levels_of(job, comm, platform)
+        chosen = chunks_for(how, physical.within_dimension, operation, levels, job.size, physical.chunks)
+        orders = list(dict.fromkeys(order for _, order in chosen))
+    number = {order: i for i, order in enumerate(orders)}
+    ways = tuple(tuple(phases(job, comm, platform, [found[at] for at in order])) for order in orders)
+    return Course(ways, tuple((size, number[order]) for size, order in chosen), choices)
 
 
-def plain_course(plain: Sequence[PhysicalPhase], size: int, platform: Platform) -> Course:
+def plain_course(way: Sequence[PhysicalPhase], size: int, platform: Platform) -> Course:
     """Return the course of chunks that all go through the same phases."""
-    count, big, small = chunk_bytes(size, platform.physical.chunks)
-    return Course((tuple(plain),), tuple((small + (chunk < big), 0) for chunk in range(count)))
-
-
-def _way(
-    job: Job, comm: Communicator, platform: Platform, found: list[Span], order: Order
-) -> tuple[PhysicalPhase, ...]:
-    return tuple(phases(job, comm, platform, [found[at] for at in order]))
+    return Course((tuple(way),), tuple((each, 0) for each in plain_sizes(size, platform.physical.chunks)))
 
 
 def levels_of(job: Job, comm: Communicator, platform: Platform) -> list[Level]:
     """Return the dimensions that a job spans as a scheduler sees them, innermost first."""
-    operation = "reduce-scatter" if job.operation == "reduce-scatter-block" else job.operation
-    each = "reduce-scatter" if operation == "all-reduce" else operation
-    memory = platform.system.local_mem_bandwidth
-    _, _, chunk = chunk_bytes(job.size, platform.physical.chunks)
+    operation = plain(job.operation)
+    steps = ["reduce-scatter", "all-reduce"] if operation == "all-reduce" else [operation]
+    chunk = plain_sizes(job.size, platform.physical.chunks)[-1]
     levels = []
     for span in spanned_by(job, comm, platform) or []:
-        port = ports(platform)[span.dim]
-        rate = min(port.out, port.into)
+        rate = port(platform.dimensions[span.dim]).slower
         costs: list[float] = []
-        for what in [each, "all-reduce"] if operation == "all-reduce" else [each]:
-            phase = phase_of(job, platform, span, what, Fraction(1))
-            costs += [float(phase.volume) / rate, ticks(phase, chunk, memory)]
+        for step in steps:
+            phase = phase_of(job, platform, span, step, Fraction(1))
+            costs += [float(phase.volume) / rate, latency_ticks(phase, chunk, platform)]
         levels.append(Level(len(span.positions), *costs))
     return levels

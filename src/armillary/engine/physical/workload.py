@@ -104,14 +104,10 @@ class PhysicalWorkload(ABC):
 
     def largest(self) -> int:
         """Return the most bytes that anything moves through a port."""
-        moved = [
-            int(
-                view.size[(view.peer >= 0) | (view.nodes.kind[view.nodes.items] == lk.TRANSFER)].max(
-                    initial=0
-                )
-            )
-            for view in self.views
-        ]
+        moved = []
+        for view in self.views:
+            alone = (view.peer >= 0) | (view.nodes.kind[view.nodes.items] == lk.TRANSFER)
+            moved.append(int(view.size[alone].max(initial=0)))
         return max(self.largest_volume(), 1, *moved)
 
 
