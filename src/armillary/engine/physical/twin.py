@@ -1,6 +1,6 @@
 """The slow, obvious twin of the engine of profile `physical`: every rank on its own, every rate from scratch.
 
-Nothing here is fast, folded or flat. It shares with the engine what a collective is (`jobs.phases`) and what a
+Nothing here is fast, folded or flat. It shares with the engine what a collective is (`course_of`) and what a
 port can do, and nothing else, so that it is an independent witness of the rules:
 
 * A tick is made of rounds: all that ends now, then all that starts now, until nothing ends now any more.
@@ -33,6 +33,7 @@ from armillary.trace import NodeType, Trace
 from armillary.trace.expand import expand
 
 TAGS = 5 * 10**8
+"""Tags are kept modulo this number."""
 
 
 @dataclass(eq=False)
