@@ -45,7 +45,7 @@ def algorithms_for(operation: str) -> tuple[str, ...]:
     if operation not in OPERATIONS:
         hint = nearest(operation, OPERATIONS)
         raise InputError(f"unknown collective operation '{operation}': expected {one_of(OPERATIONS)}{hint}")
-    operation = _plain(operation)
+    operation = plain(operation)
     return tuple(name for name, operations in ALGORITHMS.items() if operation in operations)
 
 
@@ -82,8 +82,8 @@ def rounds_for(algorithm: str, operation: str, n: int, root: int = 0, chunks: in
     tree = algorithm in ("binomialTree", "doubleBinaryTree")
     root = root if tree or operation in ROOTED else 0
     if algorithm == "in-switch":
-        return in_switch.rounds(_plain(operation), n, (in_switch.star(n),), chunks or 4)
-    return _rounds(algorithm, _plain(operation), n, root, chunks if algorithm == "doubleBinaryTree" else None)
+        return in_switch.rounds(plain(operation), n, (in_switch.star(n),), chunks or 4)
+    return _rounds(algorithm, plain(operation), n, root, chunks if algorithm == "doubleBinaryTree" else None)
 
 
 @lru_cache(maxsize=512)
@@ -203,5 +203,6 @@ def choose(
     return min((name for name in names if in_network or name != "in-switch"), key=cost)
 
 
-def _plain(operation: str) -> str:
+def plain(operation: str) -> str:
+    """Return the operation whose schedules an operation has."""
     return "reduce-scatter" if operation == "reduce-scatter-block" else operation

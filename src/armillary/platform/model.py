@@ -39,6 +39,11 @@ class Port:
     out: float
     into: float
 
+    @property
+    def slower(self) -> float:
+        """The lesser of both."""
+        return min(self.out, self.into)
+
 
 @dataclass(frozen=True)
 class InNetwork:

@@ -14,12 +14,14 @@ from armillary.collective import in_switch
 from armillary.collective.load import line_order
 from armillary.collective.physical import rounds_alltoallv, rounds_for
 from armillary.engine.jobs import Job
-from armillary.engine.messages.in_switch import SwitchLines, segments_of
-from armillary.engine.messages.lower import window_of
+from armillary.engine.messages.in_switch import SwitchLines
 from armillary.engine.messages.stages import network_of
+from armillary.engine.messages.window import segments_of, window_of
 from armillary.engine.physical.courses import plain_course
 from armillary.engine.physical.jobs import split_at_once
-from armillary.engine.physical.twin import Channel, Instance, Lane, Machine
+from armillary.engine.physical.twin import Channel, Machine
+from armillary.engine.physical.twin_choice import Instance
+from armillary.engine.physical.twin_lanes import Lane
 from armillary.engine.physical.twin_nodes import Node
 from armillary.engine.transport.network import paces
 from armillary.platform.bandwidth import ports
@@ -192,7 +194,7 @@ class MessageMachine(Machine):
 
     def enter(self, instance: Instance, rank: int, chunk: int, p: int) -> None:
         """A rank comes to a phase of a chunk; when its whole line has come, the chunk waits for its turn."""
-        if self.must_ask(instance, rank, chunk, p):
+        if self.choices.must_ask(instance, rank, chunk, p):
             return
         phase = instance.phase(chunk, p)
         line = self.line(instance.job.comm, rank, phase.dim)
@@ -204,7 +206,7 @@ class MessageMachine(Machine):
         place = self.place(ceil(phase.volume * size * self.unit))
 
         if instance.course.choices and p >= instance.course.choices - 1:
-            self.count(instance, line, chunk, p, 1)
+            self.choices.count(instance, line, chunk, p, 1)
         segments = 1
 
         def over() -> None:
@@ -216,7 +218,7 @@ class MessageMachine(Machine):
                     self.touch(other)
             self.active[id(lane)] -= 1
             if instance.course.choices:
-                self.count(instance, line, chunk, p, -1)
+                self.choices.count(instance, line, chunk, p, -1)
             self.phase_done(instance, line, chunk, p)
             self.touch(lane)
 

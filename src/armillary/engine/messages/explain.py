@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from armillary.engine.messages import message_layout_kernel as lk
-from armillary.engine.messages.lower import MessageProgram
+from armillary.engine.messages.program import MessageProgram
 from armillary.engine.messages.run import MessageRun
 from armillary.units import format_time
 

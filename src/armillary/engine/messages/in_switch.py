@@ -1,30 +1,21 @@
-"""Collectives in switches on a graph: a tree for every line, and how many segments go through it."""
+"""Collectives in switches on a graph: the trees of every line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import ceil, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.collective.rounds import ABSENT, SwitchTree
-from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.errors import InputError
-from armillary.platform.bandwidth import ports
-from armillary.platform.model import InNetwork, Platform
+from armillary.platform.model import InNetwork
 from armillary.platform.topology import Topology
 from armillary.platform.topology.aggregation import Aggregation, AggregationTree, capable_switches
 from armillary.platform.topology.description import Network
 
 Ints = NDArray[np.int64]
-FILL = 1000
-"""Segments of all chunks together per level of a tree, at most: to fill and empty it takes one part in so many then."""
-SMALLEST = 4096
-"""Bytes of a segment, at least."""
-AT_ONCE = 32
-"""Chunks under way at a time that hide the latency of each other's segments, at most."""
 
 
 @dataclass(frozen=True)
@@ -102,25 +93,3 @@ def _numbered(line: tuple[int, ...], trees: list[AggregationTree]) -> SwitchLine
         above = [number[tree.parent[n]] if n in tree.parent else -1 if n in inside else ABSENT for n in nodes]
         made.append(SwitchTree(tuple(above), tree.share))
     return SwitchLine(tuple(made), np.array(nodes, np.int64))
-
-
-def segments_of(chunks: int, phase: PhysicalPhase, size: int, platform: Platform, depth: int) -> int:
-    """Return in how many segments each chunk of `size` bytes goes through trees of `depth` rounds, bottom to bottom.
-
-    Segments fill the levels of a tree, but each costs a latency: alone, a chunk takes
-    t(s) = (s + depth) · (moving / s + latency), least at s = √(depth · moving / latency). Chunks that are under way at
-    the same time share the latency.
-    """
-    moving, latency = moving_of(phase, size, platform), phase.latency
-    ability = platform.dimensions[phase.dim].in_network
-    limits = (platform.physical.active_chunks, ability.operations if ability else 0, AT_ONCE)
-    under_way = min(chunks, *(limit for limit in limits if limit))
-    most = min(ceil(FILL * depth / chunks), int(phase.sent * size) // SMALLEST)
-    best = sqrt(depth * moving * under_way / latency) if latency > 0 else most
-    return max(1, min(most, int(best)))
-
-
-def moving_of(phase: PhysicalPhase, size: int, platform: Platform) -> float:
-    """Return how long the bytes of a chunk are on the wire, ns."""
-    port = ports(platform)[phase.dim]
-    return float(phase.volume * size) / min(port.out, port.into)

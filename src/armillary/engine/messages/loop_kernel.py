@@ -1,6 +1,6 @@
 """The event loop of profile `physical` over a network that moves messages.
 
-What happens on a rank is that of `fluid_kernel`; a lane runs rounds of messages instead of volumes. A tick
+What happens on a rank is that of `engine.physical`; a lane runs rounds of messages instead of volumes. A tick
 ends with what the network delivers up to it; then free nodes are issued, and lanes begin chunks.
 """
 
@@ -26,14 +26,11 @@ pop = heaps.pop
 share = use("armillary.engine.physical.share_kernel")
 schedule, touch_lane = share.schedule, share.touch_lane
 phase_row = use("armillary.engine.physical.choice_kernel").phase_row
-fluid = use("armillary.engine.physical.fluid_kernel")
-complete_node, phase_done, arrived, touch_rank = (
-    fluid.complete_node,
-    fluid.phase_done,
-    fluid.arrived,
-    fluid.touch_rank,
-)
-issue_touched, enter_asking = fluid.issue_touched, fluid.enter_asking
+ranks = use("armillary.engine.physical.rank_kernel")
+complete_node, touch_rank, arrived = ranks.complete_node, ranks.touch_rank, ranks.arrived
+chunks = use("armillary.engine.physical.chunk_kernel")
+enter_asking, phase_done = chunks.enter_asking, chunks.phase_done
+issue_touched = use("armillary.engine.physical.issue_kernel").issue_touched
 rounds = use("armillary.engine.messages.round_kernel")
 begin_run, one_less, send, give_back = rounds.begin_run, rounds.one_less, rounds.send, rounds.give_back
 size_row = rounds.size_row

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from armillary.engine.flat import flat_program, room
 from armillary.engine.layout_kernel import HEAP_COLUMNS
 from armillary.engine.messages import message_layout_kernel as lk
-from armillary.engine.messages.lower import MessageProgram
+from armillary.engine.messages.program import MessageProgram
 from armillary.engine.physical.run import fire, first_state
 from armillary.engine.run import BUDGET, Run, grow
 from armillary.engine.transport import layout_kernel as tk

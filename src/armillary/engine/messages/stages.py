@@ -17,7 +17,7 @@ def network_of(platform: Platform) -> Network:
     if platform.topology:
         return platform.topology
     dimensions = [
-        replace(d, bandwidth=min(p.out, p.into) / links_per_npu(d.topology, d.size))
+        replace(d, bandwidth=p.slower / links_per_npu(d.topology, d.size))
         for d, p in zip(platform.dimensions, ports(platform), strict=True)
     ]
     return Network(from_dimensions(dimensions), "dimension-order")

@@ -8,21 +8,21 @@ from fractions import Fraction
 from functools import cached_property
 from math import ceil
 
+from armillary.collective.chunk_order.greedy import plain_sizes
 from armillary.collective.chunk_order.levels import Level, Order
+from armillary.collective.physical import plain
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
 from armillary.engine.physical.jobs import (
-    MOST_BITS,
     PhysicalPhase,
     Span,
-    bits,
-    chunk_bytes,
+    latency_ticks,
     phase_of,
     spanned_by,
-    ticks,
     visits,
 )
-from armillary.platform.bandwidth import ports
+from armillary.engine.physical.scale import Scale, bits
+from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
 
 Cost = tuple[str, Fraction, PhysicalPhase]
@@ -40,7 +40,7 @@ class Costs:
         spans: The levels, without the positions of members.
         costs: Of each level.
         bandwidths: Of the port of each level, bytes/ns.
-        scale: Binary digits of a byte in a unit.
+        scale: In which volumes are counted.
         memory: Bandwidth of reductions, bytes/s; 0: they take no time.
     """
 
@@ -48,7 +48,7 @@ class Costs:
     spans: tuple[Span, ...]
     costs: tuple[tuple[Cost, ...], ...]
     bandwidths: tuple[float, ...]
-    scale: int
+    scale: Scale
     memory: float
 
     @cached_property
@@ -62,7 +62,7 @@ class Costs:
     @cached_property
     def _rates(self) -> list[int]:
         """Units in a ns through the port of each level."""
-        return [max(1, int(min(way * (1 << self.scale), 1 << MOST_BITS))) for way in self.bandwidths]
+        return [max(1, self.scale.rate(way)) for way in self.bandwidths]
 
     @cached_property
     def _ways(self) -> dict[Order, list[tuple[int, PhysicalPhase]]]:
@@ -78,14 +78,19 @@ class Costs:
             ]
         result = []
         for level, phase in self._ways[order]:
-            volume = ceil(phase.volume * (size << self.scale))
-            result += [level, ticks(phase, size, self.memory), -(-volume // self._rates[level]), volume]
+            volume = self.scale.volume(phase.volume * size)
+            result += [
+                level,
+                latency_ticks(phase, size, self.memory),
+                -(-volume // self._rates[level]),
+                volume,
+            ]
         return result
 
 
 def costs_of(job: Job, comm: Communicator, platform: Platform) -> Costs:
     """Return what phases of a job cost in any order of the dimensions that it spans."""
-    operation = "reduce-scatter" if job.operation == "reduce-scatter-block" else job.operation
+    operation = plain(job.operation)
     found = spanned_by(job, comm, platform) or []
     costs = tuple(
         tuple(
@@ -95,8 +100,8 @@ def costs_of(job: Job, comm: Communicator, platform: Platform) -> Costs:
         for span in found
     )
     largest = max((ceil(c.volume * (job.size + 1)) for level in costs for _, _, c in level), default=1)
-    scale = bits(max(largest, 1))
-    bandwidths = tuple(min(port.out, port.into) for port in (ports(platform)[span.dim] for span in found))
+    scale = Scale(1 << bits(max(largest, 1)))
+    bandwidths = tuple(port(platform.dimensions[span.dim]).slower for span in found)
     # The bytes of the members are in the costs; what is left to know of a level is how many they are.
     spans = tuple(Span(span.dim, tuple(range(len(span.positions)))) for span in found)
     return Costs(operation, spans, costs, bandwidths, scale, platform.system.local_mem_bandwidth)
@@ -120,13 +125,13 @@ def _scales(operation: str, span: Span, others: Sequence[Span]) -> list[tuple[st
 
 def levels_of(costs: Costs, size: int, chunks: int) -> list[Level]:
     """Return the dimensions of a collective of `size` bytes as a scheduler sees them, innermost first."""
-    _, _, chunk = chunk_bytes(size, chunks)
+    chunk = plain_sizes(size, chunks)[-1]
     each = "reduce-scatter" if costs.operation == "all-reduce" else costs.operation
     levels = []
     for span, rate, known in zip(costs.spans, costs.bandwidths, costs.costs, strict=True):
         there = [(scale, phase) for name, scale, phase in known if name == each]
         turn = [(scale, phase) for name, scale, phase in known if name == "all-reduce"]
-        latency = ticks(there[0][1], chunk, costs.memory)
+        latency = latency_ticks(there[0][1], chunk, costs.memory)
         moving, turning = (
             float(min((phase.volume / scale for scale, phase in some), default=Fraction(0))) / rate
             for some in (there, turn)

@@ -8,14 +8,14 @@ from itertools import permutations
 from math import factorial
 
 from armillary.collective.chunk_order.choose import MOST, chunks_for
-from armillary.collective.chunk_order.levels import SCHEDULABLE, Order, plain_order
+from armillary.collective.chunk_order.greedy import plain_sizes
+from armillary.collective.chunk_order.levels import SCHEDULABLE, plain_order
+from armillary.collective.physical import plain
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.engine.physical.jobs import (
     PhysicalPhase,
-    Span,
-    chunk_bytes,
     in_memory,
     phases,
     spanned_by,
@@ -65,48 +65,40 @@ def course_of(job: Job, comm: Communicator, platform: Platform) -> Course:
     """
     if job.operation in OPERATIONS:
         return Course(((in_memory(job, platform),),), ((job.size, 0),))  # a memory has chunks of its own
-    plain = phases(job, comm, platform)
-    how = platform.physical.chunk_order
-    found = spanned_by(job, comm, platform) or []
-    operation = "reduce-scatter" if job.operation == "reduce-scatter-block" else job.operation
+    physical, operation = platform.physical, plain(job.operation)
+    how, found = physical.chunk_order, spanned_by(job, comm, platform) or []
     if how == "online-greedy" and operation == "all-gather":
         # Its last level has the most to move; how loaded that will be, nothing says when the first is chosen.
         how = "baseline"
     if how == "baseline" or job.splits or operation not in SCHEDULABLE or len(found) < 2:
-        return plain_course(plain, job.size, platform)
+        return plain_course(phases(job, comm, platform), job.size, platform)
+    choices = 0
     if how == "online-greedy":
-        if factorial(len(found)) > MOST_WAYS:
+        choices = len(found)
+        if factorial(choices) > MOST_WAYS:
             raise InputError(
-                f"{platform.source or 'platform'}: collectives: chunk_order: online-greedy over {len(found)} "
+                f"{platform.source or 'platform'}: collectives: chunk_order: online-greedy over {choices} "
                 "dimensions; expected at most 6, or another order, e.g. themis"
             )
-        orders = list(permutations(plain_order(operation, len(found))))
-        count, big, small = chunk_bytes(job.size, platform.physical.chunks)
-        sizes = [small + (chunk < big) for chunk in range(count)]
-        ways = tuple(_way(job, comm, platform, found, order) for order in orders)
-        return Course(ways, tuple((size, 0) for size in sizes), len(found))
-    if how in ("auto", "optimal") and min(platform.physical.chunks, job.size) > MOST:
-        raise InputError(
-            f"{platform.source or 'platform'}: collectives: chunks: got {platform.physical.chunks}, expected at most "
-            f"{MOST} with chunk_order {how}, or another order, e.g. themis"
+        orders = list(permutations(plain_order(operation, choices)))
+        chosen = [(size, orders[0]) for size in plain_sizes(job.size, physical.chunks)]
+    else:
+        if how in ("auto", "optimal") and min(physical.chunks, job.size) > MOST:
+            raise InputError(
+                f"{platform.source or 'platform'}: collectives: chunks: got {physical.chunks}, expected at most "
+                f"{MOST} with chunk_order {how}, or another order, e.g. themis"
+            )
+        costs = costs_of(job, comm, platform)
+        levels = levels_of(costs, job.size, physical.chunks)
+        chosen = chunks_for(
+            how, physical.within_dimension, operation, levels, job.size, physical.chunks, costs
         )
-    costs = costs_of(job, comm, platform)
-    levels = levels_of(costs, job.size, platform.physical.chunks)
-    chosen = chunks_for(
-        how, platform.physical.within_dimension, operation, levels, job.size, platform.physical.chunks, costs
-    )
-    number = {order: i for i, order in enumerate(dict.fromkeys(order for _, order in chosen))}
-    ways = tuple(_way(job, comm, platform, found, order) for order in number)
-    return Course(ways, tuple((size, number[order]) for size, order in chosen))
+        orders = list(dict.fromkeys(order for _, order in chosen))
+    number = {order: i for i, order in enumerate(orders)}
+    ways = tuple(tuple(phases(job, comm, platform, [found[at] for at in order])) for order in orders)
+    return Course(ways, tuple((size, number[order]) for size, order in chosen), choices)
 
 
-def plain_course(plain: Sequence[PhysicalPhase], size: int, platform: Platform) -> Course:
+def plain_course(way: Sequence[PhysicalPhase], size: int, platform: Platform) -> Course:
     """Return the course of chunks that all go through the same phases."""
-    count, big, small = chunk_bytes(size, platform.physical.chunks)
-    return Course((tuple(plain),), tuple((small + (chunk < big), 0) for chunk in range(count)))
-
-
-def _way(
-    job: Job, comm: Communicator, platform: Platform, found: list[Span], order: Order
-) -> tuple[PhysicalPhase, ...]:
-    return tuple(phases(job, comm, platform, [found[at] for at in order]))
+    return Course((tuple(way),), tuple((each, 0) for each in plain_sizes(size, platform.physical.chunks)))

@@ -37,12 +37,12 @@ OK, GROW, MISMATCH = range(3)
 # Node kinds
 FIXED, COLLECTIVE, SEND, RECV, MEMORY, SKIP = range(6)
 TRANSFER = 9  # as in `armillary.engine.layout_kernel`
-# Columns of a node row, a rank row; READY heaps of a rank: one per slot, each with an offset in R_READY's table
+# Columns of a node row, and of a rank row: R_SLOT is the number of its first slot among those of all ranks
 N_KIND, N_SLOT, N_TICKS, N_ITEM, N_INDEGREE, N_CHILD, N_CHILDREN = range(7)
 N_COLUMNS = 7
 R_NODES, R_COUNT, R_STATE, R_ITEMS, R_SLOTS, R_SLOT, R_DELAY = range(7)
 R_COLUMNS = 7
-# A row of the slots of a rank follows the rank rows: offset of its ready heap
+# READY_SIZE has two numbers for every slot: free nodes on its heap, and where that begins in READY
 # Columns of an item: a collective; a send, a receive or a transfer of hierarchical memory; an access of another
 I_PLAN, I_COMM, I_LOCAL, I_CHUNKS, I_ROW, I_RANK, I_NODE, I_ORDINAL, I_PRIORITY = range(9)
 I_CHANNEL, I_LATENCY, I_VOLUME = range(3)  # and I_PRIORITY

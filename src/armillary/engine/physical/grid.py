@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -231,16 +230,15 @@ class GridWorkload(PhysicalWorkload):
                     result[family].append((groups, found[uses[found]].tolist()))
         return result
 
-    def largest_volume(self) -> int:
+    @cached_property
+    def jobs(self) -> list[Job]:
         """See `PhysicalWorkload`."""
-        volumes = (
-            ceil(p.volume * (job.size + 1))
+        return [
+            job
             for family, examples in self._examples.items()
             for groups, views in examples
             for job in self._jobs(family, int(groups[0]), views)
-            for p in self.course(job).phases
-        )
-        return max(volumes, default=0)
+        ]
 
     def _alike(self, family: int) -> list[Alike]:
         known: dict[object, int] = {}

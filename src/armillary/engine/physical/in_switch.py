@@ -42,7 +42,7 @@ def in_switch(platform: Platform, dim: int, collective: str, operation: str, n: 
         )
     up, down = ports(operation, n)
     ways = port(dimension)
-    rate = Fraction(min(ways.out, ways.into))
+    rate = Fraction(ways.slower)
     volume = max(up * rate / Fraction(ways.out), down * rate / Fraction(ways.into))
     if ability.rate and operation != "all-gather":
         volume = max(volume, up * rate / Fraction(ability.rate))

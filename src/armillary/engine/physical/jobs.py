@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.collective.load import Load, line_order, load
-from armillary.collective.physical import choose, natural, rounds_for
+from armillary.collective.physical import choose, natural, plain, rounds_for
 from armillary.engine import network
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
@@ -20,15 +20,12 @@ from armillary.engine.physical.in_switch import in_switch
 from armillary.engine.physical.memory import REDUCE
 from armillary.engine.physical.splits import loads
 from armillary.errors import InputError
-from armillary.platform.bandwidth import ports
+from armillary.platform.bandwidth import links_per_npu, port
 from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform
 
 Ints = NDArray[np.int64]
 MEMORY_LOAD, MEMORY_STORE = -1, -2
-FRACTION_BITS = 20
-MOST_BITS = 61
-"""Volumes are counted in parts of a byte that keep them below 2 to this power."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ def phases(
         return []
     if job.splits:
         return _split(job, comm, platform)
-    operation = "reduce-scatter" if job.operation == "reduce-scatter-block" else job.operation
+    operation = plain(job.operation)
     found = spanned_by(job, comm, platform)
     if found is None:
         return [_flat(operation, comm, platform)]
@@ -185,8 +182,7 @@ def phase_of(job: Job, platform: Platform, span: Span, operation: str, scale: Fr
     """Return one phase; a member comes to it with `scale` bytes per byte of the chunk."""
     dimension = platform.dimensions[span.dim]
     n = len(span.positions)
-    port = ports(platform)[span.dim]
-    rate = min(port.out, port.into)
+    rate = port(dimension).slower
     names = platform.physical.algorithm.get(job.operation, ("natural",))
     name = names[span.dim] if span.dim < len(names) else names[-1]
     if name == "natural":
@@ -235,7 +231,7 @@ def _flat(operation: str, comm: Communicator, platform: Platform) -> PhysicalPha
     for d, (dimension, stride) in enumerate(zip(platform.dimensions, strides, strict=True)):
         positions = np.unique(comm.members // stride % dimension.size)
         if len(positions) > 1:
-            used.append((d, links_share(dimension.topology, dimension.size)))
+            used.append((d, links_per_npu(dimension.topology, dimension.size)))
             offsets = positions[:, None] - positions[None, :]
             latency += int(network.hops(dimension, offsets).max()) * dimension.latency
     # A Switch crosses two links in each round: half its hops are the rounds.
@@ -246,23 +242,11 @@ def _flat(operation: str, comm: Communicator, platform: Platform) -> PhysicalPha
     )
 
 
-def links_share(topology: str, size: int) -> int:
-    """Return how much of an NPU's port a message takes that goes over one link."""
-    return {"FullyConnected": size - 1, "Switch": 1}.get(topology, 2)
+def reduction_ns(phase: PhysicalPhase, chunk: int, memory: float) -> float:
+    """Return how long a member reduces what it must of a chunk of so many bytes, at a bandwidth in bytes/s."""
+    return float(phase.reduced * chunk) / memory * 1e9 if memory > 0 else 0.0
 
 
-def chunk_bytes(size: int, chunks: int) -> tuple[int, int, int]:
-    """Return (number of chunks, how many are one byte bigger, bytes of the others)."""
-    count = max(1, min(chunks, size))
-    return count, size % count, size // count
-
-
-def bits(largest: int) -> int:
-    """Return how many binary digits of a byte are counted where no volume is above `largest` bytes."""
-    return max(0, min(FRACTION_BITS, MOST_BITS - largest.bit_length()))
-
-
-def ticks(phase: PhysicalPhase, chunk: int, memory_bandwidth: float) -> int:
-    """Return the latency of one chunk in ns, rounded up, with the reduction at memory bandwidth (bytes/s)."""
-    reduction = float(phase.reduced * chunk) / memory_bandwidth * 1e9 if memory_bandwidth > 0 else 0.0
-    return ceil(phase.latency + reduction)
+def latency_ticks(phase: PhysicalPhase, chunk: int, memory: float) -> int:
+    """Return the latency of a chunk of so many bytes in ns, with its reduction, rounded up."""
+    return ceil(phase.latency + reduction_ns(phase, chunk, memory))

@@ -16,6 +16,7 @@ from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.courses import Course
 from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.engine.physical.least import least_ticks
+from armillary.engine.quotient import QuotientComm
 from armillary.engine.timeline import OPERATIONS
 
 Ints = NDArray[np.int64]
@@ -26,6 +27,7 @@ class Plan:
     """A job lowered for one quotient communicator."""
 
     number: int
+    comm: QuotientComm
     job: Job
     course: Course
     lines: int = 0

@@ -1,6 +1,6 @@
 """The slow, obvious twin of the engine of profile `physical`: every rank on its own, every rate from scratch.
 
-Nothing here is fast, folded or flat. It shares with the engine what a collective is (`jobs.phases`) and what a
+Nothing here is fast, folded or flat. It shares with the engine what a collective is (`course_of`) and what a
 port can do, and nothing else, so that it is an independent witness of the rules:
 
 * A tick is made of rounds: all that ends now, then all that starts now, until nothing ends now any more.
@@ -19,61 +19,21 @@ import numpy as np
 from armillary.engine import network
 from armillary.engine.communicators import Communicators
 from armillary.engine.jobs import Job
-from armillary.engine.physical.courses import Course, course_of
-from armillary.engine.physical.jobs import MEMORY_STORE, PhysicalPhase, bits, links_share, ticks
+from armillary.engine.physical.courses import course_of
+from armillary.engine.physical.jobs import MEMORY_STORE, PhysicalPhase, latency_ticks
+from armillary.engine.physical.scale import bits
+from armillary.engine.physical.twin_choice import Choices, Instance
+from armillary.engine.physical.twin_lanes import Lane, Port, share
+from armillary.engine.physical.twin_memory import Memories
 from armillary.engine.physical.twin_nodes import MEMORY, Node, read, split
 from armillary.errors import StuckError
-from armillary.platform.bandwidth import ports
-from armillary.platform.memory import fill_ns
+from armillary.platform.bandwidth import links_per_npu, ports
 from armillary.platform.model import Platform
 from armillary.trace import NodeType, Trace
 from armillary.trace.expand import expand
 
-Port = tuple[int, int, str]
-"""Rank, dimension, "out" or "into"; or the first rank that has a stage of memory, its number, "read" or "write"."""
 TAGS = 5 * 10**8
-
-
-@dataclass(eq=False)
-class Lane:
-    """What shares ports; `waiting` holds (place and phase, chunk, volume, what happens when it is through)."""
-
-    uses: dict[Port, int]
-    """Port -> how much of it one byte takes."""
-    waiting: list[tuple[Any, int, int, Any]] = field(default_factory=list)
-    head: tuple[Any, int, int, Any] | None = None
-    left: int = 0
-    rate: int = 0
-    key: tuple[int, int] | None = None
-    keys: list[tuple[int, int]] = field(default_factory=list)
-    """Of a channel: the place in the global order of every message that waits."""
-
-
-@dataclass(eq=False)
-class Instance:
-    """One collective in flight: the nodes that have joined and who has come to which phase."""
-
-    job: Job
-    course: Course
-    nodes: dict[int, Node] = field(default_factory=dict)
-    lanes: dict[tuple[int, tuple[int, ...], tuple[tuple[int, int], ...]], Lane] = field(default_factory=dict)
-    came: dict[tuple[int, int, tuple[int, ...]], int] = field(default_factory=dict)
-    left: dict[int, int] = field(default_factory=dict)
-    way: dict[int, list[int]] = field(default_factory=dict)
-    """Of a chunk that chooses its levels: the dimensions so far."""
-    sent: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
-    """Dimension and line -> ticks of all that was sent there and is not through."""
-
-    def phase(self, chunk: int, p: int) -> PhysicalPhase:
-        """Return a phase of a chunk."""
-        return self.ways(chunk)[0][p]
-
-    def ways(self, chunk: int) -> list[tuple[PhysicalPhase, ...]]:
-        """Return the ways that a chunk may still take."""
-        if not self.course.choices:
-            return [self.course.ways[self.course.chunks[chunk][1]]]
-        so_far = self.way.get(chunk, [])
-        return [way for way in self.course.ways if [p.dim for p in way[: len(so_far)]] == so_far]
+"""Tags are kept modulo this number."""
 
 
 @dataclass(eq=False)
@@ -132,10 +92,9 @@ class Machine:
             (d, way): int(getattr(p, way) * self.unit)
             for d, p in enumerate(ports(platform)) for way in ("out", "into")
         }  # fmt: skip
-        for number, stage in enumerate(platform.memory.stages):
-            for way in ("read", "write"):
-                self.port_rates[(number, way)] = int(stage.count * getattr(stage, way) * self.unit)
-        self.memory_lanes: dict[tuple[int, bool], Lane] = {}
+        self.memories = Memories(platform)
+        self.port_rates |= self.memories.rates(self.unit)
+        self.choices = Choices(self.comms, self.line, self.full_rate)
         self.now = 0
         self.timers: list[tuple[int, Any]] = [
             (ceil(self.physical.delay.get(r, 0.0)), lambda: None) for r in self.ranks
@@ -145,9 +104,6 @@ class Machine:
         self.instances: dict[tuple[int, int], Instance] = {}
         self.joined: dict[tuple[int, int], int] = {}
         self.channels: dict[tuple[int, int, int, int], Channel] = {}
-        self.server_free: dict[int, int] = {}
-        self.asking: list[tuple[Instance, int, int, int]] = []
-        """Instance, chunk, phase and rank of those that wait for a level to be chosen."""
 
     def run(self) -> None:
         """Go from tick to tick until nothing is left."""
@@ -204,63 +160,17 @@ class Machine:
                 lane.left = lane.head[2]
                 if lane.keys:
                     lane.key = lane.keys.pop(0)
-        self.share()
+        share(self.lanes, self.port_rates, self.physical.scheduling)
 
     def choose(self) -> None:
-        """Choose the least loaded level for chunks that are asked for, the lowest first, and let members enter."""
-        asking, self.asking = self.asking, []
-        for instance, chunk, p, _ in sorted(asking, key=lambda each: each[1]):
-            if len(instance.way.get(chunk, [])) > p:
-                continue  # another member has asked as well
-            best: list[Any] = []
-            for phase in dict.fromkeys(way[p] for way in instance.ways(chunk)):
-                lines = {
-                    self.line(instance.job.comm, rank, phase.dim)
-                    for rank in self.comms.get(instance.job.comm).members.tolist()
-                }
-                load = max(instance.sent.get((phase.dim, line), 0) for line in lines)
-                if not best or load < best[0]:
-                    best = [load, phase, lines]
-            _, phase, lines = best
-            instance.way[chunk] = [*instance.way.get(chunk, []), phase.dim]
-            for line in lines:
-                self.count(instance, line, chunk, p, 1)
-        for instance, chunk, p, rank in asking:
+        """Choose levels, and let those enter that waited for that."""
+        for instance, chunk, p, rank in self.choices.choose():
             self.enter(instance, rank, chunk, p)
 
-    def must_ask(self, instance: Instance, rank: int, chunk: int, p: int) -> bool:
-        """Tell whether the level of a phase is still to be chosen; if so the rank waits for that."""
-        if p >= instance.course.choices - 1 or len(instance.way.get(chunk, [])) > p:
-            return False
-        self.asking.append((instance, chunk, p, rank))
-        return True
-
-    def count(self, instance: Instance, line: tuple[int, ...], chunk: int, p: int, sign: int) -> None:
-        """Count what a chunk has to move on a line as sent there, or as through."""
-        phase = instance.phase(chunk, p)
+    def full_rate(self, phase: PhysicalPhase, size: int) -> int:
+        """Return the ticks of a phase of a chunk of so many bytes at the full rate of its dimension."""
         rate = min(self.port_rates[phase.dim, way] for way in ("out", "into"))
-        volume = ceil(phase.volume * instance.course.chunks[chunk][0] * self.unit)
-        took = -(-volume // rate)
-        where = (phase.dim, line)
-        instance.sent[where] = instance.sent.get(where, 0) + sign * took
-
-    def share(self) -> None:
-        """Give every lane its rate."""
-        on: dict[Port, list[Lane]] = {}
-        active = [lane for lane in self.lanes if lane.head]
-        for lane in active:
-            for port in lane.uses:
-                on.setdefault(port, []).append(lane)
-        for lane in active:
-            rates = []
-            for port, factor in lane.uses.items():
-                sharers = on[port]
-                if self.physical.scheduling != "fair":
-                    first = min(_key(other) for other in sharers)
-                    sharers = [other for other in sharers if _key(other) == first]
-                rate = max(1, self.port_rates[port[1:]] // (factor * len(sharers)))
-                rates.append(rate if lane in sharers else 0)
-            lane.rate = min(rates)
+        return -(-ceil(phase.volume * size * self.unit) // rate)
 
     def order(self, node: Node) -> tuple[int, int]:
         """Return the place that what a node asks for now has in the global order: the lowest is first."""
@@ -298,7 +208,7 @@ class Machine:
         elif node.kind in MEMORY and self.platform.memory.kind == "hierarchical":
             self.transfer(node)
         elif node.kind in MEMORY:
-            self.access(node)
+            self.after(self.memories.wait(node, self.now), lambda: self.complete(node))
         elif node.kind == NodeType.METADATA_NODE and node.attrs.get("delay_ns", 0) > 0:
             self.after(node.attrs["delay_ns"], lambda: self.complete(node))
         else:
@@ -312,37 +222,14 @@ class Machine:
         for child in node.children:
             child.waits -= 1
 
-    def access(self, node: Node) -> None:
-        """Access remote memory; what ranks share serves one access after the other, the lowest rank first."""
-        memory = self.platform.memory
-        size = node.attrs["tensor_size"]
-        took = memory.latency + (-(-size // memory.bandwidth) if memory.bandwidth else 0)
-        start = self.now
-        if memory.kind != "per-npu":
-            server = 0 if memory.kind == "pool" else node.rank // memory.npus_per_node
-            start = max(start, self.server_free.get(server, 0))
-            self.server_free[server] = start + took
-        self.after(start - self.now + took, lambda: self.complete(node))
-
     def transfer(self, node: Node) -> None:
         """Access a hierarchical memory: one access after the other in each direction."""
         store, size = node.kind == NodeType.MEM_STORE_NODE, node.attrs["tensor_size"]
-        if (node.rank, store) not in self.memory_lanes:
-            self.memory_lanes[(node.rank, store)] = Lane(dict.fromkeys(self.stages(node.rank, store), 1))
-            self.lanes.append(self.memory_lanes[(node.rank, store)])
-        fill = ceil(fill_ns(self.platform.memory, size, store, self.platform.npus))
-        lane = self.memory_lanes[(node.rank, store)]
+        lane, fill = self.memories.lane(node.rank, store), self.memories.fill(size, store)
+        if lane not in self.lanes:
+            self.lanes.append(lane)
         lane.keys.append(self.order(node))
         lane.waiting.append((0, 0, size * self.unit, lambda: self.after(fill, lambda: self.complete(node))))
-
-    def stages(self, rank: int, store: bool) -> list[Port]:
-        """Return the ports of a hierarchical memory that an access of a rank uses."""
-        memory = self.platform.memory
-        node = rank // max(memory.npus_per_node, 1) * memory.npus_per_node
-        first = {"npu": rank, "node": node, "machine": 0}
-        return [
-            (first[s.per], number, "write" if store else "read") for number, s in enumerate(memory.stages)
-        ]
 
     def channel(self, node: Node, source: int, target: int) -> Channel:
         """Return the channel of a send or receive."""
@@ -355,8 +242,8 @@ class Machine:
             for d, (dimension, hop) in enumerate(zip(self.platform.dimensions, hops, strict=True)):
                 latency += int(hop) * dimension.latency
                 if hop:
-                    share = links_share(dimension.topology, dimension.size)
-                    uses |= {(source, d, "out"): share, (target, d, "into"): share}
+                    links = links_per_npu(dimension.topology, dimension.size)
+                    uses |= {(source, d, "out"): links, (target, d, "into"): links}
             lane = Lane(uses)
             self.lanes.append(lane)
             self.channels[key] = Channel(lane, ceil(latency), size * self.unit)
@@ -387,7 +274,7 @@ class Machine:
 
     def enter(self, instance: Instance, rank: int, chunk: int, p: int) -> None:
         """A rank comes to a phase of a chunk; when its whole line has come, the chunk waits for the lane."""
-        if self.must_ask(instance, rank, chunk, p):
+        if self.choices.must_ask(instance, rank, chunk, p):
             return
         phase = instance.phase(chunk, p)
         line = self.line(instance.job.comm, rank, phase.dim)
@@ -400,21 +287,22 @@ class Machine:
                 (r, d, way): factor
                 for r in line for d, factor in phase.ports for way in ("out", "into") if d >= 0
             } | {
-                port: 1 for r in line for d, _ in phase.ports if d < 0 for port in self.stages(r, d == MEMORY_STORE)
+                port: 1 for r in line for d, _ in phase.ports if d < 0
+                for port in self.memories.stages(r, d == MEMORY_STORE)
             }  # fmt: skip
             lane = Lane(uses, key=min(self.order(instance.nodes[r]) for r in line))
             instance.lanes[where] = lane
             self.lanes.append(lane)
         size = instance.course.chunks[chunk][0]
-        latency = ticks(phase, size, self.platform.system.local_mem_bandwidth)
+        latency = latency_ticks(phase, size, self.platform.system.local_mem_bandwidth)
         volume = ceil(phase.volume * size * self.unit)
         chooses = instance.course.choices > 0
         if chooses and p >= instance.course.choices - 1:
-            self.count(instance, line, chunk, p, 1)
+            self.choices.count(instance, line, chunk, p, 1)
 
         def through() -> None:
             if chooses:
-                self.count(instance, line, chunk, p, -1)
+                self.choices.count(instance, line, chunk, p, -1)
             self.after(latency, lambda: self.phase_done(instance, line, chunk, p))
 
         place = self.place(volume)
@@ -443,8 +331,3 @@ class Machine:
             instance.left[rank] -= 1
             if instance.left[rank] == 0:
                 self.complete(instance.nodes[rank])
-
-
-def _key(lane: Lane) -> tuple[int, int]:
-    assert lane.key is not None
-    return lane.key

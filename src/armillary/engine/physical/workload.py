@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from math import ceil
 
@@ -69,9 +69,10 @@ class PhysicalWorkload(ABC):
     def warnings(self) -> list[str]:
         """Return what is odd about the messages."""
 
+    @property
     @abstractmethod
-    def largest_volume(self) -> int:
-        """Return the most bytes that any phase of any collective moves through a port."""
+    def jobs(self) -> Sequence[Job]:
+        """The jobs of all groups, at least one of those that are alike."""
 
     @abstractmethod
     def partition(self, special: Ints) -> Ints:
@@ -104,15 +105,11 @@ class PhysicalWorkload(ABC):
 
     def largest(self) -> int:
         """Return the most bytes that anything moves through a port."""
-        moved = [
-            int(
-                view.size[(view.peer >= 0) | (view.nodes.kind[view.nodes.items] == lk.TRANSFER)].max(
-                    initial=0
-                )
-            )
-            for view in self.views
-        ]
-        return max(self.largest_volume(), 1, *moved)
+        moved = [ceil(p.volume * (job.size + 1)) for job in self.jobs for p in self.course(job).phases]
+        for view in self.views:
+            alone = (view.peer >= 0) | (view.nodes.kind[view.nodes.items] == lk.TRANSFER)
+            moved.append(int(view.size[alone].max(initial=0)))
+        return max([1, *moved])
 
 
 class ListedWorkload(PhysicalWorkload):
@@ -169,11 +166,6 @@ class ListedWorkload(PhysicalWorkload):
     def jobs(self) -> list[Job]:
         """The distinct jobs of all views."""
         return list(dict.fromkeys(job for view in self.views for job in view.jobs))
-
-    def largest_volume(self) -> int:
-        """See `PhysicalWorkload`."""
-        volumes = (ceil(p.volume * (job.size + 1)) for job in self.jobs for p in self.course(job).phases)
-        return max(volumes, default=0)
 
     def partition(self, special: Ints) -> Ints:
         """See `PhysicalWorkload`."""

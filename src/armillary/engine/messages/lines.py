@@ -1,0 +1,85 @@
+"""The pairs of nodes between which the messages of a collective go, line by line."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.collective import in_switch
+from armillary.collective.load import line_order
+from armillary.engine.messages import message_layout_kernel as lk
+from armillary.engine.messages.in_switch import SwitchLines
+from armillary.engine.messages.shapes import Shape, Shapes
+from armillary.engine.messages.stages import network_of
+from armillary.engine.messages.window import segments_of
+from armillary.engine.physical.classes import lines_of
+from armillary.engine.physical.jobs import PhysicalPhase
+from armillary.engine.physical.program import Plan
+from armillary.engine.quotient import QuotientComm
+from armillary.platform.model import InNetwork, Platform
+from armillary.platform.topology import Topology
+
+Ints = NDArray[np.int64]
+
+
+class MessageLines:
+    """The pairs of nodes of every line in every shape that it runs."""
+
+    def __init__(self, platform: Platform, graph: Topology) -> None:
+        self.platform, self.nodes = platform, graph.nodes
+        self.in_switches = SwitchLines(network_of(platform), graph)
+        self.keys: list[Ints] = []
+        self.rows: list[int] = []
+        self.count = 0
+        self.known: dict[tuple[int, int, int, bool], int] = {}
+
+    def add(self, comm: QuotientComm, phase: PhysicalPhase, shape: Shape, first: int) -> int:
+        """Return where the lines of a phase are, less `first`, the number of the first of them."""
+        dimension = self.platform.dimensions[phase.dim]
+        there_and_back = (
+            phase.dim >= 0
+            and phase.algorithm == "ring"
+            and (
+                dimension.topology == "Mesh"
+                or (dimension.topology in ("Ring", "Torus") and len(phase.positions) < dimension.size)
+            )
+        )
+        key = (comm.number, phase.dim, shape.number, there_and_back)
+        if key not in self.known:
+            lines = lines_of(self.platform, comm.real, phase.dim)
+            if there_and_back:
+                lines = lines[:, list(line_order(range(lines.shape[1])))]
+            self.known[key] = len(self.rows) // lk.LI_COLUMNS - first
+            for line in lines:
+                self._line(line, shape)
+        return self.known[key]
+
+    def add_in_switches(
+        self, plan: Plan, phase: PhysicalPhase, size: int, shapes: Shapes, first: int
+    ) -> tuple[int, Shape, int, InNetwork]:
+        """Return the same, a shape, the segments of a chunk, and what the switches can do.
+
+        Raises:
+            InputError: no switch that can reduce joins a line.
+        """
+        what, comm = f"{plan.job.operation} in-switch", plan.comm
+        members = lines_of(self.platform, comm.real, phase.dim).tolist()
+        lines = [self.in_switches.of(line, what) for line in members]
+        n = len(phase.positions)
+        depth = max(in_switch.depth(line.trees, n) for line in lines)
+        segments = segments_of(plan.chunks, phase, size, self.platform, depth)
+        found = [in_switch.rounds(phase.operation, n, line.trees, segments) for line in lines]
+        kinds = list(dict.fromkeys(found))
+        made = dict(zip(kinds, shapes.add(*kinds), strict=True))
+        key = (comm.number, phase.dim, made[kinds[0]].number, False)
+        if key not in self.known:
+            self.known[key] = len(self.rows) // lk.LI_COLUMNS - first
+            for line, rounds in zip(lines, found, strict=True):
+                self._line(line.nodes, made[rounds], *self.in_switches.limited(line))
+        return self.known[key], made[kinds[0]], segments, self.in_switches.ability(lines[0])
+
+    def _line(self, nodes: Ints, shape: Shape, switch: int = 0, switches: int = 0) -> None:
+        self.rows += [self.count, shape.number, switch, switches]
+        source, target = nodes[shape.moves[:, lk.MV_SOURCE]], nodes[shape.moves[:, lk.MV_TARGET]]
+        self.keys.append(source * self.nodes + target)
+        self.count += len(shape.moves)

@@ -1,0 +1,63 @@
+"""The routes of all pairs of nodes that exchange messages, in every stage of the network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine.transport.network import Routes, Stage
+from armillary.errors import InputError
+from armillary.platform.topology.routing import Paths
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Ways = Mapping[tuple[int, int], tuple[int, ...]]
+
+
+def routes_of(stages: Sequence[Stage], pairs: Ints, ways: Ways) -> Routes:
+    """Return the routes of all pairs in every stage; where a pair has none any more, it keeps the one it had.
+
+    Pairs with a switch keep their links in `ways`.
+
+    Raises:
+        InputError: a pair cannot reach each other from the start.
+    """
+    routes, before = Routes(), None
+    npus = np.asarray((pairs < stages[0].topology.npus).all(axis=1))
+    for stage in stages:
+        try:
+            paths = stage.routing.paths(pairs[npus, 0], pairs[npus, 1])
+        except InputError:
+            if before is None:
+                raise
+            paths = _some_kept(stage, pairs[npus], before)
+        routes.append(paths if npus.all() else _with_ways(paths, pairs, npus, ways))
+        before = paths
+    return routes
+
+
+def _with_ways(paths: Paths, pairs: Ints, npus: Bools, ways: Ways) -> Paths:
+    """Return the routes of all pairs from those of NPUs and the links of the others."""
+    between = iter(range(int(npus.sum())))
+    links = [
+        paths[next(between)] if own else np.array(ways[(a, b)], np.int64)
+        for own, (a, b) in zip(npus.tolist(), pairs.tolist(), strict=True)
+    ]
+    return _paths(links)
+
+
+def _some_kept(stage: Stage, pairs: Ints, before: Paths) -> Paths:
+    ways = []
+    for number, pair in enumerate(pairs):
+        try:
+            ways.append(stage.routing.paths(pair[:1], pair[1:]).link)
+        except InputError:
+            ways.append(before[number])  # its messages wait for what is down
+    return _paths(ways)
+
+
+def _paths(ways: Sequence[Ints]) -> Paths:
+    first = np.concatenate([[0], np.cumsum([len(way) for way in ways])]).astype(np.int64)
+    return Paths(first, np.concatenate(ways))

@@ -1,0 +1,155 @@
+"""The lines of a program, on each of which lanes are served, and the ports that they use."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical.classes import lines_of
+from armillary.engine.physical.jobs import MEMORY_STORE, PhysicalPhase
+from armillary.engine.physical.memory import MemoryPorts
+from armillary.engine.physical.scale import Scale
+from armillary.engine.physical.workload import PhysicalWorkload
+from armillary.engine.quotient import QuotientComm
+from armillary.errors import InputError
+from armillary.platform.bandwidth import ports
+from armillary.units import format_bandwidth
+
+Ints = NDArray[np.int64]
+Use = tuple[int, int, int]
+"""A port, how much of it one byte of the line takes, and lines that this one stands for there."""
+
+
+class Ring(NamedTuple):
+    """The lines of a communicator on which one kind of phase runs."""
+
+    entry: int
+    """Where its local classes begin in RING_ENTRY: the line of each, and its place on that."""
+    first: int
+    """Number of its first line."""
+    lane: int
+    """First of its lanes among those of an instance of its communicator."""
+    lines: int
+    """How many, and as many lanes of an instance."""
+
+
+class Lines:
+    """Lines and ports while they grow: ports of the network come first, those of a memory after them."""
+
+    def __init__(
+        self, workload: PhysicalWorkload, classes: Ints, representatives: Ints, scale: Scale
+    ) -> None:
+        self.workload, self.platform, self.classes = workload, workload.platform, classes
+        self.rates = [[scale.rate(port.out), scale.rate(port.into)] for port in ports(self.platform)]
+        """Out of and into a port of each dimension, in units per tick."""
+        self.scale, self.ranks = scale, len(representatives)
+        self.memory = MemoryPorts(
+            self.platform, classes, representatives, self.network_ports, workload.memory_groups()
+        )
+        self.rows: list[int] = []
+        self.members: list[int] = []
+        self.ports: list[int] = []
+        self.entries: list[int] = []
+        self.lanes: dict[int, int] = defaultdict(int)
+        """Lanes of an instance, by communicator."""
+        self._rings: dict[tuple[int, int, tuple[tuple[int, int], ...]], Ring] = {}
+
+    @property
+    def count(self) -> int:
+        """Number of lines."""
+        return len(self.rows) // lk.LN_COLUMNS
+
+    @property
+    def network_ports(self) -> int:
+        """Number of ports that are none of a memory."""
+        return 2 * len(self.rates) * self.ranks
+
+    def port(self, cls: int, dim: int, into: bool) -> int:
+        """Return the number of one direction of a class's port in a dimension."""
+        return (cls * len(self.rates) + dim) * 2 + int(into)
+
+    def port_rates(self) -> Ints:
+        """Return the rates of all ports, in units per tick.
+
+        Raises:
+            InputError: one is too small to be counted.
+        """
+        memory = self.memory.rates(self.scale.rate)
+        found = np.concatenate([np.tile(np.array(self.rates, np.int64).ravel(), self.ranks), memory])
+        if (found < 1).any():
+            raise InputError(
+                f"{self.platform.source or 'platform'}: {self._slowest()} is too small for the sizes of this trace; "
+                f"expected at least {format_bandwidth(1 / self.scale.units)}"
+            )
+        return found
+
+    def _slowest(self) -> str:
+        """Return which bandwidth is the least, and what it is."""
+        platform = self.platform
+        found = [
+            (min(port.out, port.into), f"network: {dimension.name}")
+            for port, dimension in zip(ports(platform), platform.dimensions, strict=True)
+        ]
+        found += [(min(s.read, s.write), f"remote_memory: {s.name}") for s in platform.memory.stages]
+        rate, where = min(found)
+        return f"{where}: bandwidth: got {format_bandwidth(rate)}, which"
+
+    def ticks(self, phase: PhysicalPhase, volume: int) -> int:
+        """Return how long a volume takes at the full rate of the ports of dimensions that a phase uses."""
+        rates = [min(self.rates[dim]) // factor for dim, factor in phase.ports if dim >= 0]
+        return -(-volume // max(min(rates, default=1), 1))
+
+    def add(self, used: Sequence[Use], members: Sequence[int] = ()) -> int:
+        """Add a line with members in its communicator, or none, that uses these ports; returns its number."""
+        number = self.count
+        self.rows += [len(members), len(self.members), len(self.ports) // lk.LP_COLUMNS, len(used)]
+        self.members += members
+        self.ports += chain.from_iterable(used)
+        return number
+
+    def ring(self, comm: QuotientComm, phase: PhysicalPhase) -> Ring:
+        """Return the lines of a phase of a communicator, built on first use."""
+        key = (comm.number, phase.dim, phase.ports)
+        if key not in self._rings:
+            self._rings[key] = self._build(comm, phase)
+        return self._rings[key]
+
+    def _build(self, comm: QuotientComm, phase: PhysicalPhase) -> Ring:
+        entry, first = len(self.entries) // 2, self.count
+        place: dict[int, tuple[int, int]] = {}
+        lines = lines_of(self.platform, comm.real, phase.dim)
+        # A class may be known here by another rank than its representative: take its first in this group.
+        _, first_at = np.unique(self.classes[lines], return_index=True)
+        for at in np.sort(first_at).tolist():
+            cls = int(self.classes[lines.ravel()[at]])
+            if cls not in place:
+                members = list(dict.fromkeys(self.classes[lines[at // lines.shape[1]]].tolist()))
+                number = self.add(self._used(members, comm, phase), [comm.local[c] for c in members])
+                place |= {c: (number, i) for i, c in enumerate(members)}
+        for cls in comm.local:
+            self.entries += place[cls]
+        lane, count = self.lanes[comm.number], self.count - first
+        self.lanes[comm.number] += count
+        return Ring(entry, first, lane, count)
+
+    def _used(self, members: list[int], comm: QuotientComm, phase: PhysicalPhase) -> list[Use]:
+        used = [
+            (self.port(c, dim, into), factor, 1)
+            for c in members
+            for dim, factor in phase.ports
+            for into in (False, True)
+            if dim >= 0
+        ]
+        for dim, _ in phase.ports:
+            if dim < 0:
+                ranks, number = comm.real.members, comm.real.number
+                slots = np.array([self.workload.slots(rank).get(number, -1) for rank in ranks.tolist()])
+                together = self.memory.together(ranks, slots, dim == MEMORY_STORE)
+                used += [(port, 1, weight) for port, weight in together]
+        return used

@@ -1,0 +1,90 @@
+"""Collectives in flight in the twin, and the choice of the next level of a chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from armillary.engine.communicators import Communicators
+from armillary.engine.jobs import Job
+from armillary.engine.physical.courses import Course
+from armillary.engine.physical.jobs import PhysicalPhase
+from armillary.engine.physical.twin_lanes import Lane
+from armillary.engine.physical.twin_nodes import Node
+
+
+@dataclass(eq=False)
+class Instance:
+    """One collective in flight: the nodes that have joined and who has come to which phase."""
+
+    job: Job
+    course: Course
+    nodes: dict[int, Node] = field(default_factory=dict)
+    lanes: dict[tuple[int, tuple[int, ...], tuple[tuple[int, int], ...]], Lane] = field(default_factory=dict)
+    came: dict[tuple[int, int, tuple[int, ...]], int] = field(default_factory=dict)
+    left: dict[int, int] = field(default_factory=dict)
+    way: dict[int, list[int]] = field(default_factory=dict)
+    """Of a chunk that chooses its levels: the dimensions so far."""
+    sent: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
+    """Dimension and line -> ticks of all that was sent there and is not through."""
+
+    def phase(self, chunk: int, p: int) -> PhysicalPhase:
+        """Return a phase of a chunk."""
+        return self.ways(chunk)[0][p]
+
+    def ways(self, chunk: int) -> list[tuple[PhysicalPhase, ...]]:
+        """Return the ways that a chunk may still take."""
+        if not self.course.choices:
+            return [self.course.ways[self.course.chunks[chunk][1]]]
+        so_far = self.way.get(chunk, [])
+        return [way for way in self.course.ways if [p.dim for p in way[: len(so_far)]] == so_far]
+
+
+class Choices:
+    """The members that wait for a level to be chosen; it is told of lines and of ticks at full rate."""
+
+    def __init__(
+        self,
+        comms: Communicators,
+        line: Callable[[int, int, int], tuple[int, ...]],
+        took: Callable[[PhysicalPhase, int], int],
+    ) -> None:
+        self.comms, self.line, self.took = comms, line, took
+        self.asking: list[tuple[Instance, int, int, int]] = []
+        """Instance, chunk, phase and rank of those that wait."""
+
+    def choose(self) -> list[tuple[Instance, int, int, int]]:
+        """Choose the least loaded level for chunks that are asked for, the lowest first; returns who waited."""
+        asking, self.asking = self.asking, []
+        for instance, chunk, p, _ in sorted(asking, key=lambda each: each[1]):
+            if len(instance.way.get(chunk, [])) > p:
+                continue  # another member has asked as well
+            best: list[Any] = []
+            for phase in dict.fromkeys(way[p] for way in instance.ways(chunk)):
+                lines = {
+                    self.line(instance.job.comm, rank, phase.dim)
+                    for rank in self.comms.get(instance.job.comm).members.tolist()
+                }
+                load = max(instance.sent.get((phase.dim, line), 0) for line in lines)
+                if not best or load < best[0]:
+                    best = [load, phase, lines]
+            _, phase, lines = best
+            instance.way[chunk] = [*instance.way.get(chunk, []), phase.dim]
+            for line in lines:
+                self.count(instance, line, chunk, p, 1)
+        return asking
+
+    def must_ask(self, instance: Instance, rank: int, chunk: int, p: int) -> bool:
+        """Tell whether the level of a phase is still to be chosen; if so the rank waits for that."""
+        if p >= instance.course.choices - 1 or len(instance.way.get(chunk, [])) > p:
+            return False
+        self.asking.append((instance, chunk, p, rank))
+        return True
+
+    def count(self, instance: Instance, line: tuple[int, ...], chunk: int, p: int, sign: int) -> None:
+        """Count what a chunk has to move on a line as sent there, or as through."""
+        phase = instance.phase(chunk, p)
+        where = (phase.dim, line)
+        took = self.took(phase, instance.course.chunks[chunk][0])
+        instance.sent[where] = instance.sent.get(where, 0) + sign * took
