@@ -8,29 +8,25 @@ registration order (docs/architecture.md, "Ties").
 from __future__ import annotations
 
 from armillary.engine.layout_kernel import *
-from armillary.jit import in_variant, inner, njit, use
+from armillary.jit import inner, njit, use
 
 heaps = use("armillary.engine.heap_kernel")
 pop, put, take = heaps.pop, heaps.put, heaps.take
 phase = use("armillary.engine.phase_kernel")
 bus = use("armillary.engine.bus_kernel")
+rank = use("armillary.engine.rank_kernel")
+pair = use("armillary.engine.pair_kernel")
+way = use("armillary.engine.way_kernel")
+enqueue = use("armillary.engine.order_kernel").enqueue
 collective = use("armillary.engine.collective_kernel")
 at_once = use("armillary.engine.congestion.queue_kernel").at_once
 arrive, complete, finished = phase.arrive, phase.complete, phase.finished
 bus_event, bus_go_on = bus.bus_event, bus.bus_go_on
-schedule, next_seq, node_row, phase_row = (
-    collective.schedule,
-    collective.next_seq,
-    collective.node_row,
-    collective.phase_row,
-)
-follow = collective.follow
-post_send, post_recv, issue_part = collective.post_send, collective.post_recv, collective.issue_part
-queue_of, enqueue = collective.queue_of, collective.enqueue
-start_waiting, issue_collective = collective.start_waiting, collective.issue_collective
-CONTENTION = in_variant("contention")
-"""Messages wait for links (`armillary.engine.congestion`)."""
-SCHEDULED = collective.SCHEDULED
+schedule, next_seq, node_row, CONTENTION = rank.schedule, rank.next_seq, rank.node_row, rank.CONTENTION
+post_send, post_recv = pair.post_send, pair.post_recv
+phase_row, queue_of, follow, SCHEDULED = way.phase_row, way.queue_of, way.follow, way.SCHEDULED
+issue_part, issue_collective = collective.issue_part, collective.issue_collective
+start_waiting = collective.start_waiting
 
 
 @inner
