@@ -11,13 +11,14 @@ from armillary.jit import inner, use
 
 phase = use("armillary.engine.phase_kernel")
 push = use("armillary.engine.heap_kernel").push
-send_message = use("armillary.engine.congestion.link_kernel").send_message
 rank = use("armillary.engine.rank_kernel")
+pair = use("armillary.engine.pair_kernel")
 way = use("armillary.engine.way_kernel")
 enqueue = use("armillary.engine.order_kernel").enqueue
 begin, chain, deliver = phase.begin, phase.chain, phase.deliver
 set_up, machine_size = phase.set_up, phase.machine_size
 node_row, schedule, next_seq, CONTENTION = rank.node_row, rank.schedule, rank.next_seq, rank.CONTENTION
+post_send, post_recv = pair.post_send, pair.post_recv
 phase_row, queue_of, cost_of, SCHEDULED = way.phase_row, way.queue_of, way.cost_of, way.SCHEDULED
 count_way, count_ways, after_kept, moved_lead = way.count_way, way.count_ways, way.after_kept, way.moved_lead
 
