@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.collective import Schedule
-from armillary.collective.plan import next_size
 from armillary.engine import layout_kernel as lk
 from armillary.engine import network
 from armillary.engine.classes import (
@@ -30,24 +28,19 @@ from armillary.engine.items import (
     channels_of,
     unreceived,
 )
-from armillary.engine.jobs import Job, JobPhase
 from armillary.engine.lowered import Simulated, as_table, join
 from armillary.engine.nodes import lower_nodes
-from armillary.engine.phase_costs import CONTROL_BYTES, PhaseCosts, Timing
-from armillary.engine.quotient import QuotientComm, Rings
+from armillary.engine.phase_costs import CONTROL_BYTES, PhaseCosts
+from armillary.engine.plans import TREE_KINDS, Plans
 from armillary.engine.tables import JobPlan, Tables
 from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace import Trace
-from armillary.trace.process_groups import WORLD
 
 Ints = NDArray[np.int64]
 LONGEST = 1 << 62
 """Work of this many ticks or more is refused."""
-FAMILY = {"all": lk.ALL, "first": lk.FIRST, "last": lk.LAST}
-KIND = {"reduce-scatter": lk.SCATTERS, "all-gather": lk.GATHERS}
 ORDERS = ("FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst")
-TREE_KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
 @dataclass(kw_only=True)
@@ -144,115 +137,32 @@ class _Build:
         views = workload.views
         self.class_views = [views[v] for v in workload.view_of[self.representatives].tolist()]
         self.comm_at, self.quotients = quotient_comms(workload, classes, self.representatives)
-        system = platform.system
-        self.costs = PhaseCosts(
-            Timing(
-                platform.dimensions, system.local_mem_bandwidth, platform.rendezvous, system.shared_bus,
-                system.local_reduction_delay,
-            ),
-            links,
-        )  # fmt: skip
+        self.plans = Plans(platform, classes, self.representatives, self.job_phases, links)
         self.warnings = list(dict.fromkeys(w for view in views for w in view.nodes.warnings))
-        self.plans: list[JobPlan] = []
-        self.plan_rows: list[int] = []
-        self.phase_rows: list[int] = []
-        self.route_rows: list[int] = []
         self.leads = False
-        self.plan_of: dict[tuple[int, Job], JobPlan] = {}
-
-    def plan(self, comm: QuotientComm, job: Job) -> JobPlan:
-        """Return the plan of a job in a quotient communicator."""
-        # Ranks of one class may know their groups by different numbers.
-        key = (comm.number, replace(job, comm=WORLD))
-        if key not in self.plan_of:
-            found = self.job_phases[job]
-            plan = JobPlan(len(self.plans), job, found, len(self.phase_rows) // lk.PH_COLUMNS)
-            for route in found.routes:
-                ticks, lines = 0.0, 0
-                for p in range(len(route)):
-                    more_ticks, more_lines = self._phase(comm, route, p, lines, job.operation)
-                    ticks, lines = ticks + more_ticks, lines + more_lines
-                plan.ticks, plan.lines = max(plan.ticks, ticks), max(plan.lines, lines)
-            routes = self._routes(found.of_chunk) if plan.routed else -1
-            row = [len(plan.phases), plan.first, plan.lines, routes, int(found.in_turn), int(found.greedy)]
-            self.plan_rows += row
-            self.plans.append(plan)
-            self.plan_of[key] = plan
-        return self.plan_of[key]
-
-    def _routes(self, of_chunk: tuple[int, ...]) -> int:
-        """Add the ways of chunks; returns where they stand."""
-        self.route_rows += (len(of_chunk), *of_chunk)
-        return len(self.route_rows) - len(of_chunk) - 1
-
-    def _after(self) -> Ints:
-        """Return the routes of plans after others, (plans, plans), -1: not known."""
-        number = {plan.source: plan.number for plan in self.plans}
-        table = np.full((len(self.plans), len(self.plans)), -1, np.int64)
-        for plan in self.plans:
-            for other, of_chunk in plan.job.after.items():
-                table[plan.number, number[other]] = self._routes(of_chunk)
-        return table
-
-    def _phase(
-        self, comm: QuotientComm, route: tuple[JobPhase, ...], p: int, line: int, operation: str
-    ) -> tuple[float, int]:
-        """Add the row of phase `p` of a way; `line` of its lines come before. Returns its ticks and its lines."""
-        phase = route[p]
-        if not phase.schedules:
-            row = [0] * lk.PH_COLUMNS
-            row[lk.PH_COUNT], row[lk.PH_TREE], row[lk.PH_MEMBERS], row[lk.PH_STRIDE] = 1, -1, 1, 1
-            self.phase_rows += row
-            return 0.0, 0
-        ring = self.rings.ring(comm, phase)
-        members = comm.real.members
-        stride = 1
-        if phase.dim >= 0:
-            stride = network.strides(self.platform.dimensions)[phase.dim]
-            members = np.arange(phase.n) * stride
-        add = self.costs.add
-        cost = [
-            add(s, phase.size, members, phase.endpoint, uniform=phase.uniform, on_bus=comm.real.world)
-            for s in phase.schedules
-        ]
-        same = [q for q, o in enumerate(route) if (o.level, o.family) == (phase.level, phase.family)]
-        trees = [q for q, o in enumerate(route) if o.tree and o.level == phase.level]
-        tree = TREE_KINDS.index(operation) * self.levels + phase.level if phase.tree else -1
-        row = [0] * lk.PH_COLUMNS
-        row[lk.PH_LEVEL], row[lk.PH_FAMILY] = phase.level, FAMILY[phase.family]
-        row[lk.PH_COUNT], row[lk.PH_INDEX] = len(same), same.index(p)
-        row[lk.PH_TREE] = tree
-        if phase.tree:
-            row[lk.PH_TREE_COUNT], row[lk.PH_TREE_INDEX] = len(trees), trees.index(p)
-        row[lk.PH_COST0], row[lk.PH_COST1] = cost
-        row[lk.PH_RING], row[lk.PH_LINE] = ring.entry, line - ring.first_line
-        row[lk.PH_KIND] = lk.OTHER if phase.tree else KIND.get(phase.operation, lk.OTHER)
-        row[lk.PH_BYTES] = max(phase.size, next_size(phase.operation, phase.size, phase.n))
-        row[lk.PH_MEMBERS], row[lk.PH_STRIDE] = phase.n if phase.dim >= 0 else 1, stride
-        row[lk.PH_SHIFT0], row[lk.PH_SHIFT1] = (shift(s) if phase.dim >= 0 else 0 for s in phase.schedules)
-        self.phase_rows += row
-        return max(self.costs.longest[c] for c in cost), ring.n_lines
 
     def assemble(self, messages: bool) -> Lowered:
         """Lay out all arrays."""
         platform = self.platform
-        self.levels = len(platform.dimensions)
-        self.rings = Rings(platform, self.classes, self.representatives)
         tables = Tables()
         for cls, view in enumerate(self.class_views):
             self._rank(tables, cls, view)
         comm_rows = self._comm_rows(tables)
-        trees = len(TREE_KINDS) * self.levels
+        plans, rings = self.plans, self.plans.rings
+        levels = len(platform.dimensions)
+        trees = len(TREE_KINDS) * levels
         queues = platform.queues_per_dim
         limit = -(-platform.system.active_chunks // queues)
         bus = platform.system.shared_bus
         ranks = len(self.class_views)
-        after = self._after() if self.leads else np.zeros(0, np.int64)
+        after = plans.after() if self.leads else np.zeros(0, np.int64)
         scalars = {
-            lk.Z_LEADS: int(self.leads), lk.Z_PLANS: len(self.plans),
-            lk.Z_RANKS: ranks, lk.Z_LEVELS: self.levels, lk.Z_QUEUES: queues, lk.Z_LIMIT: limit, lk.Z_TREES: trees,
+            lk.Z_LEADS: int(self.leads) * (2 if bus else 1), lk.Z_PLANS: len(plans.all),
+            lk.Z_RANKS: ranks, lk.Z_LEVELS: levels, lk.Z_QUEUES: queues, lk.Z_LIMIT: limit, lk.Z_TREES: trees,
             lk.Z_ORDER: ORDERS.index(platform.system.intra_dimension),
-            lk.Z_MESSAGES: int(messages or bus is not None or self.costs.instant or self.links is not None),
+            lk.Z_MESSAGES: int(
+                messages or self.leads or bus is not None or plans.costs.instant or self.links is not None
+            ),
         }  # fmt: skip
         if bus:
             scalars |= {lk.Z_BUS_L: bus.L, lk.Z_BUS_O: bus.o, lk.Z_BUS_G: bus.g}
@@ -262,30 +172,30 @@ class _Build:
         self._check_length(items)
         program = {
             "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
-            "PLANS": self.plan_rows, "PHASES": self.phase_rows, "ROUTES": self.route_rows, "AFTER": after,
+            "PLANS": plans.rows, "PHASES": plans.phase_rows, "ROUTES": plans.route_rows, "AFTER": after,
             "COMMS": comm_rows,
-            "RING_ENTRY": self.rings.ring_entry, "LINE_ROWS": self.rings.line_rows, "LINES": self.rings.lines,
+            "RING_ENTRY": rings.ring_entry, "LINE_ROWS": rings.line_rows, "LINES": rings.lines,
             "CHANNELS": tables.channels, **(self.links.tables() if self.links else {}),
         }  # fmt: skip
         sizes = {
             "ranks": ranks, "states": tables.states, "streams": tables.streams,
-            "rows": tables.rows, "routed": tables.rows * any(plan.routed for plan in self.plans),
+            "rows": tables.rows, "routed": tables.rows * any(plan.routed for plan in plans.all),
             "bases": tables.bases, "items": len(items), "ordinals": tables.ordinals,
             "instances": tables.instances, "instance_items": tables.instance_items, "arrived": tables.arrived,
-            "queues": ranks * self.levels * queues, "trees": trees, "channels": len(tables.channel_at),
-            "pairs": tables.pairs, "lines": len(self.rings.line_rows) // lk.LN_COLUMNS, "servers": self._servers(),
+            "queues": ranks * levels * queues, "trees": trees, "channels": len(tables.channel_at),
+            "pairs": tables.pairs, "lines": len(rings.line_rows) // lk.LN_COLUMNS, "servers": self._servers(),
             "links": self.links.count if self.links else 0,
             "deferred": max((len(v.nodes.kind) for v in self.class_views), default=0),
         }  # fmt: skip
         return Lowered(
             tables={name: as_table(table) for name, table in program.items()},
-            costs=self.costs,
+            costs=plans.costs,
             scalars=scalars,
             sizes=sizes,
             classes=self.classes,
             representatives=self.representatives,
             views=self.class_views,
-            plans=self.plans,
+            plans=plans.all,
             items=items,
             comm_ordinals=tables.comm_ordinals,
             groups={str(n): len(c.members) for n, c in self.comms.found.items()},
@@ -299,7 +209,7 @@ class _Build:
         total = float(sum(ticks.sum(dtype=np.float64) for ticks in timed))
         collective = items[kind == lk.COLLECTIVE]
         if len(collective):
-            ticks = np.array([plan.ticks for plan in self.plans], np.float64)
+            ticks = np.array([plan.ticks for plan in self.plans.all], np.float64)
             total += float((ticks[collective[:, lk.I_PLAN]] * collective[:, lk.I_CHUNKS]).sum())
         # Memory nodes have their ticks in the column in which messages have their delay.
         total += float(items[kind != lk.COLLECTIVE, lk.I_DELAY].sum(dtype=np.float64))
@@ -340,7 +250,7 @@ class _Build:
         for j, job in enumerate(view.jobs):
             comm = self.comm_at[(cls, slots[job.comm])]
             number = comm.number
-            plan = self.plan(comm, job)
+            plan = self.plans.plan(comm, job)
             if plan not in tables.comm_plans[comm.number]:
                 tables.comm_plans[comm.number].append(plan)
             ordinal = tables.ordinal(cls, number)
@@ -423,18 +333,3 @@ class _Build:
             tables.arrived += times * stride
             tables.instance_items += times * len(comm.local)
         return rows
-
-
-def shift(schedule: Schedule) -> int:
-    """Return how far the member that is first moves in a phase: by so many members, or if negative, to -1 - (XOR).
-
-    Who is first to start sends first, and the receiver of that is first to go on. Of messages that leave together
-    only the first one counts.
-    """
-    role = schedule.roles[0]
-    first = role.send_peer[:: max(role.initial, 1)]
-    if schedule.relative == "rotate":
-        return int(first.sum() % schedule.n)
-    if schedule.relative == "pair" and not schedule.n & (schedule.n - 1):
-        return -1 - int(np.bitwise_xor.reduce(first))
-    return 0

@@ -10,14 +10,14 @@ links = use("armillary.engine.congestion.link_kernel")
 step = use("armillary.engine.step_kernel")
 phase = use("armillary.engine.phase_kernel")
 bus = use("armillary.engine.bus_kernel")
-collective = use("armillary.engine.collective_kernel")
+pair = use("armillary.engine.pair_kernel")
 at_rank, forget, free_row, pop, take = queue.at_rank, queue.forget, queue.free_row, queue.pop, queue.take
 forward, link_free = links.forward, links.link_free
 phase_done, complete_node, bundle_done = step.phase_done, step.complete_node, step.bundle_done
 issue_free, message_arrived = step.issue_free, step.message_arrived
 arrive, receive, launch, cleared = phase.arrive, phase.receive, phase.launch, phase.cleared
 bus_event, bus_go_on = bus.bus_event, bus.bus_go_on
-clear_pair, go_pair = collective.clear_pair, collective.go_pair
+clear_pair, go_pair = pair.clear_pair, pair.go_pair
 
 
 @inner
