@@ -24,14 +24,14 @@ def quick_bound(timeline: Timeline) -> int:
         nodes = np.flatnonzero((table.kind == _COMPUTE) & (timeline.spans(cls)[0] >= 0))
         if len(nodes):
             least = least_ticks(timeline, cls)[nodes]
-            _, of = np.unique(table.stream[nodes], return_inverse=True)
-            most = max(most, float(np.bincount(of, weights=least).max()))
+            _, stream = np.unique(table.stream[nodes], return_inverse=True)
+            most = max(most, float(np.bincount(stream, weights=least).max()))
     tick = float(timeline.info.get("tick_ns", 1))
-    rates, cls, dim = port_bandwidths(timeline), timeline.phase_class, timeline.phase_dim
+    rates, of, dim = port_bandwidths(timeline), timeline.phase_class, timeline.phase_dim
     moved, ran = timeline.phase_port_bytes, (timeline.phase_start >= 0) & (dim >= 0)
     if not ran.all():
-        cls, dim, moved = cls[ran], dim[ran], moved[ran]
-    sums = np.bincount(cls * len(rates) + dim, moved, len(timeline.finish) * len(rates))
+        of, dim, moved = of[ran], dim[ran], moved[ran]
+    sums = np.bincount(of * len(rates) + dim, moved, len(timeline.finish) * len(rates))
     for d, (out, into) in enumerate(rates):
         if max(out, into) and len(sums):
             most = max(most, float(sums[d :: len(rates)].max()) / (max(out, into) * tick))

@@ -26,7 +26,7 @@ _NODES = (
     ast.Gt, ast.GtE, ast.In, ast.NotIn, ast.IfExp, ast.Call, ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.List,
 )  # fmt: skip
 _QUANTITY = re.compile(
-    r"(?<![\w.'\"])(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)\s*(%(?!\s*[\w(.])|[A-Za-zµμ][\w]*(?:/s)?)"
+    r"(?<![\w.'\"])(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)(?![\d.]|[eE][+-]?\d)\s*(%(?!\s*[\w(.])|[A-Za-zµμ][\w]*(?:/s)?)"
 )
 _WORDS = ("and", "or", "not", "in", "if", "else", "is")
 
@@ -101,8 +101,8 @@ class Expression:
         """
         try:
             found = eval(self._code, dict(_GLOBALS), names)
-        except KeyError as error:
-            raise InputError(f"'{self.text}': {error.args[0]} is not known here") from None
+        except NameError as error:
+            raise InputError(f"'{self.text}': {error.name} is not known here") from None
         except (ArithmeticError, TypeError, ValueError) as error:
             nothing = [name for name in sorted(self.names) if names.get(name) is None]
             why = f"{', '.join(nothing)} has no value" if nothing else str(error)

@@ -67,7 +67,7 @@ def find_key(text: str, base: Mapping[str, Any]) -> Key:
         if not found:
             known = sorted({key for one in _resolved(places) for key in one.get("properties", {})})
             hint = nearest(part, known) or (f"; known keys: {', '.join(known)}" if known else "")
-            raise InputError(f"{text}: {before} has no key '{part}'{hint}")
+            raise InputError(f"{before} has no key '{part}'{hint}")
         places = found
         held = held.get(part) if isinstance(held, Mapping) else None
         path.append(int(part) if part.isdigit() else part)
