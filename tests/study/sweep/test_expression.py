@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from armillary.errors import InputError
 from armillary.study.sweep.expression import Expression
 
-NAMES = {"tp": 8, "pp": 16, "share": 0.25, "kind": "1f1b", "on": True}
+NAMES = {"tp": 8, "pp": 16, "share": 0.25, "kind": "1f1b", "on": True, "fabric": 50e9}
 leaves = st.one_of(
     st.integers(0, 50).map(str), st.sampled_from(("0.5", "1e3", "tp", "pp", "share", "on", "'1f1b'", "kind"))
 )
@@ -65,6 +65,8 @@ def test_expressions_are_those_of_python(text):
         ("tp in (4, 8) and not pp in (2,)", True),
         ("2 ** 10", 1024),
         ("kind == '1f1b'", True),
+        ("fabric == '50 GB/s' and fabric == 50 GB/s", True),
+        ("kind != 'a 5 parsecs'", True),
     ],
 )
 def test_quantities_are_in_base_units(text, value):

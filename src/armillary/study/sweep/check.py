@@ -15,6 +15,7 @@ from armillary.platform.preset import expand
 from armillary.platform.schema_fields import TAGS
 from armillary.platform.study_schema import StudyFile
 from armillary.study.sweep.constraint import OF_COSTS, OF_MODEL, OF_RUN
+from armillary.study.sweep.facts import known_model
 from armillary.study.sweep.keys import at
 from armillary.study.sweep.measures import MEASURES
 from armillary.study.sweep.space import Axis
@@ -23,7 +24,8 @@ from armillary.workload.plan.request import generate_part
 
 _TRIED = 100
 """Values of an axis that are looked at before anything runs."""
-_GENERATE = ("workload", "generate")
+_GENERATE: KeyPath = ("workload", "generate")
+_MODEL: KeyPath = (*_GENERATE, "model")
 
 
 def check_sweep(sweep: Sweep) -> None:
@@ -40,12 +42,23 @@ def check_sweep(sweep: Sweep) -> None:
         if owner is None:
             missing = "" if problem else f"missing key '{path[-1]}'"
             raise sweep.base.error(path if problem else path[:-1], problem or missing)
+    if isinstance(name := at(sweep.study, _MODEL), str):
+        _check_model(sweep, name, sweep.base, _MODEL)
     for number, axis in enumerate(sweep.space.axes):
         place = ("vary", list(sweep.document.data.get("vary", {}))[number])
         for value in islice(axis.values, _TRIED):
+            if isinstance(value, str) and axis.keys[0].path == _MODEL:
+                _check_model(sweep, value, sweep.document, place)
             for path, problem in _problems(axis.put(first.document, value)):
                 if problem and _is_of(axis, path):
                     raise sweep.document.error(place, f"{problem} (value {value})")
+
+
+def _check_model(sweep: Sweep, name: str, document: Document, place: KeyPath) -> None:
+    try:
+        known_model(name, sweep.folder)
+    except InputError as error:
+        raise document.error(place, str(error)) from None
 
 
 def _asked(sweep: Sweep) -> Iterator[tuple[str, KeyPath, frozenset[str]]]:
