@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -32,7 +32,7 @@ class Key:
     path: KeyPath
     kind: str = ""
     whole: bool = False
-    default: Any = None
+    default: Any = field(default=None, compare=False)
 
     @property
     def last(self) -> str:
