@@ -80,6 +80,6 @@ def _wishes() -> Any:
     return TypeAdapter(generate_part())
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _frame(text: str, path: Path) -> Study:
     return study_of(Document(path.name, json.loads(text), path, syntax="yaml"), path)
