@@ -83,7 +83,7 @@ def _collectives(timeline: Timeline, sizes: NDArray[np.int64], dimensions: int) 
     cls, dim, size = timeline.phase_class, timeline.phase_dim, timeline.phase_bytes
     total = np.zeros((len(sizes), dimensions))
     if not len(cls):
-        return total[0] * 0
+        return np.zeros(dimensions)
     first = np.append(0, np.flatnonzero(cls[1:] != cls[:-1]) + 1)
     np.add.at(total[:, 0], cls[first], np.add.reduceat(size, first))
     for d in (*range(1, dimensions), -1):  # most phases are in dimension 0, which gets what the others leave
@@ -91,7 +91,8 @@ def _collectives(timeline: Timeline, sizes: NDArray[np.int64], dimensions: int) 
         own = np.bincount(cls[rows], size[rows], len(sizes))
         total[:, 0] -= own
         total[:, d] += own
-    return sizes.astype(np.float64) @ total
+    moved: NDArray[np.float64] = sizes.astype(np.float64) @ total
+    return moved
 
 
 def _messages(
