@@ -134,6 +134,7 @@ def _table(found: Comparison, *, money: bool) -> Table:
     from rich import box
     from rich.table import Table
 
+    from armillary.study.cost import use_of
     from armillary.units import format_bandwidth, format_bytes
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
@@ -141,13 +142,14 @@ def _table(found: Comparison, *, money: bool) -> Table:
         "dimension",
         "topology",
         "size",
-        "bytes of an NPU",
+        "sent by an NPU",
         "equal",
         "allocated",
         *(["price"] if money else []),
     ):
         table.add_column(name, justify="left" if name in ("dimension", "topology") else "right")
-    moved = (found.traffic.count @ found.traffic.volume).max(axis=0)
+    used = use_of(found.equal_run)
+    moved = [size / used.npus for size in used.moved]
     rows = zip(
         found.platform.dimensions,
         moved,

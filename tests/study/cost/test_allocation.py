@@ -12,12 +12,16 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from armillary import simulate
 from armillary.cli import main
 from armillary.errors import InputError
+from armillary.platform import Dimension, Platform
+from armillary.platform.model import Port
 from armillary.platform.native import load_study
 from armillary.study.cost.allocation.compare import compare
 from armillary.study.cost.allocation.solve import allocate, in_steps, spend
-from armillary.study.cost.allocation.traffic import Traffic
+from armillary.study.cost.allocation.traffic import Traffic, traffic_of
+from armillary.trace import GraphBuilder, Trace
 
 
 def traffic(
@@ -122,6 +126,24 @@ def test_simulation_agrees_with_the_model(tmp_path: Path) -> None:
     assert found.equal_run.total_ticks == pytest.approx(found.equal.time, rel=0.02)
     assert found.best_run.total_ticks == pytest.approx(found.best.time, rel=0.03)
     assert found.speedup > 2
+
+
+def test_links_that_a_sub_group_leaves_idle_count() -> None:
+    """Four of eight in a FullyConnected dimension use three of the seven links of their ports."""
+    machine = Platform(
+        (Dimension("node", "FullyConnected", 8, 1.0, 0.0, Port(70.0, 70.0)),),
+        groups={1: (0, 1, 2, 3), 2: (4, 5, 6, 7)},
+    )
+    graphs = []
+    for group in (1, 2):
+        builder = GraphBuilder()
+        builder.all_reduce("sum", 4 * 10**6, group=group)
+        graphs += [builder.graph(f"g{group}")] * 4
+    trace = Trace.from_ranks(graphs)
+    run = simulate(trace, machine)
+    found = traffic_of(trace, machine, run)
+    assert found.volume[0] == pytest.approx([2 * 4e6 * 3 / 4 * 7 / 3], rel=1e-4)
+    assert found.time(np.array([70.0])) == pytest.approx(run.total_ticks, rel=1e-3)
 
 
 def test_command(tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ def _money(value: float) -> str:
 
 def _count(unit: str) -> Callable[[float], str]:
     def show(value: float) -> str:
-        exact = int(value) if value == int(value) else float(f"{value:.4g}")
-        return f"{format_count(exact)} {unit}".rstrip()
+        number = value if value == int(value) else float(f"{value:.4g}")
+        return f"{format_count(int(number) if number == int(number) else number)} {unit}".rstrip()
 
     return show
 

@@ -18,21 +18,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from armillary import units
 from armillary.errors import InputError, nearest
 from armillary.platform.document import Source, is_there, read_document
 from armillary.platform.native_errors import first_error
 from armillary.platform.schema_fields import Count, Part, Quantity
+from armillary.study.whole_run.quantities import seconds
 
 _FOLDER = Path(__file__).parent / "presets"
-Hours = Annotated[float, Quantity(units.parse_time, "time", "50000 h")]
+Long = Annotated[float, Quantity(seconds, "time", "50000 h")]
 
 
 class Component(Part):
     """One sort of things that fail."""
 
     per: Literal["npu", "host", "job"] = Field(description="There are as many as NPUs, as hosts, or `count`.")
-    mtbf: Hours = Field(description="Mean time between failures of one.")
+    mtbf: Long = Field(description="Mean time between failures of one.")
     count: Count = Field(default=1, description="For each NPU or host, or in the whole job.")
     hardware: bool = Field(default=True, description="Its failure takes a node away until it is repaired.")
     says: str = Field(default="", description="Where the number is from.")
@@ -49,9 +49,7 @@ class Failures(Part):
     def rates(self, npus: int) -> dict[str, float]:
         """Return failures per second of the whole machine by component."""
         many = {"npu": npus, "host": -(-npus // self.npus_per_host), "job": 1}
-        return {
-            name: each.count * many[each.per] / (each.mtbf / 1e9) for name, each in self.components.items()
-        }
+        return {name: each.count * many[each.per] / each.mtbf for name, each in self.components.items()}
 
     def hardware_share(self, npus: int) -> float:
         """Return the share of failures that take a node away."""

@@ -16,7 +16,7 @@ and by the theorem of renewals and rewards the share of time that is useful is
     t N r / exp(r R) = t r exp(-r (w + R)) / (exp(r s) - 1).
 
 With w = 0 that is the complete model of Daly ("A higher order estimate of the optimum checkpoint interval for restart
-dumps", FGCS 22, 2006, eq. 20): run time = exp(R/M) M (exp((t+b)/M) - 1) T / t. Its best interval does not depend on
+dumps", FGCS 22, 2006): run time = exp(R/M) M (exp((t+b)/M) - 1) T / t. Its best interval does not depend on
 R or w: the derivative is 0 where 1 - exp(-r (t + b)) = r t.
 
 With a limited number of spare nodes the job also waits, when more nodes are being repaired than there are spares. A
@@ -151,7 +151,7 @@ def young(rate: float, checkpoints: Checkpoints) -> float:
 
 
 def daly(rate: float, checkpoints: Checkpoints) -> float:
-    """Return the interval of Daly's higher-order formula (2006, eq. 37)."""
+    """Return the interval of Daly's higher-order formula (2006)."""
     if not rate:
         return math.inf
     mean, stop = 1 / rate, checkpoints.blocking

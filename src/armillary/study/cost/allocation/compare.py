@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from armillary.engine import simulate
 from armillary.engine.timeline import Timeline
 from armillary.errors import InputError, nearest, one_of
-from armillary.platform.bandwidth import links_per_npu
-from armillary.platform.model import Platform, Port
+from armillary.platform.model import Platform
 from armillary.platform.native import Study
 from armillary.report.ranks import slowest
 from armillary.report.time_breakdown import breakdown
 from armillary.study.cost.allocation.solve import LEAST, Allocation, allocate, in_steps, spend
-from armillary.study.cost.allocation.traffic import Floats, Traffic, traffic_of
+from armillary.study.cost.allocation.traffic import Floats, Traffic, traffic_of, with_bandwidths
 from armillary.study.cost.step import trace_of
 
 
@@ -82,28 +81,13 @@ def compare(
     equal = spend(price, budget, np.ones(len(price)), lower, upper)
     trace = trace_of(study)
     equal_run = simulate(trace, with_bandwidths(platform, equal))
-    traffic = traffic_of(equal_run)
+    traffic = traffic_of(trace, platform, equal_run)
     best = allocate(traffic, price, budget, lower, upper)
     if step:
         best = in_steps(traffic, price, budget, best, step, lower)
     best_run = simulate(trace, with_bandwidths(platform, best.bandwidth))
     time = traffic.time(equal)
     return Comparison(platform, price, traffic, Allocation(equal, time, 0.0), best, equal_run, best_run)
-
-
-def with_bandwidths(platform: Platform, bandwidth: Floats) -> Platform:
-    """Return a machine whose NPUs have so many bytes per ns in each dimension, in both directions."""
-    return replace(
-        platform,
-        dimensions=tuple(
-            replace(
-                dimension,
-                bandwidth=rate / links_per_npu(dimension.topology, dimension.size),
-                port=Port(rate, rate),
-            )
-            for dimension, rate in zip(platform.dimensions, bandwidth.tolist(), strict=True)
-        ),
-    )
 
 
 def _limits(platform: Platform, given: Mapping[str, float], usual: float) -> Floats:

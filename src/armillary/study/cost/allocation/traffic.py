@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.timeline import KINDS, Timeline
-from armillary.report.communication import port_bandwidths
-from armillary.study.cost.use import crossing
+from armillary.platform.bandwidth import links_per_npu
+from armillary.platform.model import Platform, Port
+from armillary.trace import Trace
 
 Floats = NDArray[np.float64]
+_SLOW, _FAST = 1.0, 1e6
+"""Bytes per ns of probes."""
 _COLLECTIVE, _SEND = KINDS.index("collective"), KINDS.index("send")
 
 
@@ -24,7 +27,7 @@ class Traffic:
     last alone, and the fullest dimension is never idle between them.
 
     Attributes:
-        volume: Bytes through the busier direction of the port, (p, d).
+        volume: Bytes through whatever is fullest, as if it had all of the port, (p, d).
         chunks: (p,).
         fixed: ns that no bandwidth shortens, (p,).
         count: How often a rank of each class does it, (c, p).
@@ -47,42 +50,69 @@ class Traffic:
         return float((self.count @ self.times(bandwidth)).max(initial=0))
 
 
-def traffic_of(timeline: Timeline) -> Traffic:
-    """Return the communication of a run; nodes of a class with the same operation, group and size are one kind."""
-    dimensions = [int(one["size"]) for one in timeline.info["dimensions"]]
-    ports = np.array([min(pair) for pair in port_bandwidths(timeline)])
+def traffic_of(trace: Trace, platform: Platform, timeline: Timeline) -> Traffic:
+    """Return the communication of a run; nodes of a class with the same operation, group and size are one kind.
+
+    Volumes come from lowering the trace with one dimension slow and all others fast: the least time of a node is then
+    its bytes through the slow one. So they count links that a sub-group leaves idle: four members of a FullyConnected
+    eight use three of seven links of their ports.
+    """
+    dimensions = len(platform.dimensions)
+    base = _least(trace, platform, np.full(dimensions, _FAST), timeline)
+    slow = [
+        _least(trace, platform, np.where(np.arange(dimensions) == d, _SLOW, _FAST), timeline)
+        for d in range(dimensions)
+    ]
+    per_byte = 1 / _SLOW - 1 / _FAST
     kinds: dict[tuple[float, ...], dict[int, int]] = {}
     for cls in range(len(timeline.finish)):
         table, ran = timeline.table(cls), timeline.spans(cls)[0] >= 0
         rows = timeline.phases(cls)
-        nodes = np.flatnonzero((table.kind == _COLLECTIVE) & ran)
-        for first, count in _alike(table.label[nodes], table.size[nodes]):
-            node = int(nodes[first])
-            mine = rows[timeline.phase_node[rows] == node]
-            dim = timeline.phase_dim[mine]
-            where = np.where(dim < 0, len(dimensions) - 1, dim)
-            sent = timeline.phase_port_bytes[mine].astype(np.float64)
-            volume: Floats = np.bincount(where, sent, len(dimensions)).astype(np.float64)
-            chunks = len(np.unique(timeline.phase_chunk[mine])) or 1
-            least = float(timeline.node_least[timeline.node_ptr[cls] + node])
-            _add(kinds, volume, chunks, max(least - _pipelined(volume / ports, chunks), 0.0), cls, count)
-        sends = np.flatnonzero((table.kind == _SEND) & ran)
-        for first, count in _alike(table.peer[sends], table.size[sends]):
-            peer, volume = int(table.peer[sends[first]]), np.zeros(len(dimensions))
-            rank = int(timeline.representative[cls])
-            crossed = crossing(rank, peer, dimensions) if peer >= 0 else [len(dimensions) - 1]
-            volume[crossed] = table.size[sends[first]]
-            _add(kinds, volume, 1, 0.0, cls, count)
+        for kind, names in ((_COLLECTIVE, table.label), (_SEND, table.peer)):
+            nodes = np.flatnonzero((table.kind == kind) & ran)
+            for first, count in _alike(names[nodes], table.size[nodes]):
+                node = int(nodes[first])
+                volume = np.array([max(each[cls][node] - base[cls][node], 0) / per_byte for each in slow])
+                chunk = timeline.phase_chunk[rows[timeline.phase_node[rows] == node]]
+                chunks = len(np.unique(chunk)) or 1
+                moving = volume / _FAST
+                fixed = float(base[cls][node]) - max(moving.sum() / chunks, moving.max(initial=0))
+                found = kinds.setdefault((*volume.tolist(), float(chunks), max(fixed, 0.0)), {})
+                found[cls] = found.get(cls, 0) + count
     counts = np.zeros((len(timeline.finish), len(kinds)))
     for p, by_class in enumerate(kinds.values()):
         for cls, count in by_class.items():
             counts[cls, p] = count
-    table_of = np.array(list(kinds), np.float64).reshape(len(kinds), len(dimensions) + 2)
+    table_of = np.array(list(kinds), np.float64).reshape(len(kinds), dimensions + 2)
     return Traffic(table_of[:, :-2], table_of[:, -2], table_of[:, -1], counts)
 
 
-def _pipelined(each: Floats, chunks: int) -> float:
-    return float(each.sum() / chunks + (1 - 1 / chunks) * each.max(initial=0))
+def _least(
+    trace: Trace, platform: Platform, bandwidth: Floats, timeline: Timeline
+) -> list[NDArray[np.int64]]:
+    """Return the least ticks of the nodes of each class of the timeline where dimensions have these bandwidths."""
+    from armillary.engine.physical.least import least_ticks
+    from armillary.engine.physical.lower import lower
+
+    program = lower(trace, with_bandwidths(platform, bandwidth), fold_ranks=True)
+    ends = np.cumsum([view.nodes.graph.n_nodes for view in program.views])
+    each = np.split(least_ticks(program.tables, program.views), ends[:-1])
+    return [each[int(program.classes[rank])] for rank in timeline.representative.tolist()]
+
+
+def with_bandwidths(platform: Platform, bandwidth: Floats) -> Platform:
+    """Return a machine whose NPUs have so many bytes per ns in each dimension, in both directions."""
+    return replace(
+        platform,
+        dimensions=tuple(
+            replace(
+                dimension,
+                bandwidth=rate / links_per_npu(dimension.topology, dimension.size),
+                port=Port(rate, rate),
+            )
+            for dimension, rate in zip(platform.dimensions, bandwidth.tolist(), strict=True)
+        ),
+    )
 
 
 def _alike(name: NDArray[np.generic], size: NDArray[np.int64]) -> list[tuple[int, int]]:
@@ -92,15 +122,3 @@ def _alike(name: NDArray[np.generic], size: NDArray[np.int64]) -> list[tuple[int
     pairs = np.stack([np.unique(name, return_inverse=True)[1], np.unique(size, return_inverse=True)[1]])
     _, first, count = np.unique(pairs, axis=1, return_index=True, return_counts=True)
     return list(zip(first.tolist(), count.tolist(), strict=True))
-
-
-def _add(
-    kinds: dict[tuple[float, ...], dict[int, int]],
-    volume: Floats,
-    chunks: int,
-    fixed: float,
-    cls: int,
-    count: int,
-) -> None:
-    found = kinds.setdefault((*volume.tolist(), float(chunks), fixed), {})
-    found[cls] = found.get(cls, 0) + count
