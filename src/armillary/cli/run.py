@@ -154,16 +154,6 @@ def _checked(study: Study, *works: Study) -> Platform:
 
 def study_trace(study: Study) -> Trace:
     """Return the workload of a study: its trace files, one collective on all NPUs, or a generated one."""
-    from armillary.trace import CollectiveType, GraphBuilder, Trace, load_trace
+    from armillary.study.workload import trace_of
 
-    if study.trace is not None:
-        return load_trace(study.trace)
-    if study.generate is not None:
-        from armillary.workload.plan.request import study_trace as generated
-
-        return generated(study)
-    assert study.collective is not None  # a study has one or the other
-    kind, size = study.collective.kind, study.collective.size
-    builder = GraphBuilder()
-    builder.collective(kind, CollectiveType[kind.upper().replace("-", "_")], size)
-    return Trace.replicate(builder.graph(str(study.path)), ranks=study.ranks)
+    return trace_of(study)

@@ -9,6 +9,7 @@ from armillary.engine.timeline import Timeline
 from armillary.errors import InputError
 from armillary.platform.native import Study, load_study
 from armillary.study.cost.use import Use, use_of
+from armillary.study.workload import trace_of
 from armillary.trace import Trace
 from armillary.workload.models import parameters
 
@@ -71,19 +72,3 @@ def per_step(use: Use, steps: int) -> Use:
         use.memory / steps,
         tuple(each / steps for each in use.moved),
     )
-
-
-def trace_of(study: Study) -> Trace:
-    """Return the workload of a study: its trace files, one collective on all NPUs, or a generated one."""
-    from armillary.trace import CollectiveType, GraphBuilder, load_trace
-    from armillary.workload.plan.request import study_trace
-
-    if study.trace is not None:
-        return load_trace(study.trace)
-    if study.generate is not None:
-        return study_trace(study)
-    assert study.collective is not None  # a study has one or the other
-    kind, size = study.collective.kind, study.collective.size
-    builder = GraphBuilder()
-    builder.collective(kind, CollectiveType[kind.upper().replace("-", "_")], size)
-    return Trace.replicate(builder.graph(str(study.path)), ranks=study.ranks)

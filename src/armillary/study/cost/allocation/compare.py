@@ -16,7 +16,7 @@ from armillary.report.ranks import slowest
 from armillary.report.time_breakdown import breakdown
 from armillary.study.cost.allocation.solve import LEAST, Allocation, allocate, in_steps, spend
 from armillary.study.cost.allocation.traffic import Floats, Traffic, traffic_of, with_bandwidths
-from armillary.study.cost.step import trace_of
+from armillary.study.workload import trace_of
 
 
 @dataclass(frozen=True)
