@@ -76,8 +76,10 @@ def compare(
     even = budget / price.sum()
     lower = _limits(platform, least or {}, LEAST * even)
     upper = _limits(platform, most or {}, np.inf)
-    if (lower > upper).any():
-        lower = np.minimum(lower, upper)
+    for name, value in (least or {}).items():
+        if value > (most or {}).get(name, np.inf):
+            raise InputError(f"dimension '{name}': the least bandwidth is more than the most")
+    lower = np.minimum(lower, upper)
     equal = spend(price, budget, np.ones(len(price)), lower, upper)
     trace = trace_of(study)
     equal_run = simulate(trace, with_bandwidths(platform, equal))
