@@ -8,10 +8,10 @@ from pathlib import Path
 from armillary.engine.timeline import Timeline
 from armillary.errors import InputError
 from armillary.platform.native import Study, load_study
-from armillary.study.cost.use import Use, use_of
+from armillary.study.cost.use import Use, per_step, use_of
 from armillary.study.workload import trace_of
 from armillary.trace import Trace
-from armillary.workload.models import parameters
+from armillary.workload.models import default_sequence, parameters
 
 
 @dataclass(frozen=True)
@@ -54,21 +54,9 @@ def simulate_step(path: str | Path) -> Step:
     if study.generate is not None:
         model, plan = read_request(study)
         count = parameters(model).total
-        sequence = plan.sequence or getattr(model, "context", None)
+        sequence = plan.sequence or default_sequence(model)
         if plan.iterations > 1:
             use = per_step(use, plan.iterations)
         if plan.serve is None and sequence:
-            tokens = plan.batch * int(sequence)
+            tokens = plan.batch * sequence
     return Step(study, trace, timeline, use, tokens, count)
-
-
-def per_step(use: Use, steps: int) -> Use:
-    """Return what each of several equal steps used."""
-    return Use(
-        use.seconds / steps,
-        use.npus,
-        use.busy / steps,
-        {name: done / steps for name, done in use.flops.items()},
-        use.memory / steps,
-        tuple(each / steps for each in use.moved),
-    )

@@ -69,6 +69,18 @@ def use_of(timeline: Timeline) -> Use:
     )
 
 
+def per_step(use: Use, steps: int) -> Use:
+    """Return what each of several equal steps used."""
+    return Use(
+        use.seconds / steps,
+        use.npus,
+        use.busy / steps,
+        {name: done / steps for name, done in use.flops.items()},
+        use.memory / steps,
+        tuple(each / steps for each in use.moved),
+    )
+
+
 def _busy(streams: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> int:
     """Return the ticks in which a kernel ran; those of one stream never overlap."""
     if len(streams) and streams.min() != streams.max():

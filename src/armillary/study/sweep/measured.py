@@ -8,10 +8,12 @@ from armillary.report.flop_rate import flops
 from armillary.report.lower_bound import bound
 from armillary.report.ranks import nanoseconds, slowest
 from armillary.report.time_breakdown import breakdown
+from armillary.study.cost.measures import measures_of
+from armillary.study.cost.use import per_step, use_of
+from armillary.study.sweep.memory import needed
 from armillary.study.sweep.prepared import Prepared
 from armillary.study.sweep.sweep import Sweep
 from armillary.workload import models
-from armillary.study.sweep.memory import needed
 
 if TYPE_CHECKING:
     from armillary.engine.timeline import Timeline
@@ -29,6 +31,8 @@ def before_run(prepared: Prepared, sweep: Sweep) -> dict[str, float]:
         capacity = prepared.study.platform.physical.memory.capacity
         if capacity:
             found["headroom"] = capacity - found["memory"]
+    if sweep.costs:
+        found |= measures_of(None, prepared.study.platform, sweep.costs)
     return found
 
 
@@ -62,4 +66,9 @@ def of_run(prepared: Prepared, timeline: Timeline, sweep: Sweep) -> dict[str, fl
         sequence = plan.sequence or models.default_sequence(prepared.model)
         if sequence and not plan.serve:
             found["tokens_per_second"] = found["samples_per_second"] * sequence
+    if sweep.costs or sweep.tokens:
+        tokens = found.get("tokens_per_second", 0) * found["step_time"]
+        use = per_step(use_of(timeline), steps)
+        platform = prepared.study.platform
+        found |= measures_of(use, platform, sweep.costs, tokens=tokens or None, run_tokens=sweep.tokens)
     return found
