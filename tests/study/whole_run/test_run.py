@@ -71,6 +71,8 @@ def test_works_of_steps_and_spares() -> None:
     assert run.npus == 64 + 16 and run.goodput.waiting > 0.1
     assert run.seconds == pytest.approx(22 / run.goodput.useful)
     assert run.failures == pytest.approx(64 / 360_000 * run.seconds * (1 - run.goodput.waiting))
+    short = whole_run(work, load_failures("50000 h"), Checkpoints(10), Recovery(60))
+    assert short.interval == work.seconds  # the best interval is longer than the run
     calm = whole_run(work, None, Checkpoints(0), Recovery(0))
     assert calm.seconds == 22 and calm.failures == 0
 

@@ -38,7 +38,7 @@ class Price:
 
 
 def price(platform: Platform, costs: Costs) -> Price:
-    """Return what a machine costs to buy.
+    """Return what a machine costs to buy; nothing if it is rented.
 
     The network follows LIBRA (arXiv 2109.11762): each dimension costs USD per GB/s times the bandwidth of its ports,
     for wires, and for ports of switches and NICs where it is a Switch. A network that is a graph costs what the
@@ -48,6 +48,8 @@ def price(platform: Platform, costs: Costs) -> Price:
         InputError: the costs need something that the machine does not say, or name a dimension that it does not have.
     """
     npus, items, missing = platform.npus, [], []
+    if costs.npu.rent is not None:
+        return Price(())
     if costs.npu.price is None:
         missing.append("NPUs (npu.price)")
     else:

@@ -42,8 +42,10 @@ class NpuCosts(Part):
     rent: Money | None = Field(
         default=None, description="Per hour, instead of all prices, years and electricity: what a cloud asks."
     )
-    busy: Power | None = Field(default=None, description="While a kernel runs.")
-    idle: Power | None = Field(default=None, description="While none runs; with flop: all the time.")
+    busy: Power | None = Field(default=None, description="While it computes.")
+    idle: Power | None = Field(
+        default=None, description="While it waits or communicates; with flop: all the time."
+    )
     flop: dict[Literal["fp32", "bf16", "fp8"], Energy] | None = Field(
         default=None, description="Per operation, by precision; instead of busy."
     )

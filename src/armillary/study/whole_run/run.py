@@ -94,7 +94,7 @@ def whole_run(
     recovery: Recovery,
     interval: float | None = None,
 ) -> WholeRun:
-    """Return a run with failures; `interval` None: the best one.
+    """Return a run with failures; `interval` None: the best one, or the whole run if that is shorter.
 
     Raises:
         InputError: writing a checkpoint takes longer than the time to the next, or checkpoints of no length have no
@@ -106,6 +106,8 @@ def whole_run(
         recovery = Recovery(recovery.restart, recovery.spares, recovery.repair, share)
     if interval is None:
         interval = best_interval(rate, checkpoints)
+        if rate:
+            interval = min(interval, work.seconds)
     if interval == 0:
         raise InputError("checkpoints take no time, so the best interval is 0: expected an interval")
     never = math.isinf(interval)
