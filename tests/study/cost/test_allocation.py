@@ -94,7 +94,7 @@ def test_no_split_of_a_fine_grid_is_better(
 def test_steps_are_multiples_and_not_far_from_the_best() -> None:
     case, price = traffic([[6e6, 3e6, 1e6], [0, 0, 2e6]]), np.ones(3)
     best = allocate(case, price, 1000.0)
-    found = in_steps(case, price, 1000.0, best, 25.0, np.ones(3))
+    found = in_steps(case, price, 1000.0, best, 25.0, np.ones(3), np.full(3, np.inf))
     assert (found.bandwidth % 25 == 0).all() and found.bandwidth.sum() == 1000
     every = [
         case.time(np.array([x, y, 1000 - x - y], float))
@@ -102,6 +102,13 @@ def test_steps_are_multiples_and_not_far_from_the_best() -> None:
         for y in range(25, 1000 - x, 25)
     ]
     assert found.time <= min(every) * 1.02 and found.bound <= min(every)
+    most = np.array([310.0, np.inf, np.inf])
+    assert (
+        in_steps(case, price, 1000.0, found, 25.0, np.ones(3), np.array([700.0, 260, 900])).bandwidth[1]
+        <= 250
+    )
+    with pytest.raises(InputError, match="no multiples of 25 GB/s are within the limits"):
+        in_steps(case, price, 1000.0, best, 25.0, np.array([305.0, 1, 1]), most)
 
 
 STUDY = """

@@ -86,7 +86,7 @@ def compare(
     traffic = traffic_of(trace, platform, equal_run)
     best = allocate(traffic, price, budget, lower, upper)
     if step:
-        best = in_steps(traffic, price, budget, best, step, lower)
+        best = in_steps(traffic, price, budget, best, step, lower, upper)
     best_run = simulate(trace, with_bandwidths(platform, best.bandwidth))
     time = traffic.time(equal)
     return Comparison(platform, price, traffic, Allocation(equal, time, 0.0), best, equal_run, best_run)

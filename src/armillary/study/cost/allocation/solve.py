@@ -110,25 +110,34 @@ def allocate(
 
 
 def in_steps(
-    traffic: Traffic, price: Floats, budget: float, best: Allocation, step: float, lower: Floats
+    traffic: Traffic,
+    price: Floats,
+    budget: float,
+    best: Allocation,
+    step: float,
+    lower: Floats,
+    upper: Floats,
 ) -> Allocation:
     """Return an allocation in multiples of `step`: rounded down, then step by step where it helps the most.
 
     Its `bound` is that of `best`: near, but not proved to be the best of all multiples.
+
+    Raises:
+        InputError: no multiples are within the limits and the budget.
     """
     least = np.maximum(np.ceil(lower / step - 1e-9), 1)
+    most = np.floor(upper / step + 1e-9)
     steps = np.maximum(np.floor(best.bandwidth / step + 1e-9), least)
-    if step * price @ steps > budget * (1 + 1e-9):
-        raise InputError(
-            f"bandwidths in steps of {step:,.4g} GB/s do not fit into the budget, expected smaller ones"
-        )
+    budget *= 1 + 1e-9
+    if step * price @ steps > budget or (least > most).any():
+        raise InputError(f"no multiples of {step:,.4g} GB/s are within the limits and the budget")
     while True:
-        fits = [d for d in range(len(price)) if step * (price @ steps + price[d]) <= budget * (1 + 1e-9)]
-        if not fits:
+        fits = step * (price @ steps + price) <= budget
+        open_ = np.flatnonzero(fits & (steps < most)).tolist()
+        if not open_:
             break
-        gains = {d: traffic.time(step * (steps + np.eye(len(price))[d])) for d in fits}
-        d = min(gains, key=lambda d: (gains[d], d))
-        steps[d] += 1
+        gains = {d: traffic.time(step * (steps + np.eye(len(price))[d])) for d in open_}
+        steps[min(open_, key=gains.__getitem__)] += 1
     return Allocation(step * steps, traffic.time(step * steps), best.bound, best.cuts)
 
 
