@@ -40,6 +40,12 @@ _FLOPS = {
 
 _FREQUENCY = {prefix + "Hz": Fraction(scale) for prefix, scale in _DECIMAL.items()}
 _PERCENT = {"%": Fraction(1, 100)}
+_MONEY = {
+    prefix + "USD": Fraction(scale) for prefix, scale in _DECIMAL.items() if prefix in ("", "k", "M", "G")
+}
+_SMALL = {"p": Fraction(1, 10**12), "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000)}
+_POWER = {prefix + "W": Fraction(scale) for prefix, scale in (_SMALL | _DECIMAL).items()}
+_ENERGY = {prefix + "J": Fraction(scale) for prefix, scale in (_SMALL | _DECIMAL).items()}
 
 
 def parse_bytes(text: object) -> int:
@@ -99,6 +105,33 @@ def parse_percent(text: object) -> float:
     return float(_parse(text, _PERCENT, "a percentage", "5 %"))
 
 
+def parse_money(text: object) -> float:
+    """Return a price such as ``"25 kUSD"`` in USD.
+
+    Raises:
+        ValueError: Not a price.
+    """
+    return float(_parse(text, _MONEY, "a price", "250 USD"))
+
+
+def parse_power(text: object) -> float:
+    """Return a power such as ``"700 W"`` in W.
+
+    Raises:
+        ValueError: Not a power.
+    """
+    return float(_parse(text, _POWER, "a power", "700 W"))
+
+
+def parse_energy(text: object) -> float:
+    """Return an energy such as ``"0.7 pJ"`` in J.
+
+    Raises:
+        ValueError: Not an energy.
+    """
+    return float(_parse(text, _ENERGY, "an energy", "0.7 pJ"))
+
+
 def format_bytes(count: float) -> str:
     """Return a size in binary units, 4 significant digits: ``"1.5 GiB"``."""
     steps = [(1.0, "B"), *((float(scale), prefix + "B") for prefix, scale in _BINARY.items())]
@@ -131,11 +164,12 @@ def unit_pattern(kind: str) -> str:
     """Return a regular expression of the texts a reader accepts, for a JSON Schema.
 
     Args:
-        kind: ``bytes``, ``bandwidth``, ``time``, ``flops``, ``frequency`` or ``percent``.
+        kind: ``bytes``, ``bandwidth``, ``time``, ``flops``, ``frequency``, ``percent``, ``money``, ``power``
+            or ``energy``.
     """
     tables = {
         "bytes": _BYTES, "bandwidth": _BANDWIDTH, "time": _TIME, "flops": _FLOPS, "frequency": _FREQUENCY,
-        "percent": _PERCENT,
+        "percent": _PERCENT, "money": _MONEY, "power": _POWER, "energy": _ENERGY,
     }  # fmt: skip
     units = tables[kind]
     return r"^\s*\+?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,2})?\s*(" + "|".join(units) + r")\s*$"

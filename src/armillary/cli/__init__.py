@@ -29,6 +29,9 @@ COMMANDS = {
     "collect": "Run a PyTorch script and collect its traces.",
     "chakra": "Take the flags of Chakra's own tools.",
     "reproduce": "Make published studies again.",
+    "cost": "Say what a machine and a simulated step cost: price, energy, per token.",
+    "allocate": "Spend a budget of bandwidth on the dimensions of a network.",
+    "whole-run": "Say how long a whole training run takes, with failures and checkpoints.",
     "platform": "Show a machine description as it is understood.",
     "collective": "Show, schedule or synthesize collective algorithms.",
 }

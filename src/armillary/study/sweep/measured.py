@@ -8,6 +8,8 @@ from armillary.report.flop_rate import flops
 from armillary.report.quick_bound import quick_bound
 from armillary.report.ranks import nanoseconds, slowest
 from armillary.report.time_breakdown import breakdown
+from armillary.study.cost.measures import measures_of
+from armillary.study.cost.use import per_step, use_of
 from armillary.study.sweep.memory import needed
 from armillary.study.sweep.prepared import Prepared
 from armillary.study.sweep.sweep import Sweep
@@ -32,8 +34,6 @@ def before_run(prepared: Prepared, sweep: Sweep) -> dict[str, float]:
         if capacity:
             found["headroom"] = capacity - found["memory"]
     if sweep.costs:
-        from armillary.study.cost import measures_of
-
         found |= measures_of(None, platform, sweep.costs)
     return found
 
@@ -69,14 +69,10 @@ def of_run(prepared: Prepared, timeline: Timeline, sweep: Sweep) -> dict[str, fl
         if tokens:
             found["tokens_per_second"] = tokens / found["step_time"]
     if sweep.costs or sweep.tokens:
-        from armillary.study.cost import measures_of, use_of
-
-        use = use_of(timeline)
-        whole = tokens * steps if tokens else None
-        more = measures_of(use, prepared.study.platform, sweep.costs, tokens=whole, run_tokens=sweep.tokens)
-        if "energy" in more:
-            more["energy"] /= steps
-        found |= more
+        use = per_step(use_of(timeline), steps)
+        found |= measures_of(
+            use, prepared.study.platform, sweep.costs, tokens=tokens, run_tokens=sweep.tokens
+        )
     return found
 
 

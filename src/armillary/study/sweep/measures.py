@@ -40,7 +40,11 @@ def _money(value: float) -> str:
 
 
 def _count(unit: str) -> Callable[[float], str]:
-    return lambda value: f"{format_count(value)} {unit}".rstrip()
+    def show(value: float) -> str:
+        number = value if value == int(value) else float(f"{value:.4g}")
+        return f"{format_count(int(number) if number == int(number) else number)} {unit}".rstrip()
+
+    return show
 
 
 def _energy(value: float) -> str:

@@ -1,0 +1,205 @@
+"""`armillary allocate`: spend a budget of bandwidth, or of money, on the dimensions of a network."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.outputs import show_table, working
+from armillary.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from armillary.platform.model import Platform
+    from armillary.study.cost.allocation.compare import Comparison
+    from armillary.study.cost.allocation.traffic import Floats
+
+_HELP = f"""{COMMANDS["allocate"]}
+
+STUDY is a study file with a network of dimensions. Its traffic is taken from a simulation with equal bandwidths; those
+found, which minimise the time of communication, are simulated beside them. Needs scipy (extra cost).
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("study", type=click.Path(path_type=Path))
+@click.option("--budget", metavar="BANDWIDTH", help='Sum of the bandwidths of an NPU, e.g. "1000 GB/s".')
+@click.option(
+    "--dollars", metavar="PRICE", help='Price of the network instead, e.g. "20 MUSD", with --costs.'
+)
+@click.option("--costs", metavar="COSTS", help="Prices per GB/s: a file, or a preset, e.g. libra.")
+@click.option(
+    "--min",
+    "least",
+    multiple=True,
+    metavar="NAME=BANDWIDTH",
+    help="Least of a dimension (by default 1 % of an equal share).",
+)
+@click.option(
+    "--max",
+    "most",
+    multiple=True,
+    metavar="NAME=BANDWIDTH",
+    help="Most of a dimension; with --min of the same value it is fixed.",
+)
+@click.option("--step", metavar="BANDWIDTH", help="Only multiples of this.")
+@click.option(
+    "--json", "as_json", type=click.Path(path_type=Path), metavar="FILE", help="Write the same as JSON."
+)
+def command(
+    study: Path,
+    budget: str | None,
+    dollars: str | None,
+    costs: str | None,
+    least: tuple[str, ...],
+    most: tuple[str, ...],
+    step: str | None,
+    as_json: Path | None,
+) -> None:
+    """Allocate, simulate and print."""
+    from armillary.files import check_folder, write_text
+    from armillary.platform.native import load_study
+    from armillary.study.cost.allocation.compare import compare
+
+    if (budget is None) == (dollars is None):
+        raise click.UsageError("expected --budget or --dollars, one of them")
+    if (dollars is None) != (costs is None):
+        raise click.UsageError("--dollars and --costs go together")
+    if as_json:
+        check_folder("--json", as_json)
+    plan = load_study(study)
+    price, total = _budget(plan.platform, budget, dollars, costs)
+    width = _bandwidth("--step", step) if step else 0.0
+    with working("simulating"):
+        found = compare(
+            plan, price, total, least=_limits("--min", least), most=_limits("--max", most), step=width
+        )
+    show_table(_table(found, money=dollars is not None))
+    for line in _lines(found):
+        click.echo(line)
+    if as_json:
+        write_text(as_json, json.dumps(_json(found), indent=2) + "\n")
+        click.echo(f"wrote {as_json}", err=True)
+
+
+def _budget(
+    platform: Platform, budget: str | None, dollars: str | None, costs: str | None
+) -> tuple[Floats, float]:
+    import numpy as np
+
+    from armillary.study.cost import load_costs
+    from armillary.study.cost.price import per_bandwidth
+    from armillary.units import parse_money
+
+    if budget is not None:
+        return np.ones(len(platform.dimensions)), _bandwidth("--budget", budget)
+    assert dollars is not None and costs is not None
+    try:
+        total = parse_money(dollars)
+    except ValueError as error:
+        raise InputError(f"--dollars: {error}") from error
+    if not total:
+        raise InputError("--dollars: got 0, expected more than 0")
+    return np.array(per_bandwidth(platform, load_costs(costs))), total
+
+
+def _bandwidth(option: str, text: str) -> float:
+    from armillary.units import parse_bandwidth
+
+    try:
+        value = parse_bandwidth(text)
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from error
+    if not value:
+        raise InputError(f"{option}: got '{text}', expected more than 0, e.g. '1000 GB/s'")
+    return value
+
+
+def _limits(option: str, given: tuple[str, ...]) -> dict[str, float]:
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"{option}: got '{text}', expected NAME=BANDWIDTH, e.g. 'pod=50 GB/s'")
+        found[name.strip()] = _bandwidth(f"{option} {name.strip()}", value)
+    return found
+
+
+def _table(found: Comparison, *, money: bool) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    from armillary.study.cost import use_of
+    from armillary.units import format_bandwidth, format_bytes
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name in (
+        "dimension",
+        "topology",
+        "size",
+        "sent by an NPU",
+        "equal",
+        "allocated",
+        *(["price"] if money else []),
+    ):
+        table.add_column(name, justify="left" if name in ("dimension", "topology") else "right")
+    used = use_of(found.equal_run)
+    moved = [size / used.npus for size in used.moved]
+    rows = zip(
+        found.platform.dimensions,
+        moved,
+        found.equal.bandwidth,
+        found.best.bandwidth,
+        found.price,
+        strict=True,
+    )
+    for dimension, size, equal, best, price in rows:
+        cells = [format_bytes(size), format_bandwidth(equal), format_bandwidth(best)]
+        cells += [f"${price * best:,.0f}"] if money else []
+        table.add_row(dimension.name, dimension.topology, f"{dimension.size:,}", *cells)
+    return table
+
+
+def _lines(found: Comparison) -> list[str]:
+    from armillary.study.cost.allocation.compare import exposed
+    from armillary.units import format_time
+
+    equal, best = found.equal, found.best
+    lines = [
+        "",
+        f"communication one after the other: {format_time(equal.time)} equal, {format_time(best.time)} allocated: "
+        f"{equal.time / best.time if best.time else 1:.2f} x",
+        f"no other split of this budget takes less than {format_time(best.bound)} (gap {100 * best.gap:.2g} %)",
+    ]
+    for what, values in {
+        "simulated step": (found.equal_run.total_ticks, found.best_run.total_ticks),
+        "of it exposed communication": (exposed(found.equal_run), exposed(found.best_run)),
+    }.items():
+        ratio = f": {values[0] / values[1]:.2f} x" if values[1] else ""
+        lines.append(f"{what}: {format_time(values[0])} equal, {format_time(values[1])} allocated{ratio}")
+    return lines
+
+
+def _json(found: Comparison) -> dict[str, Any]:
+    names = [dimension.name for dimension in found.platform.dimensions]
+    return {
+        "schema": "armillary-allocation",
+        "version": 1,
+        "dimensions": [
+            {"name": name, "equal_bytes_per_ns": equal, "allocated_bytes_per_ns": best}
+            for name, equal, best in zip(
+                names, found.equal.bandwidth.tolist(), found.best.bandwidth.tolist(), strict=True
+            )
+        ],
+        "communication_ns": {
+            "equal": found.equal.time,
+            "allocated": found.best.time,
+            "bound": found.best.bound,
+        },
+        "step_ns": {"equal": found.equal_run.total_ticks, "allocated": found.best_run.total_ticks},
+    }

@@ -1,0 +1,58 @@
+"""`armillary cost`: what a machine costs to buy and to run, and what a step and a run of it cost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.outputs import show_table, working
+
+_HELP = f"""{COMMANDS["cost"]}
+
+STUDY is a study file, which is simulated. COSTS is a file of prices and energies, or one of the presets
+h100, h100-operations, libra, v100-cloud. What they do not say is not counted, and named.
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("study", type=click.Path(path_type=Path))
+@click.option("--costs", required=True, metavar="COSTS", help="Prices and energies: a file, or a preset.")
+@click.option("--tokens", metavar="COUNT", help="Of a whole run, e.g. 15.6T: its time, cost and energy.")
+@click.option(
+    "--json", "as_json", type=click.Path(path_type=Path), metavar="FILE", help="Write the same as JSON."
+)
+def command(study: Path, costs: str, tokens: str | None, as_json: Path | None) -> None:
+    """Simulate, sum up and print."""
+    from armillary.errors import InputError
+    from armillary.files import check_folder, write_text
+    from armillary.study.cost import energy, load_costs, measures_of, price
+    from armillary.study.cost import show as tables
+    from armillary.study.cost.step import simulate_step
+    from armillary.study.whole_run.quantities import parse_tokens
+
+    if as_json:
+        check_folder("--json", as_json)
+    known = load_costs(costs)
+    run_tokens = parse_tokens("--tokens", tokens) if tokens else None
+    with working("simulating"):
+        step = simulate_step(study)
+    if run_tokens and not step.tokens:
+        raise InputError(f"--tokens: {study} is no generated training of sequences, so a step has no tokens")
+    platform = step.study.platform
+    bought, spent = price(platform, known), energy(step.use, platform, known)
+    found = measures_of(step.use, platform, known, tokens=step.tokens, run_tokens=run_tokens)
+    if bought.items:
+        show_table(tables.price_table(bought))
+        click.echo()
+    if spent.items:
+        show_table(tables.energy_table(spent))
+        click.echo()
+    show_table(tables.measures_table(found))
+    for line in tables.notes(bought, spent, known):
+        click.echo(line)
+    if as_json:
+        write_text(as_json, json.dumps(tables.describe(bought, spent, found, known), indent=2) + "\n")
+        click.echo(f"wrote {as_json}", err=True)
