@@ -193,7 +193,10 @@ def _phases(lowered: Simulated, run: Run) -> dict[str, NDArray[Any]]:
     table = np.array(lowered.phase_rows(), np.int64).reshape(-1, 4)
     if (first < 0).any():
         # Chunks that there might have been.
-        of_item, place, chunk, step, first = (a[first >= 0] for a in (of_item, place, chunk, step, first))
+        item, of_item, place, chunk, step, first = (
+            a[first >= 0] for a in (item, of_item, place, chunk, step, first)
+        )
+    start, end = lowered.ticks_of_phases(run, item, chunk, place)
     found = {
         "phase_class": collective[of_item, lk.I_RANK].astype(np.int32),
         "phase_node": lowered.item_position[lowered.is_collective][of_item].astype(np.int32),
@@ -203,8 +206,8 @@ def _phases(lowered: Simulated, run: Run) -> dict[str, NDArray[Any]]:
         "phase_operation": table[first, 1].astype(np.int8),
         "phase_bytes": table[first, 2],
         "phase_port_bytes": table[first, 3],
-        "phase_start": run.table("ROW_START")[place],
-        "phase_end": run.table("ROW_END")[place],
+        "phase_start": start,
+        "phase_end": end,
     }
     kept = found["phase_dim"] != NO_NETWORK
     return found if kept.all() else {name: column[kept] for name, column in found.items()}

@@ -32,6 +32,8 @@ class Plan:
     course: Course
     lines: int = 0
     """Lines of all phases of one chunk."""
+    train: bool = False
+    """Whether the chunks are a train, see `train_kernel`."""
     placed: list[tuple[PhysicalPhase, int]] = field(default_factory=list)
     """The phases of each way and size of a chunk, with that size."""
 
@@ -80,6 +82,24 @@ class PhysicalProgram(Simulated):
             way = run.table("CHOSEN")[np.where(chosen, row, 0) * lk.CH_COLUMNS + lk.CH_WAY]
             first = first + np.where(chosen, way * plan[:, lk.PL_PHASES], 0)
         return first + step
+
+    def ticks_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints) -> tuple[Ints, Ints]:
+        """See `Simulated`; those of a whole train follow from its start and its rate."""
+        start, end = super().ticks_of_phases(run, item, chunk, place)
+        rate = run.table("TRAIN_RATE")[item]
+        which = np.flatnonzero(rate)
+        rate, chunk, item = rate[which], chunk[which], item[which]
+        plan = self.tables["PLANS"].reshape(-1, lk.PL_COLUMNS)[self.items[item, lk.I_PLAN]]
+        phases = self.tables["PHASES"].reshape(-1, lk.PH_COLUMNS)
+        row = self.tables["CHUNKS"][plan[:, lk.PL_CHUNKS] + chunk]
+        each = -(-phases[row, lk.PH_VOLUME] // rate)
+        first = -(-phases[self.tables["CHUNKS"][plan[:, lk.PL_CHUNKS]], lk.PH_VOLUME] // rate)
+        bigger = plan[:, lk.PL_BIGGER]
+        start[which] = run.table("TRAIN_START")[item] + np.where(
+            chunk < bigger, chunk * each, bigger * first + (chunk - bigger) * each
+        )
+        end[which] = start[which] + each + phases[row, lk.PH_LATENCY]
+        return start, end
 
     @property
     def layout(self) -> ModuleType:
