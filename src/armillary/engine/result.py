@@ -146,7 +146,8 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
         at = slice(int(ptr[c]), int(ptr[c + 1]))
         start[at][nodes.order], end[at][nodes.order] = begun[part], ended[part]
     makers = [partial(graph_table, view, lowered.group_names) for view in distinct]
-    return Timeline(
+    return Timeline.lazily(
+        partial(_phases, lowered, run),
         rank_class=lowered.classes.astype(np.int32),
         representative=lowered.representatives,
         class_graph=np.array([index[id(view)] for view in lowered.views], np.int32),
@@ -155,7 +156,6 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
         node_ptr=ptr,
         node_start=start,
         node_end=end,
-        **_phases(lowered, run),
         network=lowered.network_use(run),
         **lowered.extra_columns(),
         info={
