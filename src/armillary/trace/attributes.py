@@ -34,6 +34,11 @@ I64 = NDArray[np.int64]
 
 def _find(graph: Graph, name: str) -> tuple[I64, I64]:
     """Return the attributes called `name` (indices into the batch) and their nodes."""
+    found: tuple[I64, I64] = graph._cached(_search, name)
+    return found
+
+
+def _search(graph: Graph, name: str) -> tuple[I64, I64]:
     columns = graph.columns
     code = columns.name_code.get(name, -1)
     ends = columns.rows[c.ATTR_AT]
@@ -45,7 +50,9 @@ def _find(graph: Graph, name: str) -> tuple[I64, I64]:
 
 def _require(graph: Graph, name: str, found: I64, nodes: I64, kinds: frozenset[int], wanted: str) -> None:
     kind = graph.columns.attr_kind[found]
-    wrong = np.flatnonzero(~np.isin(kind, list(kinds)))
+    right = np.zeros(256, np.bool_)
+    right[list(kinds)] = True
+    wrong = np.flatnonzero(~right[kind])
     if len(wrong):
         first = int(wrong[0])
         raise InputError(
