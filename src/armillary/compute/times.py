@@ -14,7 +14,7 @@ from armillary.compute.overrides import idle, overridden
 from armillary.compute.roofline import Roofline
 from armillary.errors import InputError
 from armillary.platform.model import Platform
-from armillary.trace.distinct import distinct
+from armillary.trace.distinct import distinct_columns
 from armillary.trace.gemm import GEMM, to_products
 from armillary.trace.graph import Graph
 from armillary.trace.schema import NodeType
@@ -86,7 +86,7 @@ class KernelTimes:
                 raise InputError(
                     f"{graph.node(int(nodes[bad[0]]))} has a negative {what}; expected 0 or more"
                 )
-        first, inverse = distinct(columns)
+        first, inverse = distinct_columns(columns)
         known = list(names)
         numbers = []
         for at, (word, operations, size, code, shape, took) in zip(

@@ -16,7 +16,7 @@ from armillary.engine.nodes import OPERATION, Nodes
 from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
-from armillary.trace.distinct import distinct
+from armillary.trace.distinct import distinct_columns
 from armillary.trace.process_groups import WORLD
 from armillary.trace.trace import IGNORED
 
@@ -65,7 +65,7 @@ class View:
         """
         items = np.flatnonzero(self.peer >= 0)
         kind = self.nodes.kind[self.nodes.items[items]]
-        first, which = distinct(np.stack([kind, self.peer[items], self.tag[items], self.size[items]]))
+        first, which = distinct_columns(np.stack([kind, self.peer[items], self.tag[items], self.size[items]]))
         return items, which, items[first]
 
     def slots(self) -> dict[int, int]:
@@ -167,7 +167,7 @@ def _read_jobs(
         roots,
     ]
     table: Ints = np.array(columns, np.int64)
-    first, inverse = distinct(table)
+    first, inverse = distinct_columns(table)
     groups = {-1: WORLD}
     for (code, kind, size, dims, prefix, root), example in zip(
         table[:, first].T.tolist(), first.tolist(), strict=True

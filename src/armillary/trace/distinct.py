@@ -9,7 +9,7 @@ I64 = NDArray[np.int64]
 ROOM = 1 << 62
 
 
-def distinct(table: I64) -> tuple[I64, I64]:
+def distinct_columns(table: I64) -> tuple[I64, I64]:
     """Return where each distinct column of `table` (rows, n) is first, in lexicographic order, and which each is, (n,)."""
     n = table.shape[1]
     if not n:
