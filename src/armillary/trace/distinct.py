@@ -10,7 +10,7 @@ ROOM = 1 << 62
 
 
 def distinct_columns(table: I64) -> tuple[I64, I64]:
-    """Return where each distinct column of `table` (rows, n) is first, in lexicographic order, and which each is, (n,)."""
+    """Return where each distinct column of `table`, (rows, n), is first, in their order, and which each is, (n,)."""
     n = table.shape[1]
     if not n:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
