@@ -102,10 +102,10 @@ def graph_table(view: View, group_names: Mapping[int, str]) -> GraphTable:
     peer[positions] = view.peer[outer]
     ptr, parent = graph.parents()
     codes, precisions = graph.strings("precision")
-    name, names = graph.name_codes()
+    name_code, names = graph.name_codes()
     known = [PRECISIONS.index(text) if text in PRECISIONS else -1 for text in precisions]
     return GraphTable(
-        name=np.array(names or [""], dtype=np.str_)[name],
+        name=np.array(names or [""], dtype=np.str_)[name_code],
         node_id=graph.ids, kind=kind, label=label, size=size, flops=graph.ints("num_ops", 0),
         parent_ptr=ptr, parent=parent, stream=graph.ints("stream", -1), peer=peer,
         precision=np.array([*known, -1], np.int8)[codes],

@@ -135,7 +135,9 @@ class Timeline:
     def lazily(cls, phases: Callable[[], dict[str, NDArray[Any]]], **columns: Any) -> Timeline:
         """Return a timeline whose phase columns are made when one is first asked for: they are the longest."""
         made = object.__new__(cls)
-        made.__dict__.update(columns, _make_phases=phases)
+        made.__dict__.update({"network": None, "info": {}}, **columns, _make_phases=phases)
+        if "node_least" not in columns:
+            made.__dict__["node_least"] = np.zeros(len(made.node_start), np.int64)
         return made
 
     def __getattr__(self, name: str) -> Any:
