@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +18,7 @@ import armillary
 from armillary.collective import schedule_for
 from armillary.engine.timeline import KINDS, OPERATIONS, GraphTable, Timeline
 from armillary.errors import InputError
-from armillary.platform.model import Platform
+from armillary.platform.model import Dimension, Platform
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 Make = Callable[..., Platform]
@@ -205,3 +207,23 @@ def test_import_is_light() -> None:
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'simulator'"):
         armillary.simulator  # noqa: B018
+
+
+def test_phase_columns_are_made_once_and_are_part_of_copies() -> None:
+    """Saved, pickled and replaced, a timeline has the phases that nobody had asked for before."""
+    network = (Dimension("ring", "Ring", 4, 100.0, 500.0),)
+    builder = GraphBuilder()
+    builder.all_reduce("gradients", size=1 << 20)
+    trace = Trace.replicate(builder.graph(), ranks=4)
+    for profile in ("physical", "astra-sim"):
+        made = armillary.simulate(trace, Platform(network), profile=profile)
+        assert "phase_start" not in vars(made)
+        copied = pickle.loads(pickle.dumps(dataclasses.replace(made, graphs=tuple(made.graphs))))
+        other = dataclasses.replace(made, info={})
+        assert made.phase_start is made.phase_start
+        for copy in (copied, other):
+            for field in dataclasses.fields(Timeline):
+                if field.name.startswith(("phase_", "node_")):
+                    np.testing.assert_array_equal(getattr(copy, field.name), getattr(made, field.name))
+        with pytest.raises(AttributeError, match="phase_colour"):
+            made.phase_colour  # noqa: B018
