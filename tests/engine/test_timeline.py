@@ -18,7 +18,7 @@ import armillary
 from armillary.collective import schedule_for
 from armillary.engine.timeline import KINDS, OPERATIONS, GraphTable, Timeline
 from armillary.errors import InputError
-from armillary.platform.model import Dimension, Platform
+from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 Make = Callable[..., Platform]
@@ -209,21 +209,21 @@ def test_unknown_name_is_an_attribute_error() -> None:
         armillary.simulator  # noqa: B018
 
 
-def test_phase_columns_are_made_once_and_are_part_of_copies() -> None:
-    """Saved, pickled and replaced, a timeline has the phases that nobody had asked for before."""
-    network = (Dimension("ring", "Ring", 4, 100.0, 500.0),)
+@pytest.mark.parametrize("profile", ["physical", "astra-sim"])
+def test_phase_columns_are_made_once_and_are_part_of_copies(platform: Platform, profile: str) -> None:
+    """Pickled and replaced, a timeline has the phases that nobody had asked for before."""
     builder = GraphBuilder()
     builder.all_reduce("gradients", size=1 << 20)
-    trace = Trace.replicate(builder.graph(), ranks=4)
-    for profile in ("physical", "astra-sim"):
-        made = armillary.simulate(trace, Platform(network), profile=profile)
-        assert "phase_start" not in vars(made)
-        copied = pickle.loads(pickle.dumps(dataclasses.replace(made, graphs=tuple(made.graphs))))
-        other = dataclasses.replace(made, info={})
-        assert made.phase_start is made.phase_start
-        for copy in (copied, other):
-            for field in dataclasses.fields(Timeline):
-                if field.name.startswith(("phase_", "node_")):
-                    np.testing.assert_array_equal(getattr(copy, field.name), getattr(made, field.name))
-        with pytest.raises(AttributeError, match="phase_colour"):
-            made.phase_colour  # noqa: B018
+    trace = Trace.replicate(builder.graph(), ranks=platform.npus)
+    made = armillary.simulate(trace, platform, profile=profile)
+    assert "phase_start" not in vars(made)
+    copied = pickle.loads(pickle.dumps(dataclasses.replace(made, graphs=tuple(made.graphs))))
+    other = dataclasses.replace(made, info={})
+    assert made.phase_start is made.phase_start
+    assert len(made.node_least) == len(made.node_start)
+    for copy in (copied, other):
+        for field in fields(Timeline):
+            if field.name.startswith(("phase_", "node_")):
+                np.testing.assert_array_equal(getattr(copy, field.name), getattr(made, field.name))
+    with pytest.raises(AttributeError, match="phase_colour"):
+        made.phase_colour  # noqa: B018
