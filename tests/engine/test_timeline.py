@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -205,3 +207,23 @@ def test_import_is_light() -> None:
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'simulator'"):
         armillary.simulator  # noqa: B018
+
+
+@pytest.mark.parametrize("profile", ["physical", "astra-sim"])
+def test_phase_columns_are_made_once_and_are_part_of_copies(platform: Platform, profile: str) -> None:
+    """Pickled and replaced, a timeline has the phases that nobody had asked for before."""
+    builder = GraphBuilder()
+    builder.all_reduce("gradients", size=1 << 20)
+    trace = Trace.replicate(builder.graph(), ranks=platform.npus)
+    made = armillary.simulate(trace, platform, profile=profile)
+    assert "phase_start" not in vars(made)
+    copied = pickle.loads(pickle.dumps(dataclasses.replace(made, graphs=tuple(made.graphs))))
+    other = dataclasses.replace(made, info={})
+    assert made.phase_start is made.phase_start
+    assert len(made.node_least) == len(made.node_start)
+    for copy in (copied, other):
+        for field in fields(Timeline):
+            if field.name.startswith(("phase_", "node_")):
+                np.testing.assert_array_equal(getattr(copy, field.name), getattr(made, field.name))
+    with pytest.raises(AttributeError, match="phase_colour"):
+        made.phase_colour  # noqa: B018

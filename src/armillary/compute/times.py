@@ -14,6 +14,7 @@ from armillary.compute.overrides import idle, overridden
 from armillary.compute.roofline import Roofline
 from armillary.errors import InputError
 from armillary.platform.model import Platform
+from armillary.trace.distinct import distinct_columns
 from armillary.trace.gemm import GEMM, to_products
 from armillary.trace.graph import Graph
 from armillary.trace.schema import NodeType
@@ -85,11 +86,11 @@ class KernelTimes:
                 raise InputError(
                     f"{graph.node(int(nodes[bad[0]]))} has a negative {what}; expected 0 or more"
                 )
-        distinct, first, inverse = np.unique(columns, axis=1, return_index=True, return_inverse=True)
+        first, inverse = distinct_columns(columns)
         known = list(names)
         numbers = []
         for at, (word, operations, size, code, shape, took) in zip(
-            first.tolist(), distinct.T.tolist(), strict=True
+            first.tolist(), columns[:, first].T.tolist(), strict=True
         ):
             numbers_of = lists[shape] if shape >= 0 else ()
             try:
@@ -105,7 +106,7 @@ class KernelTimes:
                 took,
             )
             numbers.append(self._known.setdefault(row_of, len(self._known)))
-        return nodes, np.array(numbers, np.int64)[inverse.ravel()]
+        return nodes, np.array(numbers, np.int64)[inverse]
 
     def _warn_of_extrapolation(self, work: Work, times: Times) -> None:
         if times.beyond is None or not (times.beyond > 1).any():

@@ -18,6 +18,7 @@ from armillary.engine import network
 from armillary.engine.items import Channel, Channels, View, channel_at
 from armillary.engine.jobs import JobPhase
 from armillary.platform.model import Dimension, Platform
+from armillary.trace.distinct import distinct_columns
 
 Colours = NDArray[np.int64]
 
@@ -232,7 +233,9 @@ class Pairs:
         """Write the identity of (partner colours, marks) of these ranks into the column of pairs."""
         column = columns.setdefault("pairs", np.full(len(colour), -1, np.int64))
         both = np.concatenate([colour[self.peers], self.marks], axis=1)
-        column[self.ranks] = [known.setdefault(("pairs", row.tobytes()), len(known)) for row in both]
+        first, which = distinct_columns(both.T)
+        met = [known.setdefault(("pairs", row.tobytes()), len(known)) for row in both[first]]
+        column[self.ranks] = np.array(met, np.int64)[which]
 
 
 def pairs_of(

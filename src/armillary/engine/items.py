@@ -16,6 +16,7 @@ from armillary.engine.nodes import OPERATION, Nodes
 from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
+from armillary.trace.distinct import distinct_columns
 from armillary.trace.process_groups import WORLD
 from armillary.trace.trace import IGNORED
 
@@ -56,6 +57,16 @@ class View:
     def sends(self, item: int) -> bool:
         """Tell whether a point-to-point item sends."""
         return int(self.nodes.kind[self.nodes.items[item]]) in (lk.SEND, lk.PART_SEND)
+
+    def messages(self) -> tuple[Ints, Ints, Ints]:
+        """Return the items that send or receive, which of their kinds each is, and the first item of each kind.
+
+        Those of a kind do the same thing with the same peer, tag and size.
+        """
+        items = np.flatnonzero(self.peer >= 0)
+        kind = self.nodes.kind[self.nodes.items[items]]
+        first, which = distinct_columns(np.stack([kind, self.peer[items], self.tag[items], self.size[items]]))
+        return items, which, items[first]
 
     def slots(self) -> dict[int, int]:
         """Return communicator number -> its index in order of first use."""
@@ -156,16 +167,18 @@ def _read_jobs(
         roots,
     ]
     table: Ints = np.array(columns, np.int64)
-    rows, first, inverse = np.unique(table, axis=1, return_index=True, return_inverse=True)
+    first, inverse = distinct_columns(table)
     groups = {-1: WORLD}
-    for (code, kind, size, dims, prefix, root), example in zip(rows.T.tolist(), first.tolist(), strict=True):
+    for (code, kind, size, dims, prefix, root), example in zip(
+        table[:, first].T.tolist(), first.tolist(), strict=True
+    ):
         if code not in groups:
             groups[code] = comms.resolve(graph, int(at[example]), pg_names[code])
         mask = involved[dims] if dims >= 0 else None
         operation = OPERATION[CollectiveType(kind)] if kind >= 0 else list(FROM_MEMORY.values())[-1 - kind]
         replaced = prefixes[prefix] or platform.system.custom.get(operation, "")
         view.jobs.append(Job(groups[code], operation, size, mask, replaced, root))
-    view.job[items] = inverse.ravel()
+    view.job[items] = inverse
 
 
 def _refuse_pair(graph: Graph, position: int, send: bool, peer: int, npus: int) -> None:

@@ -102,9 +102,10 @@ def graph_table(view: View, group_names: Mapping[int, str]) -> GraphTable:
     peer[positions] = view.peer[outer]
     ptr, parent = graph.parents()
     codes, precisions = graph.strings("precision")
+    name_code, names = graph.name_codes()
     known = [PRECISIONS.index(text) if text in PRECISIONS else -1 for text in precisions]
     return GraphTable(
-        name=np.array(graph.names() or [""], dtype=np.str_)[: graph.n_nodes],
+        name=np.array(names or [""], dtype=np.str_)[name_code],
         node_id=graph.ids, kind=kind, label=label, size=size, flops=graph.ints("num_ops", 0),
         parent_ptr=ptr, parent=parent, stream=graph.ints("stream", -1), peer=peer,
         precision=np.array([*known, -1], np.int8)[codes],
@@ -146,7 +147,8 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
         at = slice(int(ptr[c]), int(ptr[c + 1]))
         start[at][nodes.order], end[at][nodes.order] = begun[part], ended[part]
     makers = [partial(graph_table, view, lowered.group_names) for view in distinct]
-    return Timeline(
+    return Timeline.lazily(
+        partial(_phases, lowered, run),
         rank_class=lowered.classes.astype(np.int32),
         representative=lowered.representatives,
         class_graph=np.array([index[id(view)] for view in lowered.views], np.int32),
@@ -155,7 +157,6 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
         node_ptr=ptr,
         node_start=start,
         node_end=end,
-        **_phases(lowered, run),
         network=lowered.network_use(run),
         **lowered.extra_columns(),
         info={
@@ -193,7 +194,10 @@ def _phases(lowered: Simulated, run: Run) -> dict[str, NDArray[Any]]:
     table = np.array(lowered.phase_rows(), np.int64).reshape(-1, 4)
     if (first < 0).any():
         # Chunks that there might have been.
-        of_item, place, chunk, step, first = (a[first >= 0] for a in (of_item, place, chunk, step, first))
+        item, of_item, place, chunk, step, first = (
+            a[first >= 0] for a in (item, of_item, place, chunk, step, first)
+        )
+    start, end = lowered.ticks_of_phases(run, item, chunk, place)
     found = {
         "phase_class": collective[of_item, lk.I_RANK].astype(np.int32),
         "phase_node": lowered.item_position[lowered.is_collective][of_item].astype(np.int32),
@@ -203,8 +207,8 @@ def _phases(lowered: Simulated, run: Run) -> dict[str, NDArray[Any]]:
         "phase_operation": table[first, 1].astype(np.int8),
         "phase_bytes": table[first, 2],
         "phase_port_bytes": table[first, 3],
-        "phase_start": run.table("ROW_START")[place],
-        "phase_end": run.table("ROW_END")[place],
+        "phase_start": start,
+        "phase_end": end,
     }
     kept = found["phase_dim"] != NO_NETWORK
     return found if kept.all() else {name: column[kept] for name, column in found.items()}

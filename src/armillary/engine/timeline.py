@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,6 +130,28 @@ class Timeline:
         """Fill the columns that were not given."""
         _fill(self, "node_least", np.zeros(len(self.node_start), np.int64))
         _fill(self, "phase_port_bytes", self.phase_bytes)
+
+    @classmethod
+    def lazily(cls, phases: Callable[[], dict[str, NDArray[Any]]], **columns: Any) -> Timeline:
+        """Return a timeline whose phase columns are made when one is first asked for: they are the longest."""
+        made = object.__new__(cls)
+        made.__dict__.update({"network": None, "info": {}}, **columns, _make_phases=phases)
+        if "node_least" not in columns:
+            made.__dict__["node_least"] = np.zeros(len(made.node_start), np.int64)
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        """Make the phase columns."""
+        make = self.__dict__.get("_make_phases") if name.startswith("phase_") else None
+        if make is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.__dict__.update(make())
+        del self.__dict__["_make_phases"]
+        return self.__dict__[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the columns: what makes those of phases is no part of a copy."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @property
     def n_ranks(self) -> int:

@@ -34,18 +34,40 @@ I64 = NDArray[np.int64]
 
 def _find(graph: Graph, name: str) -> tuple[I64, I64]:
     """Return the attributes called `name` (indices into the batch) and their nodes."""
-    columns = graph.columns
-    code = columns.name_code.get(name, -1)
-    ends = columns.rows[c.ATTR_AT]
-    base = int(ends[graph.first])
-    found = np.flatnonzero(graph.attr_name == code) + base
-    nodes = np.searchsorted(ends[graph.first : graph.first + graph.n_nodes + 1], found, side="right") - 1
-    return found, nodes
+    found: tuple[I64, I64] = graph._cached(_search, name)
+    return found
+
+
+def names(graph: Graph) -> tuple[I64, list[str]]:
+    """See `Graph.name_codes`."""
+    codes, first = intern(graph.columns, graph._field(c.NAME_AT))
+    return codes, [raw.decode() for raw in graph.columns.raws(first)]
+
+
+def _search(graph: Graph, name: str) -> tuple[I64, I64]:
+    by_name, bounds, nodes = graph._cached(_by_name)
+    code = graph.columns.name_code.get(name, -1)
+    if code < 0:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    found = by_name[bounds[code] : bounds[code + 1]]
+    return found + int(graph.columns.rows[c.ATTR_AT, graph.first]), nodes[found]
+
+
+def _by_name(graph: Graph) -> tuple[I64, list[int], I64]:
+    """Return the attributes of a graph ordered by name, where those of each name begin, and the node of each."""
+    names, count = graph.attr_name, len(graph.columns.names)
+    # Of 16 bits, they are sorted by counting.
+    by_name = np.argsort(names.astype(np.int16) if count < 1 << 15 else names, kind="stable")
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(names, minlength=count))])
+    nodes = np.repeat(np.arange(graph.n_nodes), np.diff(graph.attr_ptr))
+    return by_name, bounds.tolist(), nodes
 
 
 def _require(graph: Graph, name: str, found: I64, nodes: I64, kinds: frozenset[int], wanted: str) -> None:
     kind = graph.columns.attr_kind[found]
-    wrong = np.flatnonzero(~np.isin(kind, list(kinds)))
+    right = np.zeros(256, np.bool_)
+    right[list(kinds)] = True
+    wrong = np.flatnonzero(~right[kind])
     if len(wrong):
         first = int(wrong[0])
         raise InputError(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.errors import InputError
+from armillary.trace.distinct import distinct_columns
 from armillary.trace.graph import Graph
 from armillary.trace.grid import AXIS, RankGrid
 from armillary.trace.process_groups import WORLD
@@ -149,5 +150,5 @@ def grid_of(trace: Trace) -> RankGrid:
 def _distinct(codes: Ints, ends: Ints) -> tuple[tuple[list[list[int]], list[int]], Ints]:
     """Return the distinct pairs, where each is first, and which one every entry is."""
     pairs = np.stack([codes, ends])
-    used, first, inverse = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
-    return (used.tolist(), first.tolist()), inverse.ravel()
+    first, inverse = distinct_columns(pairs)
+    return (pairs[:, first].tolist(), first.tolist()), inverse

@@ -162,11 +162,17 @@ class Graph:
 
     @cached_property
     def _names(self) -> list[str]:
-        return [raw.decode() for raw in self.columns.raws(self._field(c.NAME_AT))]
+        codes, names = self.name_codes()
+        return [names[code] for code in codes.tolist()]
 
     def names(self) -> list[str]:
         """Return the names of all nodes."""
         return self._names
+
+    def name_codes(self) -> tuple[I64, list[str]]:
+        """Return the names of all nodes as codes, int64 (n_nodes,), and the distinct names."""
+        found: tuple[I64, list[str]] = self._cached(attributes.names)
+        return found
 
     def io(self, position: int) -> dict[str, tuple[str, str, str]]:
         """Return the IOInfo of one node: (values, shapes, types) of "inputs" and "outputs", where present."""

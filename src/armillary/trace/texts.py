@@ -18,6 +18,9 @@ KERNEL = "armillary.trace.text_kernel"
 COMPILED_FROM = 50_000
 """Texts from which the compiled kernel wins over a dictionary, loading Numba included."""
 
+FEW = 100
+"""Texts below which each is looked at."""
+
 _NUMBER = re.compile(rb"[0-9]+")
 
 
@@ -31,7 +34,17 @@ def intern(columns: Columns, strings: I64, mode: jit.Mode | None = None) -> tupl
     """
     if mode == "compiled" or (mode is None and len(strings) >= COMPILED_FROM):
         return _intern(columns.string_ptr, columns.pool, strings)
-    return _look_up(columns.raws(strings), strings)
+    if len(strings) < FEW:
+        return _look_up(columns.raws(strings), strings)
+    # Texts that were packed once are one string: look at each once.
+    used, inverse = np.unique(strings, return_inverse=True)
+    codes, _ = _look_up(columns.raws(used), used)
+    of_string = codes[inverse]
+    _, first = np.unique(of_string, return_index=True)
+    order = np.argsort(first)
+    number = np.empty(len(first), np.int64)
+    number[order] = np.arange(len(first))
+    return number[of_string], strings[first[order]]
 
 
 def _intern(ptr: I64, pool: NDArray[np.uint8], strings: I64) -> tuple[I64, I64]:

@@ -12,6 +12,7 @@ from armillary.trace import columns as c
 from armillary.trace.columns import Columns
 from armillary.trace.graph import Graph
 from armillary.trace.node import Attribute, Node, Packer
+from armillary.trace.parents import distinct
 from armillary.trace.schema import VERSION
 
 Ints = NDArray[np.int64]
@@ -75,9 +76,8 @@ class Tiling:
         base = self.n_nodes
         for port, parents in ports.items():
             for node in tile.ports.get(port, ()):
-                for parent in parents:
-                    self._children.append(base + node)
-                    self._parents.append(parent)
+                self._children += [base + node] * len(parents)
+                self._parents += parents
         self._placed.append((self._first[id(tile)], base, len(tile.nodes)))
         for name, value in labels.items():
             self._labels.setdefault(name, []).append(value)
@@ -98,7 +98,7 @@ class Tiling:
         parent = np.concatenate(
             [packed.data[at] + np.repeat(base, counts), np.array(self._parents, np.int64)]
         )
-        child, parent = np.divmod(np.unique(child * max(self.n_nodes, 1) + parent), max(self.n_nodes, 1))
+        child, parent = np.divmod(distinct(child * max(self.n_nodes, 1) + parent), max(self.n_nodes, 1))
         attr_ptr, at = _gather(packed.rows[c.ATTR_AT], frames)
         attr_name, attr_value = packed.attr_name[at], packed.attr_value[at]
         for name, values in self._labels.items():

@@ -38,6 +38,8 @@ Ints = NDArray[np.int64]
 class MessageWorkload(ListedWorkload):
     """A listed trace; an all-to-all with splits is one phase with the messages that it has."""
 
+    fluid = False
+
     def course(self, job: Job) -> Course:
         """See `PhysicalWorkload`."""
         comm = self.comms.get(job.comm)

@@ -9,6 +9,8 @@ choice = use("armillary.engine.physical.choice_kernel")
 phase_row, must_ask, choose_all = choice.phase_row, choice.must_ask, choice.choose_all
 touch_lane = use("armillary.engine.physical.share_kernel").touch_lane
 complete_node = use("armillary.engine.physical.rank_kernel").complete_node
+trains = use("armillary.engine.physical.train_kernel")
+plan_of, phase_of = trains.plan_of, trains.phase_of
 
 
 @inner
@@ -58,15 +60,11 @@ def phase_at(prog, st, item, key):
 
 
 @inner
-def enter(prog, st, heap, item, chunk, p, tick):
-    """One rank is ready for a phase of a chunk; the last one of its line puts it on the lane."""
-    if must_ask(prog, st, item, chunk, p):
-        return
+def arrive(prog, st, item, chunk, row, tick):
+    """One rank is ready for a phase of a chunk; the last one of its line gets its lane, others -1."""
     at = prog[ITEMS] + item * I_COLUMNS
     plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
     comm = prog[COMMS] + prog[at + I_COMM] * CO_COLUMNS
-    phases = prog[plan + PL_PHASES]
-    row = prog[PHASES] + phase_row(prog, st, item, chunk, p) * PH_COLUMNS
     number = prog[prog[RING_ENTRY] + 2 * (prog[row + PH_RING] + prog[at + I_LOCAL])]
     line = prog[LINE_ROWS] + number * LN_COLUMNS
     ordinal = st[st[ITEM_INSTANCE] + item]
@@ -74,7 +72,7 @@ def enter(prog, st, heap, item, chunk, p, tick):
     count += chunk * prog[plan + PL_LINES] + prog[row + PH_LINE] + number
     st[count] += 1
     if st[count] < prog[line + LN_MACHINES]:
-        return
+        return -1
     lane = prog[comm + CO_LANE] + ordinal * prog[comm + CO_LANES] + prog[row + PH_LANE] + number
     members = prog[comm + CO_ITEMS] + ordinal * prog[comm + CO_REPS]
     first = st[st[INSTANCE_ITEM] + members + prog[prog[LINES] + prog[line + LN_LOCAL]]]
@@ -86,6 +84,30 @@ def enter(prog, st, heap, item, chunk, p, tick):
             other = st[st[INSTANCE_ITEM] + members + prog[prog[LINES] + prog[line + LN_LOCAL] + i]]
             urgent = min(urgent, prog[prog[ITEMS] + other * I_COLUMNS + I_PRIORITY])
         st[st[LANE_KEY] + lane] = order_of(prog, urgent, tick)
+    return lane
+
+
+@inner
+def enter_train(prog, st, item, tick):
+    """One rank is ready for all chunks of a train."""
+    plan = plan_of(prog, item)
+    lane = arrive(prog, st, item, 0, phase_of(prog, plan, 0), tick)
+    if lane >= 0:
+        st[st[LANE_QUEUE] + lane] = 0
+        touch_lane(st, lane)
+
+
+@inner
+def enter(prog, st, heap, item, chunk, p, tick):
+    """One rank is ready for a phase of a chunk; the last one of its line puts it on the lane."""
+    if must_ask(prog, st, item, chunk, p):
+        return
+    plan = plan_of(prog, item)
+    phases = prog[plan + PL_PHASES]
+    row = prog[PHASES] + phase_row(prog, st, item, chunk, p) * PH_COLUMNS
+    lane = arrive(prog, st, item, chunk, row, tick)
+    if lane < 0:
+        return
     if p + 1 >= prog[plan + PL_CHOICES]:
         st[st[LANE_LOAD] + lane] += prog[row + PH_TICKS]  # else it was when its level was chosen
     place = 0
@@ -93,7 +115,7 @@ def enter(prog, st, heap, item, chunk, p, tick):
         place = tick
     elif prog[Z_WITHIN] == SMALLEST:
         place = prog[row + PH_VOLUME]
-    insert(prog, st, lane, first, chunk * phases + p, phases, place)
+    insert(prog, st, lane, st[st[LANE_ITEM] + lane], chunk * phases + p, phases, place)
     touch_lane(st, lane)
 
 
@@ -109,17 +131,22 @@ def enter_asking(prog, st, heap, tick):
 
 @inner
 def phase_done(prog, st, heap, lane, key, tick):
-    """Every member of a line has finished a phase of a chunk: they enter the next, or end the chunk."""
+    """Every member of a line has finished a phase of a chunk, or a train: they enter the next, or end."""
     line = prog[LINE_ROWS] + st[st[LANE_LINE] + lane] * LN_COLUMNS
     at = prog[ITEMS] + st[st[LANE_ITEM] + lane] * I_COLUMNS
     comm = prog[COMMS] + prog[at + I_COMM] * CO_COLUMNS
-    phases = prog[prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS + PL_PHASES]
+    plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
+    phases = prog[plan + PL_PHASES]
+    train = prog[plan + PL_TRAIN] > 0
     ordinal = st[st[ITEM_INSTANCE] + st[st[LANE_ITEM] + lane]]
     members = prog[comm + CO_ITEMS] + ordinal * prog[comm + CO_REPS]
     begun = st[st[ROW_START] + prog[at + I_ROW] + key]
     for i in range(prog[line + LN_MACHINES]):
         item = st[st[INSTANCE_ITEM] + members + prog[prog[LINES] + prog[line + LN_LOCAL] + i]]
         row = prog[ITEMS] + item * I_COLUMNS
+        if train:
+            complete_node(prog, st, prog[row + I_RANK], prog[row + I_NODE], tick)
+            continue
         st[st[ROW_START] + prog[row + I_ROW] + key] = begun
         st[st[ROW_END] + prog[row + I_ROW] + key] = tick
         if key % phases + 1 < phases:

@@ -19,6 +19,8 @@ ranks = use("armillary.engine.physical.rank_kernel")
 complete_node, touch_rank, arrived = ranks.complete_node, ranks.touch_rank, ranks.arrived
 chunks = use("armillary.engine.physical.chunk_kernel")
 enter_asking, phase_at, phase_done = chunks.enter_asking, chunks.phase_at, chunks.phase_done
+trains = use("armillary.engine.physical.train_kernel")
+plan_of, phase_of, end_train = trains.plan_of, trains.phase_of, trains.end_train
 issue_touched = use("armillary.engine.physical.issue_kernel").issue_touched
 
 
@@ -26,16 +28,18 @@ issue_touched = use("armillary.engine.physical.issue_kernel").issue_touched
 def volume_done(prog, st, heap, lane, tick):
     """The head of a lane is through its ports; its last byte arrives after the latency."""
     key = st[st[LANE_HEAD] + lane]
-    st[st[LANE_HEAD] + lane] = -1
-    touch_lane(st, lane)
     item = st[st[LANE_ITEM] + lane]
-    if prog[prog[LINE_ROWS] + st[st[LANE_LINE] + lane] * LN_COLUMNS + LN_MACHINES] == 0:
+    if st[st[LANE_CHUNKS] + lane] > 0:
+        schedule(st, heap, end_train(prog, st, lane, tick), EV_PHASE, lane, key)
+    elif prog[prog[LINE_ROWS] + st[st[LANE_LINE] + lane] * LN_COLUMNS + LN_MACHINES] == 0:
         channel = prog[prog[ITEMS] + item * I_COLUMNS + I_CHANNEL]
         schedule(st, heap, tick + prog[prog[ITEMS] + item * I_COLUMNS + I_LATENCY], EV_ARRIVED, channel, 0)
-        return
-    phase = phase_at(prog, st, item, key)
-    st[st[LANE_LOAD] + lane] -= prog[phase + PH_TICKS]
-    schedule(st, heap, tick + prog[phase + PH_LATENCY], EV_PHASE, lane, key)
+    else:
+        phase = phase_at(prog, st, item, key)
+        st[st[LANE_LOAD] + lane] -= prog[phase + PH_TICKS]
+        schedule(st, heap, tick + prog[phase + PH_LATENCY], EV_PHASE, lane, key)
+    st[st[LANE_HEAD] + lane] = -1
+    touch_lane(st, lane)
 
 
 @inner
@@ -53,7 +57,15 @@ def next_head(prog, st, lane, tick):
             start_head(st, lane, 0, prog[at + I_VOLUME], tick)
         return
     key = st[st[LANE_QUEUE] + lane]
-    if key >= 0:
+    if key < 0:
+        return
+    plan = plan_of(prog, item)
+    if prog[plan + PL_TRAIN] > 0:
+        st[st[LANE_QUEUE] + lane] = WHOLE
+        st[st[LANE_CHUNKS] + lane] = prog[at + I_CHUNKS]
+        st[st[ROW_START] + prog[at + I_ROW]] = tick
+        start_head(st, lane, 0, prog[phase_of(prog, plan, 0) + PH_VOLUME], tick)
+    else:
         st[st[LANE_QUEUE] + lane] = st[st[ROW_NEXT] + prog[at + I_ROW] + key]
         st[st[ROW_START] + prog[at + I_ROW] + key] = tick  # of the whole line, see `phase_done`
         start_head(st, lane, key, prog[phase_at(prog, st, item, key) + PH_VOLUME], tick)

@@ -21,16 +21,16 @@ EARLIEST_PHASE, FIFO, SMALLEST = range(3)
     LANE_HEAD, LANE_QUEUE, LANE_REMAINING, LANE_RATE, LANE_SINCE, LANE_VERSION, LANE_ENTRY, LANE_KEY, LANE_DIRTY, DIRTY,
     LANE_RESET, LANE_ITEM, LANE_LINE, PORT_FIRST, PORT_COUNT, PORT_DIRTY, DIRTY_PORTS, LINE_FREE,
     SENT, STARTED, POSTED, CAME, SEND_NODE, SEND_KEY, RECV_NODE, SERVER_FREE, STALE,
-    ROW_PLACE, LANE_LOAD, CHOSEN, ASKED, ASKING,
-) = range(51)
+    ROW_PLACE, LANE_LOAD, CHOSEN, ASKED, ASKING, LANE_CHUNKS, TRAIN_START, TRAIN_RATE,
+) = range(54)
 # Scalars of the state: heap size, status and its operands, events, touched ranks, dirty lanes, dirty ports,
 # entries in use, lanes whose rate may have changed, events made so far, chunks whose next level is to be chosen,
 # members that wait for that
 (
     V_HEAP, V_STATUS, V_A, V_B, V_EVENTS, V_TOUCHED, V_DIRTY, V_PORTS, V_ENTRIES, V_STALE, V_SEQUENCE,
     V_ASKED, V_ASKING,
-) = range(51, 64)
-STATE_HEAD = 64
+) = range(54, 67)
+STATE_HEAD = 67
 # fmt: on
 
 OK, GROW, MISMATCH = range(3)
@@ -49,14 +49,17 @@ I_CHANNEL, I_LATENCY, I_VOLUME = range(3)  # and I_PRIORITY
 I_SERVER, I_SERVICE = range(2)
 I_COLUMNS = 9
 # Columns of a plan: phases of a chunk, place of its chunks in CHUNKS (row of the first phase of each), lines of all
-# phases, levels among which a chunk chooses its way (0: none)
-PL_PHASES, PL_CHUNKS, PL_LINES, PL_CHOICES = range(4)
-PL_COLUMNS = 4
+# phases, levels among which a chunk chooses its way (0: none), whether its chunks are a train, and how many of these
+# are of the bigger of two sizes
+PL_PHASES, PL_CHUNKS, PL_LINES, PL_CHOICES, PL_TRAIN, PL_BIGGER = range(6)
+PL_COLUMNS = 6
 # A phase: its ring and lines, latency and volume of one chunk, its first line and how many, ticks at full rate
 PH_RING, PH_LINE, PH_LANE, PH_LATENCY, PH_VOLUME, PH_FIRST, PH_LINES, PH_TICKS = range(8)
 PH_COLUMNS = 8
 CO_INSTANCE, CO_REPS, CO_ARRIVED, CO_STRIDE, CO_ITEMS, CO_LANE, CO_LANES, CO_CHOSEN, CO_CHUNKS = range(9)
 CO_COLUMNS = 9
+# What LANE_QUEUE of a lane with a train is: its rate has never changed, or has
+WHOLE, BROKEN = -1, -2
 # A chunk that chooses: its way so far, levels chosen, the item that asks for the next and 1; then who waits for that
 CH_WAY, CH_LEVELS, CH_ITEM = range(3)
 CH_COLUMNS = 3

@@ -23,7 +23,7 @@ from armillary.engine.physical.splits import Rows, join, read_splits, with_jobs
 from armillary.engine.physical.workload import SET, PhysicalWorkload
 from armillary.errors import InputError
 from armillary.platform.model import Platform
-from armillary.trace import Graph, Trace
+from armillary.trace import Graph, NodeType, Trace
 from armillary.trace.expand import refuse_outsider
 from armillary.trace.families import Families, grid_of, routes_of
 from armillary.trace.process_groups import WORLD
@@ -110,7 +110,7 @@ class GridWorkload(PhysicalWorkload):
         for v, view in enumerate(self.views):
             graph = view.nodes.graph
             at = view.nodes.order[view.nodes.items[view.pairs()]]
-            send = np.array([view.sends(item) for item in view.pairs()], bool)
+            send = graph.types[at] == NodeType.COMM_SEND_NODE
             own = np.where(send, graph.ints("comm_src", -1)[at], graph.ints("comm_dst", -1)[at])
             own[graph.has("comm_axis")[at]] = -1
             if (own != -1).any():

@@ -160,8 +160,11 @@ def _check(view: View, peers: Peers, n: int) -> None:
 
 
 def _by_route(view: View) -> list[Bundle]:
-    found: dict[int, Bundle] = defaultdict(lambda: defaultdict(list))
-    for item in view.pairs():
+    found: dict[int, Bundle] = defaultdict(dict)
+    items, kinds, examples = view.messages()
+    order = np.argsort(kinds, kind="stable")
+    parts = np.split(items[order], np.cumsum(np.bincount(kinds))[:-1]) if items.size else []
+    for item, part in zip(examples.tolist(), parts, strict=True):
         kind = (view.sends(item), int(view.tag[item]), int(view.size[item]))
-        found[int(view.peer[item])][kind].append(item)
+        found[int(view.peer[item])][kind] = part.tolist()
     return [found[route] for route in range(int(view.peer.max(initial=-1)) + 1)]

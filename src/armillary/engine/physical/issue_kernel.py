@@ -12,7 +12,7 @@ schedule, touch_lane = share.schedule, share.touch_lane
 ranks = use("armillary.engine.physical.rank_kernel")
 node_row, heap_of, complete_node = ranks.node_row, ranks.heap_of, ranks.complete_node
 chunks = use("armillary.engine.physical.chunk_kernel")
-enter, order_of = chunks.enter, chunks.order_of
+enter, enter_train, order_of = chunks.enter, chunks.enter_train, chunks.order_of
 
 
 @inner
@@ -44,6 +44,9 @@ def issue_collective(prog, st, heap, r, node, at, tick):
     st[st[ITEM_LEFT] + item] = chunks
     if chunks == 0 or prog[plan + PL_PHASES] == 0:
         schedule(st, heap, tick, EV_NODE, r, node)
+        return
+    if prog[plan + PL_TRAIN] > 0:
+        enter_train(prog, st, item, tick)
         return
     for chunk in range(chunks):
         enter(prog, st, heap, item, chunk, 0, tick)

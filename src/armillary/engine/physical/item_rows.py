@@ -29,10 +29,10 @@ def priorities(view: View, platform: Platform) -> Ints:
 
 def fill_messages(view: View, items: Ints, rank: int, channels: Channels) -> None:
     """Fill in the sends and receives of a rank."""
-    which = view.pairs()
-    if which:
-        rows = [channels.of(channel_at(view, item, rank)) for item in which]
-        items[which, lk.I_CHANNEL : lk.I_VOLUME + 1] = rows
+    which, kinds, examples = view.messages()
+    if which.size:
+        rows = np.array([channels.of(channel_at(view, item, rank)) for item in examples.tolist()], np.int64)
+        items[which, lk.I_CHANNEL : lk.I_VOLUME + 1] = rows[kinds]
         items[which, lk.I_PRIORITY] = priorities(view, channels.platform)[which]
 
 

@@ -202,7 +202,7 @@ class Build:
                 tables.comm_ordinals[comm.number].setdefault(cls, -1)
             times, plans = tables.comm_times[comm.number], self.plans.of_comm[comm.number]
             lanes = self.lines.lanes[comm.number]
-            stride = max((plan.chunks * plan.lines for plan in plans), default=0)
+            stride = max(((1 if plan.train else plan.chunks) * plan.lines for plan in plans), default=0)
             choosing = max((plan.chunks for plan in plans if plan.course.choices), default=0)
             rows += [
                 tables.instances, len(comm.local), tables.arrived, stride, tables.instance_items, self.lanes,

@@ -127,8 +127,10 @@ class MemoryPorts:
         self._stages = platform.memory.stages
         self._sizes = np.bincount(classes)
         per_node = max(platform.memory.npus_per_node, 1)
-        types = node_types(classes, per_node)
-        self._node, self._per_node, self._classes = types[representatives // per_node], per_node, classes
+        # Without stages nobody asks for them.
+        types = node_types(classes if self._stages else classes[:0], per_node)
+        of_representative = representatives // per_node if self._stages else types
+        self._node, self._per_node, self._classes = types[of_representative], per_node, classes
         self._groups = GroupPlaces(classes, platform.memory.npus_per_node, groups)
         self._in_node = [
             int((classes[rank // per_node * per_node :][:per_node] == cls).sum())

@@ -17,6 +17,7 @@ from armillary.engine.physical.memory import read_accesses
 from armillary.errors import InputError, one_of
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
+from armillary.trace.distinct import distinct_columns
 from armillary.trace.join import DELAY
 
 Ints = NDArray[np.int64]
@@ -156,9 +157,9 @@ def slots_of(view: View, nodes: PhysicalNodes) -> Ints:
     name[unnamed] = -2 - comm[unnamed]
     name[nodes.slot == ANY] = 0
     keys = np.stack([nodes.slot, name])
-    _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    first, inverse = distinct_columns(keys)
     order = np.argsort(np.where(nodes.slot[first] == ANY, -1, first))
     number = np.empty(len(first), np.int64)
     number[order] = np.arange(len(first)) + (0 if (nodes.slot == ANY).any() else 1)
-    result: Ints = number[inverse.ravel()]
+    result: Ints = number[inverse]
     return result

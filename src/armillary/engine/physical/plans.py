@@ -44,11 +44,26 @@ class Plans:
             first[size, way] = len(self.phase_rows) // lk.PH_COLUMNS
             for phases in course.ways if course.choices else [course.ways[way]]:
                 self._add_way(plan, phases, size)
-        self.rows += [len(plan.phases), len(self.chunk_rows), plan.lines, course.choices]
+        plan.train = self._is_train(plan)
+        bigger = sum(chunk == course.chunks[0] for chunk in course.chunks) % len(course.chunks)
+        self.rows += [len(plan.phases), len(self.chunk_rows), plan.lines, course.choices, plan.train, bigger]
         self.chunk_rows += [first[chunk] for chunk in course.chunks]
         self.all.append(plan)
         self.of_comm[comm.number].append(plan)
         return plan
+
+    def _is_train(self, plan: Plan) -> bool:
+        """Tell whether the chunks of a plan follow one another through one phase, the bigger ones first."""
+        course, physical = plan.course, self.workload.platform.physical
+        sizes = [size for size, _ in course.chunks]
+        return (
+            self.workload.fluid
+            and len(plan.phases) == 1
+            and sizes == sorted(sizes, reverse=True)
+            and len(set(sizes)) <= 2
+            and self.scale.volume(plan.phases[0].volume * sizes[-1]) > 0
+            and (physical.within_dimension != "smallest-first" or sizes[0] == sizes[-1])
+        )
 
     def _add_way(self, plan: Plan, phases: Sequence[PhysicalPhase], size: int) -> None:
         """Add the rows of the phases of a chunk of `size` bytes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +17,7 @@ from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.courses import Course
 from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.engine.physical.least import least_ticks
+from armillary.engine.physical.trains import fill_spans
 from armillary.engine.quotient import QuotientComm
 from armillary.engine.timeline import OPERATIONS
 
@@ -32,6 +34,8 @@ class Plan:
     course: Course
     lines: int = 0
     """Lines of all phases of one chunk."""
+    train: bool = False
+    """Whether the chunks are a train, see `train_kernel`."""
     placed: list[tuple[PhysicalPhase, int]] = field(default_factory=list)
     """The phases of each way and size of a chunk, with that size."""
 
@@ -71,15 +75,27 @@ class PhysicalProgram(Simulated):
 
     def rows_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, step: Ints) -> Ints:
         """See `Simulated`; a way that was chosen while running stands in the state."""
-        plan = self.tables["PLANS"].reshape(-1, lk.PL_COLUMNS)[self.items[item, lk.I_PLAN]]
-        first: Ints = self.tables["CHUNKS"][plan[:, lk.PL_CHUNKS] + chunk]
-        chosen = plan[:, lk.PL_CHOICES] > 0
-        if chosen.any():
+        plans, plan = self.tables["PLANS"].reshape(-1, lk.PL_COLUMNS), self._plan
+        first: Ints = self.tables["CHUNKS"][plans[plan, lk.PL_CHUNKS][item] + chunk]
+        if plans[:, lk.PL_CHOICES].any():
             comm = self.tables["COMMS"].reshape(-1, lk.CO_COLUMNS)[self.items[item, lk.I_COMM]]
             row = comm[:, lk.CO_CHOSEN] + run.table("ITEM_INSTANCE")[item] * comm[:, lk.CO_CHUNKS] + chunk
+            chosen = plans[plan, lk.PL_CHOICES][item] > 0
             way = run.table("CHOSEN")[np.where(chosen, row, 0) * lk.CH_COLUMNS + lk.CH_WAY]
-            first = first + np.where(chosen, way * plan[:, lk.PL_PHASES], 0)
+            first = first + np.where(chosen, way * plans[plan, lk.PL_PHASES][item], 0)
         return first + step
+
+    def ticks_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints) -> tuple[Ints, Ints]:
+        """See `Simulated`; those of a whole train follow from its start and its rate."""
+        spans = super().ticks_of_phases(run, item, chunk, place)
+        train = np.stack([run.table("TRAIN_START"), run.table("TRAIN_RATE")])
+        fill_spans(self.tables, train, self._plan, item, chunk, spans)
+        return spans
+
+    @cached_property
+    def _plan(self) -> Ints:
+        """Plan of every item, 0 for those that are no collectives."""
+        return np.where(self.is_collective, self.items[:, lk.I_PLAN], 0)
 
     @property
     def layout(self) -> ModuleType:

@@ -83,19 +83,20 @@ def first_state(
     filled = {
         "INDEGREE": np.concatenate(degrees) if degrees else none(0), "NODE_START": none(z["states"]),
         "NODE_END": none(z["states"]), "READY": ready, "READY_SIZE": sizes.ravel(),
-        "LEFT": spans[:, lk.R_COUNT].copy(), "INSTANCE_PLAN": none(z["instances"]), "ROW_NEXT": none(z["rows"]),
+        "LEFT": spans[:, lk.R_COUNT].copy(), "INSTANCE_PLAN": none(z["instances"]),
         "LANE_HEAD": none(z["lanes"]), "LANE_QUEUE": none(z["lanes"]),
     }  # fmt: skip
     lanes = dict.fromkeys(
         ("LANE_REMAINING", "LANE_RATE", "LANE_SINCE", "LANE_VERSION", "LANE_ENTRY", "LANE_KEY", "LANE_DIRTY", "DIRTY",
-         "LANE_RESET", "LANE_ITEM", "LANE_LINE", "STALE", "LANE_LOAD"), z["lanes"],
+         "LANE_RESET", "LANE_ITEM", "LANE_LINE", "STALE", "LANE_LOAD", "LANE_CHUNKS"), z["lanes"],
     )  # fmt: skip
     channels = dict.fromkeys(("SENT", "STARTED", "POSTED", "CAME"), z["channels"])
     empty = {
         "BUSY": z["slots"], "FINISH": z["ranks"], "TOUCHED": z["ranks"], "IS_TOUCHED": z["ranks"],
         "ITEM_LEFT": z["items"], "ITEM_INSTANCE": z["items"], "ORDINALS": z["ordinals"],
         "INSTANCE_ITEM": z["instance_items"], "ARRIVED": z["arrived"], "ROW_START": z["rows"], "ROW_END": z["rows"],
-        "ROW_PLACE": z["rows"], "CHOSEN": z["chosen"] * lk.CH_COLUMNS, "ASKED": z["chosen"],
+        "TRAIN_START": z["items"], "TRAIN_RATE": z["items"], "ROW_NEXT": z["rows"], "ROW_PLACE": z["rows"],
+        "CHOSEN": z["chosen"] * lk.CH_COLUMNS, "ASKED": z["chosen"],
         "ASKING": z["asking"] * lk.AS_COLUMNS,
         "PORT_FIRST": z["ports"], "PORT_COUNT": z["ports"], "PORT_DIRTY": z["ports"], "DIRTY_PORTS": z["ports"],
         "LINE_FREE": z["lines"], "SEND_NODE": z["pairs"], "SEND_KEY": z["pairs"], "RECV_NODE": z["pairs"],

@@ -12,6 +12,8 @@ from armillary.engine.physical.fluid_layout_kernel import *
 from armillary.jit import inner, use
 
 push = use("armillary.engine.heap_kernel").push
+trains = use("armillary.engine.physical.train_kernel")
+advance_train, rest, ticks_of = trains.advance_train, trains.rest, trains.ticks_of
 
 
 @inner
@@ -145,13 +147,21 @@ def update(prog, st, mem, heap, lane, tick):
     rate = rate_of(prog, st, mem, lane)
     if rate == st[st[LANE_RATE] + lane] and st[st[LANE_RESET] + lane] == 0:
         return
-    advance(st, lane, tick)
+    train = st[st[LANE_CHUNKS] + lane] > 0
+    if train:
+        if rate == 0 or st[st[LANE_RESET] + lane] == 0:
+            st[st[LANE_QUEUE] + lane] = BROKEN
+        advance_train(prog, st, lane, tick)
+    else:
+        advance(st, lane, tick)
     st[st[LANE_RESET] + lane] = 0
     st[st[LANE_RATE] + lane] = rate
     st[st[LANE_VERSION] + lane] += 1
     if rate > 0:
-        left = max(st[st[LANE_REMAINING] + lane], 0)
-        schedule(st, heap, tick + (left + rate - 1) // rate, EV_VOLUME, lane, st[st[LANE_VERSION] + lane])
+        end = tick + ticks_of(st[st[LANE_REMAINING] + lane], rate)
+        if train:
+            end += rest(prog, st, lane, rate)
+        schedule(st, heap, end, EV_VOLUME, lane, st[st[LANE_VERSION] + lane])
 
 
 @inner

@@ -84,6 +84,8 @@ def join(comm: int, members: list[Rows], sources: list[str]) -> dict[int, Job]:
 def read_splits(graph: Graph, view: View) -> dict[int, Rows]:
     """Return the splits that the nodes of a graph name, by communicator."""
     codes, lists = graph.int_lists("comm_splits")
+    if not lists:
+        return {}
     at = np.argsort(graph.ids, kind="stable")[view.nodes.items]
     rows: dict[int, Rows] = {}
     numbers: dict[int, int] = {}

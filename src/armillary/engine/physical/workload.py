@@ -40,6 +40,8 @@ class PhysicalWorkload(ABC):
     comms: Communicators
     views: list[View]
     """Distinct views; with rules, their jobs and peers are rules too."""
+    fluid = True
+    """Whether volumes go at the rates of ports; else messages move."""
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform

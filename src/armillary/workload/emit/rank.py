@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 from armillary.trace import CollectiveType, Graph, NodeType
@@ -49,7 +49,7 @@ class Rank:
         """Place a kernel that reads and writes `size` bytes."""
         step = Step(name, bytes=size)
         node = self._place(
-            (name, size), name, NodeType.COMP_NODE, kernel_attributes(step), [*self.chain, *after]
+            (name, size), name, NodeType.COMP_NODE, lambda: kernel_attributes(step), [*self.chain, *after]
         )
         self.chain = [node]
         return node
@@ -60,18 +60,24 @@ class Rank:
         digits = self.grid.digits(family)
         before = [self._called[digits]] if digits in self._called else []
         key = (name, kind, family, size)
-        node = self._place(key, name, NodeType.COMM_COLL_NODE, collective(step), [*after, *before])
+        node = self._place(key, name, NodeType.COMM_COLL_NODE, lambda: collective(step), [*after, *before])
         self._called[digits] = node
         return node
 
     def send(self, name: str, axis: str, steps: int, size: int, tag: int, after: Nodes) -> int:
         """Place a send to the rank `steps` along an axis."""
-        attributes = message(Step(name, axes=axis, size=size), steps, True, tag)
+
+        def attributes() -> list[Attribute]:
+            return message(Step(name, axes=axis, size=size), steps, True, tag)
+
         return self._place((name, axis, steps, size, tag), name, NodeType.COMM_SEND_NODE, attributes, after)
 
     def recv(self, name: str, axis: str, steps: int, size: int, tag: int) -> int:
         """Place a receive from the rank `steps` along an axis, which is posted when the kernels before are done."""
-        attributes = message(Step(name, axes=axis, size=size), steps, False, tag)
+
+        def attributes() -> list[Attribute]:
+            return message(Step(name, axes=axis, size=size), steps, False, tag)
+
         return self._place(
             (name, axis, steps, size, tag), name, NodeType.COMM_RECV_NODE, attributes, self.chain
         )
@@ -86,17 +92,22 @@ class Rank:
         ]
         if together:
             attributes += [("in_switch", "bool", True), ("pg_name", "string", together)]
-        return self._place((name, load, size, together), name, kind, attributes, after)
+        return self._place((name, load, size, together), name, kind, lambda: attributes, after)
 
     def graph(self) -> Graph:
         """Return the graph."""
         return self._tiling.graph()
 
     def _place(
-        self, key: tuple[object, ...], name: str, kind: int, attributes: list[Attribute], after: Nodes
+        self,
+        key: tuple[object, ...],
+        name: str,
+        kind: int,
+        attributes: Callable[[], list[Attribute]],
+        after: Nodes,
     ) -> int:
         tile = self._single.get((kind, *key))
         if tile is None:
             tile = self._single[(kind, *key)] = Tile()
-            tile.add(name, kind, attributes, ports=(IN,))
+            tile.add(name, kind, attributes(), ports=(IN,))
         return self._tiling.place(tile, {IN: after}, self.labels)

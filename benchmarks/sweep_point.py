@@ -1,0 +1,113 @@
+"""How long one point of a parallelisation study takes: Llama 3.1 405B on up to 16,384 H100.
+
+Usage: python benchmarks/sweep_point.py [NAME ...]
+
+Prints one JSON line per plan. `seconds` is the CPU time of the best of five rounds of one core with warm kernels, its
+parts follow: generate the workload, lower it, run it, make its timeline, and divide the time of the slowest rank.
+10,000 points of which 3,000 are simulated are done in 10 minutes on 2 cores if one takes 0.4 s; `limit` leaves room
+for the rest. `peak_mib` is the peak memory of the process, interpreter and libraries included.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from typing import Any
+
+
+def plan(tp: int, pp: int, dp: int, virtual: int, sharding: str, microbatches: int = 32) -> dict[str, Any]:
+    """A plan of the study in docs/tutorial-llama.md."""
+    return {
+        "ranks": tp * pp * dp,
+        "batch": dp * microbatches,
+        "sequence": 8192,
+        "parallel": {"tp": tp, "pp": pp},
+        "pipeline": {"schedule": "interleaved" if virtual > 1 else "1f1b", "virtual": virtual},
+        "data": {"sharding": sharding, "reshard": False},
+    }
+
+
+PLANS = {
+    "tp8_pp16_dp128": plan(8, 16, 128, 1, "fsdp"),
+    "tp8_pp16_dp128_virtual4": plan(8, 16, 128, 4, "fsdp"),
+    "tp8_pp4_dp512_zero1": plan(8, 4, 512, 1, "zero-1"),
+    "tp8_pp8_dp256_virtual2_ddp": plan(8, 8, 256, 2, "ddp"),
+    "tp8_pp16_dp8_virtual4_256_microbatches": plan(8, 16, 8, 4, "fsdp", 256),
+}
+LIMITS = dict.fromkeys(PLANS, 0.35) | {"tp8_pp16_dp8_virtual4_256_microbatches": 3.0}
+PARTS = ("generate", "lower", "run", "timeline", "breakdown")
+
+
+def machine(npus: int) -> dict[str, Any]:
+    """The machine of that tutorial."""
+    return {
+        "network": [
+            {"name": "nvlink", "topology": "Switch", "size": 8, "bandwidth": "450 GB/s", "latency": "1 us"},
+            {"name": "fabric", "topology": "Switch", "size": npus // 8, "bandwidth": "50 GB/s", "latency": "5 us"},
+        ],
+        "npu": {
+            "peak": {"bf16": "989 TFLOP/s", "fp8": "1979 TFLOP/s", "fp32": "67 TFLOP/s"},
+            "memory": {"bandwidth": "3.35 TB/s", "capacity": "80 GB"},
+        },
+        "compute": {"efficiency": {"compute": "60 %", "memory": "80 %"}},
+    }  # fmt: skip
+
+
+def measure(name: str) -> None:
+    """Measure one plan here and print its line."""
+    from armillary.engine.diagnose import check_finished
+    from armillary.engine.physical import machine_info
+    from armillary.engine.physical.lower import lower
+    from armillary.engine.physical.run import execute
+    from armillary.engine.result import timeline_of
+    from armillary.platform import load_platform, with_roofline
+    from armillary.report.time_breakdown import breakdown
+    from armillary.workload.generate import generate
+    from armillary.workload.models import load_model
+    from armillary.workload.plan.schema import Plan
+
+    made = Plan.model_validate(PLANS[name])
+    model, platform = load_model("llama-3-405b"), with_roofline(load_platform(machine(made.ranks)))
+    best = [float("inf")] * len(PARTS)
+    for _ in range(6):
+        at = [time.process_time()]
+        trace = generate(model, made)
+        at.append(time.process_time())
+        program = lower(trace, platform)
+        at.append(time.process_time())
+        run = execute(program)
+        check_finished(program, run)
+        at.append(time.process_time())
+        timeline = timeline_of(program, run, platform, machine_info(program, platform))
+        at.append(time.process_time())
+        breakdown(timeline, int(timeline.finish.argmax()))
+        at.append(time.process_time())
+        best = min(best, [b - a for a, b in pairwise(at)], key=sum)
+    values = {
+        "seconds": sum(best),
+        "limit": LIMITS[name],
+        **dict(zip(PARTS, best, strict=True)),
+        "nodes": sum(len(view.nodes.kind) for view in program.views),
+        "ticks": timeline.total_ticks,
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    rounded = {key: round(value, 4) if isinstance(value, float) else value for key, value in values.items()}
+    print(json.dumps({"name": f"sweep_point_{name}", **rounded}), flush=True)
+
+
+def main() -> None:
+    """Measure the plans named on the command line, or all, each in a process of its own."""
+    words = sys.argv[1:]
+    if words[:1] == ["--here"]:
+        measure(words[1])
+        return
+    for name in words or PLANS:
+        subprocess.run([sys.executable, __file__, "--here", name], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""The distinct columns of a table, against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from armillary.trace.distinct import distinct_columns
+
+VALUES = st.sampled_from([-(2**63), -1, 0, 1, 2, 7, 2**40, 2**61, 2**62, 2**63 - 1])
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 4).flatmap(lambda rows: st.lists(st.tuples(*[VALUES] * rows), min_size=1, max_size=30)))
+def test_columns_are_those_of_numpy(columns: list[tuple[int, ...]]) -> None:
+    table = np.array(columns, np.int64).reshape(len(columns), -1).T
+    first, which = distinct_columns(table)
+    found = sorted(set(columns))
+    assert [columns[at] for at in first.tolist()] == found
+    assert first.tolist() == [columns.index(column) for column in found]
+    assert [found[at] for at in which.tolist()] == columns
+
+
+def test_of_no_columns_there_are_none() -> None:
+    first, which = distinct_columns(np.zeros((2, 0), np.int64))
+    assert not first.size
+    assert not which.size
