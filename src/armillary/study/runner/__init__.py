@@ -9,8 +9,8 @@ from __future__ import annotations
 from armillary.study.runner.executor import EXECUTORS, Executor, make_executor
 from armillary.study.runner.results import Results, sweep
 from armillary.study.runner.run import Counts, run, screen
-from armillary.study.runner.stored import Stored
 from armillary.study.runner.store import Store
+from armillary.study.runner.stored import Stored
 
 __all__ = [
     "EXECUTORS",

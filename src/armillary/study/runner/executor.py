@@ -91,5 +91,5 @@ def make_executor(
     outside = {point.name: point for point in entry_points(group=GROUP)}
     if name not in outside:
         raise InputError(f"executor: got '{name}', expected {one_of([*EXECUTORS, *outside])}")
-    made = outside[name].load()(workers)
-    return made
+    other: Executor = outside[name].load()(workers)
+    return other

@@ -117,5 +117,7 @@ def memory_of(process: int) -> int:
     except (OSError, ValueError):
         if sys.platform == "linux":
             return 0
-    found = subprocess.run(["ps", "-o", "rss=", "-p", str(process)], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        ["ps", "-o", "rss=", "-p", str(process)], capture_output=True, text=True, check=False
+    )
     return int(found.stdout.strip() or 0) * 1024

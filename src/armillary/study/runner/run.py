@@ -170,7 +170,9 @@ def through(executor: Executor, kind: Kind, points: Iterable[Point]) -> Iterator
             if seconds := pace.seconds:
                 size = min(max(1, int(TASK_SECONDS[kind] * executor.slots / seconds)), 2 * size, MOST)
             # Towards the end tasks are small, so that all slots end together.
-            chunk = tuple(islice(source, size if rest is None else min(size, 1 + rest // (2 * executor.slots))))
+            chunk = tuple(
+                islice(source, size if rest is None else min(size, 1 + rest // (2 * executor.slots)))
+            )
             if not chunk:
                 break
             rest = None if rest is None else rest - len(chunk)

@@ -42,7 +42,9 @@ class Seat:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | dict.fromkeys(_THREADS, "1"),
+            env=os.environ
+            | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            | dict.fromkeys(_THREADS, "1"),
         )
         theirs.close()
         self._outbox: queue.SimpleQueue[bytes | tuple[object, ...] | None] = queue.SimpleQueue()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,24 +89,26 @@ class Store(Stored):
         return number
 
     def _make_view(self, sweep: int, axes: list[str]) -> None:
-        fixed = ("number", "status", "reason", "seconds")
-        columns = {name: f"json_extract(w.measures, '$.{name}')" for name in MEASURES}
-        columns |= {f"{name}_" if name in (*fixed, *MEASURES) else name: f"json_extract(p.vals, '$.{name}')" for name in axes}
-        chosen = ", ".join(f'{value} AS "{name}"' for name, value in [*columns.items()][len(MEASURES) :])
-        measured = ", ".join(f'{columns[name]} AS "{name}"' for name in MEASURES)
+        taken = {"number", "status", "reason", "seconds", *MEASURES}
+        chosen = (
+            f"""json_extract(p.vals, '$.{name}') AS "{name}{"_" * (name in taken)}", """ for name in axes
+        )
+        measured = (f"""json_extract(w.measures, '$.{name}') AS "{name}", """ for name in MEASURES)
         self._base.execute("DROP VIEW IF EXISTS results")
         self._base.execute(
-            f"""CREATE VIEW results AS SELECT p.number{", " * bool(chosen)}{chosen}, w.status, w.reason, {measured},
+            f"""CREATE VIEW results AS SELECT p.number, {"".join(chosen)} w.status, w.reason, {"".join(measured)}
             w.seconds FROM points p
             JOIN work w ON w.id = (SELECT max(id) FROM work WHERE key = p.key AND rules = p.rules)
             WHERE p.sweep = {sweep}"""
         )
 
     def ask(self, sweep: int, points: Iterable[tuple[Point, Identity]]) -> None:
-        """Note what a sweep asks for; what is noted already is left as it is."""
+        """Note what a sweep asks for now: a file that it names may have changed, or this program."""
         with self.transaction():
             self._base.executemany(
-                "INSERT OR IGNORE INTO points VALUES (?,?,?,?,?,?)",
+                """INSERT INTO points VALUES (?,?,?,?,?,?) ON CONFLICT(sweep, number) DO UPDATE
+                SET key = excluded.key, rules = excluded.rules, point = excluded.point, vals = excluded.vals
+                WHERE key != excluded.key OR rules != excluded.rules""",
                 (
                     (sweep, point.number, known.work, known.rules, point.key, json.dumps(dict(point.values)))
                     for point, known in points
@@ -120,17 +122,23 @@ class Store(Stored):
 
     def add(self, rows: Iterable[tuple[Identity, Row]], limits: str = "") -> None:
         """Add results, all or none of them."""
+        about = limits, armillary.__version__, _now()
+        values = (
+            (
+                *known,
+                row.status,
+                row.reason,
+                json.dumps(dict(row.measures), allow_nan=False),
+                row.seconds,
+                *about,
+            )
+            for known, row in rows
+        )
         with self.transaction():
             self._base.executemany(
                 "INSERT INTO work(key, rules, status, reason, measures, seconds, limits, version, finished)"
                 " VALUES (?,?,?,?,?,?,?,?,?)",
-                (
-                    (
-                        *known, row.status, row.reason, _measures(row.measures), row.seconds, limits,
-                        armillary.__version__, _now(),
-                    )  # fmt: skip
-                    for known, row in rows
-                ),
+                values,
             )
 
     def transaction(self) -> _Transaction:
@@ -152,10 +160,6 @@ class _Transaction:
 
     def __exit__(self, kind: object, *_: object) -> None:
         self._base.execute("COMMIT" if kind is None else "ROLLBACK")
-
-
-def _measures(measures: Mapping[str, float]) -> str:
-    return json.dumps(dict(measures), allow_nan=False)
 
 
 def _now() -> str:

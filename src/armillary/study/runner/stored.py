@@ -54,7 +54,9 @@ class Stored:
         if known[0] != APPLICATION:
             raise InputError(f"{self.path}: is another database, expected {expected}")
         if known[1] != LAYOUT:
-            raise InputError(f"{self.path}: has layout {known[1]} of another version, expected layout {LAYOUT}")
+            raise InputError(
+                f"{self.path}: has layout {known[1]} of another version, expected layout {LAYOUT}"
+            )
 
     def _pragma(self, name: str) -> Any:
         return self._base.execute(f"PRAGMA {name}").fetchone()[0]

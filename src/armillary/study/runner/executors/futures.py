@@ -76,7 +76,9 @@ class Futures(Executor):
 def lost(number: int, task: Task, error: BaseException) -> Arrived:
     """Return what becomes of a task that an executor has lost again and again."""
     reason = f"lost by the executor: {type(error).__name__}: {error}"
-    return Arrived(number, [Outcome(i, not_done(point, "failed", reason)) for i, point in enumerate(task.points)])
+    return Arrived(
+        number, [Outcome(i, not_done(point, "failed", reason)) for i, point in enumerate(task.points)]
+    )
 
 
 def do_there(name: str, job: bytes, packed: bytes) -> list[Outcome]:

@@ -17,7 +17,9 @@ class Processes(Executor):
     """One keeper, which forks all processes."""
 
     def __init__(self, workers: int | None = None) -> None:
-        self.slots = workers or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
+        self.slots = workers or len(
+            os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+        )
         self._seat: Seat | None = None
         self._open: dict[int, tuple[Task, list[int]]] = {}
         self._restarts = 0
@@ -66,7 +68,9 @@ class Processes(Executor):
         self._seat.close()
         self._restarts += 1
         if self._restarts > RESTARTS:
-            raise KeeperError("the keeper of the processes was ended again and again (is the system out of memory?)")
+            raise KeeperError(
+                "the keeper of the processes was ended again and again (is the system out of memory?)"
+            )
         self._begin()
         for number, (task, left) in self._open.items():
             self._seat.submit(number, pickle.dumps(task), left)

@@ -24,7 +24,9 @@ class Serial(Executor):
             InputError: points have limits.
         """
         if str(job.limits):
-            raise InputError(f"limits ({job.limits}): executor serial cannot keep them, expected processes or ray")
+            raise InputError(
+                f"limits ({job.limits}): executor serial cannot keep them, expected processes or ray"
+            )
         self._evaluator = job.evaluator
 
     def submit(self, number: int, task: Task) -> None:
