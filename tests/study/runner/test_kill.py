@@ -52,6 +52,12 @@ def left_behind(folder: Path) -> list[str]:
     return found
 
 
+def writes(run: subprocess.Popen[str], folder: Path) -> bool:
+    """Whether it is past its start, or has ended."""
+    lock = folder / "store.lock"
+    return run.poll() is not None or (lock.exists() and f"process {run.pid} " in lock.read_text())
+
+
 def disturb(folder: Path, document: dict[str, Any], times: int, seed: int) -> int:
     (folder / "sweep.yaml").write_text(yaml.safe_dump(document))
     chance = random.Random(seed)
@@ -60,8 +66,9 @@ def disturb(folder: Path, document: dict[str, Any], times: int, seed: int) -> in
         before = rows(folder / "store")
         run = start(folder, "store")
         wanted = before + chance.choice((0, 1, 1, 2, 3, 5, 8))
-        until = time.monotonic() + 20
-        while rows(folder / "store") < wanted and run.poll() is None and time.monotonic() < until:
+        until = time.monotonic() + 60
+        while not writes(run, folder) or (rows(folder / "store") < wanted and run.poll() is None):
+            assert time.monotonic() < until
             time.sleep(0.005)
         time.sleep(chance.random() * 0.05)
         stop = signal.SIGKILL if number % 2 else signal.SIGINT

@@ -53,8 +53,8 @@ def test_one_writer_at_a_time_and_the_other_is_told_who(small: Make, tmp_path: P
 
 
 def test_a_writer_that_was_killed_locks_nobody_out(tmp_path: Path) -> None:
-    killed = f"import os; from armillary.study.runner import Store; Store({str(tmp_path / 's')!r}); os.kill(os.getpid(), 9)"
-    subprocess.run([sys.executable, "-c", killed], check=False)
+    opens = f"import os; from armillary.study.runner import Store; Store({str(tmp_path / 's')!r})"
+    subprocess.run([sys.executable, "-c", f"{opens}; os.kill(os.getpid(), 9)"], check=False)
     assert (tmp_path / "s.lock").exists()
     Store(tmp_path / "s").close()
 

@@ -56,8 +56,8 @@ class Ray(Executor):
         self._actors: list[Any] = []
         self._load: dict[Any, int] = {}
         self._coming: dict[Any, Any] = {}
-        self._queue: deque[tuple[int, Task]] = deque()
-        self._open: dict[Any, tuple[int, Task, Any]] = {}
+        self._queue: deque[tuple[int, Task, int]] = deque()
+        self._open: dict[Any, tuple[int, Task, int, Any]] = {}
 
     def start(self, job: Job) -> None:
         """Join the cluster and ask it for actors; tasks go to those that have come.
@@ -75,15 +75,21 @@ class Ray(Executor):
             self._ours = True
         cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
         self.slots = min(self._workers or cores, cores)
-        # Ray starts an actor again, and gives it its tasks again, if its node or process is lost.
-        kind = ray.remote(num_cpus=1, max_restarts=ATTEMPTS, max_task_retries=ATTEMPTS)(Actor)
+        kind = ray.remote(num_cpus=1, max_restarts=ATTEMPTS)(Actor)
         packed = ray.put(pickle.dumps(job))
         self._actors = [kind.remote(packed) for _ in range(self.slots)]
-        self._coming = {actor.here.remote(): actor for actor in self._actors}
+        for actor in self._actors:
+            self._expect(actor)
+
+    def _expect(self, actor: Any) -> None:
+        """Ask an actor that starts, maybe again and on another node, to answer when it is there."""
+        self._load.pop(actor, None)
+        if actor not in self._coming.values():
+            self._coming[actor.here.options(max_task_retries=-1).remote()] = actor
 
     def submit(self, number: int, task: Task) -> None:
         """Give a task to the actor that has least to do, if one is there."""
-        self._queue.append((number, task))
+        self._queue.append((number, task, 1))
         self._give()
 
     def _give(self) -> None:
@@ -91,9 +97,9 @@ class Ray(Executor):
             actor = min(self._load, key=lambda each: self._load[each])
             if self._load[actor] >= 2:
                 return
-            number, task = self._queue.popleft()
+            number, task, attempt = self._queue.popleft()
             self._load[actor] += 1
-            self._open[actor.do.remote(pickle.dumps(task))] = number, task, actor
+            self._open[actor.do.remote(pickle.dumps(task))] = number, task, attempt, actor
 
     def wait(self, seconds: float) -> list[Arrived]:
         """Take the tasks that are done.
@@ -110,23 +116,31 @@ class Ray(Executor):
             try:
                 outcomes = ray.get(each)
             except ray.exceptions.RayError as error:
-                cause = getattr(error, "cause", None)
-                if each in self._coming:
-                    raise InputError(f"executor ray: {cause or error}") from error
-                number, task, actor = self._open.pop(each)
-                found.append(lost(number, task, cause or error))
-                self._load.pop(actor, None)
-                if not self._load and not self._coming:
-                    raise InputError(f"executor ray: all actors are lost: {error}") from error
+                found += self._failed(each, error)
                 continue
             if each in self._coming:
                 self._load[self._coming.pop(each)] = 0
-            else:
-                number, _, actor = self._open.pop(each)
-                self._load[actor] = self._load.get(actor, 1) - 1
-                found.append(Arrived(number, outcomes))
+                continue
+            number, _, _, actor = self._open.pop(each)
+            found.append(Arrived(number, outcomes))
+            if actor in self._load:
+                self._load[actor] -= 1
         self._give()
         return found
+
+    def _failed(self, each: Any, error: Exception) -> list[Arrived]:
+        """Do without an actor that does not come; let others do the task of one that was lost."""
+        if each in self._coming:
+            del self._coming[each]
+            if not self._load and not self._coming:
+                raise InputError(f"executor ray: no actor begins: {getattr(error, 'cause', None) or error}") from error
+            return []
+        number, task, attempt, actor = self._open.pop(each)
+        self._expect(actor)
+        if attempt >= ATTEMPTS:
+            return [lost(number, task, error)]
+        self._queue.appendleft((number, task, attempt + 1))
+        return []
 
     def close(self) -> None:
         """End the actors, and Ray if we started it."""
