@@ -60,7 +60,9 @@ def test_ray_gives_the_rows_of_one_process(cluster: Any, small: Make, told: Told
     assert told(rows_of(small(80), tmp_path / "ray", executor="ray")) == told(alone)
 
 
-def test_limits_and_crashes_are_as_they_are_here(cluster: Any, small: Make, told: Told, tmp_path: Path) -> None:
+def test_limits_and_crashes_are_as_they_are_here(
+    cluster: Any, small: Make, told: Told, tmp_path: Path
+) -> None:
     from strange import Strange  # type: ignore[import-not-found]
 
     sweep = small(20, limits={"time": "2 s", "memory": "800 MiB"})
@@ -68,7 +70,7 @@ def test_limits_and_crashes_are_as_they_are_here(cluster: Any, small: Make, told
     here = rows_of(sweep, tmp_path / "here", evaluator=evaluator, workers=2)
     there = rows_of(sweep, tmp_path / "there", evaluator=evaluator, executor="ray")
     assert told(there) == told(here)
-    assert [row.status for row in there[:8]] == "ok failed timeout failed ok memory ok failed".split()
+    assert [row.status for row in there[:8]] == ["ok", "failed", "timeout", "failed", "ok", "memory", "ok", "failed"]
 
 
 def test_a_lost_node_costs_no_row(cluster: Any, small: Make, told: Told, tmp_path: Path) -> None:
@@ -82,7 +84,5 @@ def test_a_lost_node_costs_no_row(cluster: Any, small: Make, told: Told, tmp_pat
         if counts.simulated > 5 and not lost:
             lost.append(cluster.remove_node(third, allow_graceful=False))
 
-    rows = rows_of(
-        sweep, tmp_path / "s", evaluator=Strange({}, seconds=0.1), executor="ray", progress=lose
-    )
+    rows = rows_of(sweep, tmp_path / "s", evaluator=Strange({}, seconds=0.1), executor="ray", progress=lose)
     assert lost and [row.status for row in rows] == ["ok"] * 40

@@ -133,7 +133,9 @@ class Ray(Executor):
         if each in self._coming:
             del self._coming[each]
             if not self._load and not self._coming:
-                raise InputError(f"executor ray: no actor begins: {getattr(error, 'cause', None) or error}") from error
+                raise InputError(
+                    f"executor ray: no actor begins: {getattr(error, 'cause', None) or error}"
+                ) from error
             return []
         number, task, attempt, actor = self._open.pop(each)
         self._expect(actor)
