@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from armillary.study.runner import Store, run
+from armillary.study.runner import Store, make_executor, run
 from armillary.study.sweep import Row, Sweep
+from armillary.testing.executor import check_executor
 
 pytestmark = pytest.mark.slow
 Make = Callable[..., Sweep]
@@ -60,17 +61,30 @@ def test_ray_gives_the_rows_of_one_process(cluster: Any, small: Make, told: Told
     assert told(rows_of(small(80), tmp_path / "ray", executor="ray")) == told(alone)
 
 
+def test_ray_keeps_to_the_protocol(cluster: Any) -> None:
+    check_executor(lambda: make_executor("ray"))
+
+
 def test_limits_and_crashes_are_as_they_are_here(
     cluster: Any, small: Make, told: Told, tmp_path: Path
 ) -> None:
     from strange import Strange  # type: ignore[import-not-found]
 
-    sweep = small(20, limits={"time": "2 s", "memory": "800 MiB"})
+    sweep = small(20, limits={"time": "4 s", "memory": "800 MiB"})
     evaluator = Strange({1: "crash", 2: "hang", 3: "raise", 5: "eat", 7: "exit"})
     here = rows_of(sweep, tmp_path / "here", evaluator=evaluator, workers=2)
     there = rows_of(sweep, tmp_path / "there", evaluator=evaluator, executor="ray")
     assert told(there) == told(here)
-    assert [row.status for row in there[:8]] == ["ok", "failed", "timeout", "failed", "ok", "memory", "ok", "failed"]
+    assert [row.status for row in there[:8]] == [
+        "ok",
+        "failed",
+        "timeout",
+        "failed",
+        "ok",
+        "memory",
+        "ok",
+        "failed",
+    ]
 
 
 def test_a_lost_node_costs_no_row(cluster: Any, small: Make, told: Told, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from armillary.errors import InputError
 from armillary.study.runner import Store, Stored, run, screen
 from armillary.study.runner.executor import Executor, make_executor
 from armillary.study.sweep import Row, Sweep
+from armillary.testing.executor import check_executor
 
 Make = Callable[..., Sweep]
 Told = Callable[[list[Row]], list[tuple[Any, ...]]]
@@ -83,19 +84,23 @@ def test_a_point_that_fails_costs_itself_only(small: Make, tmp_path: Path) -> No
     }
 
 
-def test_a_point_over_a_limit_is_ended_and_the_rest_goes_on(small: Make, tmp_path: Path) -> None:
-    sweep = small(12, limits={"time": "1.5 s", "memory": "700 MiB"})
-    evaluator = strange({2: "hang", 4: "eat", 6: "spin", 7: "crash"})
-    rows = rows_of(sweep, tmp_path / "s", evaluator=evaluator, workers=2)
-    other = {row.number: (row.status, row.reason) for row in rows if row.status != "ok"}
+def test_a_point_over_the_limit_of_time_is_ended_and_the_rest_goes_on(small: Make, tmp_path: Path) -> None:
+    evaluator = strange({2: "hang", 6: "spin", 7: "crash"})
+    rows = rows_of(small(12, limits={"time": "1.5 s"}), tmp_path / "s", evaluator=evaluator, workers=2)
     assert len(rows) == 12
-    assert other == {
+    assert {row.number: (row.status, row.reason) for row in rows if row.status != "ok"} == {
         2: ("timeout", "over the limit of 1.5 s"),
-        4: ("memory", "over the limit of 700 MiB"),
         6: ("timeout", "over the limit of 1.5 s"),
         7: ("failed", "its process was ended by SIGSEGV"),
     }
     assert 1.5 <= rows[2].seconds < 10
+
+
+def test_a_point_over_the_limit_of_memory_is_ended_and_the_rest_goes_on(small: Make, tmp_path: Path) -> None:
+    sweep = small(12, limits={"memory": "700 MiB"})
+    rows = rows_of(sweep, tmp_path / "s", evaluator=strange({4: "eat"}), workers=2)
+    assert [row.status for row in rows] == ["ok"] * 4 + ["memory"] + ["ok"] * 7
+    assert rows[4].reason == "over the limit of 700 MiB"
 
 
 def test_memory_that_others_left_behind_is_no_points_fault(small: Make, tmp_path: Path) -> None:
@@ -212,6 +217,22 @@ class Late(Executor):
 
     def close(self) -> None:
         self.inner.close()
+
+
+@pytest.mark.parametrize(
+    "make", [Late, lambda: make_executor("serial"), lambda: make_executor("processes", 2)]
+)
+def test_executors_keep_to_the_protocol(make: Callable[[], Executor]) -> None:
+    check_executor(make)
+
+
+def test_the_check_of_executors_finds_points_that_are_lost_or_changed() -> None:
+    class Loses(Late):
+        def wait(self, seconds: float) -> list[Any]:
+            return [each for each in super().wait(seconds) for _ in range(2)]
+
+    with pytest.raises((AssertionError, KeyError)):
+        check_executor(Loses)
 
 
 def test_an_executor_of_ones_own_may_answer_in_any_order(small: Make, told: Told, tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def serve(work: Connection, board: Board, evaluator: Evaluates) -> None:
     """
     _die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     before = 0
     while True:
         try:

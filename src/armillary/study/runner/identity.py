@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -54,14 +54,13 @@ class Identities:
         return Identity(work, digest([self._where, values]))
 
     def _named(self, value: Any) -> list[str]:
-        """Return the hashes of all files that a document names."""
-        found = []
+        """Return the hashes of all files that a document names; which name is whose, the document says."""
+        found = set()
         for text in _texts(value):
             if text not in self._files:
                 self._files[text] = _file(self._folder, text)
-            if self._files[text]:
-                found.append(self._files[text])
-        return found
+            found.add(self._files[text])
+        return sorted(found - {""})
 
 
 def sweep_digest(sweep: Sweep) -> str:
@@ -87,15 +86,20 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from _texts(each)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _texts(each)
+def _texts(value: Any) -> list[str]:
+    """Return all texts in a document, keys left out."""
+    found, left = [], [value]
+    while left:
+        each = left.pop()
+        if type(each) is str:
+            found.append(each)
+        elif isinstance(each, dict):
+            left += each.values()
+        elif isinstance(each, list | tuple):
+            left += each
+        elif isinstance(each, Mapping):
+            left += each.values()
+    return found
 
 
 def _file(folder: Path, text: str) -> str:
@@ -110,7 +114,7 @@ def _file(folder: Path, text: str) -> str:
             files = sorted(path.parent.glob(f"{path.name}.*.et*"))
         else:
             files = []
-        return digest([[each.name, _content(each)] for each in files]) if files else ""
+        return digest([text, [[each.name, _content(each)] for each in files]]) if files else ""
     except OSError:
         return ""
 

@@ -130,6 +130,7 @@ def main() -> None:
     """Serve the pipe whose number is the argument."""
     upstream = Connection(int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # by way of `finally`, which ends the processes
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         folder, paths, slots = upstream.recv()
         sys.path[:] = paths

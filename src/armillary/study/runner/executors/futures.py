@@ -69,7 +69,7 @@ class Futures(Executor):
         for future in self._open:
             future.cancel()
         self._open = {}
-        for seat in _seats.pop(self._name, []):
+        for seat in _seats.pop(getattr(self, "_name", ""), []):
             seat.close()
 
 
