@@ -150,6 +150,24 @@ def test_impossible_values_are_rejected_not_raised(study):
     assert "\n" not in found[1].reason
 
 
+def test_what_nobody_expected_has_failed(study, monkeypatch):
+    sweep = load_sweep({"study": study})
+    monkeypatch.setattr("armillary.study.sweep.evaluate.of_run", lambda *_: 1 / 0)
+    row = Evaluator(sweep).evaluate(sweep.space.at(0))
+    assert (row.status, row.reason) == ("failed", "ZeroDivisionError: division by zero")
+    assert row.measures["npus"] == 8
+
+
+def test_names_of_the_plan_are_known_without_being_varied(study):
+    where = ["tp == 1", "dp == 8", "microbatches == 2", "sequence == 256", "schedule == '1f1b'", "kv_heads == 20",
+             "parameters > 300e6 and layers == 12 and vocabulary == 50304", "sharding == 'ddp' and npus == 8"]  # fmt: skip
+    (row,) = rows({"study": study, "where": where})
+    assert row.status == "ok"
+    for each in where:
+        (row,) = rows({"study": study, "where": [f"not ({each})"]})
+        assert row.status == "rejected"
+
+
 def test_evaluators_travel(study):
     sweep = load_sweep({"study": study, "vary": {G + "parallel.tp": [1, 5]}, "where": ["memory fits"]})
     points = list(sweep.space.points())

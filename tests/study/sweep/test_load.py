@@ -111,6 +111,12 @@ def test_keys_that_only_points_have_may_be_missing_in_the_study(study):
     assert load_sweep({"study": study, "let": {G + "batch": "2 * npus"}}).space.at(0).values == {"batch": 16}
 
 
+def test_jobs_are_not_swept(study):
+    work = study.pop("workload")
+    with pytest.raises(InputError, match="jobs: expected workload"):
+        load_sweep({"study": study | {"jobs": [{"workload": work, "npus": 8}]}})
+
+
 def test_all_is_read(study):
     sweep = load_sweep(
         {"study": study, "tokens": "15.6 T", "limits": {"time": "1 min", "memory": "4 GiB"}, "where": ["memory fits"],

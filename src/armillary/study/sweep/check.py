@@ -34,6 +34,8 @@ def check_sweep(sweep: Sweep) -> None:
     Raises:
         InputError: it is not; names the axis, or the key of the study, or the measure that is asked for in vain.
     """
+    if "jobs" in sweep.study:
+        raise sweep.base.error(("jobs",), "expected workload: a sweep is of studies with one workload")
     for text, place, names in _asked(sweep):
         _check_measures(sweep, text, place, names & MEASURES.keys())
     first = next(iter(sweep.space.points()))

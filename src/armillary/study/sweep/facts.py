@@ -23,8 +23,11 @@ PLAN: dict[str, tuple[KeyPath, Any]] = {
     "microbatch": (("microbatch",), 1),
     "virtual": (("pipeline", "virtual"), 1),
     "iterations": (("iterations",), 1),
+    "schedule": (("pipeline", "schedule"), "1f1b"),
+    "sharding": (("data", "sharding"), "ddp"),
+    "recompute": (("recompute",), "none"),
 }
-"""Numbers of a plan by name: where they stand below ``workload.generate``, and what holds if they do not."""
+"""Keys of a plan by name: where they stand below ``workload.generate``, and what holds if they do not."""
 
 
 def _npus(document: Mapping[str, Any], folder: Path) -> int:
