@@ -16,7 +16,8 @@ _SAFE = 1 - 1e-9
 def quick_bound(timeline: Timeline) -> int:
     """Return ticks that no run can beat: the kernels of the fullest stream, or the bytes through the fullest port.
 
-    It is never more than ``bound(timeline).ticks``, which knows paths through the graph besides.
+    Ports are looked at where kernels take less than half of the run: phases are many. It is never more than
+    ``bound(timeline).ticks``, which knows paths through the graph besides.
     """
     most = 0.0
     for cls in range(len(timeline.finish)):
@@ -26,6 +27,8 @@ def quick_bound(timeline: Timeline) -> int:
             least = least_ticks(timeline, cls)[nodes]
             _, stream = np.unique(table.stream[nodes], return_inverse=True)
             most = max(most, float(np.bincount(stream, weights=least).max()))
+    if 2 * most >= timeline.total_ticks:
+        return int(most * _SAFE)
     tick = float(timeline.info.get("tick_ns", 1))
     rates, of, dim = port_bandwidths(timeline), timeline.phase_class, timeline.phase_dim
     moved, ran = timeline.phase_port_bytes, (timeline.phase_start >= 0) & (dim >= 0)

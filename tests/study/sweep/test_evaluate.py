@@ -160,15 +160,9 @@ def test_what_nobody_expected_has_failed(study, monkeypatch):
 
 def test_names_of_the_plan_are_known_without_being_varied(study):
     where = [
-        "tp == 1",
-        "dp == 8",
-        "microbatches == 2",
-        "sequence == 256",
-        "schedule == '1f1b'",
-        "kv_heads == 20",
-        "parameters > 300e6 and layers == 12 and vocabulary == 50304",
-        "sharding == 'ddp' and npus == 8",
-    ]
+        "tp == 1", "dp == 8", "microbatches == 2", "sequence == 256", "schedule == '1f1b'", "kv_heads == 20",
+        "parameters > 300e6 and layers == 12 and vocabulary == 50304", "sharding == 'ddp' and npus == 8",
+    ]  # fmt: skip
     (row,) = rows({"study": study, "where": where})
     assert row.status == "ok"
     for each in where:
