@@ -84,8 +84,8 @@ class NodeAssumptions(TrainingAssumptions):
     )
     placement: str = choice(
         "spread", ("spread", "weights"),
-        f"What lies in the expansion: an equal share of everything, so that 1/BW = f_local/BW_local + f_exp/BW_exp "
-        f"({RECALLED[0].lower()}{RECALLED[1:]}), or weights, loaded for each use.",
+        "What lies in the expansion: an equal share of everything, so that 1/BW = f_local/BW_local + f_exp/BW_exp, "
+        f"or weights only, loaded for each use. {RECALLED}: the former.",
     )  # fmt: skip
 
 
