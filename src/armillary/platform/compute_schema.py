@@ -51,7 +51,7 @@ class Compute(Part):
 
     model: Literal["roofline"] | None = Field(
         default=None,
-        description="roofline (as roofline: true), tiled, table, systolic, subprocess, or the name of another package's.",
+        description="roofline (as roofline: true), tiled, table, systolic, subprocess, or another package's.",
     )
     roofline: bool = False
     replay: bool = Field(
@@ -118,7 +118,9 @@ class Tiled(Compute):
     """The roofline model, with matrix products that move the tiles of a buffer."""
 
     model: Literal["tiled"]  # type: ignore[assignment]
-    buffer: Annotated[Size, Field(gt=0)] = Field(description="On-chip memory of an NPU, where a tile of results stays.")
+    buffer: Annotated[Size, Field(gt=0)] = Field(
+        description="On-chip memory of an NPU, where a tile of results stays."
+    )
 
     def options(self) -> dict[str, Any]:
         """Return the options of the model."""

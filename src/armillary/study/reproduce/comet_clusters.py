@@ -35,9 +35,7 @@ def cluster(name: str, chosen: Assumptions) -> Platform:
     )
 
 
-def varied(
-    platform: Platform, *, peak: float = 0.0, intra: float = 0.0, inter: float = 0.0
-) -> Platform:
+def varied(platform: Platform, *, peak: float = 0.0, intra: float = 0.0, inter: float = 0.0) -> Platform:
     """Return the base cluster with other FLOP/s, or bandwidths (bytes per ns) within and between pods; 0: as it is."""
     inner, outer = (
         replace(dimension, bandwidth=rate or dimension.bandwidth, port=None)
@@ -51,11 +49,11 @@ def _document(name: str, chosen: Assumptions) -> dict[str, Any]:
     if name == BASE:
         if NODES % chosen.pod:
             raise InputError(f"--pod {chosen.pod}: expected a divisor of {NODES}")
-        hop = f"{chosen.latency!r} ns"
+        hop, pods = f"{chosen.latency!r} ns", NODES // chosen.pod
         return {
             "network": [
                 {"topology": "Switch", "size": chosen.pod, "bandwidth": f"{chosen.intra!r} GB/s", "latency": hop},
-                {"topology": "Switch", "size": NODES // chosen.pod, "bandwidth": f"{chosen.inter!r} GB/s", "latency": hop},
+                {"topology": "Switch", "size": pods, "bandwidth": f"{chosen.inter!r} GB/s", "latency": hop},
             ],
             "npu": {
                 "peak": f"{chosen.peak!r} FLOP/s",

@@ -19,7 +19,7 @@ from armillary.study.reproduce.comet_workload import DEGREES, share
 
 SWEPT = DEGREES[:8]
 """MP in the sweeps of resources: the others are several times slower and never fit better."""
-RATES = (25.0, 50.0, 100.0, 150.0, 250.0, 375.0, 500.0, 750.0, 1000.0, 2000.0)
+RATES = (25.0, 50.0, 100.0, 150.0, 250.0, 400.0, 600.0, 1000.0, 2000.0)
 """Bandwidths of the expansion, bytes per ns."""
 CAPACITIES = (32e9, 128e9, 256e9, 512e9, 1024e9, 2048e9)
 """Capacities of the expansion, bytes."""
@@ -68,6 +68,7 @@ class Found:
         network: (factor within pods, factor between pods) -> best plans of the base cluster.
         compute: (factor of the FLOP/s, factor between pods) -> the same.
         clusters: Name -> the same.
+        local: Bytes of the memory of a node of the base cluster.
     """
 
     plans: tuple[Plan, ...]
@@ -75,6 +76,7 @@ class Found:
     network: dict[tuple[float, float], Best]
     compute: dict[tuple[float, float], Best]
     clusters: dict[str, Best]
+    local: int
 
     def needed(self, mp: int) -> int:
         """Return the bytes that a plan needs."""
@@ -84,13 +86,18 @@ class Found:
         """Return the fastest plan if memory had no end."""
         return min(self.plans, key=lambda plan: plan.time.total)
 
+    def fitting(self) -> Plan | None:
+        """Return the fastest plan that fits into the memory of a node."""
+        fit = (plan for plan in self.plans if plan.fits)
+        return min(fit, key=lambda plan: plan.time.total, default=None)
+
     def best(self, capacity: float, rate: float) -> Choice | None:
         """Return the fastest plan of the base cluster that fits with an expansion."""
         own = {plan.mp: plan.time.total for plan in self.plans if plan.fits}
         more = {
             mp: time
             for (mp, other), time in self.hybrid.items()
-            if other == rate and self.needed(mp) <= capacity
+            if other == rate and self.needed(mp) <= self.local + capacity
         }
         return fastest(own | more)
 
@@ -132,6 +139,7 @@ def explore(chosen: Assumptions) -> Found:
         {(intra, inter): best for (peak, intra, inter), best in around.items() if peak == 1},
         {(peak, inter): best for (peak, intra, inter), best in around.items() if intra == 1},
         clusters,
+        chosen.capacity,
     )
 
 
@@ -155,5 +163,3 @@ def _best(platform: Platform, expansion: Expansion, chosen: Assumptions) -> Best
     times = _times(SWEPT, platform, expansion, chosen)
     own = {mp: time for mp, time in times.items() if fits(share(mp, chosen).needed, platform, None)}
     return Best(fastest(own), fastest(times))
-
-

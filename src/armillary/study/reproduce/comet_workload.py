@@ -47,7 +47,9 @@ def share(mp: int, chosen: TrainingAssumptions, elsewhere: float = 0.0) -> Share
     """
     training = TrainingAssumptions(**{f.name: getattr(chosen, f.name) for f in fields(TrainingAssumptions)})
     if training.batch % NODES:
-        raise InputError(f"--batch {training.batch}: expected a multiple of {NODES}, a sequence for each node")
+        raise InputError(
+            f"--batch {training.batch}: expected a multiple of {NODES}, a sequence for each node"
+        )
     return _share(mp, training, elsewhere)
 
 
