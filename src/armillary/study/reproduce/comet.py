@@ -54,7 +54,7 @@ def run(chosen: Assumptions) -> Outcome:
             [format_bandwidth(factor * chosen.inter) for factor in FACTORS],
             [[found.compute[peak, inter] for inter in FACTORS] for peak in FACTORS],
         ),
-        _clusters(found, chosen),
+        _clusters(found, chosen, expansion),
     )
     return Outcome(title, grids, claims(found, chosen), lambda figure: draw(figure, found, chosen))
 
@@ -92,7 +92,7 @@ def _pairs(title: str, down: Sequence[str], across: Sequence[str], bests: Sequen
     return Grid(title, ("", *across), rows)
 
 
-def _clusters(found: Found, chosen: Assumptions) -> Grid:
+def _clusters(found: Found, chosen: Assumptions, expansion: str) -> Grid:
     fastest = min((each.time for best in found.clusters.values() for each in best if each), default=0)
     rows = []
     for word, best in found.clusters.items():
@@ -104,17 +104,7 @@ def _clusters(found: Found, chosen: Assumptions) -> Grid:
                 [name(each.mp), format_time(each.time), f"{each.time / fastest:.2f}x"] if each else [NONE] * 3
             )
         rows.append(tuple(row))
-    header = (
-        "cluster",
-        "FLOP/s",
-        "memory",
-        "best that fits",
-        "step",
-        "to best",
-        "with expansion",
-        "step",
-        "to best",
-    )
+    header = ("cluster", "FLOP/s", "memory", "fits", "step", "to best", "expanded", "step", "to best")
     return Grid(
         f"Clusters of {NODES:,} nodes, with {gigabytes(chosen.expansion_capacity)} more or without",
         header,
@@ -133,4 +123,4 @@ def _gain(best: Choice | None, own: int) -> str:
 
 
 def _pair(best: Best) -> str:
-    return " / ".join(f"{each.mp}: {_seconds(each.time)}" if each else NONE for each in best)
+    return " / ".join(f"{each.mp} {_seconds(each.time)}" if each else NONE for each in best)

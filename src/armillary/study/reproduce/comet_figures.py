@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from armillary.study.reproduce import figures
 from armillary.study.reproduce.comet_assumptions import Assumptions
 from armillary.study.reproduce.comet_claims import gigabytes
@@ -91,7 +93,7 @@ def _heat(
     for y, row in enumerate(values):
         for x, value in enumerate(row):
             if not isnan(value):
-                red, green, blue, _ = shown.cmap(shown.norm(value))
+                red, green, blue, _ = shown.to_rgba(np.array(value))
                 dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
                 axes.text(x, y, form.format(value), ha="center", va="center", fontsize=8,
                           color="white" if dark else "black")  # fmt: skip

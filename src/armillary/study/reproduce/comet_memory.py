@@ -56,10 +56,12 @@ def expanded(
         system = platform.system
         rate = hybrid_bandwidth(system.local_mem_bandwidth, expansion.bandwidth * 1e9, outside)
         return own, replace(platform, system=replace(system, local_mem_bandwidth=rate))
-    # Bytes of a node are linear in the share of the weights that is elsewhere, up to rounding.
     least, most = share(mp, chosen, _TRACE), share(mp, chosen, 1.0)
-    if most.needed > capacity or most.weights == least.weights:
+    if most.needed > capacity:
         return None
-    part = (least.needed - capacity) / (least.needed - most.needed)
+    part = _TRACE
+    # What is not weights moves with the peak, so that the first step may fall short by a little.
+    while (held := share(mp, chosen, part)).needed > capacity:
+        part = min(part + (held.needed - capacity) / least.weights, 1.0)
     path = RemoteMemory("per-npu", bandwidth=max(round(expansion.bandwidth), 1))
-    return share(mp, chosen, min(part, 1.0)), replace(platform, memory=path)
+    return held, replace(platform, memory=path)
