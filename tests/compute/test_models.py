@@ -18,6 +18,7 @@ from armillary.compute.roofline import Roofline
 from armillary.compute.systolic import Dataflow, Systolic, cycles
 from armillary.compute.table import Table
 from armillary.compute.table_file import read_table
+from armillary.compute.tiled import Tiled, moved
 from armillary.errors import InputError
 from armillary.platform.model import Kernels, Override
 from armillary.testing.compute import DEVICE, check_compute_model, part, sample_work
@@ -57,6 +58,7 @@ def one(*products: Gemm, precision: str = "bf16", name: str = "k") -> Work:
 def makers(table: Path) -> Iterator[Callable[[], ComputeModel]]:
     yield lambda: Roofline.create({}, DEVICE, Path())
     yield lambda: Systolic.create(ARRAY, DEVICE, Path())
+    yield lambda: Tiled.create({"buffer": 1 << 20}, DEVICE, Path())
     yield lambda: Table.create({"file": table.name}, DEVICE, table.parent)
 
 
@@ -204,6 +206,34 @@ def test_measured_products_that_are_held_back(name: str, peak: float, memory: fl
     error = np.array([abs(surface.time(*all_.sizes[at].tolist())[0] / all_.ns[at] - 1) for at in out])
     assert np.median(error) < most
     assert error.mean() < 0.07
+
+
+def by_tiles(product: Gemm, down: int, across: int) -> int:
+    """Count what tiles of down x across results move, one by one."""
+    rows = [min(down, product.m - at) for at in range(0, product.m, down)]
+    columns = [min(across, product.n - at) for at in range(0, product.n, across)]
+    return sum((a + b) * product.k + a * b for a in rows for b in columns)
+
+
+def test_tiles_move_what_is_counted_by_hand() -> None:
+    # 16 elements on chip hold 4 x 4 results, or all of 2 rows by 8 columns.
+    assert moved(Gemm(12, 8, 5), 16) == by_tiles(Gemm(12, 8, 5), 4, 4) == 2 * 12 * 8 * 5 / 4 + 12 * 8
+    assert moved(Gemm(2, 16, 5), 16) == by_tiles(Gemm(2, 16, 5), 2, 8)
+    assert moved(Gemm(16, 2, 5), 16) == by_tiles(Gemm(16, 2, 5), 8, 2)
+    fits = Gemm(12, 8, 5, batch=3, calls=2)
+    assert moved(fits, 96) == moved(fits, 1e9) == fits.elements
+
+
+def test_a_small_buffer_makes_products_wait_for_memory() -> None:
+    work, slow = one(Gemm(4096, 4096, 4096)), replace(DEVICE, memory=1e10)
+    large, small = (Tiled(slow, size).durations(work) for size in (1 << 30, 2 * 64 * 64))
+    assert large.ns[0] == Roofline(slow).durations(work).ns[0]
+    assert small.ns[0] == pytest.approx(2 * (2 * 4096**3 / 64 + 4096**2) / 10)
+    assert np.isnan(
+        Tiled(slow, 1)
+        .durations(Work(("k",), work.operations, work.size, ("bf16",), ((),), work.recorded))
+        .ns[0]
+    )
 
 
 def test_systolic_cycles_by_hand() -> None:

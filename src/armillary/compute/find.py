@@ -14,6 +14,7 @@ GROUP = "armillary.compute"
 MODELS = {
     "roofline": "armillary.compute.roofline:Roofline",
     "table": "armillary.compute.table:Table",
+    "tiled": "armillary.compute.tiled:Tiled",
     "systolic": "armillary.compute.systolic:Systolic",
     "subprocess": "armillary.compute.program:Program",
 }

@@ -11,9 +11,9 @@ from armillary.errors import nearest, one_of
 from armillary.platform.document import Document, KeyPath, key_text
 from armillary.platform.model import KernelModel, Override
 from armillary.platform.native_errors import first_error
-from armillary.platform.schema_fields import BY_TYPE, TAGS, Count, Efficiency, Part, Quantity, Time
+from armillary.platform.schema_fields import BY_TYPE, TAGS, Count, Efficiency, Part, Quantity, Size, Time
 
-BUILT_IN = ("roofline", "table", "systolic", "subprocess")
+BUILT_IN = ("roofline", "tiled", "table", "systolic", "subprocess")
 Clock = Annotated[float, Quantity(units.parse_frequency, "frequency", "1.4 GHz")]
 
 Wait = Annotated[float, Quantity(units.parse_time, "time", "1 min")]
@@ -51,7 +51,7 @@ class Compute(Part):
 
     model: Literal["roofline"] | None = Field(
         default=None,
-        description="roofline (as roofline: true), table, systolic, subprocess, or the name of another package's.",
+        description="roofline (as roofline: true), tiled, table, systolic, subprocess, or another package's.",
     )
     roofline: bool = False
     replay: bool = Field(
@@ -114,6 +114,19 @@ class Table(Compute):
         return {"file": self.file, "columns": columns, "unit_ns": scale, "precision": self.precision}
 
 
+class Tiled(Compute):
+    """The roofline model, with matrix products that move the tiles of a buffer."""
+
+    model: Literal["tiled"]  # type: ignore[assignment]
+    buffer: Annotated[Size, Field(gt=0)] = Field(
+        description="On-chip memory of an NPU, where a tile of results stays."
+    )
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of the model."""
+        return {"buffer": self.buffer}
+
+
 class Systolic(Compute):
     """A systolic array, for matrix products of known shape; other kernels by the roofline model."""
 
@@ -160,7 +173,7 @@ class Other(Compute):
 
 
 _KINDS: dict[str, type[Compute]] = {
-    "roofline": Compute, "table": Table, "systolic": Systolic, "subprocess": Program,
+    "roofline": Compute, "tiled": Tiled, "table": Table, "systolic": Systolic, "subprocess": Program,
 }  # fmt: skip
 
 
@@ -205,6 +218,7 @@ def compute_schema() -> dict[str, Any]:
         Annotated[
             Annotated[Compute, Tag("roofline")]
             | Annotated[Table, Tag("table")]
+            | Annotated[Tiled, Tag("tiled")]
             | Annotated[Systolic, Tag("systolic")]
             | Annotated[Program, Tag("subprocess")]
             | Annotated[Other, Tag("other")],

@@ -98,6 +98,10 @@ class Replicated:
         """Return how many of these parameters this rank updates."""
         return parameters
 
+    def kept(self, family: str, parameters: int) -> int:
+        """Return how many of these weights this rank holds between two uses."""
+        return parameters
+
     def communicate(self, family: str, bucket: Bucket) -> list[int]:
         """Reduce a bucket, and return the nodes that end it."""
         size = bucket.parameters * self.element
@@ -211,6 +215,10 @@ class Sharded(Replicated):
     def part(self, family: str, parameters: int) -> int:
         """Return the size of the shard."""
         return shard(parameters, self.rank.members(self.family(family)))
+
+    def kept(self, family: str, parameters: int) -> int:
+        """Return the size of the shard."""
+        return self.part(family, parameters)
 
     def communicate(self, family: str, bucket: Bucket) -> list[int]:
         """Reduce and scatter a bucket; replicas of shards add up theirs."""

@@ -173,7 +173,7 @@ class Stage:
     def _load(self, layer: Layer) -> Nodes:
         """Load weights that are kept elsewhere, of sharded layers this rank's part of them."""
         size = (
-            sum(self.replicas.part(*each) for each in layer.parameters.items())
+            sum(self.replicas.kept(*each) for each in layer.parameters.items())
             if self.plan.offload.weights
             else 0
         )
