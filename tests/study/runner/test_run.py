@@ -169,9 +169,10 @@ def test_screening_keeps_nothing(small: Make) -> None:
 
 
 def test_points_of_one_study_are_one_work(small: Make, tmp_path: Path) -> None:
+    same = {"platform.network.ring.latency": "2 us"}
     sweep = small(
         4,
-        vary={"workload.size": {"values": ["1 MB", "2 MB"]}, "name": {"choices": {"a": {}, "b": {}}}},
+        vary={"workload.size": {"values": ["1 MB", "2 MB"]}, "name": {"choices": {"a": same, "b": same}}},
         where=[],
     )
     log = tmp_path / "log"
@@ -200,6 +201,7 @@ class Late(Executor):
     """Gives everything at the end, last task first."""
 
     slots = 4
+    inner: Executor = make_executor("serial")
 
     def start(self, job: Any) -> None:
         self.inner = make_executor("serial")

@@ -114,7 +114,8 @@ def test_a_file_that_a_study_names_is_part_of_the_work(tmp_path: Path) -> None:
         return Identities(sweep).of(next(iter(sweep.space.points()))).work
 
     (tmp_path / "sweep.yaml").write_text(
-        "study:\n  workload: {trace: step}\n  platform: {network: [{topology: Ring, size: 2, bandwidth: 1 GB/s}]}\n"
+        "study:\n  workload: {trace: step}\n"
+        "  platform: {network: [{topology: Ring, size: 2, bandwidth: 1 GB/s, latency: 1 us}]}\n"
     )
     none = key(tmp_path / "sweep.yaml")
     (tmp_path / "step.0.et").write_bytes(b"one")
