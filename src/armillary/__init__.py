@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from armillary.engine.multi_job import simulate_jobs as simulate_jobs
     from armillary.engine.timeline import Timeline as Timeline
     from armillary.platform import load_platform as load_platform
+    from armillary.study.search.run import search as search
     from armillary.trace import Trace as Trace
     from armillary.trace import load_trace as load_trace
     from armillary.trace.compose import PlacedJob as PlacedJob
@@ -24,6 +25,7 @@ __all__ = [
     "collect",
     "load_platform",
     "load_trace",
+    "search",
     "simulate",
     "simulate_jobs",
 ]
@@ -35,6 +37,7 @@ _HOME = {
     "collect": "armillary.convert.collect",
     "load_platform": "armillary.platform",
     "load_trace": "armillary.trace",
+    "search": "armillary.study.search.run",
     "simulate": "armillary.engine",
     "simulate_jobs": "armillary.engine.multi_job",
 }

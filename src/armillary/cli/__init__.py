@@ -31,6 +31,7 @@ COMMANDS = {
     "reproduce": "Make published studies again.",
     "platform": "Show a machine description as it is understood.",
     "collective": "Show, schedule or synthesize collective algorithms.",
+    "search": "Find the best points of a sweep without simulating all of them.",
 }
 """Command name -> one-line help; the module is the name with underscores."""
 
