@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from armillary.study.search.schema import Method
 
 _FILE = click.Path(path_type=Path)
-_SHOWN = ("step_time", "tokens_per_second", "mfu", "memory", "npus", "cost_per_token")
+_SHOWN = ("step_time", "mfu", "memory", "cost_per_token")
 """Measures to show beside the objectives."""
 
 
@@ -61,7 +61,7 @@ def command(
         if path:
             check_folder(option, path)
     found = search(
-        file, method=method, trials=trials, seed=seed, store=store, workers=workers, progress=_progress()
+        file, method=method, trials=trials, seed=seed, store=store, workers=workers, progress=_Progress()
     )
     _present(found, top)
     for path, text in ((csv, as_csv), (json, as_json)):
@@ -70,7 +70,7 @@ def command(
             click.echo(f"wrote {path}", err=True)
 
 
-class _progress:
+class _Progress:
     """Tells on a terminal, a few times a second, how far a search is."""
 
     def __init__(self) -> None:

@@ -47,7 +47,9 @@ def machines(draw: Any) -> Platform:
     """Machines of 8 NPUs in one to three dimensions."""
     sizes = of(draw, (8,), (2, 4), (4, 2), (2, 2, 2))
     dimensions = tuple(
-        Dimension(f"d{i}", of(draw, *TOPOLOGIES), size, of(draw, 0.5, 7.3, 100.0), of(draw, 0.0, 33.0, 1000.0))
+        Dimension(
+            f"d{i}", of(draw, *TOPOLOGIES), size, of(draw, 0.5, 7.3, 100.0), of(draw, 0.0, 33.0, 1000.0)
+        )
         for i, size in enumerate(sizes)
     )
     ranks = st.integers(0, 7)
@@ -90,7 +92,8 @@ def plans(draw: Any) -> dict[str, Any]:
         "microbatch": of(draw, 1, 2),
         "iterations": of(draw, 1, 1, 2),
         "parallel": {
-            "tp": tp, "pp": pp, "cp": cp, **moe, "sequence": of(draw, True, False), "context": of(draw, "ring", "all-gather"),
+            "tp": tp, "pp": pp, "cp": cp, **moe, "sequence": of(draw, True, False),
+            "context": of(draw, "ring", "all-gather"),
             "order": of(draw, "tp-cp-ep-dp-pp", "pp-tp-cp-ep-dp"),
         },
         "pipeline": {"schedule": schedule, "virtual": 2 if schedule == "interleaved" and pp == 2 else 1},

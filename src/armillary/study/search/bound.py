@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil, prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from armillary.engine.nodes import OPERATION
-from armillary.engine.physical.nodes import COMPUTE  # noqa: F401
 from armillary.jit import Mode, load
 from armillary.platform.model import Platform
 from armillary.study.search import pipeline_kernel as pk
 from armillary.study.search.delays import Delay, delay_of
 from armillary.study.search.least import Group, Least, group_of
 from armillary.study.search.stage import Stage, members, stage_of
-from armillary.study.search.timetable import timetable
+from armillary.study.search.timetable import Timetable, timetable
 from armillary.trace.grid import RankGrid
 from armillary.workload.emit.tile import piece
 from armillary.workload.layers.layer import Layer, Step
@@ -32,8 +33,9 @@ from armillary.workload.plan.numbers import gradient, traffic
 from armillary.workload.plan.ranks import microbatches, rank_grid
 from armillary.workload.plan.schema import Plan
 
-INTERPRETED = 20_000
-"""Segments and tasks up to which the kernel is interpreted: loading the compiled one costs more."""
+Ints = NDArray[np.int64]
+INTERPRETED = 100_000
+"""Segments of tasks up to which the kernel is interpreted: loading the compiled one costs more."""
 MOST_COLUMNS = 4
 """Pipelines of slow or late ranks that are looked at."""
 
@@ -47,6 +49,8 @@ class StepBound:
         self.least = Least(platform)
         self._layers: dict[tuple[object, ...], list[Layer]] = {}
         self._delays: dict[tuple[object, ...], Delay] = {}
+        self.work = 0
+        self._models: dict[int, Model] = {}
 
     def ticks(self, model: Model, plan: Plan) -> int:
         """Return the fewest ns of all iterations of a plan.
@@ -82,10 +86,12 @@ class StepBound:
         )  # fmt: skip
         if key not in self._layers:
             self._layers[key] = layers_of(model, plan)
-            self._kept = [*getattr(self, "_kept", []), model]
+            self._models[id(model)] = model  # its id stays taken
         return self._layers[key]
 
-    def delay(self, layer: Layer, kind: str, speed: float, places: Callable[[str], tuple[Group, int]]) -> Delay:
+    def delay(
+        self, layer: Layer, kind: str, speed: float, places: Callable[[str], tuple[Group, int]]
+    ) -> Delay:
         """Return the least delay of lists of a layer on a rank of this speed, whose groups lie at these places."""
         lists = {"F": layer.forward, "B": layer.backward, "W": layer.weight}
         chosen = [lists[each] for each in kind]
@@ -103,7 +109,7 @@ class StepBound:
                     return 0
                 if step.collective is not None:
                     return self.least.collective(OPERATION[step.collective], step.size, group, first)
-                return 0
+                return self.least.shift(group, first, step.shift, step.size)
 
             self._delays[key] = delay_of(piece(*chosen), steps, least)
         return self._delays[key]
@@ -159,7 +165,7 @@ class _Pipeline:
             ranks[:, pk.R_TASK] = table.own_ptr[:-1]
             ranks[:, [pk.R_SEGMENT, pk.R_USES, pk.R_COUNT]] = 0
             ranks[:, [pk.R_LAYER, pk.R_AHEAD]] = -1
-            ranks = self._run(table.tasks, lists, segments, lags, table.own, table.own_ptr, ranks)
+            ranks = self._run(table, lists, segments, lags, ranks)
             end = max(end, int(ranks[:, [pk.R_FINISH, pk.R_CALLED, pk.R_CALLED + 1]].max()))
             if flush:
                 end = max(end, self._update(stages, ranks))
@@ -219,38 +225,47 @@ class _Pipeline:
         for v in range(1, len(self.virtual)):
             size = self.virtual[v - 1][-1].boundary
             a, b = self.ranks[(v - 1) % pp], self.ranks[v % pp]
-            lags += [self.on.least.message(a, b, size), self.on.least.message(b, a, size)] if a != b else [0, 0]
+            lags += (
+                [self.on.least.message(a, b, size), self.on.least.message(b, a, size)] if a != b else [0, 0]
+            )
         return [*lags, 0]
 
-    def _run(self, tasks, lists, segments, lags, own, own_ptr, ranks):  # type: ignore[no-untyped-def]
-        plan = self.plan
+    def _run(
+        self, table: Timetable, lists: list[int], segments: list[int], lags: list[int], ranks: Ints
+    ) -> Ints:
+        """Return the state of the ranks after all tasks."""
+        plan, tasks = self.plan, table.tasks
         whole = plan.data.sharding in ("zero-3", "fsdp", "hsdp") and plan.data.reshard
         ahead = min(plan.data.prefetch, plan.data.limit - 1) if whole else -1
         n = len(tasks) // pk.TASK_COLUMNS
         work = n * max(1, len(segments) // pk.SEGMENT_COLUMNS * 4 // max(1, len(lists)))
-        mode: Mode = self.on.mode or ("interpreted" if work <= INTERPRETED else "compiled")
+        self.on.work += work
+        mode: Mode = self.on.mode or ("interpreted" if self.on.work <= INTERPRETED else "compiled")
         ready = np.full(len(ranks) * (ahead + 1) + 1, pk.NEVER, np.int64)
-        given = [tasks, lists, segments, lags, own, own_ptr, ranks.ravel(), ready]
+        given: list[Any] = [tasks, lists, segments, lags, table.own, table.own_ptr, ranks.ravel(), ready]
         out = np.zeros(n, np.int64)
         kernel = load("armillary.study.search.pipeline_kernel", mode)
         if mode == "compiled":
             flat = [np.ascontiguousarray(each, np.int64) for each in given]
             kernel.run(n, *flat, ahead, out)
-            return flat[6].reshape(-1, pk.RANK_COLUMNS)
+            state: Ints = flat[6].reshape(-1, pk.RANK_COLUMNS)
+            return state
         plain = [each if isinstance(each, list) else each.tolist() for each in given]
         kernel.run(n, *plain, ahead, out.tolist())
         return np.array(plain[6], np.int64).reshape(-1, pk.RANK_COLUMNS)
 
-    def _update(self, stages: list[Stage], ranks) -> int:  # type: ignore[no-untyped-def]
+    def _update(self, stages: list[Stage], ranks: Ints) -> int:
         """Let the optimizer work after the gradients are there; returns the last end."""
         plan, pp, end = self.plan, self.plan.parallel.pp, 0
-        done = []
+        done: list[int] = []
         for s, stage in enumerate(stages):
             chain, calls = int(ranks[s, pk.R_CHAIN]), ranks[s, pk.R_CALLED : pk.R_CALLED + 2].tolist()
             done.append(max([chain, *(call for call, has in zip(calls, stage.reduced, strict=True) if has)]))
         if self.tied:
             size = self.tied * gradient(plan)
-            both = max(done[0], done[-1]) + self.on.least.pair("all-reduce", size, self.ranks[0], self.ranks[-1])
+            both = max(done[0], done[-1]) + self.on.least.pair(
+                "all-reduce", size, self.ranks[0], self.ranks[-1]
+            )
             done[0] = done[-1] = both
         if plan.optimizer == "none":
             return max(done)

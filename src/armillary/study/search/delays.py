@@ -70,7 +70,8 @@ def delay_of(made: Piece, steps: Sequence[Step], least: Callable[[Step], int]) -
         at for at in range(len(of_node)) if of_node[at].shift and at and of_node[at - 1] is of_node[at]
     }
     ports = [
-        [port for port in (IN, CHAIN) if node in made.tile.ports.get(port, ())] for node in range(len(of_node))
+        [port for port in (IN, CHAIN) if node in made.tile.ports.get(port, ())]
+        for node in range(len(of_node))
     ]
     before: list[int] = []
     """Bit sets of nodes that have ended when a node starts; those of ports are the highest bits."""

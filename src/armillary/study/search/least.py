@@ -102,6 +102,12 @@ class Least:
             return 0
         return self.collective(operation, size, ((second - first, 2),), first)
 
+    def shift(self, group: Group, first: int, steps: int, size: int) -> int:
+        """Return the ns of a message to the member so many steps on, of the two members for which it is least."""
+        members = self._members(group, first)
+        count = len(members)
+        return min(self.message(rank, members[(at + steps) % count], size) for at, rank in enumerate(members))
+
     def _members(self, group: Group, first: int) -> tuple[int, ...]:
         found = [first]
         for stride, size in group:

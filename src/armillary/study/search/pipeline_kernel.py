@@ -98,5 +98,5 @@ def run(n, tasks, lists, segments, lags, own, own_ptr, ranks, ready, ahead, out)
             if segments[seg + S_LAYER] >= 0:
                 ranks[at + R_USED] = chain
         ranks[at + R_CHAIN] = chain
-        ranks[at + R_FINISH] = max(ranks[at + R_FINISH], max(now, chain))
+        ranks[at + R_FINISH] = max(ranks[at + R_FINISH], now, chain)
         out[t] = max(now, chain) if tasks[row + T_BACK] else now

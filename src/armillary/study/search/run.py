@@ -70,7 +70,9 @@ def _evaluation(sweep: Sweep, store: str | Path | None, workers: int) -> Iterato
     try:
         from armillary.study.runner import Store, run
     except ImportError as error:
-        raise InputError("--store, --workers and limits need the runner of sweeps, which is missing") from error
+        raise InputError(
+            "--store, --workers and limits need the runner of sweeps, which is missing"
+        ) from error
     with tempfile.TemporaryDirectory() as folder, Store(store or Path(folder) / "search.sqlite") as kept:
 
         def many(points: Sequence[Point]) -> list[Row]:
@@ -86,7 +88,7 @@ def ranking(found: Found, top: int) -> list[Row]:
     if len(found.objectives) > 1:
         first = found.objectives[0]
         return sorted(found.best, key=lambda row: (first.sign * row.measures[first.name], row.number))[:top]
-    rows, result = list(found.rows), []
+    rows, result = list(found.rows), list[Row]()
     while len(result) < top and (best := best_of(rows, found.objectives)):
         result.append(best[0])
         rows.remove(best[0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,8 @@ from armillary.study.sweep.sweep import Sweep
 
 WORST = 1e300
 """Value of an objective for Optuna where a point has none; that it is infeasible is said besides."""
-_VIOLATION, _ROW = "violation", "row"
+_ROW = "row"
+"""Attribute of a trial that keeps the row of its point."""
 
 
 @dataclass
@@ -104,7 +104,7 @@ def by_optuna(
         trial = study.ask()
         row = looks.look(_suggested(sweep, trial))
         own = values(objectives, row.measures) if row.status == "ok" else None
-        trial.set_user_attr(_VIOLATION, 0 if own else 1)
+        trial.set_constraint("possible", 0.0 if own else 1.0)
         trial.set_user_attr(_ROW, _written(row))
         study.tell(trial, list(own or [WORST] * len(objectives)))
         if progress:
@@ -155,19 +155,10 @@ def _identity(sweep: Sweep) -> str:
 
 
 def _sampler(optuna: Any, how: Search, before: int) -> Any:
-    def constraints(trial: Any) -> tuple[float, ...]:
-        return (float(trial.user_attrs.get(_VIOLATION, 1)),)
-
     seed = (how.seed + before) % 2**32
-    make: Callable[..., Any] = (
-        optuna.samplers.TPESampler if how.method == "tpe" else optuna.samplers.NSGAIISampler
-    )
-    more = {"population_size": how.population} if how.method == "nsga2" else {}
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        return make(seed=seed, constraints_func=constraints, **more)
+    if how.method == "tpe":
+        return optuna.samplers.TPESampler(seed=seed)
+    return optuna.samplers.NSGAIISampler(seed=seed, population_size=how.population)
 
 
 def _written(row: Row) -> dict[str, Any]:
@@ -183,7 +174,13 @@ def _remember(looks: _Looks, trial: Any) -> None:
         return
     point = looks.sweep.space.at(kept["number"])
     looks.rows[point.number] = Row(
-        point.number, point.values, point.key, kept["status"], kept["reason"], kept["measures"], kept["seconds"]
+        point.number,
+        point.values,
+        point.key,
+        kept["status"],
+        kept["reason"],
+        kept["measures"],
+        kept["seconds"],
     )
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.workload.pipeline.tasks import Task, tasks
+from armillary.workload.pipeline.tasks import tasks
 
 Ints = NDArray[np.int64]
 FORWARD, BACKWARD, MAKES, LAST = range(4)
@@ -37,52 +37,47 @@ def timetable(schedule: str, stages: int, virtual: int, microbatches: int) -> Ti
     """Return the tasks of a schedule; a message into virtual stage v is number 2v, one back out of it 2v + 1."""
     orders = tasks(schedule, stages, virtual, microbatches)
     virtuals = stages * virtual
-    own_weight = {(task.microbatch, task.chunk) for task in orders[0] if task.kind == "W"}
-    last = [{task.chunk: i for i, task in enumerate(order) if _makes(task, own_weight)} for order in orders]
-    number: dict[tuple[str, int, int], int] = {}
+    deferred = any(task.kind == "W" for task in orders[0])
+    makes = "W" if deferred else "B"
+    # A task is known by a number: its kind, virtual stage and microbatch.
+    base = {"F": 0, "B": virtuals * microbatches, "W": 2 * virtuals * microbatches}
+    last = [{task.chunk: i for i, task in enumerate(order) if task.kind == makes} for order in orders]
+    number = [-1] * (3 * virtuals * microbatches)
+    waiting = [-1] * len(number)
     rows: list[tuple[int, int, int, int, int]] = []
     own: list[list[int]] = [[] for _ in orders]
     at, stack = [0] * stages, list(range(stages))
-    waiting: dict[tuple[str, int, int], int] = {}
     while stack:
         stage = stack.pop()
-        order = orders[stage]
-        while at[stage] < len(order):
-            task = order[at[stage]]
-            v = task.chunk * stages + stage
-            needs, lag = _needs(task, v, virtuals)
-            if needs and needs not in number:
+        order, ends = orders[stage], last[stage]
+        for i in range(at[stage], len(order)):
+            kind, microbatch, chunk = order[i]
+            v = chunk * stages + stage
+            key = base[kind] + v * microbatches + microbatch
+            needs, lag = -1, 2 * virtuals
+            if kind == "F" and v:
+                needs, lag = key - microbatches, 2 * v
+            elif kind == "B":
+                needs = v * microbatches + microbatch
+                if v + 1 < virtuals:
+                    needs, lag = key + microbatches, 2 * v + 3
+            parent = number[needs] if needs >= 0 else -1
+            if parent < 0 <= needs:
                 waiting[needs] = stage
+                at[stage] = i
                 break
-            makes = _makes(task, own_weight)
-            kind = FORWARD if task.kind == "F" else BACKWARD if not makes else MAKES
-            if makes and last[stage][task.chunk] == at[stage]:
-                kind = LAST
-            key = (task.kind, v, task.microbatch)
+            which = (
+                FORWARD if kind == "F" else BACKWARD if kind != makes else LAST if ends[chunk] == i else MAKES
+            )
             number[key] = len(rows)
             own[stage].append(len(rows))
-            parent = number[needs] if needs else -1
-            rows.append((stage, 4 * v + kind, parent, lag, int(task.kind == "B")))
-            at[stage] += 1
-            if key in waiting:
-                stack.append(waiting.pop(key))
+            rows.append((stage, 4 * v + which, parent, lag, int(kind == "B")))
+            if waiting[key] >= 0:
+                stack.append(waiting[key])
+                waiting[key] = -1
+        else:
+            at[stage] = len(order)
     return Timetable(
         np.array(rows, np.int64).ravel(), np.array([each for mine in own for each in mine], np.int64),
-        np.cumsum([0, *map(len, own)]).astype(np.int64), bool(own_weight),
+        np.cumsum([0, *map(len, own)]).astype(np.int64), deferred,
     )  # fmt: skip
-
-
-def _makes(task: Task, own_weight: set[tuple[int, int]]) -> bool:
-    return task.kind == "W" or (task.kind == "B" and (task.microbatch, task.chunk) not in own_weight)
-
-
-def _needs(task: Task, v: int, virtuals: int) -> tuple[tuple[str, int, int] | None, int]:
-    """Return the task whose result a task works on, and the number of the message that brings it."""
-    none = 2 * virtuals
-    if task.kind == "F":
-        return (("F", v - 1, task.microbatch), 2 * v) if v else (None, none)
-    if task.kind == "B":
-        if v + 1 < virtuals:
-            return ("B", v + 1, task.microbatch), 2 * v + 3
-        return ("F", v, task.microbatch), none
-    return None, none
