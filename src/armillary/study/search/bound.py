@@ -25,7 +25,7 @@ from armillary.study.search.timetable import Timetable, timetable
 from armillary.trace.grid import RankGrid
 from armillary.workload.emit.tile import piece
 from armillary.workload.layers.layer import Layer, Step
-from armillary.workload.layers.of_model import layers_of
+from armillary.workload.layers.of_model import layers_of, variants
 from armillary.workload.models import Model
 from armillary.workload.models.schema import Decoder
 from armillary.workload.pipeline.partition import partition
@@ -73,7 +73,7 @@ class StepBound:
             tied = -(-model.vocabulary // plan.parallel.tp) * model.hidden
         return max(
             _Pipeline(self, plan, grid, virtual, count, tied, column).end()
-            for column in _columns(self.platform, plan, grid)
+            for column in _columns(self.platform, model, plan, grid)
         )
 
     def _layers_of(self, model: Model, plan: Plan) -> list[Layer]:
@@ -115,8 +115,11 @@ class StepBound:
         return self._delays[key]
 
 
-def _columns(platform: Platform, plan: Plan, grid: RankGrid) -> list[int]:
-    """Return the pipelines to look at, by their ranks on the first stage: the first, and those of odd ranks."""
+def _columns(platform: Platform, model: Model, plan: Plan, grid: RankGrid) -> list[int]:
+    """Return the pipelines to look at, by their ranks on the first stage: the first, and those of odd ranks.
+
+    All of them have the layers of the first.
+    """
     stride, pp = _along_pp(grid), plan.parallel.pp
     physical = platform.physical
     odd = sorted(
@@ -124,6 +127,10 @@ def _columns(platform: Platform, plan: Plan, grid: RankGrid) -> list[int]:
         key=lambda rank: (physical.speed.get(rank, 1.0), -physical.delay.get(rank, 0.0), rank),
     )
     found = [rank - rank // stride % pp * stride for rank in odd if rank < plan.ranks]
+    if found:
+        axis, alike = variants(model, plan)
+        at = grid.coordinate(axis)
+        found = [rank for rank in found if alike[int(at[rank])] == alike[0]]
     return list(dict.fromkeys([0, *found]))[:MOST_COLUMNS]
 
 
@@ -143,7 +150,7 @@ class _Pipeline:
     count: int
     tied: int
     column: int
-    groups: dict[str, Group] = field(default_factory=dict)
+    places: dict[str, list[tuple[Group, int]]] = field(default_factory=dict)
 
     def end(self) -> int:
         """Return when the last iteration can end at the earliest."""
@@ -173,10 +180,10 @@ class _Pipeline:
 
     def place(self, family: str, stage: int) -> tuple[Group, int]:
         """Return the digits of a family, and where the group of the rank of a stage begins."""
-        if family not in self.groups:
-            self.groups[family] = group_of(self.grid.sizes, self.grid.digits(family))
-        group = self.groups[family]
-        return group, self.on.least.place(group, self.ranks[stage])
+        if family not in self.places:
+            group = group_of(self.grid.sizes, self.grid.digits(family))
+            self.places[family] = [(group, self.on.least.place(group, rank)) for rank in self.ranks]
+        return self.places[family][stage]
 
     def _stages(self, deferred: bool) -> list[Stage]:
         """Return what the stages do; those with equal layers at like places are one."""
@@ -194,8 +201,15 @@ class _Pipeline:
         return found
 
     def _stage(self, stage: int, chunks: list[list[Layer]], deferred: bool) -> Stage:
+        known: dict[tuple[int, str], Delay] = {}
+
         def delays(layer: Layer, kind: str) -> Delay:
-            return self.on.delay(layer, kind, self.speeds[stage], lambda family: self.place(family, stage))
+            key = (id(layer), kind)
+            if key not in known:
+                known[key] = self.on.delay(
+                    layer, kind, self.speeds[stage], lambda family: self.place(family, stage)
+                )
+            return known[key]
 
         def collective(operation: str, size: int, family: str) -> int:
             return self.on.least.collective(operation, size, *self.place(family, stage))

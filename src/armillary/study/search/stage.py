@@ -8,6 +8,7 @@ from itertools import groupby
 from math import prod
 
 from armillary.study.search.delays import NOTHING, Delay, repeated, then
+from armillary.study.search.pipeline_kernel import NEVER
 from armillary.study.search.timetable import BACKWARD, FORWARD, LAST, MAKES
 from armillary.trace.grid import RankGrid
 from armillary.workload.emit.replicas import shard
@@ -91,6 +92,8 @@ class _Lists:
         """Parameters of buckets, and the segment that made the last of them."""
         self.owned = 0
         self.calls, self.gathers = [0, 0], [0, 0]
+        self._ranks: dict[str, int] = {}
+        self._before: dict[int, tuple[int, int]] = {}
 
     def segments(self, layers: Sequence[Layer], steps: str, chunk: int) -> list[Segment]:
         """Return the segments of a task that is not the last of its chunk."""
@@ -119,13 +122,25 @@ class _Lists:
         delay = self.delays(layer, steps)
         if not self.gathered or steps == "W":
             return (*delay, 0, 0, 0, 0, -1)
+        if delay.end_in == NEVER:  # no kernel waits for the gather
+            delay = delay._replace(end_chain=NEVER)
+        if id(layer) not in self._before:
+            self._before[id(layer)] = self._gathers(layer)
+        return (*delay, *self._before[id(layer)], 0, 0, number)
+
+    def _gathers(self, layer: Layer) -> tuple[int, int]:
         gathers = [0, 0]
         for family, parameters in layer.parameters.items():
-            ranks = members(self.grid, self._family(family))
+            ranks = self._members(family)
             if ranks > 1 and parameters:
                 size = shard(parameters, ranks) * weight(self.plan)
                 gathers[self._slot(family)] += self.collective("all-gather", size, self._family(family))
-        return (*delay, *gathers, 0, 0, number)
+        return gathers[0], gathers[1]
+
+    def _members(self, family: str) -> int:
+        if family not in self._ranks:
+            self._ranks[family] = members(self.grid, self._family(family))
+        return self._ranks[family]
 
     def _by_layer(
         self, layers: Sequence[Layer], steps: str, chunk: int, *, closes: bool, counts: bool
@@ -148,7 +163,7 @@ class _Lists:
 
     def _close(self, family: str, found: list[list[int]], counts: bool) -> None:
         parameters, at = self.open.pop(family)
-        ranks = members(self.grid, self._family(family))
+        ranks = self._members(family)
         part = shard(parameters, ranks) if self.how != "ddp" else parameters
         if counts:
             self.owned += part
