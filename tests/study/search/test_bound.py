@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,7 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary.errors import InputError
-from armillary.platform import load_platform
 from armillary.platform.model import (
-    Algorithm,
     Dimension,
     Jitter,
     Kernels,
@@ -22,12 +21,12 @@ from armillary.platform.model import (
     RemoteMemory,
     System,
 )
-from armillary.platform.profiles import with_roofline
 from armillary.study.search.bound import StepBound
+from armillary.study.search.pipeline_kernel import T_LIST, T_PARENT, T_RANK, TASK_COLUMNS
 from armillary.study.search.timetable import timetable
 from armillary.workload.generate import generate
-from armillary.workload.models import load_model
 from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp, Model
+from armillary.workload.pipeline.tasks import tasks
 from armillary.workload.plan.schema import Plan
 
 TINY = Decoder(
@@ -119,3 +118,72 @@ def test_no_run_beats_the_bound(platform: Platform, wish: dict[str, Any]) -> Non
         return
     least = StepBound(platform, "interpreted").ticks(model, plan)
     assert 0 < least <= armillary.simulate(trace, platform).total_ticks
+
+
+def switch(npus: int) -> Platform:
+    """NPUs on one switch, with an A100's numbers."""
+    system = System(roofline=True, peak_performance=312e12, local_mem_bandwidth=2039e9)
+    return Platform((Dimension("switch", "Switch", npus, 300.0, 700.0),), system)
+
+
+DENSE = TINY.model_copy(update={"layers": 8, "hidden": 2048, "context": 1024, "mlp": Mlp(size=8192)})
+TIGHT: dict[str, dict[str, Any]] = {
+    "ddp": {},
+    "tp": {"parallel": {"tp": 4}},
+    "1f1b": {"parallel": {"pp": 4}},
+    "interleaved": {"parallel": {"pp": 2}, "pipeline": {"schedule": "interleaved", "virtual": 2}},
+    "zero-bubble": {"parallel": {"pp": 4}, "pipeline": {"schedule": "zero-bubble"}},
+    "gpipe": {"parallel": {"tp": 2, "pp": 2}, "pipeline": {"schedule": "gpipe"}, "recompute": "full"},
+    "fsdp": {"data": {"sharding": "fsdp"}},
+    "zero-1": {"parallel": {"tp": 2}, "data": {"sharding": "zero-1"}},
+    "zero-2": {"data": {"sharding": "zero-2"}},
+    "ring": {"parallel": {"cp": 2}},
+}
+
+
+@pytest.mark.parametrize("name", TIGHT)
+def test_dense_models_come_near_it(name: str) -> None:
+    plan = Plan.model_validate({"ranks": 8, "batch": 64} | TIGHT[name])
+    machine = switch(8)
+    least = StepBound(machine).ticks(DENSE, plan)
+    took = armillary.simulate(generate(DENSE, plan), machine).total_ticks
+    assert 0.95 * took <= least <= took
+    assert StepBound(machine, "compiled").ticks(DENSE, plan) == least
+
+
+def test_what_is_not_known_has_a_weaker_bound() -> None:
+    machine = switch(8)
+    plan = Plan(ranks=8, batch=64)
+    whole = StepBound(machine).ticks(DENSE, plan)
+    shaky = replace(machine, physical=Physical(jitter=Jitter(0.1)))
+    assert 0 < StepBound(shaky).ticks(DENSE, plan) < whole / 2
+    served = Plan.model_validate({"ranks": 8, "batch": 64, "serve": {"prompt": 8, "outputs": 2}})
+    assert StepBound(machine).ticks(DENSE, served) == 0
+
+
+@pytest.mark.parametrize(
+    ("schedule", "stages", "virtual", "count"),
+    [
+        ("1f1b", 4, 1, 6),
+        ("gpipe", 3, 1, 2),
+        ("zero-bubble", 4, 1, 8),
+        ("interleaved", 2, 3, 4),
+        ("1f1b", 1, 1, 3),
+    ],
+)
+def test_a_timetable_has_every_task_after_what_it_needs(
+    schedule: str, stages: int, virtual: int, count: int
+) -> None:
+    table = timetable(schedule, stages, virtual, count)
+    rows = table.tasks.reshape(-1, TASK_COLUMNS)
+    orders = tasks(schedule, stages, virtual, count)
+    assert len(rows) == sum(map(len, orders))
+    assert (rows[:, T_PARENT] < np.arange(len(rows))).all()
+    for rank in range(stages):
+        own = table.own[table.own_ptr[rank] : table.own_ptr[rank + 1]]
+        assert (np.diff(own) > 0).all()
+        assert (rows[own, T_RANK] == rank).all()
+        assert [row // 4 // stages for row in rows[own, T_LIST]] == [task.chunk for task in orders[rank]]
+    first = [task.kind == "F" and task.chunk == 0 for task in orders[0]]
+    weights = sum(task.kind == "W" for order in orders for task in order)
+    assert (rows[:, T_PARENT] < 0).sum() == sum(first) + weights

@@ -22,8 +22,8 @@ from armillary.study.sweep.load import load_sweep
 from armillary.study.sweep.point import Row
 
 MODEL = {
-    "kind": "decoder", "name": "tiny", "layers": 4, "hidden": 64, "vocabulary": 512, "context": 32, "tied": True, "norm": "rms",
-    "activation": "swiglu", "attention": {"heads": 8, "kv_heads": 4}, "mlp": {"size": 128},
+    "kind": "decoder", "name": "tiny", "layers": 4, "hidden": 64, "vocabulary": 512, "context": 32, "tied": True,
+    "norm": "rms", "activation": "swiglu", "attention": {"heads": 8, "kv_heads": 4}, "mlp": {"size": 128},
 }  # fmt: skip
 MACHINE = {
     "network": [

@@ -130,7 +130,7 @@ def _columns(platform: Platform, model: Model, plan: Plan, grid: RankGrid) -> li
     if found:
         axis, alike = variants(model, plan)
         at = grid.coordinate(axis)
-        found = [rank for rank in found if alike[int(at[rank])] == alike[0]]
+        found = [rank for rank in found if len(alike) == 1 or alike[int(at[rank])] == alike[0]]
     return list(dict.fromkeys([0, *found]))[:MOST_COLUMNS]
 
 
