@@ -68,7 +68,7 @@ def _evaluation(sweep: Sweep, store: str | Path | None, workers: int) -> Iterato
         yield serially(sweep)
         return
     try:
-        from armillary.study.runner import Store, run
+        from armillary.study.runner import Store, run  # type: ignore[import-not-found, unused-ignore]
     except ImportError as error:
         raise InputError(
             "--store, --workers and limits need the runner of sweeps, which is missing"
