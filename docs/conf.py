@@ -22,15 +22,17 @@ html_title = f"Armillary {version}"
 
 
 def _write_schema() -> None:
-    """Put the JSON Schema of study files where reference/study.md includes it."""
+    """Put the JSON Schemas of study and sweep files where the reference includes them."""
     import json
     from pathlib import Path
 
+    from armillary.study.sweep.schema import sweep_schema
     from armillary.workload.plan.request import study_schema
 
-    target = Path(__file__).parent / "_build" / "study.schema.json"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(study_schema(), indent=2) + "\n")
+    folder = Path(__file__).parent / "_build"
+    folder.mkdir(exist_ok=True)
+    for name, schema in (("study", study_schema()), ("sweep", sweep_schema())):
+        (folder / f"{name}.schema.json").write_text(json.dumps(schema, indent=2) + "\n")
 
 
 _write_schema()

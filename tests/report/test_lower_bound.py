@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from armillary.engine.timeline import Timeline
 from armillary.report import bound, bound_line, lower_bound
 from armillary.report.lower_bound import _longest
+from armillary.report.quick_bound import quick_bound
 
 SWITCH = {"name": "wafer", "topology": "Switch", "size": 512, "latency_ns": 10.0}
 
@@ -37,6 +38,7 @@ def test_a_gibibyte_over_512_npus_on_a_switch(build, rate, ms):
     assert found.ticks == int(2 * 511 * 2**30 / 512 / rate)
     assert round(found.ticks / 1e6, 3) == ms
     assert found.efficiency == found.ticks / 7_000_000
+    assert found.ticks * (1 - 1e-8) - 1 <= quick_bound(one_all_reduce(build, rate)) <= found.ticks
 
 
 def test_the_line_of_the_summary(build):
@@ -142,6 +144,7 @@ def test_it_is_never_above_the_run(build, nodes, tail, shuffled):
     )  # fmt: skip
     found = bound(made)
     assert found.ticks <= finish
+    assert quick_bound(made) <= found.ticks
     assert all(bound(made, {what}).ticks <= found.ticks for what in ("compute", "network", "dimension 1"))
     compiled = _longest(made, made.node_least, "compiled")
     for one, other in zip(compiled, _longest(made, made.node_least, "interpreted"), strict=True):

@@ -9,7 +9,6 @@ import click
 
 from armillary.cli import COMMANDS
 from armillary.cli.outputs import Outputs, working
-from armillary.cli.run import study_trace
 
 if TYPE_CHECKING:
     from armillary.trace import Graph
@@ -108,6 +107,7 @@ def _run(out: Path, name: str) -> int:
     """Simulate one study of the demo, report, write the files and return the finish tick."""
     import armillary
     from armillary.platform.native import load_study
+    from armillary.workload.plan.request import study_trace
 
     study = load_study(out / f"{name}.yaml")
     with working("simulating"):

@@ -75,6 +75,7 @@ def command(
         trace = pytorch_trace(pytorch) if pytorch else None
         if study:
             from armillary.platform.native import load_platform, load_study
+            from armillary.workload.plan.request import study_trace
 
             if trace:
                 machine_of_study, named = load_platform(study), "physical"
@@ -132,6 +133,7 @@ def study_jobs(
     from armillary.engine.multi_job import simulate_jobs
     from armillary.errors import InputError
     from armillary.trace.compose import PlacedJob
+    from armillary.workload.plan.request import study_trace
 
     if profile == "astra-sim":
         raise InputError(f"{study.path}: several jobs are for profile physical")
@@ -150,20 +152,3 @@ def _checked(study: Study, *works: Study) -> Platform:
 
     found = tuple(dict.fromkeys(filter(None, map(capacity_warning, works))))
     return replace(study.platform, warnings=(*study.platform.warnings, *found))
-
-
-def study_trace(study: Study) -> Trace:
-    """Return the workload of a study: its trace files, one collective on all NPUs, or a generated one."""
-    from armillary.trace import CollectiveType, GraphBuilder, Trace, load_trace
-
-    if study.trace is not None:
-        return load_trace(study.trace)
-    if study.generate is not None:
-        from armillary.workload.plan.request import study_trace as generated
-
-        return generated(study)
-    assert study.collective is not None  # a study has one or the other
-    kind, size = study.collective.kind, study.collective.size
-    builder = GraphBuilder()
-    builder.collective(kind, CollectiveType[kind.upper().replace("-", "_")], size)
-    return Trace.replicate(builder.graph(str(study.path)), ranks=study.ranks)

@@ -42,6 +42,7 @@ def first_problem(error: ValidationError) -> tuple[KeyPath, str]:
         "string_type": "text",
         "bool_type": "true or false",
         "list_type": "a list",
+        "dict_type": "a mapping of keys to values",
         "model_type": "a mapping of keys to values",
         "greater_than_equal": f"{context.get('ge')} or more",
         "less_than_equal": f"{context.get('le')} or less",

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from armillary.cli.run import study_trace
 from armillary.errors import InputError
 from armillary.platform import load_study
 from armillary.workload.models import load_model
-from armillary.workload.plan.request import read_request, study_schema
+from armillary.workload.plan.request import read_request, study_schema, study_trace
 from armillary.workload.plan.schema import Data, Parallel, Plan
 
 STUDY = """\

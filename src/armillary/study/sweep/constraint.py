@@ -16,6 +16,23 @@ FITS = "memory fits"
 BEFORE = ("memory", "headroom", "price")
 """Measures that are known before anything is simulated."""
 
+OF_RUN = ("run_time", "run_cost", "run_energy", "npu_years")
+"""Measures of the whole run, which need its tokens."""
+OF_COSTS = (
+    "price", "price_per_hour", "cost_per_token", "power", "energy", "energy_per_token", "run_cost", "run_energy",
+)  # fmt: skip
+"""Measures that need prices and energies."""
+OF_MODEL = (
+    "memory",
+    "headroom",
+    "tokens_per_second",
+    "samples_per_second",
+    *OF_RUN,
+    "cost_per_token",
+    "energy_per_token",
+)
+"""Measures that only generated workloads have."""
+
 
 @dataclass(frozen=True)
 class Constraint:
@@ -59,7 +76,10 @@ def constraint(text: str) -> Constraint:
         InputError: it is malformed.
     """
     plain = " ".join(text.split())
-    return Constraint(plain, Expression("headroom >= 0" if plain == FITS else plain))
+    try:
+        return Constraint(plain, Expression("headroom >= 0" if plain == FITS else plain))
+    except InputError as error:
+        raise InputError(f"{error}{nearest(plain, [FITS])}") from None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from armillary.errors import ArmillaryError, InputError, StuckError
+from armillary.errors import InputError, StuckError
 from armillary.platform.document import Source, read_document
 from armillary.study.sweep.constraint import BEFORE, Constraint
 from armillary.study.sweep.facts import FACTS, facts_of
@@ -32,6 +32,7 @@ class _Screened:
     names: dict[str, Any]
     measures: dict[str, float]
     prepared: Prepared | None = None
+    status: Status = "rejected"
 
 
 class Evaluator:
@@ -54,14 +55,14 @@ class Evaluator:
         """Return the row of a point that is rejected before it is simulated; None: it is worth simulating."""
         start = perf_counter()
         found = self._screened(point)
-        return _row(point, "rejected", found.reason, found.measures, start) if found.reason else None
+        return _row(point, found.status, found.reason, found.measures, start) if found.reason else None
 
     def evaluate(self, point: Point) -> Row:
-        """Return the row of a point. What is wrong with it is in the row; nothing is raised."""
+        """Return the row of a point. What is wrong with it is in the row; only MemoryError is raised."""
         start = perf_counter()
         found = self._screened(point)
         if found.reason:
-            return _row(point, "rejected", found.reason, found.measures, start)
+            return _row(point, found.status, found.reason, found.measures, start)
         measures = found.measures
         try:
             timeline = self.simulate(point)
@@ -72,16 +73,10 @@ class Evaluator:
             return _row(point, "rejected", str(error), measures, start)
         except StuckError as error:
             return _row(point, "failed", f"cannot finish: {_first_line(error)}", measures, start)
-        except (
-            ArmillaryError,
-            ArithmeticError,
-            LookupError,
-            TypeError,
-            ValueError,
-            OSError,
-            AssertionError,
-        ) as error:
-            return _row(point, "failed", f"{type(error).__name__}: {_first_line(error)}", measures, start)
+        except MemoryError:
+            raise
+        except Exception as error:
+            return _row(point, "failed", _unexpected(error), measures, start)
         return _row(point, "rejected" if reason else "ok", reason, measures, start)
 
     def simulate(self, point: Point) -> Timeline:
@@ -98,9 +93,10 @@ class Evaluator:
         return simulate(prepared.trace(), prepared.study.platform, profile=prepared.study.profile)
 
     def _screened(self, point: Point) -> _Screened:
-        if self._last is None or self._last[0] is not point:
-            self._last = (point, self._screen(point))
-        return self._last[1]
+        last = self._last
+        if last is None or last[0] is not point:
+            last = self._last = (point, self._screen(point))
+        return last[1]
 
     def _screen(self, point: Point) -> _Screened:
         names = {name: number_of(value) for name, value in point.values.items()}
@@ -115,6 +111,10 @@ class Evaluator:
             reason = _broken(self._stages[1], point, names | measures, self.sweep)
         except InputError as error:
             return _Screened(str(error), names, measures)
+        except MemoryError:
+            raise
+        except Exception as error:
+            return _Screened(_unexpected(error), names, measures, status="failed")
         return _Screened(reason, names, measures, prepared)
 
 
@@ -161,6 +161,10 @@ def _why(name: str) -> str:
 
 def _row(point: Point, status: Status, reason: str, measures: Mapping[str, float], start: float) -> Row:
     return Row(point.number, point.values, point.key, status, reason, dict(measures), perf_counter() - start)
+
+
+def _unexpected(error: Exception) -> str:
+    return f"{type(error).__name__}: {_first_line(error)}"
 
 
 def _first_line(error: Exception) -> str:

@@ -11,7 +11,7 @@ from types import CodeType
 from typing import Any
 
 from armillary.errors import InputError, nearest, one_of
-from armillary.study.sweep.quantity import base_units
+from armillary.study.sweep.quantity import base_units, number_of
 
 Number = int | float | bool
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -26,7 +26,9 @@ _NODES = (
     ast.Gt, ast.GtE, ast.In, ast.NotIn, ast.IfExp, ast.Call, ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.List,
 )  # fmt: skip
 _QUANTITY = re.compile(
-    r"(?<![\w.'\"])(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)\s*(%(?!\s*[\w(.])|[A-Za-zµμ][\w]*(?:/s)?)"
+    r"'[^']*'|\"[^\"]*\"|"  # texts stay as they are
+    r"(?<![\w.])(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)(?![\d.]|[eE][+-]?\d)"
+    r"\s*(?P<unit>%(?!\s*[\w(.])|[A-Za-zµμ]\w*(?:/s)?)"
 )
 _WORDS = ("and", "or", "not", "in", "if", "else", "is")
 
@@ -101,8 +103,8 @@ class Expression:
         """
         try:
             found = eval(self._code, dict(_GLOBALS), names)
-        except KeyError as error:
-            raise InputError(f"'{self.text}': {error.args[0]} is not known here") from None
+        except NameError as error:
+            raise InputError(f"'{self.text}': {error.name} is not known here") from None
         except (ArithmeticError, TypeError, ValueError) as error:
             nothing = [name for name in sorted(self.names) if names.get(name) is None]
             why = f"{', '.join(nothing)} has no value" if nothing else str(error)
@@ -113,7 +115,10 @@ class Expression:
 
 
 class _Guard(ast.NodeTransformer):
-    """Bounds what can grow without end."""
+    """Bounds what can grow without end, and reads quantities in quotes as those of axes are read."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        return ast.Constant(number_of(node.value))
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
@@ -147,7 +152,7 @@ _GLOBALS = {"__builtins__": {}, "_power": _power, "_product": _product, **FUNCTI
 
 
 def _plain(match: re.Match[str]) -> str:
-    if match[2] in _WORDS:
+    if match["unit"] is None or match["unit"] in _WORDS:
         return match[0]
     value = base_units(match[0])
     if value is None:
@@ -164,9 +169,8 @@ def _check(node: ast.AST, text: str) -> None:
     if isinstance(node, ast.Call):
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name not in FUNCTIONS or node.keywords:
-            raise InputError(
-                f"'{text}': a call of '{name or ast.unparse(node.func)}', expected {one_of(FUNCTIONS)}{nearest(name, FUNCTIONS)}"
-            )
+            called, hint = name or ast.unparse(node.func), nearest(name, FUNCTIONS)
+            raise InputError(f"'{text}': a call of '{called}', expected {one_of(FUNCTIONS)}{hint}")
     if isinstance(node, ast.Constant) and not isinstance(node.value, int | float | str):
         raise InputError(f"'{text}': got {node.value!r}, expected numbers and texts in quotes")
     if isinstance(node, ast.Name) and node.id.startswith("_"):

@@ -23,8 +23,11 @@ PLAN: dict[str, tuple[KeyPath, Any]] = {
     "microbatch": (("microbatch",), 1),
     "virtual": (("pipeline", "virtual"), 1),
     "iterations": (("iterations",), 1),
+    "schedule": (("pipeline", "schedule"), "1f1b"),
+    "sharding": (("data", "sharding"), "ddp"),
+    "recompute": (("recompute",), "none"),
 }
-"""Numbers of a plan by name: where they stand below ``workload.generate``, and what holds if they do not."""
+"""Keys of a plan by name: where they stand below ``workload.generate``, and what holds if they do not."""
 
 
 def _npus(document: Mapping[str, Any], folder: Path) -> int:
@@ -71,6 +74,10 @@ def _plan(document: Mapping[str, Any], name: str) -> Any:
     path, default = PLAN[name]
     found = at(document, (*_GENERATE, *path))
     return default if found is None else found
+
+
+def _of_plan(name: str) -> Callable[[Mapping[str, Any], Path], Any]:
+    return lambda document, folder: _plan(document, name)
 
 
 def _sequence(document: Mapping[str, Any], folder: Path) -> Any:
@@ -140,7 +147,7 @@ FACTS: dict[str, Callable[[Mapping[str, Any], Path], Any]] = {
     "dp": _dp,
     "microbatches": _microbatches,
     "sequence": _sequence,
-    **{name: (lambda document, folder, name=name: _plan(document, name)) for name in PLAN},
+    **{name: _of_plan(name) for name in PLAN},
     **{name: _decoder(name) for name in MODEL},
 }
 """By name, how it follows from a study."""
@@ -162,3 +169,23 @@ def facts_of(document: Mapping[str, Any], names: Iterable[str], folder: Path) ->
             raise InputError(f"{name} is not known of this study")
         found[name] = int(value) if isinstance(value, float) and value.is_integer() else value
     return found
+
+
+def depends(fact: str, path: KeyPath) -> bool:
+    """Return whether a fact may change with a key of the study."""
+    if fact == "npus":
+        rates = ("bandwidth", "latency", "per", "up", "down")
+        where = len(path) < 2 or path[1] in ("preset", "topology", "network", "collectives")
+        return path[0] == "platform" and where and path[-1] not in rates
+    if fact == "dp":
+        own = [*_GENERATE, "parallel"]
+        return (
+            depends("npus", path)
+            or any(depends(name, path) for name in ("tp", "cp", "pp"))
+            or [*path] == [*own, "dp"]
+        )
+    if fact == "microbatches":
+        return any(depends(name, path) for name in ("dp", "batch", "microbatch"))
+    below = PLAN[fact][0] if fact in PLAN else ("model",)
+    places = [(*_GENERATE, *below)] + ([(*_GENERATE, "sequence")] if fact == "sequence" else [])
+    return any(path[: len(place)] == place[: len(path)] for place in places)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -32,7 +32,7 @@ class Key:
     path: KeyPath
     kind: str = ""
     whole: bool = False
-    default: Any = None
+    default: Any = field(default=None, compare=False)
 
     @property
     def last(self) -> str:
@@ -67,7 +67,7 @@ def find_key(text: str, base: Mapping[str, Any]) -> Key:
         if not found:
             known = sorted({key for one in _resolved(places) for key in one.get("properties", {})})
             hint = nearest(part, known) or (f"; known keys: {', '.join(known)}" if known else "")
-            raise InputError(f"{text}: {before} has no key '{part}'{hint}")
+            raise InputError(f"{before} has no key '{part}'{hint}")
         places = found
         held = held.get(part) if isinstance(held, Mapping) else None
         path.append(int(part) if part.isdigit() else part)
@@ -129,12 +129,12 @@ def _resolved(places: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _below(place: dict[str, Any], part: str) -> Iterator[dict[str, Any]]:
     properties = place.get("properties", {})
+    more = place.get("additionalProperties")
     if part in properties:
         yield properties[part]
-    elif isinstance(more := place.get("additionalProperties"), dict):
-        if re.search(place.get("propertyNames", {}).get("pattern", ""), part):
-            # Dimensions over a preset are all that a study file may map by free names to mappings.
-            yield {"$ref": "#/$defs/NetworkDimension"} if more == {"type": "object"} else more
+    elif isinstance(more, dict) and re.search(place.get("propertyNames", {}).get("pattern", ""), part):
+        # Dimensions over a preset are all that a study file may map by free names to mappings.
+        yield {"$ref": "#/$defs/NetworkDimension"} if more == {"type": "object"} else more
 
 
 def _member(part: str, held: list[Any], before: str) -> int:
@@ -161,6 +161,5 @@ def _check_dimension(part: str, base: Mapping[str, Any]) -> None:
         return
     names = [each["name"] for each in read_preset(name).document.data["platform"].get("network", [])]
     if part not in names:
-        raise InputError(
-            f"platform.network: preset {name} has no dimension '{part}'{nearest(part, names) or '; it has ' + ', '.join(names)}"
-        )
+        hint = nearest(part, names) or f"; it has {', '.join(names)}"
+        raise InputError(f"platform.network: preset {name} has no dimension '{part}'{hint}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from pydantic import ValidationError
 from armillary.errors import InputError, nearest
 from armillary.platform.document import Document, KeyPath, Source, read_document
 from armillary.platform.native_errors import first_error
+from armillary.study.sweep.check import check_sweep
 from armillary.study.sweep.constraint import constraint, known_names, objective
 from armillary.study.sweep.derived import Derived
 from armillary.study.sweep.expression import Expression
-from armillary.study.sweep.facts import FACTS
+from armillary.study.sweep.facts import FACTS, depends
 from armillary.study.sweep.keys import Key, find_key
 from armillary.study.sweep.measures import MEASURES
 from armillary.study.sweep.schema import Varied, file_part
@@ -57,7 +59,7 @@ def load_sweep(source: Source) -> Sweep:
         except InputError as error:
             raise document.error(("objectives", number), str(error)) from None
     seconds = model.limits.time / 1e9 if model.limits.time is not None else None
-    return Sweep(
+    sweep = Sweep(
         path=document.path,
         document=document,
         base=base,
@@ -69,6 +71,8 @@ def load_sweep(source: Source) -> Sweep:
         limits=Limits(seconds, model.limits.memory),
         search=getattr(model, "search", None),
     )
+    check_sweep(sweep)
+    return sweep
 
 
 def _base(document: Document, study: Any) -> Document:
@@ -123,7 +127,7 @@ def _axis(text: str, varied: Varied, base: Document) -> Axis:
 
 
 def _check_name(name: str, taken: list[str], keys: tuple[Key, ...]) -> None:
-    if not name.isidentifier():
+    if not name.isidentifier() or iskeyword(name) or name.startswith("_"):
         raise InputError(f"'{name}' is no name for expressions, expected another: {{name: …}}")
     if name in taken:
         raise InputError(f"the name '{name}' is taken, expected another: {{name: …}}")
@@ -196,28 +200,11 @@ def _ordered(document: Document, found: dict[str, Derived], places: dict[str, Ke
         done.add(ready[0])
 
 
-_BELOW: dict[str, tuple[KeyPath, ...]] = {
-    "npus": (("platform",),),
-    "dp": (("platform",), ("workload", "generate", "parallel")),
-    "microbatches": (
-        ("platform",),
-        ("workload", "generate", "parallel"),
-        ("workload", "generate", "batch"),
-        ("workload", "generate", "microbatch"),
-    ),
-    "sequence": (("workload", "generate", "sequence"), ("workload", "generate", "model")),
-}
-"""Keys of which facts are made; all others but those of the plan are made of the model."""
-
-
 def _needs(one: Derived, all_: Mapping[str, Derived]) -> set[str]:
     """Return the names of `let` that must be there before this one."""
     needs = {name for name in one.expression.names if name in all_}
-    for fact in one.expression.names - needs:
-        for prefix in _BELOW.get(fact, (("workload", "generate", "model"),)):
-            needs |= {
-                name
-                for name, each in all_.items()
-                if each.key and name != one.name and each.key.path[: len(prefix)] == prefix
-            }
+    facts = one.expression.names & FACTS.keys() - needs
+    for name, each in all_.items():
+        if each.key and name != one.name and any(depends(fact, each.key.path) for fact in facts):
+            needs.add(name)
     return needs

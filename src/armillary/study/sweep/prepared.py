@@ -16,10 +16,11 @@ from armillary.platform.document import Document
 from armillary.platform.native import Study, study_of
 from armillary.platform.native_errors import first_error
 from armillary.study.sweep.facts import known_model
-from armillary.trace import CollectiveType, GraphBuilder, Trace, load_trace
+from armillary.study.sweep.keys import at
+from armillary.trace import Trace
 from armillary.workload.generate import generate
 from armillary.workload.models import Model
-from armillary.workload.plan.request import generate_part
+from armillary.workload.plan.request import generate_part, study_trace
 from armillary.workload.plan.schema import Plan
 
 
@@ -39,13 +40,7 @@ class Prepared:
         """
         if self.model and self.plan:
             return generate(self.model, self.plan)
-        if self.study.trace is not None:
-            return load_trace(self.study.trace)
-        assert self.study.collective is not None
-        kind, size = self.study.collective.kind, self.study.collective.size
-        builder = GraphBuilder()
-        builder.collective(kind, CollectiveType[kind.upper().replace("-", "_")], size)
-        return Trace.replicate(builder.graph(str(self.study.path)), ranks=self.study.ranks)
+        return study_trace(self.study)
 
 
 def prepare(document: Mapping[str, Any], path: Path) -> Prepared:
@@ -55,9 +50,9 @@ def prepare(document: Mapping[str, Any], path: Path) -> Prepared:
         InputError: it is malformed.
     """
     workload = document.get("workload")
-    wish = workload.get("generate") if isinstance(workload, Mapping) else None
+    wish = at(document, ("workload", "generate"))
     own = Document(path.name, dict(document), path, syntax="yaml")
-    if not isinstance(wish, Mapping):
+    if not isinstance(workload, Mapping) or not isinstance(wish, Mapping):
         study = study_of(own, path)
         if study.jobs:
             raise InputError(f"{path.name}: jobs: a sweep knows studies of one workload, expected workload")
@@ -85,6 +80,6 @@ def _wishes() -> Any:
     return TypeAdapter(generate_part())
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _frame(text: str, path: Path) -> Study:
     return study_of(Document(path.name, json.loads(text), path, syntax="yaml"), path)

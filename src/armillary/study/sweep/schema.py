@@ -94,17 +94,7 @@ class Limits(Part):
 
 
 Study = Annotated[Any, WithJsonSchema({"type": ["string", "object"]})]
-Vary = Annotated[
-    dict[str, Any],
-    WithJsonSchema(
-        {
-            "type": "object",
-            "additionalProperties": {
-                "anyOf": [{"type": "array", "items": _SCALAR, "minItems": 1}, {"$ref": "#/$defs/Varied"}]
-            },
-        }
-    ),
-]
+Vary = Annotated[dict[str, Any], WithJsonSchema({"type": "object"})]
 Let = Annotated[
     dict[str, Any], WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number"]}})
 ]
@@ -145,4 +135,6 @@ def sweep_schema() -> dict[str, Any]:
     schema = file_part().model_json_schema(by_alias=True)
     varied = Varied.model_json_schema(by_alias=True)
     schema["$defs"] = schema.get("$defs", {}) | varied.pop("$defs", {}) | {"Varied": varied}
+    listed = {"type": "array", "items": _SCALAR, "minItems": 1}
+    schema["properties"]["vary"]["additionalProperties"] = {"anyOf": [listed, {"$ref": "#/$defs/Varied"}]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Armillary sweep"}
