@@ -14,23 +14,23 @@ from armillary.study.search.planner import plan
 from armillary.study.sweep.load import load_sweep
 
 SPACES = {
-    "llama-2-13b, 8 H100": ("llama-2-13b", "hgx-h100", 64),
-    "llama-3-70b, 128 A100": ("llama-3-70b", "zionex", 256),
-    "megatron-175b, 1,024 H100": ("megatron-175b", "dgx-superpod-h100", 1536),
-    "mixtral-8x7b, 128 A100": ("mixtral-8x7b", "zionex", 256),
-    "llama-3-405b, 4,096 TPU v4": ("llama-3-405b", "tpuv4-pod", 4096),
-    "megatron-1t, 1,024 H100": ("megatron-1t", "dgx-superpod-h100", 1024),
+    "llama-2-13b, 8 H100": ("llama-2-13b", "hgx-h100", 64, 4096),
+    "llama-3-70b, 128 A100": ("llama-3-70b", "zionex", 256, 4096),
+    "megatron-175b, 1,024 H100": ("megatron-175b", "dgx-superpod-h100", 1536, 2048),
+    "mixtral-8x7b, 128 A100": ("mixtral-8x7b", "zionex", 256, 4096),
+    "llama-3-405b, 4,096 TPU v4": ("llama-3-405b", "tpuv4-pod", 4096, 4096),
+    "megatron-1t, 1,024 H100": ("megatron-1t", "dgx-superpod-h100", 1024, 2048),
 }
-"""Model, machine and batch."""
+"""Model, machine, batch and tokens of a sequence."""
 
 
-def sweep(model: str, machine: str, batch: int) -> dict[str, Any]:
+def sweep(model: str, machine: str, batch: int, sequence: int) -> dict[str, Any]:
     """Return a sweep of plans: parallelism, schedule, microbatch, recomputation and sharding."""
     of = "workload.generate"
     return {
         "study": {
             "platform": {"preset": machine},
-            "workload": {"generate": {"model": model, "batch": batch}},
+            "workload": {"generate": {"model": model, "batch": batch, "sequence": sequence}},
         },
         "vary": {
             f"{of}.parallel.tp": [1, 2, 4, 8],
