@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from armillary.engine.timeline import Timeline as Timeline
     from armillary.platform import load_platform as load_platform
     from armillary.study.runner.results import sweep as sweep
+    from armillary.study.search.run import search as search
     from armillary.trace import Trace as Trace
     from armillary.trace import load_trace as load_trace
     from armillary.trace.compose import PlacedJob as PlacedJob
@@ -25,6 +26,7 @@ __all__ = [
     "collect",
     "load_platform",
     "load_trace",
+    "search",
     "simulate",
     "simulate_jobs",
     "sweep",
@@ -37,6 +39,7 @@ _HOME = {
     "collect": "armillary.convert.collect",
     "load_platform": "armillary.platform",
     "load_trace": "armillary.trace",
+    "search": "armillary.study.search.run",
     "simulate": "armillary.engine",
     "simulate_jobs": "armillary.engine.multi_job",
     "sweep": "armillary.study.runner.results",

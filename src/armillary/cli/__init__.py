@@ -35,6 +35,7 @@ COMMANDS = {
     "whole-run": "Say how long a whole training run takes, with failures and checkpoints.",
     "platform": "Show a machine description as it is understood.",
     "collective": "Show, schedule or synthesize collective algorithms.",
+    "search": "Find the best points of a sweep without simulating all of them.",
 }
 """Command name -> one-line help; the module is the name with underscores."""
 

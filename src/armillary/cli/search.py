@@ -1,0 +1,127 @@
+"""`armillary search`: find the best points of a sweep file without simulating all of them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.outputs import show_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from armillary.study.search.found import Found
+    from armillary.study.search.schema import Method
+
+_FILE = click.Path(path_type=Path)
+_SHOWN = ("step_time", "mfu", "memory", "cost_per_token")
+"""Measures to show beside the objectives."""
+
+
+@click.command(
+    help=f"{COMMANDS['search']}\n\nThe planner bounds every point and simulates only those that might still win: its "
+    "result is that of simulating all. The other methods look at some points only."
+)
+@click.argument("file", type=_FILE, metavar="SWEEP")
+@click.option(
+    "--method", type=click.Choice(("planner", "tpe", "nsga2", "random")), help="By default planner: exact."
+)
+@click.option("--trials", type=click.IntRange(1), metavar="N", help="Points to look at; by default 100.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", help="Of what is random.")
+@click.option(
+    "--workers", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Points at a time."
+)
+@click.option("--store", type=_FILE, metavar="FILE", help="Keep what is simulated in a store of sweeps.")
+@click.option(
+    "--top", type=click.IntRange(1), default=5, show_default=True, metavar="N", help="Points to show."
+)
+@click.option("--csv", type=_FILE, metavar="FILE", help="Write all rows as a table, in base units.")
+@click.option("--json", type=_FILE, metavar="FILE", help="Write what was found as JSON, in base units.")
+def command(
+    file: Path,
+    method: Method | None,
+    trials: int | None,
+    seed: int | None,
+    workers: int,
+    store: Path | None,
+    top: int,
+    csv: Path | None,
+    json: Path | None,
+) -> None:
+    """Search and report."""
+    from armillary.files import check_folder, write_text
+    from armillary.study.search.run import as_csv, as_json, search
+
+    for option, path in (("--csv", csv), ("--json", json)):
+        if path:
+            check_folder(option, path)
+    found = search(
+        file, method=method, trials=trials, seed=seed, store=store, workers=workers, progress=_Progress()
+    )
+    _present(found, top)
+    for path, text in ((csv, as_csv), (json, as_json)):
+        if path:
+            write_text(path, text(found))
+            click.echo(f"wrote {path}", err=True)
+
+
+class _Progress:
+    """Tells on a terminal, a few times a second, how far a search is."""
+
+    def __init__(self) -> None:
+        self.last = 0.0
+
+    def __call__(self, what: str, done: int, of: int) -> None:
+        if sys.stderr.isatty() and time.monotonic() - self.last > 0.3:
+            self.last = time.monotonic()
+            click.echo(f"\r{what} {done:,} of {of:,}   ", err=True, nl=False)
+
+
+def _present(found: Found, top: int) -> None:
+    from armillary.study.search.sampled import objective_names
+
+    looked = len(found.rows)
+    click.echo(
+        f"{found.method}: {objective_names(found.objectives)}; {found.points:,} points, "
+        f"{looked:,} looked at, {found.simulated:,} simulated"
+    )
+    if found.best:
+        show_table(_table(found, top))
+    else:
+        click.echo("No point is possible.")
+    click.echo(_proof(found))
+    for reason, count in found.why()[:8]:
+        click.echo(f"{count:9,} rejected: {reason}")
+
+
+def _proof(found: Found) -> str:
+    if found.exact:
+        return "Nothing better exists: no other point can beat this." if found.best else "That is proved."
+    if found.gap is None:
+        return "How much better another point might be is not known."
+    return f"Gap to the bound: no point can be better by more than {100 * found.gap:.3g} %."
+
+
+def _table(found: Found, top: int) -> Table:
+    from rich.table import Table
+
+    from armillary.study.search.run import ranking
+    from armillary.study.sweep.measures import MEASURES
+
+    rows = ranking(found, top)
+    front = len(found.objectives) > 1
+    table = Table(title=f"Pareto front, {len(found.best):,} points" if front else "Best points")
+    axes = list(rows[0].values)
+    names = dict.fromkeys([*(each.name for each in found.objectives), *_SHOWN])
+    measures = [name for name in names if any(name in row.measures for row in rows)]
+    for name in ("point", *axes, *(name.replace("_", " ") for name in measures)):
+        table.add_column(name, justify="right")
+    for row in rows:
+        own = [MEASURES[name].show(row.measures[name]) if name in row.measures else "" for name in measures]
+        table.add_row(str(row.number), *(str(row.values[name]) for name in axes), *own)
+    return table
