@@ -56,7 +56,7 @@ class Swing:
     Attributes:
         axis: Which.
         rows: By value of the axis: the row there, -1 where none is ok or there is none.
-        blocked: How many of its values give no row that is ok.
+        blocked: At how many of its values there are rows, and none is ok.
     """
 
     axis: int
@@ -81,15 +81,18 @@ def swings(columns: Columns, base: int, objective: int = 0) -> list[Swing]:
     unlike = (~same).sum(axis=1)
     order = columns.order
     order = order[np.argsort(columns.cost[order, objective], kind="stable")][::-1]
+    lost = np.flatnonzero(~columns.ok)
     found = []
     for axis in columns.varied:
         if codes[base, axis] < 0:
             continue
-        near = order[(unlike[order] == ~same[order, axis]) & (codes[order, axis] >= 0)]
+        alone = (unlike == ~same[:, axis]) & (codes[:, axis] >= 0)
+        near = order[alone[order]]
         rows = np.full(len(columns.axes[axis].values), -1, np.int64)
         rows[codes[near, axis]] = near
         rows[codes[base, axis]] = base
-        found.append(Swing(axis, tuple(rows.tolist()), int((rows < 0).sum())))
+        blocked = np.unique(codes[lost[alone[lost]], axis])
+        found.append(Swing(axis, tuple(rows.tolist()), int((rows[blocked] < 0).sum())))
     return sorted(found, key=lambda one: -_span(columns, one, objective))
 
 
