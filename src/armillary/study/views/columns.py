@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -170,6 +170,8 @@ def columns_of(rows: Sequence[Row], sweep: Any) -> Columns:
             objectives are taken.
     """
     axes = sweep.axes if isinstance(sweep, Columns) else sweep.space.axes
+    if conditional := [axis for axis in axes if getattr(axis, "when", None)]:
+        rows = [_active(row, sweep.space, conditional) for row in rows]
     path = getattr(sweep, "path", None)
     return Columns(
         tuple(_axis(axis.name, axis.values, rows) for axis in axes),
@@ -177,6 +179,12 @@ def columns_of(rows: Sequence[Row], sweep: Any) -> Columns:
         tuple(rows),
         str(path) if path else getattr(sweep, "title", ""),
     )
+
+
+def _active(row: Row, space: Any, conditional: Sequence[Any]) -> Row:
+    """Return the row without the values of axes whose condition does not hold there."""
+    still = {axis.name for axis in conditional if not space.active(axis, row.values)}
+    return replace(row, values={name: value for name, value in row.values.items() if name not in still})
 
 
 def _axis(name: str, values: Sequence[Value], rows: Sequence[Row]) -> Axis:
@@ -196,7 +204,9 @@ def _same(value: Value) -> tuple[bool, Value]:
 
 
 def _objective(each: Any) -> Objective:
-    return Objective(each.name, each.better)
+    if isinstance(each, Objective):
+        return each
+    return Objective(each.name, "less" if each.goal == "minimize" else "more")
 
 
 def value_text(value: Value) -> str:
