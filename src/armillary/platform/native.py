@@ -94,7 +94,16 @@ def load_study(path: str | Path) -> Study:
     Raises:
         InputError: The file is missing or malformed, or has no workload.
     """
-    document, warnings = expand(read_document(path, "study file", "yaml"), ("platform",))
+    return study_of(read_document(path, "study file", "yaml"), Path(path))
+
+
+def study_of(document: Document, path: Path) -> Study:
+    """Return the study that a document holds; paths in it are relative to the folder of `path`.
+
+    Raises:
+        InputError: It is malformed, or has no workload.
+    """
+    document, warnings = expand(document, ("platform",))
     model = _validate(document)
     if model.workload is None and model.jobs is None:
         raise InputError(
@@ -111,7 +120,7 @@ def load_study(path: str | Path) -> Study:
         None,
         None,
         model.profile,
-        Path(path),
+        path,
         document=document,
         ranks=platform.npus,
     )

@@ -23,11 +23,13 @@ class Point:
         number: Its place in the order of the space, from 0.
         values: By the short name of what is varied, in the order of the axes.
         document: The whole study file with these values in place (what `yaml.safe_load` would return).
+        problem: Why there is no such study: something that is computed from the values has no value. Empty: there is.
     """
 
     number: int
     values: Mapping[str, Value]
     document: Mapping[str, Any]
+    problem: str = ""
 
     @cached_property
     def key(self) -> str:
