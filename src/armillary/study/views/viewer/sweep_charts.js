@@ -29,7 +29,15 @@ function wide(measure, times) {
 function scaleOf(measure) {
   const { scale, title } = scaled(measure);
   const axis = { title: { text: title }, type: wide(measure, 12) ? "log" : "linear", automargin: true, zeroline: false };
-  if (axis.type === "log") Object.assign(axis, { dtick: wide(measure, 300) ? 1 : "D2", exponentformat: "none" });
+  if (axis.type === "log") {
+    const [low, high] = ends(measure, everyOk).map((value) => value / scale);
+    const steps = high > 300 * low ? [1] : [1, 2, 5];
+    axis.tickvals = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
+      axis.tickvals.push(...steps.map((step) => step * 10 ** power));
+    }
+    axis.ticktext = axis.tickvals.map(number);
+  }
   return { scale, axis };
 }
 
@@ -161,7 +169,7 @@ function drawParallel() {
     });
   }
   Plotly.react("parallel", [{ type: "parcoords", dimensions, line: { color: level, colorscale: "Viridis", reversescale: true, cmin: 0, cmax: 1 },
-    unselected: { line: { color: "#bbb", opacity: 0.06 } }, labelfont: { size: 12 }, tickfont: { size: 10 } }],
+    unselected: { line: { color: "#bbb", opacity: 0.06 } }, labelangle: at("parallel").clientWidth < 90 * dimensions.length ? -20 : 0, labelfont: { size: 12 }, tickfont: { size: 10 } }],
   { font: FONT, margin: { l: 70, r: 70, t: 46, b: 16 } }, BARE);
 }
 const short = (text) => (text.length > 14 ? `${text.slice(0, 13)}…` : text);
@@ -195,7 +203,8 @@ function drawTornado() {
   const base = basePoint();
   at("base").textContent = base < 0 ? "" : `point ${numbers[base]}: ${described(base).replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&")}: ${shown(goal, goal.values[base])}`;
   const found = base < 0 ? [] : data.axes.map((axis, i) => swing(base, i)).filter(Boolean);
-  found.sort((a, b) => Math.abs(a.high - a.low) - Math.abs(b.high - b.low));
+  const span = (one) => Math.abs(goal.values[one.high] - goal.values[one.low]);
+  found.sort((a, b) => span(a) - span(b));
   const { scale, title } = scaled(goal);
   const middle = base < 0 ? 0 : goal.values[base] / scale;
   const percent = (row) => `${row === base ? "" : (100 * (goal.values[row] / goal.values[base] - 1)).toLocaleString("en-US", { maximumSignificantDigits: 3, signDisplay: "always" }) + " %"}`;
@@ -236,7 +245,7 @@ function drawStrips() {
   const step = Math.max(1, Math.ceil(rows.length / 2500));
   const some = rows.filter((_, i) => i % step === 0);
   const traces = [], layout = {
-    grid: { rows: lines, columns: across, pattern: "independent", xgap: 0.1, ygap: 0.34 / lines + 0.1 }, height: 60 + 200 * lines, showlegend: false, font: FONT,
+    grid: { rows: lines, columns: across, pattern: "independent", xgap: 0.1, ygap: 0.42 }, height: 60 + 220 * lines, showlegend: false, font: FONT,
     margin: { l: 64, r: 10, t: 28, b: 40 }, hovermode: "closest", annotations: [], hoverlabel: { align: "left", font: { size: 11 } },
   };
   data.axes.forEach((axis, i) => {
@@ -259,7 +268,8 @@ function drawStrips() {
     }
     const thin = Math.ceil(axis.values.length / 8);
     const codes = axis.values.map((_, code) => code).filter((code) => code % thin === 0);
-    layout[`xaxis${ending}`] = { title: { text: axis.name, standoff: 4 }, tickvals: codes, ticktext: codes.map((code) => short(axis.values[code])), range: [-0.6, axis.values.length - 0.4], zeroline: false, showgrid: false };
+    const long = codes.reduce((sum, code) => sum + short(axis.values[code]).length + 2, 0) > 28;
+    layout[`xaxis${ending}`] = { title: { text: axis.name, standoff: 4 }, tickangle: long ? -25 : 0, tickfont: { size: 10 }, tickvals: codes, ticktext: codes.map((code) => short(axis.values[code])), range: [-0.6, axis.values.length - 0.4], zeroline: false, showgrid: false };
     layout[`yaxis${ending}`] = { ...vertical, title: { text: i % across ? "" : vertical.title.text }, matches: i ? "y" : undefined, automargin: false };
   });
   at("strips-title").innerHTML = `${safe(goal.title)} by axis <small>red: best of a value, black: median${step > 1 ? `; every ${step}th point is drawn` : ""}</small>`;
@@ -270,26 +280,29 @@ function drawStrips() {
 let waiting = 0;
 function changed(by = "") {
   cancelAnimationFrame(waiting);
-  waiting = requestAnimationFrame(() => {
-    keep();
-    at("kept").textContent = filtered() ? `${rows.length.toLocaleString("en-US")} of ${everyOk.length.toLocaleString("en-US")} ok points are kept` : "";
-    at("clear").disabled = !filtered();
-    drawChips();
-    drawReasons();
-    drawTable();
-    if (!everyOk.length) return;
-    drawScatter();
-    drawHeat();
-    if (by !== "parallel" && data.axes.length) drawParallel();
-    drawTornado();
-    if (data.axes.length) drawStrips();
-    document.body.dataset.drawn = String(Number(document.body.dataset.drawn || 0) + 1);
-  });
+  waiting = requestAnimationFrame(() => draw(by));
 }
+
+function draw(by) {
+  keep();
+  at("kept").textContent = filtered() ? `${rows.length.toLocaleString("en-US")} of ${everyOk.length.toLocaleString("en-US")} ok points are kept` : "";
+  at("clear").disabled = !filtered();
+  drawChips();
+  drawReasons();
+  drawTable();
+  if (!everyOk.length) return;
+  drawScatter();
+  drawHeat();
+  if (by !== "parallel" && data.axes.length) drawParallel();
+  drawTornado();
+  if (data.axes.length) drawStrips();
+}
+
 function options(id, entries, chosen) {
   for (const [value, text] of entries) element("option", text, at(id)).value = value;
   at(id).value = chosen;
 }
+
 function start() {
   at("title").textContent = data.title;
   at("status").textContent = data.status;
@@ -307,32 +320,33 @@ function start() {
   options("heat-y", axes, data.heat[1]);
   if (data.axes.length < 2) at("heat").closest("section").hidden = true;
   for (const id of ["across", "up", "of", "heat-x", "heat-y", "around"]) at(id).onchange = () => changed();
-  changed();
-  requestAnimationFrame(() => requestAnimationFrame(() => {
-    if (!everyOk.length) return;
-    at("scatter").on("plotly_selected", (event) => {
-      if (!event || !event.range) return;
-      for (const [id, key] of [["across", "x"], ["up", "y"]]) {
-        const { scale } = scaled(measureAt(id));
-        state.ranges[measureAt(id).name] = event.range[key].map((value) => value * scale).sort((a, b) => a - b);
-      }
+  draw("");
+  if (everyOk.length) listen();
+}
+
+function listen() {
+  at("scatter").on("plotly_selected", (event) => {
+    if (!event || !event.range) return;
+    for (const [id, key] of [["across", "x"], ["up", "y"]]) {
+      const { scale } = scaled(measureAt(id));
+      state.ranges[measureAt(id).name] = event.range[key].map((value) => value * scale).sort((a, b) => a - b);
+    }
+    changed();
+  });
+  for (const id of ["scatter", "strips", "tornado"]) {
+    at(id).on("plotly_click", (event) => choose(Array.isArray(event.points[0].customdata) ? event.points[0].customdata[0] : event.points[0].customdata));
+  }
+  at("scatter").on("plotly_doubleclick", clearFilters);
+  if (data.axes.length > 1) {
+    at("heat").on("plotly_click", (event) => {
+      const [i, j] = [Number(at("heat-x").value), Number(at("heat-y").value)];
+      const { x, y } = event.points[0];
+      const again = i !== j && state.allowed[i]?.size === 1 && state.allowed[i].has(x) && state.allowed[j]?.size === 1 && state.allowed[j].has(y);
+      allow(i, again ? null : new Set([x]));
+      allow(j, again ? null : new Set([y]));
       changed();
     });
-    for (const id of ["scatter", "strips", "tornado"]) {
-      at(id).on("plotly_click", (event) => choose(Array.isArray(event.points[0].customdata) ? event.points[0].customdata[0] : event.points[0].customdata));
-    }
-    at("scatter").on("plotly_doubleclick", clearFilters);
-    if (data.axes.length > 1) {
-      at("heat").on("plotly_click", (event) => {
-        const [i, j] = [Number(at("heat-x").value), Number(at("heat-y").value)];
-        const { x, y } = event.points[0];
-        const again = i !== j && state.allowed[i]?.size === 1 && state.allowed[i].has(x) && state.allowed[j]?.size === 1 && state.allowed[j].has(y);
-        allow(i, again ? null : new Set([x]));
-        allow(j, again ? null : new Set([y]));
-        changed();
-      });
-    }
-    if (webgl && data.axes.length) at("parallel").on("plotly_restyle", brushed);
-  }));
+  }
+  if (webgl && data.axes.length) at("parallel").on("plotly_restyle", brushed);
 }
 if (goal || !everyOk.length) start();
