@@ -35,11 +35,12 @@ function rung(measure, value) {
   }
   return found;
 }
+const digits = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 4 });
 function number(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
   if (size >= 1e6 || size < 1e-4) return value.toPrecision(3);
-  return Number(value.toPrecision(4)).toLocaleString("en-US", { maximumFractionDigits: 7 });
+  return digits.format(value);
 }
 function shown(measure, value) {
   if (!Number.isFinite(value)) return "-";
@@ -69,6 +70,7 @@ function keptBy(row, but = -1) {
   for (let i = 0; i < data.axes.length; i++) {
     if (i !== but && state.allowed[i] && !state.allowed[i].has(data.axes[i].codes[row])) return false;
   }
+  if (why[row] >= 0) return true; // of what is not ok there are no measures
   for (const [name, [low, high]] of Object.entries(state.ranges)) {
     const value = measureOf[name].values[row];
     if (!(value >= low && value <= high)) return false;

@@ -11,6 +11,7 @@ const webgl = (() => {
 })();
 const POINTS = webgl ? "scattergl" : "scatter";
 const measureAt = (id) => measureOf[at(id).value];
+const STRIP = 1500; // points of each chart by axis
 const spread = Float32Array.from({ length: data.count }, (_, i) => ((i * 0.6180339887) % 1) - 0.5);
 
 function ends(measure, chosen) {
@@ -48,10 +49,10 @@ function drawScatter() {
   const points = (chosen, marker, name) => ({
     type: POINTS, mode: "markers", name, marker, customdata: chosen,
     x: chosen.map((row) => x.values[row] / sx.scale), y: chosen.map((row) => y.values[row] / sy.scale),
-    hoverinfo: "text", text: chosen.map(told),
+    hoverinfo: "none",
   });
   const traces = [
-    { ...points(everyOk.filter((row) => !inside.has(row)), { size: 3, color: FAINT }, "filtered out"), hoverinfo: "skip", text: null },
+    { ...points(everyOk.filter((row) => !inside.has(row)), { size: 3, color: FAINT }, "filtered out"), hoverinfo: "skip" },
     points(rows, { size: 5, color: BLUE, opacity: 0.45 }, "kept"),
   ];
   const front = frontOf(x, y);
@@ -60,7 +61,7 @@ function drawScatter() {
   Plotly.react("scatter", traces, {
     xaxis: sx.axis, yaxis: sy.axis, dragmode: "select", hovermode: "closest", font: FONT, uirevision: x.name + y.name,
     margin: { l: 60, r: 14, t: 8, b: 44 }, legend: { orientation: "h", y: 1.0, yanchor: "bottom", x: 0 },
-    hoverlabel: { align: "left", font: { size: 11 } }, selections: [],
+    selections: [],
   }, QUIET);
 }
 function frontOf(x, y) {
@@ -87,16 +88,15 @@ function drawHeat() {
   const log = wide(measure, 5);
   const level = (row) => (row < 0 ? null : log ? Math.log10(measure.values[row]) : measure.values[row] / scale);
   const z = best.map((line) => line.map(level));
-  const hover = best.map((line) => line.map((row) => (row < 0 ? "" : told(row))));
   const few = x.values.length * y.values.length <= 64;
   const { none, text, empty } = blockedCells(ix, iy, best);
   const flat = z.flat().filter((value) => value !== null);
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => Math.min(...flat) + share * (Math.max(...flat) - Math.min(...flat)));
   const across = x.values.map((_, i) => i), up = y.values.map((_, i) => i);
   const traces = [
-    { type: "heatmap", x: across, y: up, z: none, colorscale: [[0, "#ececec"], [1, "#ececec"]], showscale: false, hoverinfo: "text", hovertext: empty,
+    { type: "heatmap", x: across, y: up, z: none, colorscale: [[0, "#ececec"], [1, "#ececec"]], showscale: false, hoverinfo: "none", customdata: empty,
       text, texttemplate: "%{text}", textfont: { color: "#777" }, xgap: 1, ygap: 1 },
-    { type: "heatmap", x: across, y: up, z, colorscale: "Viridis", reversescale: measure.better === "more", hoverinfo: "text", hovertext: hover, xgap: 1, ygap: 1,
+    { type: "heatmap", x: across, y: up, z, colorscale: "Viridis", reversescale: measure.better === "more", hoverinfo: "none", customdata: best, xgap: 1, ygap: 1,
       text: best.map((line) => line.map((row) => (row < 0 ? "" : shown(measure, Number(measure.values[row].toPrecision(3)))))),
       texttemplate: few ? "%{text}" : "", textfont: { size: 10 },
       colorbar: { thickness: 12, outlinewidth: 0, title: { text: title, side: "right" }, tickvals: ticks,
@@ -107,8 +107,7 @@ function drawHeat() {
     ticktext: axis.values.filter((_, i) => i % Math.ceil(axis.values.length / 12) === 0), automargin: true, showgrid: false, zeroline: false, ticks: "",
     range: [-0.5, axis.values.length - 0.5],
   });
-  Plotly.react("heat", traces, { xaxis: marks(x), yaxis: marks(y), font: FONT, margin: { l: 60, r: 8, t: 12, b: 44 }, dragmode: false,
-    hoverlabel: { align: "left", font: { size: 11 } } }, BARE);
+  Plotly.react("heat", traces, { xaxis: marks(x), yaxis: marks(y), font: FONT, margin: { l: 60, r: 8, t: 12, b: 44 }, dragmode: false }, BARE);
 }
 function blockedCells(ix, iy, best) {
   const [x, y] = [data.axes[ix], data.axes[iy]];
@@ -134,7 +133,8 @@ function keptByAxes(row) {
   return data.axes.every((axis, i) => !state.allowed[i] || state.allowed[i].has(axis.codes[row]));
 }
 
-let parallelMeasures = [];
+let parallelMeasures = [], drawnRanges = [];
+const measureBrushes = () => at("parallel").data[0].dimensions.slice(data.axes.length).map((each) => JSON.stringify(each.constraintrange || null));
 function drawParallel() {
   if (!webgl) {
     at("parallel").textContent = "This chart needs WebGL, which this browser has not.";
@@ -160,17 +160,19 @@ function drawParallel() {
   for (const measure of parallelMeasures) {
     const log = wide(measure, 5), turn = (value) => (log ? Math.log(value) : value);
     const [low, high] = ends(measure, everyOk).map(turn);
-    const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => low + share * (high - low));
+    // A brush snaps to the ticks: many of them, few with a text.
+    const ticks = Array.from({ length: 41 }, (_, i) => low + (i / 40) * (high - low));
     const range = state.ranges[measure.name];
     dimensions.push({
       label: measure.title, values: everyOk.map((row) => turn(measure.values[row])), range: [low, high], multiselect: false, tickvals: ticks,
-      ticktext: ticks.map((value) => shown(measure, Number((log ? Math.exp(value) : value).toPrecision(3)))),
+      ticktext: ticks.map((value, i) => (i % 10 ? "\u200b".repeat(i) : shown(measure, Number((log ? Math.exp(value) : value).toPrecision(3))))),
       constraintrange: range ? range.map((value) => Math.min(Math.max(turn(value), low), high)) : undefined,
     });
   }
   Plotly.react("parallel", [{ type: "parcoords", dimensions, line: { color: level, colorscale: "Viridis", reversescale: true, cmin: 0, cmax: 1 },
-    unselected: { line: { color: "#bbb", opacity: 0.06 } }, labelangle: at("parallel").clientWidth < 90 * dimensions.length ? -20 : 0, labelfont: { size: 12 }, tickfont: { size: 10 } }],
+    unselected: { line: { color: "#ccc" } }, labelangle: at("parallel").clientWidth < 90 * dimensions.length ? -20 : 0, labelfont: { size: 12 }, tickfont: { size: 10 } }],
   { font: FONT, margin: { l: 70, r: 70, t: 46, b: 16 } }, BARE);
+  drawnRanges = measureBrushes();
 }
 const short = (text) => (text.length > 14 ? `${text.slice(0, 13)}…` : text);
 function brushed() {
@@ -184,11 +186,14 @@ function brushed() {
     if (parts.some(([a]) => a <= -1)) codes.add(-1);
     allow(i, codes);
   });
+  const now = measureBrushes();
   parallelMeasures.forEach((measure, i) => {
+    if (now[i] === drawnRanges[i]) return;
     const given = dimensions[data.axes.length + i].constraintrange;
     if (given && given.length) state.ranges[measure.name] = wide(measure, 5) ? given.map(Math.exp) : [...given];
     else delete state.ranges[measure.name];
   });
+  drawnRanges = now;
   changed("parallel");
 }
 
@@ -209,10 +214,9 @@ function drawTornado() {
   const middle = base < 0 ? 0 : goal.values[base] / scale;
   const percent = (row) => `${row === base ? "" : (100 * (goal.values[row] / goal.values[base] - 1)).toLocaleString("en-US", { maximumSignificantDigits: 3, signDisplay: "always" }) + " %"}`;
   const side = (pick, color, name) => ({
-    type: "bar", orientation: "h", name, base: middle, marker: { color }, hoverinfo: "text", customdata: found.map((one) => one[pick]),
+    type: "bar", orientation: "h", name, base: middle, marker: { color }, hoverinfo: "none", customdata: found.map((one) => one[pick]),
     y: found.map((one) => `${short(one.axis.name)} = ${short(valueText(one.axis, base))}`), x: found.map((one) => goal.values[one[pick]] / scale - middle),
-    text: found.map((one) => (one[pick] === base ? "" : `${short(valueText(one.axis, one[pick]))} ${percent(one[pick])}`)), textposition: "outside", cliponaxis: false,
-    hovertext: found.map((one) => told(one[pick])), textfont: { size: 10 },
+    text: found.map((one) => (one[pick] === base ? "" : `${short(valueText(one.axis, one[pick]))} ${percent(one[pick])}`)), textposition: "outside", cliponaxis: false, textfont: { size: 10 },
   });
   const all = found.flatMap((one) => [one.low, one.high]).map((row) => goal.values[row] / scale).concat(middle);
   const room = Math.max(...all) - Math.min(...all) || Math.abs(middle) || 1;
@@ -220,7 +224,7 @@ function drawTornado() {
     barmode: "overlay", height: 90 + 38 * Math.max(found.length, 2), font: FONT, margin: { l: 120, r: 20, t: 8, b: 40 },
     xaxis: { title: { text: title }, range: [Math.min(...all) - 0.35 * room, Math.max(...all) + 0.35 * room], zeroline: false, automargin: true }, yaxis: { automargin: true },
     shapes: [{ type: "line", x0: middle, x1: middle, y0: 0, y1: 1, yref: "paper", line: { color: GREY, width: 1 } }],
-    legend: { orientation: "h", y: 1, yanchor: "bottom", x: 0 }, bargap: 0.35, hoverlabel: { align: "left", font: { size: 11 } },
+    legend: { orientation: "h", y: 1, yanchor: "bottom", x: 0 }, bargap: 0.35,
   }, BARE);
 }
 function swing(base, moved) {
@@ -242,17 +246,17 @@ function drawStrips() {
   const across = Math.min(data.axes.length, at("strips").clientWidth > 800 ? 4 : 2);
   const lines = Math.ceil(data.axes.length / across);
   const { scale, axis: vertical } = scaleOf(goal);
-  const step = Math.max(1, Math.ceil(rows.length / 2500));
+  const step = Math.max(1, Math.ceil(rows.length / STRIP));
   const some = rows.filter((_, i) => i % step === 0);
   const traces = [], layout = {
     grid: { rows: lines, columns: across, pattern: "independent", xgap: 0.1, ygap: 0.42 }, height: 60 + 220 * lines, showlegend: false, font: FONT,
-    margin: { l: 64, r: 10, t: 28, b: 40 }, hovermode: "closest", annotations: [], hoverlabel: { align: "left", font: { size: 11 } },
+    margin: { l: 64, r: 10, t: 28, b: 40 }, hovermode: "closest",
   };
   data.axes.forEach((axis, i) => {
     const ending = i ? String(i + 1) : "";
     const mine = some.filter((row) => axis.codes[row] >= 0);
-    traces.push({ type: POINTS, mode: "markers", xaxis: `x${ending}`, yaxis: `y${ending}`, marker: { size: 3, color: BLUE, opacity: 0.35 }, hoverinfo: "text",
-      x: mine.map((row) => axis.codes[row] + 0.6 * spread[row]), y: mine.map((row) => goal.values[row] / scale), text: mine.map(told), customdata: mine });
+    traces.push({ type: POINTS, mode: "markers", xaxis: `x${ending}`, yaxis: `y${ending}`, marker: { size: 3, color: BLUE, opacity: 0.35 }, hoverinfo: "none",
+      x: mine.map((row) => axis.codes[row] + 0.6 * spread[row]), y: mine.map((row) => goal.values[row] / scale), customdata: mine });
     const best = { x: [], y: [] }, middle = { x: [], y: [] };
     axis.values.forEach((_, code) => {
       const values = rows.filter((row) => axis.codes[row] === code).map((row) => goal.values[row] / scale).sort((a, b) => (a - b) * sign(goal));
@@ -324,7 +328,23 @@ function start() {
   if (everyOk.length) listen();
 }
 
+function tip(event) {
+  const given = event.points[0].customdata, box = at("tip");
+  const row = Array.isArray(given) ? given[0] : given;
+  if (row === undefined || row === null || row < 0) return;
+  box.innerHTML = typeof row === "string" ? row : told(row);
+  box.hidden = false;
+  const { clientX, clientY } = event.event;
+  box.style.left = `${Math.max(4, Math.min(clientX + 14, innerWidth - box.offsetWidth - 8))}px`;
+  box.style.top = `${Math.max(4, Math.min(clientY + 14, innerHeight - box.offsetHeight - 8))}px`;
+}
+
 function listen() {
+  for (const id of ["scatter", "heat", "tornado", "strips"]) {
+    if (!at(id).on) continue;
+    at(id).on("plotly_hover", tip);
+    at(id).on("plotly_unhover", () => (at("tip").hidden = true));
+  }
   at("scatter").on("plotly_selected", (event) => {
     if (!event || !event.range) return;
     for (const [id, key] of [["across", "x"], ["up", "y"]]) {
