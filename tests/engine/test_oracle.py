@@ -31,7 +31,9 @@ AWARE = (
 )  # fmt: skip
 FEWEST_AWARE = 2444
 """Runs of backend ``aware`` that finished, outside group themis."""
-APART: dict[str, str] = {}
+APART = {
+    "t/themis/474": "not rank 0 begins the second all-reduce, so work is left over; here it is rank 0",
+}
 """Runs whose ticks are not met, and why."""
 LIMIT_S = 90.0
 """No record may take longer; a hang is a failure."""

@@ -65,7 +65,7 @@ def test_command_prints_a_table() -> None:
         (["hgx-h100", "--size", "1 GBB"], "--size:"),
         (["hgx-h100", "--size", "1 GB", "--plot", "a.txt"], "a.txt"),
         (["hgx-h100", "--size", "1 GB", "--msccl", "no/where.xml"], "there is no folder"),
-        (["hgx-h100", "--size", "0 B"], "size: got 0"),
+        (["hgx-h100", "--size", "0 B"], "--size: got '0 B'"),
     ],
 )
 def test_bad_input_exits_with_2(arguments: list[str], words: str) -> None:

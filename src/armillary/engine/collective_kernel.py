@@ -20,7 +20,7 @@ set_up, machine_size = phase.set_up, phase.machine_size
 node_row, schedule, next_seq, CONTENTION = rank.node_row, rank.schedule, rank.next_seq, rank.CONTENTION
 post_send, post_recv = pair.post_send, pair.post_recv
 phase_row, queue_of, cost_of, SCHEDULED = way.phase_row, way.queue_of, way.cost_of, way.SCHEDULED
-count_way, count_ways, after_kept = way.count_way, way.count_ways, way.after_kept
+count_way, count_ways, after_kept, moved_lead = way.count_way, way.count_ways, way.after_kept, way.moved_lead
 
 
 @inner
@@ -142,14 +142,16 @@ def start_phase(prog, st, mem, heap, r, stream, tick):
     count = prog[comm + CO_ARRIVED] + st[st[ITEM_INSTANCE] + item] * prog[comm + CO_STRIDE]
     count += chunk * prog[plan + PL_LINES] + prog[row + PH_LINE] + line
     pc = cost_of(prog, st, at, row, chunk, p)
+    if SCHEDULED and prog[Z_LEADS] == 1:
+        st[st[ROW_LEAD] + here] = moved_lead(prog, row, pc, st[st[LEAD] + r])
     if CONTENTION or prog[Z_MESSAGES] == 1:
-        move(prog, st, mem, heap, row, entry, count, pc, stream, here, tick)
+        move(prog, st, mem, heap, entry, count, pc, stream, here, tick)
     else:
         join(prog, st, mem, heap, item, chunk, p, line, count, pc)
 
 
 @inner
-def move(prog, st, mem, heap, row, entry, count, pc, stream, here, tick):
+def move(prog, st, mem, heap, entry, count, pc, stream, here, tick):
     """Start one member of a phase whose messages are moved one by one."""
     size = machine_size(prog, pc)
     if st[st[ARRIVED_AT] + count] == 0:
@@ -157,7 +159,6 @@ def move(prog, st, mem, heap, row, entry, count, pc, stream, here, tick):
     block = st[st[ARRIVED_AT] + count] - 1
     machine = block + 1 + prog[entry + 1] * size
     mem[machine + M_OWNER] = stream
-    mem[machine + M_STRIDE] = prog[row + PH_STRIDE]
     st[V_HEAP] = begin(prog, st, mem, machine, tick, st[st[ROW_SEQ] + here], heap, 0, st[V_HEAP])
 
 
@@ -205,7 +206,7 @@ def issue_collective(prog, st, mem, heap, r, item, tick):
     routes = -1
     if SCHEDULED:
         routes = prog[plan + PL_ROUTES]
-        if prog[Z_LEADS] > 0:
+        if prog[Z_LEADS] == 1:
             routes = after_kept(prog, st, r, at, plan)
             if st[V_STATUS] == CARRIED:
                 st[V_A] = item

@@ -27,17 +27,16 @@ PROGRAM_HEAD = 31
     ITEM_LEFT, PARTS_LEFT, ITEM_INSTANCE, ORDINALS, INSTANCE_PLAN, INSTANCE_ITEM, ARRIVED_AT,
     CHANNEL, SEND_TICK, SEND_NODE, RECV_NODE, SERVER_FREE,
     ROW_START, ROW_END, ROW_SEQ, ROW_PHASE, ROW_QUEUE, ROW_TREE, TURN, FREE,
-    LEAD, LEAD_TICK, NODE_LEAD, KEPT,
+    LEAD, LEAD_TICK, ROW_LEAD, NODE_LEAD, KEPT,
     STARTS, ENDS, REGISTERED, SENT, SEND_AT, ARRIVE_AT, READY_AT,
     BUS,
-) = range(51)
+) = range(52)
 SCRATCH = ("STARTS", "ENDS", "REGISTERED", "SENT", "SEND_AT", "ARRIVE_AT", "READY_AT")
 # Scalars of the state, after the addresses of its tables: heap size, sequence number, machine memory in use,
 # status and its two operands, events so far, children of skipped nodes, free bus
-# requests, the bundle that just got through the bus, the outer end that an inner one has served (+ 1),
-# the rank that is first in what happens now
-V_HEAP, V_SEQ, V_MACHINE, V_STATUS, V_A, V_B, V_EVENTS, V_DEFERRED = range(51, 59)
-V_REQUESTS, V_THROUGH, V_SERVED, V_LEAD = range(59, 63)
+# requests, the bundle that just got through the bus, the outer end that an inner one has served (+ 1)
+V_HEAP, V_SEQ, V_MACHINE, V_STATUS, V_A, V_B, V_EVENTS, V_DEFERRED = range(52, 60)
+V_REQUESTS, V_THROUGH, V_SERVED = range(60, 63)
 # Contention: buckets of lists, free rows; lists being processed: the tick, a rank at it, what cannot wait; the last
 BUCKETS, V_ROWS, V_NOW, V_BATCH, V_ONCE, V_ONCE_TAIL = range(63, 69)
 STATE_HEAD = 69
@@ -102,10 +101,7 @@ M_BLOCK = 9  # address of the machines of this phase
 M_SIZE = 10  # integers per machine of this phase
 M_LINE = 11  # address of position -> machine
 M_RANK = 12  # whose bus it uses
-M_STRIDE = 13  # ranks from one member to the next, where Z_LEADS is not 0
-M_LEAD = 14  # the rank that was first in the first bundle inserted at the tick that follows
-M_LEAD_TICK = 15
-M_COLUMNS = 16
+M_COLUMNS = 13
 
 # States of a receive.
 IDLE = 0
@@ -144,8 +140,8 @@ PL_PHASES, PL_FIRST, PL_LINES, PL_ROUTES, PL_IN_TURN, PL_GREEDY = range(6)
 PL_COLUMNS = 6
 PH_LEVEL, PH_FAMILY, PH_COUNT, PH_INDEX, PH_TREE, PH_TREE_COUNT, PH_TREE_INDEX = range(7)
 PH_COST0, PH_COST1, PH_RING, PH_LINE, PH_KIND, PH_BYTES = range(7, 13)
-PH_STRIDE = 13
-PH_COLUMNS = 14
+PH_MEMBERS, PH_STRIDE, PH_SHIFT0, PH_SHIFT1 = range(13, 17)
+PH_COLUMNS = 17
 # Kinds of phases, and orders of those that wait for a dimension (Z_ORDER)
 OTHER, SCATTERS, GATHERS = range(3)
 IN_TURN, ALTERNATE, SMALLEST, FEWEST_LEFT = range(4)
@@ -163,10 +159,7 @@ CS_COLUMNS = 4
 EV_NODE, EV_PHASE, EV_SEND, EV_RECV, EV_SERVE, EV_FIRE, EV_BUS_SENT, EV_BUS_RECEIVED, EV_BUS_PROCESSED = (
     range(3, 12)
 )
-EV_REDUCE = 17
 LATE = 1 << 60
-# Where Z_LEADS is not 0, operand b of events of machines has the rank that is first in them above these bits.
-LEAD_BITS = 32
 # With contention a run stops here: any single duration may still be added
 LAST_TICK = 1 << 62
 

@@ -19,8 +19,6 @@ at_rank, at_end = queue.at_rank, queue.at_end
 ask = bus.ask
 CONTENTION = in_variant("contention")
 """Messages wait for links (`armillary.engine.congestion`)."""
-LEADS = in_variant("scheduled")
-"""It may matter which rank is first in what happens."""
 
 
 @inner
@@ -106,10 +104,6 @@ def insert(prog, st, mem, at, tick, number, heap, base, size):
     """Insert bundle `number`; returns the new heap size."""
     role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
     row = prog[role + RO_CHARGE] + number * CH_COLUMNS
-    if LEADS and mem[at + M_LEAD_TICK] != tick:
-        # Bundles of one tick are equal in the heap, but the first of them says who is first.
-        mem[at + M_LEAD_TICK] = tick
-        mem[at + M_LEAD] = st[V_LEAD]
     if prog[row + CH_BUS] >= 0:
         return ask(prog, st, mem, mem[at + M_RANK], row, at, tick, heap, base, size)
     wait = prog[row + CH_WAIT]
@@ -119,23 +113,11 @@ def insert(prog, st, mem, at, tick, number, heap, base, size):
             prog, st, mem, heap, mem[at + M_RANK], tick + wait, EV_BUNDLE, at, row * prog[row + CH_REDUCES]
         )
         return st[V_HEAP]
-    lead = mem[at + M_LEAD] << LEAD_BITS if LEADS else 0
-    sent = mem[at + M_SENT]
-    if LEADS and reduce > 0 and prog[Z_LEADS] > 0:
-        return push(heap, base, size, tick + wait, tick, sent, mem[at + M_SEQ], EV_REDUCE, at, lead + reduce)
     if reduce > 0:
-        sent = tick
-    registered = tick + wait if reduce > 0 else tick
-    return push(
-        heap, base, size, tick + wait + reduce, registered, sent, mem[at + M_SEQ], EV_BUNDLE, at, lead
-    )
-
-
-@inner
-def reduce_bundle(st, mem, at, reduce, tick, sent, heap):
-    """A bundle is at the memory: it completes when it is reduced."""
-    lead = st[V_LEAD] << LEAD_BITS
-    st[V_HEAP] = push(heap, 0, st[V_HEAP], tick + reduce, tick, sent, mem[at + M_SEQ], EV_BUNDLE, at, lead)
+        return push(
+            heap, base, size, tick + wait + reduce, tick + wait, tick, mem[at + M_SEQ], EV_BUNDLE, at, 0
+        )
+    return push(heap, base, size, tick + wait, tick, mem[at + M_SENT], mem[at + M_SEQ], EV_BUNDLE, at, 0)
 
 
 @inner
@@ -154,19 +136,6 @@ def other(prog, mem, at, peer):
     pc = mem[at + M_COST]
     position = peer_of(prog[pc + PC_RELATIVE], prog[pc + PC_N], mem[at + M_POSITION], peer)
     return mem[at + M_BLOCK] + prog[mem[at + M_LINE] + position] * mem[at + M_SIZE]
-
-
-@inner
-def next_lead(prog, st, mem, at, peer):
-    """Return the rank that is first to get a message which V_LEAD is first to send."""
-    lead = st[V_LEAD]
-    pc = mem[at + M_COST]
-    n = prog[pc + PC_N]
-    stride = mem[at + M_STRIDE]
-    if prog[pc + PC_RELATIVE] == 2:
-        return lead
-    place = lead // stride % n
-    return lead + (peer_of(prog[pc + PC_RELATIVE], n, place, peer) - place) * stride
 
 
 @inner
@@ -195,10 +164,7 @@ def launch(prog, st, mem, at, k, inject, sent, heap, base, size):
         return st[V_HEAP]
     arrival = inject + delay
     st[V_SEQ] += 1
-    match = prog[row + SE_MATCH]
-    if LEADS and prog[Z_LEADS] > 0:
-        match += next_lead(prog, st, mem, at, prog[row + SE_PEER]) << LEAD_BITS
-    return push(heap, base, size, arrival, inject, sent, st[V_SEQ], EV_MESSAGE, to, match)
+    return push(heap, base, size, arrival, inject, sent, st[V_SEQ], EV_MESSAGE, to, prog[row + SE_MATCH])
 
 
 @inner

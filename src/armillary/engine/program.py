@@ -157,12 +157,10 @@ class _Build:
         ranks = len(self.class_views)
         after = plans.after() if self.leads else np.zeros(0, np.int64)
         scalars = {
-            lk.Z_LEADS: int(self.leads) * (2 if bus else 1), lk.Z_PLANS: len(plans.all),
+            lk.Z_LEADS: int(self.leads), lk.Z_PLANS: len(plans.all),
             lk.Z_RANKS: ranks, lk.Z_LEVELS: levels, lk.Z_QUEUES: queues, lk.Z_LIMIT: limit, lk.Z_TREES: trees,
             lk.Z_ORDER: ORDERS.index(platform.system.intra_dimension),
-            lk.Z_MESSAGES: int(
-                messages or self.leads or bus is not None or plans.costs.instant or self.links is not None
-            ),
+            lk.Z_MESSAGES: int(messages or bus is not None or plans.costs.instant or self.links is not None),
         }  # fmt: skip
         if bus:
             scalars |= {lk.Z_BUS_L: bus.L, lk.Z_BUS_O: bus.o, lk.Z_BUS_G: bus.g}

@@ -124,7 +124,7 @@ def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
         "ARRIVED_AT": z["arrived"], "CHANNEL": z["channels"] * lk.CS_COLUMNS, "SEND_TICK": z["pairs"],
         "SEND_NODE": z["pairs"], "RECV_NODE": z["pairs"], "SERVER_FREE": z["servers"], "ROW_START": z["rows"],
         "ROW_END": z["rows"], "ROW_SEQ": z["rows"], "ROW_QUEUE": z["routed"], "ROW_TREE": z["routed"], "TURN": ranks,
-        "LEAD": ranks, "LEAD_TICK": ranks, "NODE_LEAD": z["states"] * bool(leads),
+        "LEAD": ranks, "LEAD_TICK": ranks, "ROW_LEAD": z["rows"] * leads, "NODE_LEAD": z["states"] * leads,
         "BUS": ends * lk.E_COLUMNS,
         "BUCKETS": lowered.scalars.get(lk.Z_BUCKETS, 0),
         **dict.fromkeys(lk.SCRATCH, lowered.costs.widest),

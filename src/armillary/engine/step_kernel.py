@@ -21,7 +21,6 @@ enqueue = use("armillary.engine.order_kernel").enqueue
 collective = use("armillary.engine.collective_kernel")
 at_once = use("armillary.engine.congestion.queue_kernel").at_once
 arrive, complete, finished = phase.arrive, phase.complete, phase.finished
-reduce_bundle = phase.reduce_bundle
 bus_event, bus_go_on = bus.bus_event, bus.bus_go_on
 schedule, next_seq, node_row, CONTENTION = rank.schedule, rank.next_seq, rank.node_row, rank.CONTENTION
 post_send, post_recv = pair.post_send, pair.post_recv
@@ -75,8 +74,8 @@ def issue(prog, st, mem, heap, r, node, slot, tick):
     state = prog[prog[RANKS] + r * R_COLUMNS + R_STATE]
     kind = prog[row + N_KIND]
     st[st[NODE_START] + state + node] = tick
-    if SCHEDULED and prog[Z_LEADS] > 0:
-        st[st[NODE_LEAD] + state + node] = st[V_LEAD]
+    if SCHEDULED and prog[Z_LEADS] == 1:
+        st[st[NODE_LEAD] + state + node] = st[st[LEAD] + r]
     if kind == SKIP:
         st[st[NODE_END] + state + node] = tick
         st[st[LEFT] + r] -= 1
@@ -146,7 +145,7 @@ def complete_node(prog, st, mem, heap, r, node, tick):
     if slot == INNER:
         complete_part(prog, st, mem, heap, r, row, tick)
         return
-    if SCHEDULED and prog[Z_LEADS] > 0:
+    if SCHEDULED and prog[Z_LEADS] == 1:
         follow(st, r, st[st[NODE_LEAD] + state + node], tick)
     st[st[FLYING] + r] -= 1
     if slot != NONE:
@@ -194,6 +193,8 @@ def phase_done(prog, st, mem, heap, stream, tick):
     p = st[st[STREAM_PHASE] + stream]
     phases = prog[prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS + PL_PHASES]
     st[st[ROW_END] + prog[at + I_ROW] + chunk * phases + p] = tick
+    if SCHEDULED and prog[Z_LEADS] == 1:
+        follow(st, r, st[st[ROW_LEAD] + prog[at + I_ROW] + chunk * phases + p], tick)
     queue = queue_of(prog, st, at, chunk, p)
     q = r * prog[Z_LEVELS] * prog[Z_QUEUES] + queue
     if p + 1 == phases:
@@ -250,15 +251,6 @@ def serve(prog, st, mem, heap, r, node, tick):
     schedule(prog, st, mem, heap, r, start + prog[at + I_TICKS], start, start, next_seq(st), EV_NODE, r, node)
 
 
-@inner
-def tell_lead(prog, st, mem, code, machine, lead, tick):
-    """Note which rank is first in an event of a machine: each message has its own, bundles that of their tick."""
-    if code == EV_MESSAGE:
-        st[V_LEAD] = lead
-    else:
-        follow(st, mem[machine + M_RANK], mem[machine + M_LEAD] if prog[Z_LEADS] == 2 else lead, tick)
-
-
 @njit
 def run(prog, st, mem, heap, budget, heap_room, machine_room):
     """Process up to `budget` events; stops early for lack of room (GROW) or on an error (V_STATUS)."""
@@ -267,14 +259,11 @@ def run(prog, st, mem, heap, budget, heap_room, machine_room):
         if st[V_HEAP] > heap_room or st[V_MACHINE] > machine_room:
             st[V_STATUS] = GROW
             return
-        tick, registered, sent = heap[0], heap[1], heap[2]
+        tick, sent = heap[0], heap[2]
         code, a, b = heap[4], heap[5], heap[6]
         st[V_HEAP] = pop(heap, 0, st[V_HEAP])
         budget -= 1
         st[V_EVENTS] += 1
-        if SCHEDULED and prog[Z_LEADS] > 0 and code in (EV_MESSAGE, EV_BUNDLE, EV_REDUCE):
-            tell_lead(prog, st, mem, code, a, b >> LEAD_BITS, tick)
-            b &= (1 << LEAD_BITS) - 1
         if code == EV_PHASE:
             phase_done(prog, st, mem, heap, a, tick)
         elif code in (EV_NODE, EV_RECV):
@@ -285,14 +274,10 @@ def run(prog, st, mem, heap, budget, heap_room, machine_room):
             st[V_HEAP] = arrive(prog, st, mem, a, b, tick, sent, heap, 0, st[V_HEAP])
         elif code == EV_FIRE:
             issue_free(prog, st, mem, heap, a, tick)
-        elif SCHEDULED and code == EV_REDUCE:
-            reduce_bundle(st, mem, a, b, tick, registered, heap)
         elif code >= EV_BUS_SENT:
             st[V_THROUGH] = 0
             st[V_HEAP] = bus_event(prog, st, mem, code, a, tick, heap, 0, st[V_HEAP])
             if st[V_THROUGH] > 0:
-                if SCHEDULED and prog[Z_LEADS] > 0:
-                    tell_lead(prog, st, mem, EV_BUNDLE, st[V_THROUGH], 0, tick)
                 bundle_done(prog, st, mem, heap, st[V_THROUGH], tick)
             st[V_HEAP] = bus_go_on(prog, st, mem, a, tick, heap, 0, st[V_HEAP])
         elif code == EV_SEND:

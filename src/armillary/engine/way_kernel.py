@@ -69,12 +69,21 @@ def cost_of(prog, st, at, row, chunk, p):
 
 
 @inner
+def moved_lead(prog, row, pc, lead):
+    """Return the rank that is first to end a phase which `lead` is first to start."""
+    stride = prog[row + PH_STRIDE]
+    shift = prog[row + (PH_SHIFT0 if pc == prog[row + PH_COST0] else PH_SHIFT1)]
+    place = lead // stride % prog[row + PH_MEMBERS]
+    to = place ^ (-1 - shift) if shift < 0 else (place + shift) % prog[row + PH_MEMBERS]
+    return lead + (to - place) * stride
+
+
+@inner
 def follow(st, r, lead, tick):
     """What happens first at a tick says which rank is first in all that happens in it."""
     if st[st[LEAD_TICK] + r] < tick:
         st[st[LEAD_TICK] + r] = tick
         st[st[LEAD] + r] = lead
-    st[V_LEAD] = st[st[LEAD] + r]
 
 
 @inner
@@ -87,7 +96,7 @@ def after_kept(prog, st, r, at, plan):
     st[st[KEPT] + r] = -1
     if prog[plan + PL_GREEDY] == 0:
         return prog[plan + PL_ROUTES]
-    if st[V_LEAD] == 0:
+    if st[st[LEAD] + r] == 0:
         st[st[KEPT] + r] = prog[at + I_PLAN]
     elif kept >= 0:
         routes = prog[prog[AFTER] + prog[at + I_PLAN] * prog[Z_PLANS] + kept]

@@ -11,7 +11,7 @@ from armillary.report.time_breakdown import breakdown
 from armillary.study.sweep.prepared import Prepared
 from armillary.study.sweep.sweep import Sweep
 from armillary.workload import models
-from armillary.workload.memory.capacity import needed
+from armillary.study.sweep.memory import needed
 
 if TYPE_CHECKING:
     from armillary.engine.timeline import Timeline

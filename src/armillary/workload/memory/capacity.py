@@ -11,15 +11,6 @@ from armillary.workload.models import Model
 from armillary.workload.plan.schema import Plan
 
 
-def needed(model: Model, plan: Plan) -> int:
-    """Return the bytes that the fullest NPU needs.
-
-    Raises:
-        InputError: the plan is impossible; names the number and the nearest that works.
-    """
-    return advise(plan, 2**62, partial(replica_layers, model)).footprint.needed
-
-
 def over_capacity(model: Model, plan: Plan, capacity: int) -> str:
     """Return who needs how much more than `capacity` bytes, and when; empty if it fits.
 

@@ -24,7 +24,8 @@ FRAGMENTATION = 0.05
 With it, what torchtitan reports as reserved for Llama-3.1 8B is met within 3 % (tests). It can be more: GMLake
 (arXiv 2401.08156) found 15 % of memory, up to 33 %, where recomputation, offloading and sharding come together.
 """
-_LAZY = ("zero-2", "fsdp", "hsdp")
+LAZY = ("zero-2", "fsdp", "hsdp")
+"""Shardings whose gradients are allocated as the first backward pass makes them."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def footprint(
         line[category][:-1] = np.concatenate(moving) + np.repeat(others @ totals, lengths)
     line["working"][:-1] = np.concatenate([forward[task.chunk].working(task.kind) for task in order])
     line["communication"][:-1] = np.concatenate([forward[task.chunk].moved(task.kind) for task in order])
-    line["communication"] += messages(chunks, plan) + _buckets(every, plan)
+    line["communication"] += messages(chunks, plan) + buckets(every, plan)
     names = [[layer.name for layer in chunks[task.chunk]][:: 1 if task.kind == "F" else -1] for task in order]
     return Footprint(
         stage,
@@ -195,7 +196,7 @@ def _gradients(
     for chunk, mine in enumerate(held):
         sizes = np.array([each.gradients for each in mine], np.int64)
         start = 0
-        if plan.data.sharding in _LAZY:
+        if plan.data.sharding in LAZY:
             maker = Task("W" if splits else "B", 0, chunk)
             start = int(starts[order.index(maker)]) + len(mine)
             line[start - len(mine) : start] += np.cumsum(sizes[::-1])
@@ -209,7 +210,7 @@ def messages(chunks: list[list[Layer]], plan: Plan) -> int:
     return 2 * max(sizes, default=0) if plan.parallel.pp > 1 else 0
 
 
-def _buckets(every: list[States], plan: Plan) -> int:
+def buckets(every: list[States], plan: Plan) -> int:
     """Return the bytes of buckets that are no views of gradients that stay."""
     if plan.data.sharding not in ("zero-2", "parameter-server"):
         return 0

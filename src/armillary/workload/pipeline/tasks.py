@@ -44,18 +44,7 @@ def tasks(schedule: str, stages: int, virtual: int, microbatches: int) -> list[l
         InputError: no such schedule, virtual stages in another than ``interleaved``, or microbatches that
             ``interleaved`` cannot take in turns.
     """
-    if schedule not in SCHEDULES:
-        raise InputError(f"schedule '{schedule}': expected {one_of(SCHEDULES)}{nearest(schedule, SCHEDULES)}")
-    if virtual > 1 and schedule != "interleaved":
-        raise InputError(
-            f"virtual {virtual}: schedule {schedule} has none, expected 1, or schedule interleaved"
-        )
-    if schedule == "interleaved" and microbatches % stages:
-        turns = microbatches // stages
-        best = near(microbatches, [stages * max(1, turns), stages * (turns + 1)])
-        raise InputError(
-            f"{microbatches} microbatches: schedule interleaved expects a multiple of pp {stages} (nearest: {best})"
-        )
+    check_schedule(schedule, stages, virtual, microbatches)
     forward = _turns("F", stages, virtual, microbatches)
     backward = _turns("B", stages, virtual, microbatches)
     if schedule == "gpipe":
@@ -68,6 +57,26 @@ def tasks(schedule: str, stages: int, virtual: int, microbatches: int) -> list[l
     if schedule == "zero-bubble":
         return [_deferred(each, stage) for stage, each in enumerate(found)]
     return found
+
+
+def check_schedule(schedule: str, stages: int, virtual: int, microbatches: int) -> None:
+    """Check what `tasks` needs.
+
+    Raises:
+        InputError: as there.
+    """
+    if schedule not in SCHEDULES:
+        raise InputError(f"schedule '{schedule}': expected {one_of(SCHEDULES)}{nearest(schedule, SCHEDULES)}")
+    if virtual > 1 and schedule != "interleaved":
+        raise InputError(
+            f"virtual {virtual}: schedule {schedule} has none, expected 1, or schedule interleaved"
+        )
+    if schedule == "interleaved" and microbatches % stages:
+        turns = microbatches // stages
+        best = near(microbatches, [stages * max(1, turns), stages * (turns + 1)])
+        raise InputError(
+            f"{microbatches} microbatches: schedule interleaved expects a multiple of pp {stages} (nearest: {best})"
+        )
 
 
 def weight_versions(schedule: str, stages: int, stage: int, microbatches: int) -> int:

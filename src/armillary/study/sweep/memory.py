@@ -1,0 +1,79 @@
+"""What the fullest NPU of a generated workload needs, for many plans of few models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from armillary.workload.generate import replica_layers
+from armillary.workload.layers.layer import Layer
+from armillary.workload.layers.of_model import layers_of
+from armillary.workload.memory.inference import worst_serving
+from armillary.workload.memory.peak import most_needed
+from armillary.workload.models import Model
+from armillary.workload.models.schema import Decoder
+from armillary.workload.pipeline.partition import partition
+from armillary.workload.plan.schema import Data, Offload, Pipeline, Plan
+
+
+def needed(model: Model, plan: Plan) -> int:
+    """Return the bytes that the fullest NPU needs.
+
+    Raises:
+        InputError: the plan is impossible; names the number and the nearest that works.
+    """
+    stages = partition(_layers(model, plan), plan)
+    if plan.serve:
+        return worst_serving(stages, plan).needed
+    return most_needed(stages, plan)
+
+
+def _layers(model: Model, plan: Plan) -> Sequence[Layer]:
+    if isinstance(model, Decoder) and not plan.serve and plan.data.sharding != "parameter-server":
+        return _decoder(_Model(model), _alike(plan))
+    return replica_layers(model, plan)
+
+
+class _Model:
+    """A model that is equal to itself only: hashing all its numbers takes long."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def __hash__(self) -> int:
+        return id(self.model)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Model) and self.model is other.model
+
+
+def _alike(plan: Plan) -> Plan:
+    """Return one plan for all those that divide the layers of a decoder alike."""
+    parallel = plan.parallel.model_copy(
+        update={"dp": None, "pp": min(plan.parallel.pp, 2), "order": "tp-cp-ep-dp-pp"}
+    )
+    return plan.model_copy(
+        update={
+            "ranks": 1,
+            "batch": 1,
+            "iterations": 1,
+            "parallel": parallel,
+            "pipeline": _PIPELINE,
+            "data": _data(plan.data.sharding in ("fsdp", "hsdp")),
+            "optimizer": "none",
+            "offload": _OFFLOAD,
+        }
+    )
+
+
+_PIPELINE, _OFFLOAD = Pipeline(), Offload()
+
+
+@lru_cache(maxsize=2)
+def _data(sharded: bool) -> Data:
+    return Data(sharding="fsdp" if sharded else "ddp")
+
+
+@lru_cache(maxsize=1024)
+def _decoder(model: _Model, plan: Plan) -> tuple[Layer, ...]:
+    return tuple(layers_of(model.model, plan))

@@ -1,0 +1,134 @@
+"""The most that a rank holds, without the line over time: what `worst` finds, in a fraction of its time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+import numpy as np
+
+from armillary.trace.grid import RankGrid
+from armillary.workload.layers.layer import Layer
+from armillary.workload.memory.chunk import Chunk, Ints
+from armillary.workload.memory.footprint import FRAGMENTATION, LAZY, buckets, messages
+from armillary.workload.memory.states import States, states
+from armillary.workload.pipeline.columns import BACKWARD, FORWARD, WEIGHT, task_columns
+from armillary.workload.pipeline.tasks import check_schedule, weight_versions
+from armillary.workload.plan.ranks import microbatches, rank_grid
+from armillary.workload.plan.schema import Plan
+
+_NAMES = "FBW"
+_TURNS = 6
+"""Times pp: microbatches after which every schedule but gpipe repeats itself or drains, so that no peak is later."""
+
+
+def most_needed(
+    stages: Sequence[Sequence[Layer]], plan: Plan, *, fragmentation: float = FRAGMENTATION, framework: int = 0
+) -> int:
+    """Return the bytes, with allowances, of the pipeline rank that needs most: ``worst(…).needed``.
+
+    What a task adds to the others in flight is the same whenever a rank runs it, but for gradients that the first
+    backward pass allocates: so one number for each kind of task and each chunk is enough.
+
+    Args:
+        stages: Layers of every virtual stage, in the model's order (`partition`).
+        plan: How they are run; training.
+        fragmentation: As in `footprint`.
+        framework: As in `footprint`.
+
+    Raises:
+        InputError: the schedule is impossible.
+    """
+    if plan.data.sharding == "parameter-server":
+        plan = plan.model_copy(update={"ranks": plan.ranks - plan.data.servers})
+    pp, virtual, schedule = plan.parallel.pp, plan.pipeline.virtual, plan.pipeline.schedule
+    count = microbatches(plan) * (plan.iterations if schedule == "pipedream" else 1)
+    check_schedule(schedule, pp, virtual, count)
+    if schedule != "gpipe":
+        count = min(count, _TURNS * pp)
+    made = _Chunks(plan, rank_grid(plan))
+    firsts: dict[tuple[int, ...], int] = {}
+    for stage in range(pp):
+        mine = tuple(id(layer) for layers in stages[stage::pp] for layer in (*layers, None))
+        firsts.setdefault(mine, stage)
+    found = 0
+    for stage in firsts.values():
+        chunks = [made(stages[chunk * pp + stage]) for chunk in range(virtual)]
+        base, moving = _stage(chunks, plan, stage, count)
+        found = max(found, base + moving + ceil(fragmentation * moving) + framework)
+    return found
+
+
+class _Made:
+    """A virtual stage: its states, and what each kind of task adds layer by layer."""
+
+    def __init__(self, layers: Sequence[Layer], held: list[States], plan: Plan) -> None:
+        chunk = Chunk(list(layers), held, plan)
+        self.layers, self.held = list(layers), held
+        self.total = chunk.total("activations") + chunk.total("logits")
+        splits = plan.pipeline.schedule == "zero-bubble"
+        self.moving = [
+            chunk.held("activations", kind, splits) + chunk.held("logits", kind, splits)
+            + chunk.working(kind) + chunk.moved(kind)
+            for kind in (_NAMES if splits else "FB")
+        ]  # fmt: skip
+        self.most = [int(each.max()) for each in self.moving]
+        self.gradients = np.array([each.gradients for each in held], np.int64)
+
+
+class _Chunks:
+    """Virtual stages by their layers, made once."""
+
+    def __init__(self, plan: Plan, grid: RankGrid) -> None:
+        self._plan, self._grid = plan, grid
+        self._states: dict[int, States] = {}
+        self._made: dict[tuple[int, ...], _Made] = {}
+
+    def __call__(self, layers: Sequence[Layer]) -> _Made:
+        key = tuple(map(id, layers))
+        if key not in self._made:
+            for layer in layers:
+                if id(layer) not in self._states:
+                    self._states[id(layer)] = states(layer, self._plan, self._grid)
+            self._made[key] = _Made(layers, [self._states[one] for one in key], self._plan)
+        return self._made[key]
+
+
+def _stage(chunks: list[_Made], plan: Plan, stage: int, count: int) -> tuple[int, int]:
+    """Return the bytes at the peak that stay, and those that come and go."""
+    schedule = plan.pipeline.schedule
+    kind, chunk = task_columns(schedule, plan.parallel.pp, len(chunks), count, stage)
+    last = WEIGHT if schedule == "zero-bubble" else BACKWARD
+    every = [each for made in chunks for each in made.held]
+    always = messages([made.layers for made in chunks], plan) + buckets(every, plan)
+    versions = weight_versions(schedule, plan.parallel.pp, stage, count)
+    stays = versions * sum(each.weights for each in every) + sum(each.optimizer for each in every)
+    others = _others(kind, chunk, [made.total for made in chunks], last)
+    moving = others + np.array([made.most for made in chunks], np.int64)[chunk, kind]
+    gradients = np.array([int(made.gradients.sum()) for made in chunks], np.int64)
+    most, line = moving.copy(), np.zeros(len(kind), np.int64)
+    makers: dict[int, int] = {}
+    if plan.data.sharding in LAZY:
+        for number, made in enumerate(chunks):
+            first = int(np.argmax((kind == last) & (chunk == number)))
+            makers[first] = number
+            line[first + 1 :] += gradients[number]
+            most[first] = others[first] + int((made.moving[last] + np.cumsum(made.gradients[::-1])).max())
+    else:
+        line[:] = gradients.sum()
+    task = int(np.argmax(most + line))
+    total = int(gradients.sum())
+    if int(most[task] + line[task]) < total:
+        return stays + total, always  # the optimizer step
+    own = chunks[int(chunk[task])].moving[int(kind[task])]
+    ramp = np.cumsum(chunks[makers[task]].gradients[::-1]) if task in makers else np.zeros(len(own), np.int64)
+    point = int(np.argmax(own + ramp))
+    return stays + int(line[task] + ramp[point]), int(others[task] + own[point]) + always
+
+
+def _others(kind: Ints, chunk: Ints, totals: list[int], last: int) -> Ints:
+    """Return the bytes of microbatches in flight at each task besides its own, (tasks,)."""
+    own = np.array(totals, np.int64)[chunk]
+    change = own * (kind == FORWARD) - own * (kind == last)
+    before = np.cumsum(change) - change
+    return np.asarray(before - own * (kind != FORWARD), np.int64)
