@@ -82,7 +82,7 @@ def bound(timeline: Timeline, free: AbstractSet[str] = frozenset()) -> Bound:
     """
     if not len(timeline.finish):
         return Bound((), timeline.total_ticks)
-    least = np.concatenate([_least(timeline, cls, free) for cls in range(len(timeline.finish))])
+    least = np.concatenate([least_ticks(timeline, cls, free) for cls in range(len(timeline.finish))])
     ran = timeline.phase_start >= 0
     row_node = timeline.node_ptr[timeline.phase_class] + timeline.phase_node
     for d in range(len(timeline.info.get("dimensions", []))):
@@ -103,7 +103,7 @@ def bound(timeline: Timeline, free: AbstractSet[str] = frozenset()) -> Bound:
     return Bound(tuple(ranked), timeline.total_ticks)
 
 
-def _least(timeline: Timeline, cls: int, free: AbstractSet[str]) -> Ticks:
+def least_ticks(timeline: Timeline, cls: int, free: AbstractSet[str] = frozenset()) -> Ticks:
     """Return the fewest ticks of the nodes of a class; compute that the engine gives none took its own time."""
     part = slice(int(timeline.node_ptr[cls]), int(timeline.node_ptr[cls + 1]))
     kind, (start, end) = timeline.table(cls).kind, timeline.spans(cls)

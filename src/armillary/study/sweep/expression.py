@@ -164,9 +164,8 @@ def _check(node: ast.AST, text: str) -> None:
     if isinstance(node, ast.Call):
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name not in FUNCTIONS or node.keywords:
-            raise InputError(
-                f"'{text}': a call of '{name or ast.unparse(node.func)}', expected {one_of(FUNCTIONS)}{nearest(name, FUNCTIONS)}"
-            )
+            called, hint = name or ast.unparse(node.func), nearest(name, FUNCTIONS)
+            raise InputError(f"'{text}': a call of '{called}', expected {one_of(FUNCTIONS)}{hint}")
     if isinstance(node, ast.Constant) and not isinstance(node.value, int | float | str):
         raise InputError(f"'{text}': got {node.value!r}, expected numbers and texts in quotes")
     if isinstance(node, ast.Name) and node.id.startswith("_"):

@@ -73,6 +73,10 @@ def _plan(document: Mapping[str, Any], name: str) -> Any:
     return default if found is None else found
 
 
+def _of_plan(name: str) -> Callable[[Mapping[str, Any], Path], Any]:
+    return lambda document, folder: _plan(document, name)
+
+
 def _sequence(document: Mapping[str, Any], folder: Path) -> Any:
     return at(document, (*_GENERATE, "sequence")) or models.default_sequence(_model(document, folder))
 
@@ -140,7 +144,7 @@ FACTS: dict[str, Callable[[Mapping[str, Any], Path], Any]] = {
     "dp": _dp,
     "microbatches": _microbatches,
     "sequence": _sequence,
-    **{name: (lambda document, folder, name=name: _plan(document, name)) for name in PLAN},
+    **{name: _of_plan(name) for name in PLAN},
     **{name: _decoder(name) for name in MODEL},
 }
 """By name, how it follows from a study."""

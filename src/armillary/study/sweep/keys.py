@@ -129,12 +129,12 @@ def _resolved(places: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _below(place: dict[str, Any], part: str) -> Iterator[dict[str, Any]]:
     properties = place.get("properties", {})
+    more = place.get("additionalProperties")
     if part in properties:
         yield properties[part]
-    elif isinstance(more := place.get("additionalProperties"), dict):
-        if re.search(place.get("propertyNames", {}).get("pattern", ""), part):
-            # Dimensions over a preset are all that a study file may map by free names to mappings.
-            yield {"$ref": "#/$defs/NetworkDimension"} if more == {"type": "object"} else more
+    elif isinstance(more, dict) and re.search(place.get("propertyNames", {}).get("pattern", ""), part):
+        # Dimensions over a preset are all that a study file may map by free names to mappings.
+        yield {"$ref": "#/$defs/NetworkDimension"} if more == {"type": "object"} else more
 
 
 def _member(part: str, held: list[Any], before: str) -> int:
@@ -161,6 +161,5 @@ def _check_dimension(part: str, base: Mapping[str, Any]) -> None:
         return
     names = [each["name"] for each in read_preset(name).document.data["platform"].get("network", [])]
     if part not in names:
-        raise InputError(
-            f"platform.network: preset {name} has no dimension '{part}'{nearest(part, names) or '; it has ' + ', '.join(names)}"
-        )
+        hint = nearest(part, names) or f"; it has {', '.join(names)}"
+        raise InputError(f"platform.network: preset {name} has no dimension '{part}'{hint}")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from armillary.report.flop_rate import flops
-from armillary.report.lower_bound import bound
+from armillary.report.quick_bound import quick_bound
 from armillary.report.ranks import nanoseconds, slowest
 from armillary.report.time_breakdown import breakdown
 from armillary.study.sweep.prepared import Prepared
 from armillary.study.sweep.sweep import Sweep
 from armillary.workload import models
+from armillary.workload.emit.serving import rounds
 from armillary.study.sweep.memory import needed
 
 if TYPE_CHECKING:
@@ -23,12 +24,17 @@ def before_run(prepared: Prepared, sweep: Sweep) -> dict[str, float]:
     Raises:
         InputError: the workload is impossible.
     """
-    found: dict[str, float] = {"npus": prepared.study.platform.npus}
+    platform = prepared.study.platform
+    found: dict[str, float] = {"npus": platform.npus}
     if prepared.model and prepared.plan:
         found["memory"] = needed(prepared.model, prepared.plan)
-        capacity = prepared.study.platform.physical.memory.capacity
+        capacity = platform.physical.memory.capacity
         if capacity:
             found["headroom"] = capacity - found["memory"]
+    if sweep.costs:
+        from armillary.study.cost import measures_of
+
+        found |= measures_of(None, platform, sweep.costs)
     return found
 
 
@@ -37,12 +43,12 @@ def of_run(prepared: Prepared, timeline: Timeline, sweep: Sweep) -> dict[str, fl
     plan = prepared.plan
     steps = plan.iterations if plan else 1
 
-    def seconds(ticks: float) -> float:
+    def seconds(ticks: int) -> float:
         return float(nanoseconds(timeline, ticks)) / 1e9 / steps
 
     found: dict[str, float] = {
         "step_time": seconds(timeline.total_ticks),
-        "bound": seconds(bound(timeline).ticks),
+        "bound": seconds(quick_bound(timeline)),
     }
     cls = slowest(timeline)
     if cls is not None:
@@ -56,10 +62,40 @@ def of_run(prepared: Prepared, timeline: Timeline, sweep: Sweep) -> dict[str, fl
     if rate := flops(timeline):
         found["flops_per_npu"] = rate.rate_per_npu
         if rate.utilisation is not None:
-            found["mfu"] = rate.utilisation
-    if plan and prepared.model and found["step_time"]:
+            found["mfu"] = _model_flops(prepared, timeline, found) or rate.utilisation
+    tokens = _tokens(prepared)
+    if plan and found["step_time"]:
         found["samples_per_second"] = plan.batch / found["step_time"]
-        sequence = plan.sequence or models.default_sequence(prepared.model)
-        if sequence and not plan.serve:
-            found["tokens_per_second"] = found["samples_per_second"] * sequence
+        if tokens:
+            found["tokens_per_second"] = tokens / found["step_time"]
+    if sweep.costs or sweep.tokens:
+        from armillary.study.cost import measures_of, use_of
+
+        use = use_of(timeline)
+        whole = tokens * steps if tokens else None
+        more = measures_of(use, prepared.study.platform, sweep.costs, tokens=whole, run_tokens=sweep.tokens)
+        if "energy" in more:
+            more["energy"] /= steps
+        found |= more
     return found
+
+
+def _model_flops(prepared: Prepared, timeline: Timeline, found: dict[str, float]) -> float | None:
+    """Return the utilisation by what the model needs: what is recomputed is no progress. None: as the run says."""
+    model, plan = prepared.model, prepared.plan
+    peak = timeline.info.get("peak_flops_per_ns")
+    if not model or not plan or plan.recompute == "none" or plan.serve or not peak or not found["step_time"]:
+        return None
+    work = models.flops(model, plan.batch, plan.sequence, causal=plan.causal).training
+    return work / found["step_time"] / plan.ranks / (float(peak) * 1e9)
+
+
+def _tokens(prepared: Prepared) -> int | None:
+    """Return the tokens of a step: read in training; of the answers in inference."""
+    plan = prepared.plan
+    if not plan or not prepared.model:
+        return None
+    if plan.serve:
+        return plan.batch * len(rounds(plan.serve))
+    sequence = plan.sequence or models.default_sequence(prepared.model)
+    return plan.batch * sequence if sequence else None

@@ -16,6 +16,7 @@ from armillary.platform.document import Document
 from armillary.platform.native import Study, study_of
 from armillary.platform.native_errors import first_error
 from armillary.study.sweep.facts import known_model
+from armillary.study.sweep.keys import at
 from armillary.trace import CollectiveType, GraphBuilder, Trace, load_trace
 from armillary.workload.generate import generate
 from armillary.workload.models import Model
@@ -55,9 +56,9 @@ def prepare(document: Mapping[str, Any], path: Path) -> Prepared:
         InputError: it is malformed.
     """
     workload = document.get("workload")
-    wish = workload.get("generate") if isinstance(workload, Mapping) else None
+    wish = at(document, ("workload", "generate"))
     own = Document(path.name, dict(document), path, syntax="yaml")
-    if not isinstance(wish, Mapping):
+    if not isinstance(workload, Mapping) or not isinstance(wish, Mapping):
         study = study_of(own, path)
         if study.jobs:
             raise InputError(f"{path.name}: jobs: a sweep knows studies of one workload, expected workload")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from armillary import units
@@ -29,6 +30,7 @@ def split(text: str) -> tuple[float, str] | None:
     return (float(found[1]), found[2] or "") if found else None
 
 
+@lru_cache(maxsize=8192)
 def base_units(text: str) -> tuple[float, str] | None:
     """Return a quantity in base units (byte, s, byte/s, FLOP/s, Hz, 1) with its kind; None: it is none.
 

@@ -60,6 +60,8 @@ class Space:
     derived: tuple[Derived, ...]
     base: Mapping[str, Any]
     folder: Path = Path()
+    _ahead: list[tuple[str, ...]] = field(init=False, repr=False, compare=False)
+    _counts: dict[tuple[Any, ...], int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         named = [axis.when.names if axis.when else frozenset() for axis in self.axes]
@@ -95,7 +97,7 @@ class Space:
         Raises:
             InputError: a value is missing, or not one of its axis.
         """
-        names = [each.name for each in (*self.axes, *self.derived)]
+        names = [*(axis.name for axis in self.axes), *(each.name for each in self.derived)]
         for name in values:
             if name not in names:
                 raise InputError(f"no axis '{name}'{nearest(name, names)}")
