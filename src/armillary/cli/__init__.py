@@ -29,6 +29,7 @@ COMMANDS = {
     "collect": "Run a PyTorch script and collect its traces.",
     "chakra": "Take the flags of Chakra's own tools.",
     "reproduce": "Make published studies again.",
+    "compare": "Say what sets runs apart: studies, saved timelines, points of a sweep.",
     "platform": "Show a machine description as it is understood.",
     "collective": "Show, schedule or synthesize collective algorithms.",
 }

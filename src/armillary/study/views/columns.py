@@ -232,4 +232,5 @@ def measure_text(name: str, value: float) -> str:
 def title_of(name: str) -> str:
     """Return the name of a measure in words."""
     words = name.replace("_", " ")
-    return words.replace("mfu", "MFU").replace("npu", "NPU")
+    words = words.replace("mfu", "MFU").replace("npu", "NPU")
+    return words.replace("flops per", "FLOP/s per")
