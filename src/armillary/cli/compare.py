@@ -19,8 +19,12 @@ RUNS are study files, which are simulated, timelines that `armillary run --save`
 
 @click.command(help=_HELP)
 @click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
-@click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Kernels and collectives to show.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a waterfall (.png, .svg or .pdf).")
+@click.option(
+    "--top", default=10, show_default=True, type=click.IntRange(1), help="Kernels and collectives to show."
+)
+@click.option(
+    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a waterfall (.png, .svg or .pdf)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def command(runs: tuple[str, ...], top: int, plot: Path | None, as_json: bool) -> None:
     """Compare and print."""

@@ -8,11 +8,11 @@ from armillary.report.flop_rate import flops
 from armillary.report.quick_bound import quick_bound
 from armillary.report.ranks import nanoseconds, slowest
 from armillary.report.time_breakdown import breakdown
+from armillary.study.sweep.memory import needed
 from armillary.study.sweep.prepared import Prepared
 from armillary.study.sweep.sweep import Sweep
 from armillary.workload import models
 from armillary.workload.emit.serving import rounds
-from armillary.study.sweep.memory import needed
 
 if TYPE_CHECKING:
     from armillary.engine.timeline import Timeline

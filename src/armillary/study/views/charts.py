@@ -30,7 +30,13 @@ def titled(axes: Axes, title: str, below: str = "") -> None:
     axes.set_title(f"{title}\n" if below else title, loc="left", fontsize=10, fontweight="bold")
     if below:
         axes.annotate(
-            below, (0, 1), (0, 4), xycoords="axes fraction", textcoords="offset points", fontsize=8, color=_INK
+            below,
+            (0, 1),
+            (0, 4),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            fontsize=8,
+            color=_INK,
         )
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)
@@ -80,7 +86,11 @@ def draw_heat(axes: Axes, columns: Columns, x: int, y: int, reasons: Sequence[Re
     _ticks(axes.xaxis, columns.axes[x].texts)
     _ticks(axes.yaxis, columns.axes[y].texts)
     axes.set(xlabel=columns.axes[x].name, ylabel=columns.axes[y].name)
-    titled(axes, f"{columns.objectives[0].title.capitalize()}", "dark: best, over all other axes; hatched: no point is ok")
+    titled(
+        axes,
+        f"{columns.objectives[0].title.capitalize()}",
+        "dark: best, over all other axes; hatched: no point is ok",
+    )
     axes.spines[:].set_visible(False)
     return used
 
@@ -93,7 +103,13 @@ def _hatched(where: tuple[int, int]) -> Any:
     from matplotlib.patches import Rectangle
 
     return Rectangle(
-        (where[0] - 0.5, where[1] - 0.5), 1, 1, facecolor="#F4F4F4", edgecolor="#C8C8C8", hatch="////", linewidth=0
+        (where[0] - 0.5, where[1] - 0.5),
+        1,
+        1,
+        facecolor="#F4F4F4",
+        edgecolor="#C8C8C8",
+        hatch="////",
+        linewidth=0,
     )
 
 
@@ -167,7 +183,9 @@ def scale(axis: Any, name: str, values: NDArray[np.float64], wide: float = 12.0)
         largest = max(abs(values.max()), abs(values.min()), 1.0)
         unit = 2.0 ** (10 * int(np.log2(largest) // 10))
         low, high = min(values.min(), 0.0) / unit, values.max() / unit
-        axis.set_major_locator(FixedLocator((MaxNLocator(5).tick_values(low, high) * unit).tolist()))
+        axis.set_major_locator(
+            FixedLocator([float(tick) * unit for tick in MaxNLocator(5).tick_values(low, high)])
+        )
     else:
         axis.set_major_locator(MaxNLocator(5))
     written(axis, lambda value: measure_text(name, value))
@@ -199,9 +217,12 @@ def draw_parallel(axes: Axes, columns: Columns) -> None:
         heights.append((turn(columns.measures[each.name][shown]) - low) / ((high - low) or 1.0))
         titles.append(each.title)
     lines = np.stack(
-        (np.broadcast_to(np.arange(len(titles)), (len(shown), len(titles))), np.stack(heights, axis=1)), axis=2
+        (np.broadcast_to(np.arange(len(titles)), (len(shown), len(titles))), np.stack(heights, axis=1)),
+        axis=2,
     )
-    drawn = LineCollection(lines[::-1], array=level[::-1], cmap="viridis", linewidth=0.7, alpha=0.5, rasterized=True)
+    drawn: Any = LineCollection(
+        lines[::-1], array=level[::-1], cmap="viridis", linewidth=0.7, alpha=0.5, rasterized=True
+    )
     axes.add_collection(drawn)
     axes.set(xlim=(-0.3, len(titles) - 0.55), ylim=(-0.17, 1.08))
     axes.set_xticks(range(len(titles)), titles)
@@ -209,7 +230,11 @@ def draw_parallel(axes: Axes, columns: Columns) -> None:
     for place in range(len(titles)):
         axes.axvline(place, color="#BBBBBB", linewidth=0.8, zorder=0)
         _scale_labels(axes, columns, place)
-    kept = "" if len(shown) == total else f"; {len(shown):,} of {total:,} lines are drawn, the best {LINES_DRAWN // 10} among them"
+    kept = (
+        ""
+        if len(shown) == total
+        else f"; {len(shown):,} of {total:,} lines are drawn, the best {LINES_DRAWN // 10} among them"
+    )
     titled(axes, "Points that are ok", f"dark: best {columns.objectives[0].title}{kept}")
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.tick_params(axis="x", length=0, labelsize=9)
@@ -276,7 +301,11 @@ def draw_tornado(axes: Axes, columns: Columns, base: int, what: str) -> None:
     room = (max(ends) - min(ends)) or abs(middle) or 1.0
     axes.set_xlim(min(ends) - 0.42 * room, max(ends) + 0.34 * room)
     scale(axes.xaxis, objective.name, np.array(ends), np.inf)
-    titled(axes, f"What each axis alone changes, from the {what}", f"{objective.title}; blue better, orange worse")
+    titled(
+        axes,
+        f"What each axis alone changes, from the {what}",
+        f"{objective.title}; blue better, orange worse",
+    )
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color="#E5E5E5", linewidth=0.6)
     axes.set_axisbelow(True)

@@ -100,7 +100,7 @@ class Columns:
     @cached_property
     def ok(self) -> NDArray[np.bool_]:
         """Which rows are ok and have all objectives."""
-        return np.isfinite(self.cost).all(axis=1)
+        return np.asarray(np.isfinite(self.cost).all(axis=1))
 
     @cached_property
     def pareto(self) -> NDArray[np.int64]:

@@ -63,7 +63,9 @@ def picture(
         head = f"{Path(columns.title).name}: {_answer(columns)}" if columns.title else _answer(columns)
         head = "\n".join((*textwrap.wrap(head, 118, break_on_hyphens=False), status_line(rows)))
         figure.suptitle(head, fontsize=11, x=0.012, ha="left", fontweight="bold", parse_math=False)
-        parts = figure.subfigures(len(bands), 1, height_ratios=[height for height, _ in bands], squeeze=False)[:, 0]
+        parts = figure.subfigures(
+            len(bands), 1, height_ratios=[height for height, _ in bands], squeeze=False
+        )[:, 0]
         for part, (_, draw) in zip(parts, bands, strict=True):
             draw(part)
         suffix = Path(path).suffix.lower()
@@ -108,7 +110,11 @@ def _bands(columns: Columns, chart: str, pair: tuple[int, int] | None) -> list[t
     if chart in ("all", "heat", "front") and (pair or several):
         left = chart != "front" and pair is not None
         right = chart != "heat" and several
-        high = 4.4 if not left else max(3.4, 1.6 + 0.4 * min(len(columns.axes[pair[1]].values), 12) if pair else 0)
+        high = (
+            4.4
+            if not left
+            else max(3.4, 1.6 + 0.4 * min(len(columns.axes[pair[1]].values), 12) if pair else 0)
+        )
         made.append((high, lambda part: _maps(part, columns, pair if left else None, right)))
     if chart in ("all", "parallel") and columns.varied:
         made.append((3.8, lambda part: charts.draw_parallel(part.subplots(), columns)))
@@ -129,7 +135,9 @@ def _maps(part: Any, columns: Columns, pair: tuple[int, int] | None, front: bool
         used = charts.draw_heat(places[0], columns, *pair, reasons)
         lines = [f"{LETTERS[i]}  {_cut(reasons[number].title)}" for i, number in enumerate(used[:4])]
         if lines:
-            places[0].set_xlabel(f"{places[0].get_xlabel()}\n" + "\n".join(lines), fontsize=9, parse_math=False)
+            places[0].set_xlabel(
+                f"{places[0].get_xlabel()}\n" + "\n".join(lines), fontsize=9, parse_math=False
+            )
 
 
 def _cut(text: str, length: int = 76) -> str:
@@ -156,5 +164,8 @@ def _scatters(part: Figure, columns: Columns, lines: int) -> None:
     for row in grid:
         row[0].set_ylabel(objective.title, fontsize=9)
     part.suptitle(
-        f"{objective.title.capitalize()} by axis: red best, black median of a value", fontsize=10, x=0.012, ha="left"
+        f"{objective.title.capitalize()} by axis: red best, black median of a value",
+        fontsize=10,
+        x=0.012,
+        ha="left",
     )

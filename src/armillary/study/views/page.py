@@ -99,8 +99,8 @@ def page_data(columns: Columns) -> dict[str, Any]:
         "count": len(columns.rows),
         "status": status_line(columns.rows),
         "axes": [
-            {"name": columns.axes[axis].name, "values": columns.axes[axis].texts, "codes": _packed(columns.codes[:, axis], "<i2")}
-            for axis in columns.varied
+            {"name": columns.axes[axis].name, "values": columns.axes[axis].texts, "codes": _packed(codes, "<i2")}
+            for axis, codes in zip(columns.varied, columns.codes[:, columns.varied].T, strict=True)
         ],
         "fixed": [f"{axis.name} {axis.texts[0]}" for axis in columns.axes if len(axis.values) == 1],
         "measures": [
@@ -127,9 +127,13 @@ def _unit(name: str) -> dict[str, Any]:
         return {"better": better, "before": "", "ladder": _LADDERS[unit]}
     if unit == "USD":
         return {"better": better, "before": "$", "ladder": [(1.0, ""), (1e6, "M"), (1e9, "G")]}
-    word = {"1/s": f"{name.split('_')[0]}/s", "NPU": "NPUs", "NPU year": "NPU years"}.get(unit, unit)
+    word = {"1/s": f"{name.partition('_')[0]}/s", "NPU": "NPUs", "NPU year": "NPU years"}.get(unit, unit)
     scales = _LARGE if unit in ("FLOP/s", "W") else ((1.0, ""), (1e6, "M "), (1e9, "G "))
-    return {"better": better, "before": "", "ladder": [(scale, f"{prefix}{word}") for scale, prefix in scales]}
+    return {
+        "better": better,
+        "before": "",
+        "ladder": [(scale, f"{prefix}{word}") for scale, prefix in scales],
+    }
 
 
 def _packed(values: NDArray[Any], kind: str) -> str:

@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 
 def front(values: Floats) -> NDArray[np.bool_]:
     """Return which rows of `values` are on the Pareto front; see `pareto_ranks`."""
-    return pareto_ranks(values) == 0
+    return np.asarray(pareto_ranks(values) == 0)
 
 
 def pareto_ranks(values: Floats) -> NDArray[np.int64]:

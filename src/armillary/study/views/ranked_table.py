@@ -77,7 +77,8 @@ def _best(columns: Columns, shown: list[int], width: int) -> tuple[Table, list[s
     if len(columns.objectives) > 1:
         leading["front"] = [f"{columns.pareto[row] + 1}" for row in shown]
     values = {
-        columns.axes[axis].name: [columns.value(row, axis) for row in shown] for axis in range(len(columns.axes))
+        columns.axes[axis].name: [columns.value(row, axis) for row in shown]
+        for axis in range(len(columns.axes))
     }
     goals = [each.name for each in columns.objectives]
     measured = {title_of(name): _texts(columns, name, shown) for name in goals}

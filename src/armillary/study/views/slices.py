@@ -28,9 +28,7 @@ class Heat:
     blocked: NDArray[np.int64]
 
 
-def heat(
-    columns: Columns, x: int, y: int, reasons: Sequence[ReasonClass] = (), objective: int = 0
-) -> Heat:
+def heat(columns: Columns, x: int, y: int, reasons: Sequence[ReasonClass] = (), objective: int = 0) -> Heat:
     """Return the best rows over all other axes; of equal ones the first in the order of ranks."""
     shape = len(columns.axes[y].values), len(columns.axes[x].values)
     best, blocked = np.full(shape, -1, np.int64), np.full(shape, -1, np.int64)

@@ -42,9 +42,7 @@ def compared(sides: Sequence[Side], top: int = 10) -> Comparison:
     complete = len(timelines) == len(sides)
     documents = [side.document for side in sides]
     shared = [
-        name
-        for name in MEASURES
-        if name not in _IN_TERMS and all(name in side.measures for side in sides)
+        name for name in MEASURES if name not in _IN_TERMS and all(name in side.measures for side in sides)
     ]
     values = {name: tuple(float(side.measures[name]) for side in sides) for name in shared}
     return Comparison(
@@ -52,7 +50,7 @@ def compared(sides: Sequence[Side], top: int = 10) -> Comparison:
         {} if None in documents else differences(documents),
         terms_of(sides),
         {name: each for name, each in values.items() if len(set(each)) > 1},
-        tuple(node_changes(*timelines, limit=top)) if complete and len(sides) == 2 else (),
+        tuple(node_changes(timelines[0], timelines[1], top)) if complete and len(sides) == 2 else (),
         tuple(path_shares(timelines)) if complete else (),
     )
 
@@ -66,17 +64,25 @@ def as_json(found: Comparison) -> dict[str, Any]:
     return {
         "sides": [side.name for side in found.sides],
         "keys": {
-            key: [None if value is ABSENT else value for value in values] for key, values in found.keys.items()
+            key: [None if value is ABSENT else value for value in values]
+            for key, values in found.keys.items()
         },
         "step_time": term(found.terms.total),
         "parts": [term(each) for each in found.terms.parts],
         "exposed_communication_by_group": [term(each) for each in found.terms.by_group],
         "exposed_communication_by_dimension": [term(each) for each in found.terms.by_dimension],
         "measures": {
-            name: {"unit": MEASURES[name].unit, "values": list(values)} for name, values in found.measures.items()
+            name: {"unit": MEASURES[name].unit, "values": list(values)}
+            for name, values in found.measures.items()
         },
         "nodes": [
-            {"kind": one.kind, "name": one.name, "calls": list(one.calls), "ns": list(one.ns), "change_ns": one.change}
+            {
+                "kind": one.kind,
+                "name": one.name,
+                "calls": list(one.calls),
+                "ns": list(one.ns),
+                "change_ns": one.change,
+            }
             for one in found.nodes
         ],
         "critical_path_ratio": list(found.path),

@@ -42,4 +42,6 @@ def _leaves(value: Any, place: str) -> list[tuple[str, Any]]:
         members = {str(names[i] if named else i): each for i, each in enumerate(value)}
     else:
         return [(place, value)]
-    return [leaf for key, each in members.items() for leaf in _leaves(each, f"{place}.{key}" if place else key)]
+    return [
+        leaf for key, each in members.items() for leaf in _leaves(each, f"{place}.{key}" if place else key)
+    ]

@@ -51,15 +51,23 @@ def shown(found: Comparison) -> Group:
     if found.nodes:
         table = plain_table("on the slowest rank", "kind", "calls", *names, "change", left=2, widest=40)
         for one in found.nodes:
-            calls = f"{one.calls[0]:,}" if one.calls[0] == one.calls[1] else f"{one.calls[0]:,} -> {one.calls[1]:,}"
-            table.add_row(plain_name(one.name), one.kind, calls, *map(format_time, one.ns), _signed(one.change))
+            calls = (
+                f"{one.calls[0]:,}"
+                if one.calls[0] == one.calls[1]
+                else f"{one.calls[0]:,} -> {one.calls[1]:,}"
+            )
+            table.add_row(
+                plain_name(one.name), one.kind, calls, *map(format_time, one.ns), _signed(one.change)
+            )
         section("Kernels and collectives that changed most, hidden or not", table)
     if found.path:
         table = plain_table("", *names, widest=30)
         for kind in found.path[0]:
             each = [side.get(kind, 0.0) for side in found.path]
             if any(each):
-                table.add_row(TITLES[kind].removeprefix("exposed "), *(f"{100 * share:.1f} %" for share in each))
+                table.add_row(
+                    TITLES[kind].removeprefix("exposed "), *(f"{100 * share:.1f} %" for share in each)
+                )
         section("Share of the critical path", table)
     return Group(*parts)
 
@@ -73,8 +81,8 @@ def headline(found: Comparison) -> str:
     if before == after:
         return f"Both take {format_time(before)}"
     way = "less" if after < before else "more"
-    text = f"B takes {format_time(abs(total.change))} {way} than A: {format_time(after)} instead of {format_time(before)}"
-    return f"{text} ({_percent(total.change, before)})"
+    text = f"B takes {format_time(abs(total.change))} {way} than A"
+    return f"{text}: {format_time(after)} instead of {format_time(before)} ({_percent(total.change, before)})"
 
 
 def side_names(found: Comparison) -> list[str]:

@@ -81,7 +81,7 @@ def terms_of(sides: Sequence[Side]) -> Terms:
     )
 
 
-def _parts(side: Side) -> dict[str, float]:
+def _parts(side: Side) -> Mapping[str, float]:
     """Return the parts of one side by title, in ns."""
     if side.timeline is not None:
         cls = slowest(side.timeline)
@@ -127,7 +127,9 @@ class _Exposed:
         """Return the ticks of exposed communication in some intervals."""
         both = _joined(self.busy, shown)
         # |A and B| is |A| + |B| - |A or B|; being busy is within the reach.
-        return measure(*both) + measure(*self.reach) - measure(*_joined(both, self.reach)) - measure(*self.busy)
+        return (
+            measure(*both) + measure(*self.reach) - measure(*_joined(both, self.reach)) - measure(*self.busy)
+        )
 
 
 def _groups(timeline: Timeline, cls: int) -> dict[str, NDArray[np.int64]]:

@@ -42,8 +42,7 @@ def waterfall(found: Comparison, path: str | os.PathLike[str]) -> None:
     axes = panels(figure)[0]
     axes.grid(visible=False, axis="y")
     axes.grid(visible=True, axis="x", color="#DDDDDD", linewidth=0.6)
-    widest = max(before, after) or 1.0
-    at, reach = before, [0.0, before, after]
+    at, reach = before, [before, after]
     axes.barh(0, before, color=GREY, height=0.62)
     for row, term in enumerate(steps, 1):
         axes.barh(row, term.change, left=at, color=VERMILION if term.change > 0 else BLUE, height=0.62)
@@ -62,7 +61,12 @@ def waterfall(found: Comparison, path: str | os.PathLike[str]) -> None:
     labels = [names[0], *(term.name for term in steps), names[1]]
     axes.set_yticks(range(len(labels)), labels, parse_math=False)
     axes.set_ylim(len(labels) - 0.5, -0.6)
-    axes.set_xlim(min(0.0, *reach), max(*reach, widest) * 1.16)
+    low, high = min(reach), max(reach)
+    near = high - low < 0.4 * high
+    start = max(low - 1.2 * (high - low), 0.0) if near else 0.0
+    axes.set_xlim(start, high + 0.18 * (high - start))
+    if near:
+        axes.set_xlabel("the scale does not begin at 0", fontsize=8, color="#555555", loc="left")
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     written(axes.xaxis, format_time)
