@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from armillary.engine.multi_job import simulate_jobs as simulate_jobs
     from armillary.engine.timeline import Timeline as Timeline
     from armillary.platform import load_platform as load_platform
+    from armillary.study.runner.results import sweep as sweep
     from armillary.trace import Trace as Trace
     from armillary.trace import load_trace as load_trace
     from armillary.trace.compose import PlacedJob as PlacedJob
@@ -26,6 +27,7 @@ __all__ = [
     "load_trace",
     "simulate",
     "simulate_jobs",
+    "sweep",
 ]
 
 _HOME = {
@@ -37,6 +39,7 @@ _HOME = {
     "load_trace": "armillary.trace",
     "simulate": "armillary.engine",
     "simulate_jobs": "armillary.engine.multi_job",
+    "sweep": "armillary.study.runner.results",
 }
 
 

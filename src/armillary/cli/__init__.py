@@ -20,6 +20,7 @@ from armillary.errors import ArmillaryError
 COMMANDS = {
     "run": "Simulate a study file, or ASTRA-sim's own input files.",
     "show": "Summarise a saved result.",
+    "sweep": "Evaluate the points of a sweep file: many studies that differ in some keys.",
     "explain": "Give the reasons for the time of a saved result.",
     "demo": "Simulate a 512-NPU machine, with a picture and a timeline.",
     "astra-sim": "Take ASTRA-sim's flags and print its result lines.",

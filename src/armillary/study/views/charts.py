@@ -221,7 +221,7 @@ def draw_parallel(axes: Axes, columns: Columns) -> None:
         axis=2,
     )
     drawn: Any = LineCollection(
-        lines[::-1], array=level[::-1], cmap="viridis", linewidth=0.7, alpha=0.5, rasterized=True
+        list(lines[::-1]), array=level[::-1], cmap="viridis", linewidth=0.7, alpha=0.5, rasterized=True
     )
     axes.add_collection(drawn)
     axes.set(xlim=(-0.3, len(titles) - 0.55), ylim=(-0.17, 1.08))

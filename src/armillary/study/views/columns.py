@@ -194,7 +194,7 @@ def _axis(name: str, values: Sequence[Value], rows: Sequence[Row]) -> Axis:
             found.setdefault(_same(row.values[name]), row.values[name])
     every = list(found.values())
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in every):
-        every.sort(key=lambda value: float(value))  # type: ignore[arg-type]
+        every.sort(key=float)  # type: ignore[arg-type]
     return Axis(name, tuple(every))
 
 

@@ -1,0 +1,230 @@
+"""`armillary sweep`: evaluate the points of a sweep file, and show the best."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.outputs import show_table
+from armillary.errors import InputError
+from armillary.files import check_folder
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.table import Table
+
+    from armillary.study.runner import Counts, Results
+    from armillary.study.runner.run import Progress
+    from armillary.study.sweep import Sweep
+
+_FILE = click.Path(path_type=Path)
+_OUTPUTS = {
+    "csv": "Write all rows as a table, measures in base units.",
+    "json": "Write all rows as JSON.",
+    "html": "Write one interactive page.",
+    "plot": "Draw the results (.png, .svg or .pdf).",
+}
+
+
+@click.command(
+    help=f"{COMMANDS['sweep']}\n\nResults go into a store, where they are found again: stopped and called again, it "
+    "goes on; changed, it does what is new."
+)
+@click.argument("file", type=_FILE, metavar="SWEEP")
+@click.option(
+    "--store", type=_FILE, metavar="FILE", help="SQLite file; by default SWEEP.sqlite beside the sweep."
+)
+@click.option("--executor", default="processes", show_default=True, help="Where: processes, serial or ray.")
+@click.option("--workers", type=int, metavar="N", help="Points at a time; by default one per core.")
+@click.option(
+    "--top", type=click.IntRange(0), default=10, show_default=True, metavar="N", help="Rows to show."
+)
+@click.option("--retry", is_flag=True, help="Do again what failed or was over a limit.")
+@click.option("--dry-run", is_flag=True, help="Screen only: how many points, and why some are rejected.")
+@click.option("--csv", type=_FILE, metavar="FILE", help=_OUTPUTS["csv"])
+@click.option("--json", type=_FILE, metavar="FILE", help=_OUTPUTS["json"])
+@click.option("--html", type=_FILE, metavar="FILE", help=_OUTPUTS["html"])
+@click.option("--plot", type=_FILE, metavar="FILE", help=_OUTPUTS["plot"])
+def command(
+    file: Path,
+    store: Path | None,
+    executor: str,
+    workers: int | None,
+    top: int,
+    retry: bool,
+    dry_run: bool,
+    **outputs: Path | None,
+) -> None:
+    """Run a sweep and report."""
+    from armillary.study.runner import Results, Store, run
+    from armillary.study.sweep import load_sweep
+
+    wanted = {name: path for name, path in outputs.items() if path}
+    if dry_run and (wanted or store or retry):
+        raise click.UsageError("--dry-run writes nothing")
+    for name, path in wanted.items():
+        check_folder(f"--{name}", path)
+    sweep = load_sweep(file)
+    if dry_run:
+        _screen(sweep, executor, workers)
+        return
+    begun = time.monotonic()
+    place = store or file.with_suffix(".sqlite")
+    with Store(place) as kept:
+        try:
+            with _bars() as tell:
+                counts = run(
+                    sweep,
+                    sweep.space.points(),
+                    kept,
+                    executor=executor,
+                    workers=workers,
+                    progress=tell,
+                    retry=retry,
+                )
+        except KeyboardInterrupt:
+            done = len(kept.rows())
+            click.echo(
+                f"armillary: interrupted: {done:,} of {sweep.space.size:,} points are done and kept in {place}; "
+                "the same command goes on from there",
+                err=True,
+            )
+            click.get_current_context().exit(130)
+        results = Results(sweep, tuple(kept.rows()))
+    _present(results, counts, top, place, time.monotonic() - begun)
+    for name, path in wanted.items():
+        _write(results, name, path)
+        click.echo(f"wrote {path}", err=True)
+
+
+def _write(results: Results, name: str, path: Path) -> None:
+    if name == "csv":
+        results.write_csv(path)
+    elif name == "json":
+        results.write_json(path)
+    else:
+        try:
+            from armillary.study import views  # type: ignore[attr-defined, unused-ignore]
+        except ImportError:
+            raise InputError(f"--{name}: this version draws no sweeps") from None
+        {"html": views.write_html, "plot": views.picture}[name](results.rows, results.sweep, path)
+
+
+def _screen(sweep: Sweep, executor: str, workers: int | None) -> None:
+    """Print how many points would be simulated, and why others would not."""
+    from armillary.study.runner import screen
+
+    reasons: Counter[str] = Counter()
+    left = 0
+    with _bars() as tell:
+        for _, row in screen(sweep, sweep.space.points(), executor=executor, workers=workers, progress=tell):
+            if row:
+                reasons[_kind(row.reason)] += 1
+            else:
+                left += 1
+    click.echo(f"{left + reasons.total():,} points: {left:,} to simulate, {reasons.total():,} rejected")
+    _show_reasons(reasons)
+
+
+def _kind(reason: str) -> str:
+    """Return a reason without what differs from point to point."""
+    found = re.match(r"(not .*?|memory): ", reason)
+    return found[1] if found else re.sub(r"\d[\d.,]*", "…", reason)
+
+
+def _show_reasons(reasons: Counter[str], most: int = 12) -> None:
+    for reason, count in reasons.most_common(most):
+        click.echo(f"{count:>9,}  {reason if len(reason) < 150 else reason[:149] + '…'}")
+    if len(reasons) > most:
+        click.echo(
+            f"{sum(reasons.values()) - sum(n for _, n in reasons.most_common(most)):>9,}  for other reasons"
+        )
+
+
+def _present(results: Results, counts: Counts, top: int, place: Path, seconds: float) -> None:
+    """Print the best points, and what became of the others."""
+    status = Counter(row.status for row in results.rows)
+    shown = ", ".join(
+        f"{status[name]:,} {name}" for name in sorted(status, key=lambda name: (name != "ok", name))
+    )
+    new = counts.status.total()
+    click.echo(f"{len(results.rows):,} points: {shown} ({new:,} done now, in {seconds:.1f} s) in {place}")
+    _show_reasons(
+        Counter(f"{row.status}: {_kind(row.reason)}" for row in results.rows if row.status != "ok"), most=6
+    )
+    if top and results.ranked:
+        click.echo()
+        show_table(_table(results, top))
+
+
+def _table(results: Results, top: int) -> Table:
+    from rich.table import Table
+
+    from armillary.study.sweep.measures import MEASURES
+
+    goals = [each.name for each in results.sweep.objectives]
+    known = results.ranked[0].measures
+    measures = dict.fromkeys(
+        goals + [name for name in ("step_time", "mfu", "memory", "npus") if name in known]
+    )
+    axes = [axis.name for axis in results.sweep.space.axes]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("", *axes, *measures):
+        table.add_column(name, justify="right")
+    for place, row in enumerate(results.ranked[:top], 1):
+        values = ["-" if row.values[name] is None else str(row.values[name]) for name in axes]
+        shown = (
+            MEASURES[name].show(row.measures[name]) if name in row.measures else "-" for name in measures
+        )
+        table.add_row(str(place), *values, *shown)
+    return table
+
+
+@contextmanager
+def _bars() -> Iterator[Progress | None]:
+    """Show on a terminal how far a run is, and when it will end; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[more]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        yield _Told(bars)
+
+
+class _Told:
+    """Passes counts on to two bars."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._screen = bars.add_task("screening", total=None, more="")
+        self._simulate = bars.add_task("simulating", total=None, more="", start=False)
+
+    def __call__(self, counts: Counts) -> None:
+        self._bars.update(
+            self._screen,
+            total=counts.to_screen,
+            completed=counts.screened + counts.known,
+            more=f"{counts.known:,} known" if counts.known else "",
+        )
+        if counts.screened + counts.known >= counts.to_screen and counts.to_simulate:
+            self._bars.start_task(self._simulate)
+            some = ", ".join(f"{number:,} {name}" for name, number in sorted(counts.status.items()))
+            self._bars.update(self._simulate, total=counts.to_simulate, completed=counts.simulated, more=some)

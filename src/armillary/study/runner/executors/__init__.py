@@ -1,0 +1,1 @@
+"""The executors that are built in."""
