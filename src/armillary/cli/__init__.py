@@ -30,6 +30,7 @@ COMMANDS = {
     "collect": "Run a PyTorch script and collect its traces.",
     "chakra": "Take the flags of Chakra's own tools.",
     "reproduce": "Make published studies again.",
+    "results": "Look at the results of a sweep, also while it runs.",
     "compare": "Say what sets runs apart: studies, saved timelines, points of a sweep.",
     "platform": "Show a machine description as it is understood.",
     "collective": "Show, schedule or synthesize collective algorithms.",

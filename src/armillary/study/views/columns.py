@@ -68,7 +68,7 @@ class Columns:
         places = [{_same(value): i for i, value in enumerate(axis.values)} for axis in self.axes]
         found = [
             [
-                place[_same(row.values[axis.name])] if axis.name in row.values else -1
+                place.get(_same(row.values.get(axis.name)), -1)
                 for axis, place in zip(self.axes, places, strict=True)
             ]
             for row in self.rows
@@ -174,7 +174,7 @@ def columns_of(rows: Sequence[Row], sweep: Any) -> Columns:
         rows = [_active(row, sweep.space, conditional) for row in rows]
     path = getattr(sweep, "path", None)
     return Columns(
-        tuple(_axis(axis.name, axis.values, rows) for axis in axes),
+        tuple(axis_of(axis.name, axis.values, rows) for axis in axes),
         tuple(_objective(each) for each in sweep.objectives) or (Objective("step_time", "less"),),
         tuple(rows),
         str(path) if path else getattr(sweep, "title", ""),
@@ -187,10 +187,11 @@ def _active(row: Row, space: Any, conditional: Sequence[Any]) -> Row:
     return replace(row, values={name: value for name, value in row.values.items() if name not in still})
 
 
-def _axis(name: str, values: Sequence[Value], rows: Sequence[Row]) -> Axis:
+def axis_of(name: str, values: Sequence[Value], rows: Sequence[Row]) -> Axis:
+    """Return an axis with its values and those that rows have beside them."""
     found = {_same(value): value for value in values}
     for row in rows:
-        if name in row.values:
+        if row.values.get(name) is not None:
             found.setdefault(_same(row.values[name]), row.values[name])
     every = list(found.values())
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in every):
