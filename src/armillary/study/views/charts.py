@@ -142,7 +142,8 @@ def draw_front(axes: Axes, columns: Columns, x: int = 0, y: int = 1) -> None:
     names = columns.objectives[x].name, columns.objectives[y].name
     across, up = columns.measures[names[0]], columns.measures[names[1]]
     rest = columns.ok & (columns.pareto > 0)
-    axes.scatter(across[rest], up[rest], s=6, color=GREY, alpha=0.35, linewidth=0, rasterized=True)
+    dot = _dot(columns)
+    axes.scatter(across[rest], up[rest], s=dot, color=GREY, alpha=0.35 if dot < 10 else 0.7, linewidth=0, rasterized=True)
     front = np.flatnonzero(columns.pareto == 0)
     front = front[np.argsort(across[front], kind="stable")]
     joined = len(columns.objectives) == 2
@@ -311,6 +312,11 @@ def draw_tornado(axes: Axes, columns: Columns, base: int, what: str) -> None:
     axes.set_axisbelow(True)
 
 
+def _dot(columns: Columns) -> int:
+    """Return the area of a mark: smaller where there are many."""
+    return 6 if columns.ok.sum() > 500 else 16
+
+
 def _percent(value: float, base: float) -> str:
     return f"{100 * (value / base - 1):+.3g} %" if base else ""
 
@@ -321,7 +327,7 @@ def draw_scatter(axes: Axes, columns: Columns, axis: int) -> None:
     chosen = np.flatnonzero(columns.ok & (columns.codes[:, axis] >= 0))
     codes = columns.codes[chosen, axis]
     spread = (np.argsort(np.argsort(chosen * 2654435761 % 2**32)) / max(len(chosen), 1) - 0.5) * 0.6
-    axes.scatter(codes + spread, values[chosen], s=4, color=BLUE, alpha=0.25, linewidth=0, rasterized=True)
+    axes.scatter(codes + spread, values[chosen], s=0.7 * _dot(columns), color=BLUE, alpha=0.25 if _dot(columns) < 10 else 0.6, linewidth=0, rasterized=True)
     for code in np.unique(codes).tolist():
         mine = chosen[codes == code]
         best = float(values[mine[int(np.argmin(columns.cost[mine, 0]))]])
