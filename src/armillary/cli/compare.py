@@ -36,6 +36,8 @@ def command(runs: tuple[str, ...], top: int, plot: Path | None, as_json: bool) -
 
     if len(runs) < 2:
         raise click.UsageError("one run given, expected at least two")
+    if plot and len(runs) > 2:
+        raise click.UsageError(f"--plot shows two runs, {len(runs)} given")
     if plot:
         check_folder("--plot", plot)
         check_picture(plot)

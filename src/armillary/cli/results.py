@@ -14,11 +14,20 @@ _FILE = click.Path(path_type=Path)
 
 @click.command(help=f"{COMMANDS['results']}\n\nA run may be writing to it: what is done so far is shown.")
 @click.argument("store", type=_FILE, metavar="STORE.sqlite")
-@click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="Points to show.")
-@click.option("--where", metavar="EXPR", help="Only points for which this holds, e.g. 'tp <= 8 and mfu > 0.4'.")
+@click.option(
+    "--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="Points to show."
+)
+@click.option(
+    "--where", metavar="EXPR", help="Only points for which this holds, e.g. 'tp <= 8 and mfu > 0.4'."
+)
 @click.option("--html", type=_FILE, metavar="FILE", help="Write one interactive page.")
 @click.option("--plot", type=_FILE, metavar="FILE", help="Draw the results (.png, .svg or .pdf).")
-@click.option("--chart", default="all", show_default=True, help="Of --plot: all, heat, front, parallel, tornado or axes.")
+@click.option(
+    "--chart",
+    default="all",
+    show_default=True,
+    help="Of --plot: all, heat, front, parallel, tornado or axes.",
+)
 @click.option("--over", nargs=2, metavar="X Y", help="Axes of the heat map of --plot.")
 @click.option("--csv", type=_FILE, metavar="FILE", help="Write all rows as a table, measures in base units.")
 def command(

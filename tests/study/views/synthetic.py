@@ -25,7 +25,9 @@ NPUS, PARAMETERS, CAPACITY, TOKENS = 16_384, 405e9, 80 * 2**30, 2048 * 8192
 
 def sweep(objectives: int = 1, axes: tuple[Axis, ...] = AXES) -> SimpleNamespace:
     """Return what views ask of a sweep."""
-    return SimpleNamespace(space=SimpleNamespace(axes=axes), objectives=OBJECTIVES[:objectives], path="405b.yaml")
+    return SimpleNamespace(
+        space=SimpleNamespace(axes=axes), objectives=OBJECTIVES[:objectives], path="405b.yaml"
+    )
 
 
 def rows(count: int = 20_000, seed: int = 1) -> list[Row]:
@@ -56,7 +58,11 @@ def _row(number: int, point: tuple, chance: random.Random) -> Row:
     if virtual * pp > 126:
         return rejected(f"126 layers are not {virtual * pp} stages")
     share = PARAMETERS / tp / pp
-    states = 16 * share / (dp if sharding == "zero-3" else 1) if sharding != "zero-1" else 4 * share + 12 * share / dp
+    states = (
+        16 * share / (dp if sharding == "zero-3" else 1)
+        if sharding != "zero-1"
+        else 4 * share + 12 * share / dp
+    )
     kept = {"none": 34, "selective": 10, "full": 2}[recompute]
     memory = states + kept * 8192 * 16384 * microbatch * 126 / pp / tp * min(pp, microbatches)
     if memory > CAPACITY:

@@ -15,7 +15,9 @@ def row(number, status="ok", reason="", values=None, **measures):
 
 
 def made(rows, axes=(), objectives=(Objective("step_time", "less"),)):
-    return columns_of(rows, SimpleNamespace(space=SimpleNamespace(axes=axes), objectives=objectives, path=None))
+    return columns_of(
+        rows, SimpleNamespace(space=SimpleNamespace(axes=axes), objectives=objectives, path=None)
+    )
 
 
 def test_best_is_first_by_pareto_rank_then_objective_then_number():

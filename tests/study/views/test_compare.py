@@ -18,7 +18,7 @@ from armillary.study.views.compare.documents import ABSENT, differences
 from armillary.study.views.compare.nodes import node_changes
 from armillary.study.views.compare.show import headline
 from armillary.study.views.compare.sides import Side, read_side, side_of_row
-from armillary.study.views.compare.terms import BETWEEN_TWO, OUTSIDE, OTHER, terms_of
+from armillary.study.views.compare.terms import BETWEEN_TWO, OTHER, OUTSIDE, terms_of
 from armillary.study.views.compare.waterfall import bars
 
 _SPEC = importlib.util.spec_from_file_location(
@@ -28,7 +28,10 @@ _MODULE = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_MODULE)
 build_timeline = _MODULE.build_timeline
 
-DIMENSIONS = [{"name": "node", "topology": "Switch", "size": 8}, {"name": "rail", "topology": "Switch", "size": 4}]
+DIMENSIONS = [
+    {"name": "node", "topology": "Switch", "size": 8},
+    {"name": "rail", "topology": "Switch", "size": 4},
+]
 LABELS = ("all-reduce@dp", "all-gather@tp", "all-reduce")
 
 
@@ -50,7 +53,9 @@ def timelines(draw):
         nodes.append(node)
     last = max((node["end"] for node in nodes), default=0)
     finish = last + draw(st.integers(0, 5))
-    return build_timeline([{"nodes": nodes, "phases": phases, "finish": finish}], dimensions=DIMENSIONS, npus=32)
+    return build_timeline(
+        [{"nodes": nodes, "phases": phases, "finish": finish}], dimensions=DIMENSIONS, npus=32
+    )
 
 
 @settings(max_examples=50, deadline=None)
@@ -88,7 +93,8 @@ def test_exposed_ticks_go_to_the_group_with_most_of_them(timeline):
     from armillary.engine.timeline import KINDS
 
     running = [
-        (KINDS[table.kind[i]], str(table.label[i]), int(start[i]), int(end[i])) for i in range(len(table.kind))
+        (KINDS[table.kind[i]], str(table.label[i]), int(start[i]), int(end[i]))
+        for i in range(len(table.kind))
     ]
 
     def under_way(tick):
@@ -119,7 +125,9 @@ def test_communication_outside_of_phases_has_its_own_line():
         {"kind": "send", "name": "s", "start": 10, "end": 15, "size": 8},
     ]
     phases = [(0, 0, 0, 1, "all-reduce", 2, 8, 8)]
-    timeline = build_timeline([{"nodes": nodes, "phases": phases, "finish": 15}], dimensions=DIMENSIONS, npus=32)
+    timeline = build_timeline(
+        [{"nodes": nodes, "phases": phases, "finish": 15}], dimensions=DIMENSIONS, npus=32
+    )
     terms = terms_of([Side("a", timeline), Side("b", timeline)])
     assert {term.name: term.ns[0] for term in terms.by_dimension} == {"rail": 6, OUTSIDE: 9}
     assert {term.name: term.ns[0] for term in terms.by_group} == {"all-reduce@dp": 10, BETWEEN_TWO: 5}
@@ -160,9 +168,22 @@ def test_rows_of_a_sweep_add_up_too():
 
 
 def test_keys_that_differ_by_name_of_list_members():
-    one = {"a": {"b": 1, "same": [1, 2]}, "net": [{"name": "x", "size": 8}, {"name": "y", "size": 2}], "only": True}
-    two = {"a": {"b": 2, "same": [1, 2]}, "net": [{"name": "y", "size": 4}, {"name": "x", "size": 8}], "b": {}}
-    assert differences([one, two]) == {"a.b": (1, 2), "net.y.size": (2, 4), "only": (True, ABSENT), "b": (ABSENT, {})}
+    one = {
+        "a": {"b": 1, "same": [1, 2]},
+        "net": [{"name": "x", "size": 8}, {"name": "y", "size": 2}],
+        "only": True,
+    }
+    two = {
+        "a": {"b": 2, "same": [1, 2]},
+        "net": [{"name": "y", "size": 4}, {"name": "x", "size": 8}],
+        "b": {},
+    }
+    assert differences([one, two]) == {
+        "a.b": (1, 2),
+        "net.y.size": (2, 4),
+        "only": (True, ABSENT),
+        "b": (ABSENT, {}),
+    }
     assert differences([{"a": 1}, {"a": True}]) == {"a": (1, True)}
     assert differences([one, one, one]) == {}
 
@@ -176,7 +197,11 @@ platform:
 
 @pytest.fixture
 def studies(tmp_path):
-    for name, size, bandwidth in (("a", "64 MiB", "50 GB/s"), ("b", "64 MiB", "100 GB/s"), ("c", "1 MiB", "50 GB/s")):
+    for name, size, bandwidth in (
+        ("a", "64 MiB", "50 GB/s"),
+        ("b", "64 MiB", "100 GB/s"),
+        ("c", "1 MiB", "50 GB/s"),
+    ):
         (tmp_path / f"{name}.yaml").write_text(STUDY.format(size=size, bandwidth=bandwidth))
     return tmp_path
 
@@ -198,7 +223,9 @@ def test_studies_are_compared_from_the_command_line(studies):
 
 
 def test_a_saved_timeline_is_what_its_study_is(studies):
-    CliRunner().invoke(main, ["run", str(studies / "a.yaml"), "--save", str(studies / "a.npz")], catch_exceptions=False)
+    CliRunner().invoke(
+        main, ["run", str(studies / "a.yaml"), "--save", str(studies / "a.npz")], catch_exceptions=False
+    )
     sides = [read_side(str(studies / name)) for name in ("a.yaml", "a.npz")]
     found = compared(sides)
     assert headline(found).startswith("Both take ")
@@ -221,7 +248,7 @@ def test_three_runs_are_one_table(studies):
         (["a.yaml", "gone.yaml"], "gone.yaml"),
         (["a.yaml", "gone.npz"], "gone.npz"),
         (["a.yaml", "gone.sqlite#3"], "gone.sqlite: there is no such store"),
-        (["a.yaml", "b.yaml", "c.yaml", "--plot", "w.png"], "a waterfall shows two runs, got 3"),
+        (["a.yaml", "b.yaml", "c.yaml", "--plot", "w.png"], "--plot shows two runs, 3 given"),
     ],
 )
 def test_mistakes_are_one_message(studies, monkeypatch, words, message):

@@ -39,7 +39,10 @@ def test_heat_map_is_the_best_over_the_rest(columns):
             assert found.blocked[y, x] == -1
         else:
             assert found.best[y, x] == -1
-            assert columns.rows[reason_classes(columns.rows)[found.blocked[y, x]].rows[0]].reason == here[0].reason
+            assert (
+                columns.rows[reason_classes(columns.rows)[found.blocked[y, x]].rows[0]].reason
+                == here[0].reason
+            )
 
 
 @settings(max_examples=40, deadline=None)
@@ -53,7 +56,9 @@ def test_swings_are_the_rows_that_differ_in_one_axis(columns):
             near = {
                 row.values[name]: row
                 for row in columns.rows
-                if all(row.values[other] == columns.rows[base].values[other] for other in "abc" if other != name)
+                if all(
+                    row.values[other] == columns.rows[base].values[other] for other in "abc" if other != name
+                )
             }
             expected = [row.number if row.status == "ok" else -1 for _, row in sorted(near.items())]
             assert list(swing.rows) == expected

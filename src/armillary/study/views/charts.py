@@ -143,7 +143,15 @@ def draw_front(axes: Axes, columns: Columns, x: int = 0, y: int = 1) -> None:
     across, up = columns.measures[names[0]], columns.measures[names[1]]
     rest = columns.ok & (columns.pareto > 0)
     dot = _dot(columns)
-    axes.scatter(across[rest], up[rest], s=dot, color=GREY, alpha=0.35 if dot < 10 else 0.7, linewidth=0, rasterized=True)
+    axes.scatter(
+        across[rest],
+        up[rest],
+        s=dot,
+        color=GREY,
+        alpha=0.35 if dot < 10 else 0.7,
+        linewidth=0,
+        rasterized=True,
+    )
     front = np.flatnonzero(columns.pareto == 0)
     front = front[np.argsort(across[front], kind="stable")]
     joined = len(columns.objectives) == 2
@@ -327,7 +335,15 @@ def draw_scatter(axes: Axes, columns: Columns, axis: int) -> None:
     chosen = np.flatnonzero(columns.ok & (columns.codes[:, axis] >= 0))
     codes = columns.codes[chosen, axis]
     spread = (np.argsort(np.argsort(chosen * 2654435761 % 2**32)) / max(len(chosen), 1) - 0.5) * 0.6
-    axes.scatter(codes + spread, values[chosen], s=0.7 * _dot(columns), color=BLUE, alpha=0.25 if _dot(columns) < 10 else 0.6, linewidth=0, rasterized=True)
+    axes.scatter(
+        codes + spread,
+        values[chosen],
+        s=0.7 * _dot(columns),
+        color=BLUE,
+        alpha=0.25 if _dot(columns) < 10 else 0.6,
+        linewidth=0,
+        rasterized=True,
+    )
     for code in np.unique(codes).tolist():
         mine = chosen[codes == code]
         best = float(values[mine[int(np.argmin(columns.cost[mine, 0]))]])

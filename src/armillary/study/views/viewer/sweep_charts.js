@@ -11,7 +11,7 @@ const webgl = (() => {
 })();
 const POINTS = webgl ? "scattergl" : "scatter";
 const measureAt = (id) => measureOf[at(id).value];
-const STRIP = 1500; // points of each chart by axis
+const LINES = 1500, STRIP = 1500; // what is drawn at most: lines over all axes, points of each chart by axis
 const spread = Float32Array.from({ length: data.count }, (_, i) => ((i * 0.6180339887) % 1) - 0.5);
 
 function ends(measure, chosen) {
@@ -136,6 +136,7 @@ function keptByAxes(row) {
 let parallelMeasures = [], drawnRanges = [];
 const measureBrushes = () => at("parallel").data[0].dimensions.slice(data.axes.length).map((each) => JSON.stringify(each.constraintrange || null));
 function drawParallel() {
+  if (!data.axes.length) return;
   if (!webgl) {
     at("parallel").textContent = "This chart needs WebGL, which this browser has not.";
     return;
@@ -144,16 +145,20 @@ function drawParallel() {
   const place = new Map(everyOk.map((row, i) => [row, i]));
   const byGoal = [...everyOk].sort((a, b) => (goal.values[a] - goal.values[b]) * sign(goal));
   byGoal.forEach((row, i) => place.set(row, i / Math.max(everyOk.length - 1, 1)));
-  const level = everyOk.map((row) => 1 - place.get(row));
+  // A line costs more than a point: what is kept comes first.
+  const inside = new Set(rows), others = everyOk.filter((row) => !inside.has(row));
+  const lines = [...some(rows, LINES - Math.min(others.length, LINES / 5)), ...some(others, LINES / 5)];
+  at("lines").textContent = lines.length < everyOk.length ? `; ${lines.length.toLocaleString("en-US")} of ${everyOk.length.toLocaleString("en-US")} lines are drawn` : "";
+  const level = lines.map((row) => 1 - place.get(row));
   const dimensions = data.axes.map((axis, i) => {
     const step = Math.ceil(axis.values.length / 14);
     const codes = axis.values.map((_, code) => code).filter((code) => code % step === 0);
     const kept = state.allowed[i];
-    const open = everyOk.some((row) => axis.codes[row] < 0);
+    const open = lines.some((row) => axis.codes[row] < 0);
     return {
       label: axis.name, range: [open ? -1.3 : -0.4, axis.values.length - 0.6], tickvals: [...(open ? [-1] : []), ...codes],
       ticktext: [...(open ? ["not varied"] : []), ...codes.map((code) => short(axis.values[code]))],
-      values: everyOk.map((row) => axis.codes[row] + 0.5 * (place.get(row) - 0.5) * (axis.codes[row] < 0 ? 0 : 1)),
+      values: lines.map((row) => axis.codes[row] + 0.5 * (place.get(row) - 0.5) * (axis.codes[row] < 0 ? 0 : 1)),
       constraintrange: kept ? [...kept].sort((a, b) => a - b).map((code) => [code - 0.3, code + 0.3]) : undefined, multiselect: true,
     };
   });
@@ -164,7 +169,7 @@ function drawParallel() {
     const ticks = Array.from({ length: 41 }, (_, i) => low + (i / 40) * (high - low));
     const range = state.ranges[measure.name];
     dimensions.push({
-      label: measure.title, values: everyOk.map((row) => turn(measure.values[row])), range: [low, high], multiselect: false, tickvals: ticks,
+      label: measure.title, values: lines.map((row) => turn(measure.values[row])), range: [low, high], multiselect: false, tickvals: ticks,
       ticktext: ticks.map((value, i) => (i % 10 ? "\u200b".repeat(i) : shown(measure, Number((log ? Math.exp(value) : value).toPrecision(3))))),
       constraintrange: range ? range.map((value) => Math.min(Math.max(turn(value), low), high)) : undefined,
     });
@@ -242,19 +247,23 @@ function swing(base, moved) {
   return { axis, low, high };
 }
 
+function some(list, count) {
+  const step = Math.max(1, list.length / count);
+  return Array.from({ length: Math.min(list.length, Math.floor(count)) }, (_, i) => list[Math.floor(i * step)]);
+}
+
 function drawStrips() {
   const across = Math.min(data.axes.length, at("strips").clientWidth > 800 ? 4 : 2);
   const lines = Math.ceil(data.axes.length / across);
   const { scale, axis: vertical } = scaleOf(goal);
-  const step = Math.max(1, Math.ceil(rows.length / STRIP));
-  const some = rows.filter((_, i) => i % step === 0);
+  const drawn = some(rows, STRIP);
   const traces = [], layout = {
     grid: { rows: lines, columns: across, pattern: "independent", xgap: 0.1, ygap: 0.42 }, height: 60 + 220 * lines, showlegend: false, font: FONT,
     margin: { l: 64, r: 10, t: 28, b: 40 }, hovermode: "closest",
   };
   data.axes.forEach((axis, i) => {
     const ending = i ? String(i + 1) : "";
-    const mine = some.filter((row) => axis.codes[row] >= 0);
+    const mine = drawn.filter((row) => axis.codes[row] >= 0);
     traces.push({ type: POINTS, mode: "markers", xaxis: `x${ending}`, yaxis: `y${ending}`, marker: { size: 3, color: BLUE, opacity: 0.35 }, hoverinfo: "none",
       x: mine.map((row) => axis.codes[row] + 0.6 * spread[row]), y: mine.map((row) => goal.values[row] / scale), customdata: mine });
     const best = { x: [], y: [] }, middle = { x: [], y: [] };
@@ -276,12 +285,12 @@ function drawStrips() {
     layout[`xaxis${ending}`] = { title: { text: axis.name, standoff: 4 }, tickangle: long ? -25 : 0, tickfont: { size: 10 }, tickvals: codes, ticktext: codes.map((code) => short(axis.values[code])), range: [-0.6, axis.values.length - 0.4], zeroline: false, showgrid: false };
     layout[`yaxis${ending}`] = { ...vertical, title: { text: i % across ? "" : vertical.title.text }, matches: i ? "y" : undefined, automargin: false };
   });
-  at("strips-title").innerHTML = `${safe(goal.title)} by axis <small>red: best of a value, black: median${step > 1 ? `; every ${step}th point is drawn` : ""}</small>`;
+  at("strips-title").innerHTML = `${safe(goal.title)} by axis <small>red: best of a value, black: median${drawn.length < rows.length ? `; ${drawn.length.toLocaleString("en-US")} of ${rows.length.toLocaleString("en-US")} points are drawn` : ""}</small>`;
   Plotly.react("strips", traces, layout, BARE);
 }
 
 // What happens when.
-let waiting = 0;
+let waiting = 0, later = 0;
 function changed(by = "") {
   cancelAnimationFrame(waiting);
   waiting = requestAnimationFrame(() => draw(by));
@@ -297,7 +306,9 @@ function draw(by) {
   if (!everyOk.length) return;
   drawScatter();
   drawHeat();
-  if (by !== "parallel" && data.axes.length) drawParallel();
+  clearTimeout(later);
+  if (by === "first") drawParallel();
+  else if (by !== "parallel") later = setTimeout(drawParallel, 0); // the slowest, after all others
   drawTornado();
   if (data.axes.length) drawStrips();
 }
@@ -324,7 +335,7 @@ function start() {
   options("heat-y", axes, data.heat[1]);
   if (data.axes.length < 2) at("heat").closest("section").hidden = true;
   for (const id of ["across", "up", "of", "heat-x", "heat-y", "around"]) at(id).onchange = () => changed();
-  draw("");
+  draw("first");
   if (everyOk.length) listen();
 }
 
