@@ -14,7 +14,10 @@ def row(number, status="ok", reason="", values=None, **measures):
     return Row(number, values or {}, str(number), status, reason, measures)
 
 
-def made(rows, axes=(), objectives=(Objective("step_time", "less"),)):
+STEP_TIME = (Objective("step_time", "less"),)
+
+
+def made(rows, axes=(), objectives=STEP_TIME):
     return columns_of(
         rows, SimpleNamespace(space=SimpleNamespace(axes=axes), objectives=objectives, path=None)
     )
@@ -61,7 +64,7 @@ def test_median_is_the_better_of_the_two_in_the_middle():
 
 
 def test_unknown_axis_names_the_nearest():
-    with pytest.raises(InputError, match="axis 'microbatches'.*microbatch"):
+    with pytest.raises(InputError, match=r"axis 'microbatches'.*microbatch"):
         made([], (Axis("microbatch", (1,)), Axis("tp", (1,)))).axis("microbatches")
 
 
