@@ -181,7 +181,7 @@ def scale(axis: Any, name: str, values: NDArray[np.float64], wide: float = 12.0)
     binary = name in MEASURES and MEASURES[name].unit == "byte"
     if len(values) and values.min() > 0 and values.max() > wide * values.min():
         if axis.get_scale() != "log":
-            axis._set_axes_scale("log")
+            getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
         decades = np.log10(values.max() / values.min())
         steps = LogLocator(base=2.0, numticks=8) if binary else LogLocator(
             subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,), numticks=8
