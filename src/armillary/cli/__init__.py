@@ -20,7 +20,6 @@ from armillary.errors import ArmillaryError
 COMMANDS = {
     "run": "Simulate a study file, or ASTRA-sim's own input files.",
     "show": "Summarise a saved result.",
-    "sweep": "Evaluate the points of a sweep file: many studies that differ in some keys.",
     "explain": "Give the reasons for the time of a saved result.",
     "demo": "Simulate a 512-NPU machine, with a picture and a timeline.",
     "astra-sim": "Take ASTRA-sim's flags and print its result lines.",
@@ -30,12 +29,15 @@ COMMANDS = {
     "collect": "Run a PyTorch script and collect its traces.",
     "chakra": "Take the flags of Chakra's own tools.",
     "reproduce": "Make published studies again.",
+    "sweep": "Evaluate the points of a sweep file: many studies that differ in some keys.",
+    "search": "Find the best points of a sweep without simulating all of them.",
+    "results": "Look at the results of a sweep, also while it runs.",
+    "compare": "Say what sets runs apart: studies, saved timelines, points of a sweep.",
     "cost": "Say what a machine and a simulated step cost: price, energy, per token.",
     "allocate": "Spend a budget of bandwidth on the dimensions of a network.",
     "whole-run": "Say how long a whole training run takes, with failures and checkpoints.",
     "platform": "Show a machine description as it is understood.",
     "collective": "Show, schedule or synthesize collective algorithms.",
-    "search": "Find the best points of a sweep without simulating all of them.",
 }
 """Command name -> one-line help; the module is the name with underscores."""
 

@@ -15,7 +15,6 @@ import click
 
 from armillary.cli import COMMANDS
 from armillary.cli.outputs import show_table
-from armillary.errors import InputError
 from armillary.files import check_folder
 
 if TYPE_CHECKING:
@@ -112,10 +111,8 @@ def _write(results: Results, name: str, path: Path) -> None:
     elif name == "json":
         results.write_json(path)
     else:
-        try:
-            from armillary.study import views  # type: ignore[attr-defined, unused-ignore]
-        except ImportError:
-            raise InputError(f"--{name}: this version draws no sweeps") from None
+        from armillary.study import views
+
         {"html": views.write_html, "plot": views.picture}[name](results.rows, results.sweep, path)
 
 

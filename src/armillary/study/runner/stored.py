@@ -84,6 +84,12 @@ class Stored:
         found = self._base.execute("SELECT value FROM meta WHERE name = 'last sweep'").fetchone()
         return int(found[0]) if found else 0
 
+    def document(self, sweep: int | None = None) -> dict[str, Any]:
+        """Return the content of a sweep file of this store, by default the last."""
+        number = self.last_sweep if sweep is None else sweep
+        found = self._base.execute("SELECT document FROM sweeps WHERE id = ?", (number,)).fetchone()
+        return dict(json.loads(found[0])) if found else {}
+
     def close(self) -> None:
         """Close the file."""
         self._base.close()

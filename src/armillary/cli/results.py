@@ -1,0 +1,65 @@
+"""`armillary results`: what is in a store of a sweep, also while it is filled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.outputs import show_table
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command(help=f"{COMMANDS['results']}\n\nA run may be writing to it: what is done so far is shown.")
+@click.argument("store", type=_FILE, metavar="STORE.sqlite")
+@click.option(
+    "--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="Points to show."
+)
+@click.option(
+    "--where", metavar="EXPR", help="Only points for which this holds, e.g. 'tp <= 8 and mfu > 0.4'."
+)
+@click.option("--html", type=_FILE, metavar="FILE", help="Write one interactive page.")
+@click.option("--plot", type=_FILE, metavar="FILE", help="Draw the results (.png, .svg or .pdf).")
+@click.option(
+    "--chart",
+    default="all",
+    show_default=True,
+    help="Of --plot: all, heat, front, parallel, tornado or axes.",
+)
+@click.option("--over", nargs=2, metavar="X Y", help="Axes of the heat map of --plot.")
+@click.option("--csv", type=_FILE, metavar="FILE", help="Write all rows as a table, measures in base units.")
+def command(
+    store: Path,
+    top: int,
+    where: str | None,
+    html: Path | None,
+    plot: Path | None,
+    chart: str,
+    over: tuple[str, str] | None,
+    csv: Path | None,
+) -> None:
+    """Read and show."""
+    from armillary.errors import InputError
+    from armillary.files import check_folder, write_text
+    from armillary.study.views import picture, ranked, write_html
+    from armillary.study.views.stored_rows import chosen, stored_columns
+    from armillary.study.views.table_file import csv_text
+
+    for option, path in (("--html", html), ("--plot", plot), ("--csv", csv)):
+        if path:
+            check_folder(option, path)
+    columns = stored_columns(store)
+    rows = chosen(columns.rows, where) if where else columns.rows
+    if not rows:
+        raise InputError(f"{store}: --where {where}: holds for none of {len(columns.rows):,} points")
+    show_table(ranked(rows, columns, top))
+    if plot:
+        picture(rows, columns, plot, chart, over)
+    if html:
+        write_html(rows, columns, html)
+    if csv:
+        write_text(csv, csv_text(rows, columns))
+    for path in filter(None, (plot, html, csv)):
+        click.echo(f"wrote {path}", err=True)

@@ -1,0 +1,1 @@
+"""What sets runs apart: which parts of the step changed, by how much, and which keys of the studies differ."""
