@@ -60,6 +60,11 @@ class Simulated(ABC):
     def layout(self) -> ModuleType:
         """The module that names the tables and their columns."""
 
+    @property
+    def rows_follow_from_plans(self) -> bool:
+        """Whether all collectives of a plan have the same phases."""
+        return True
+
     holds = "chunks held in queues of {} on other ranks: each rank runs its chunks in another order"
     """What a rank waits for in a collective that all members have joined."""
 

@@ -69,6 +69,11 @@ class Lowered(Simulated):
         plan = self.plans[int(self.items[run.scalar(lk.V_A), lk.I_PLAN])]
         return frozenset({*known, (self.plans[run.scalar(lk.V_B)].source, plan.source)})
 
+    @property
+    def rows_follow_from_plans(self) -> bool:
+        """See `Simulated`; not where chunks go several ways."""
+        return not any(plan.routed for plan in self.plans)
+
     def rows_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, step: Ints) -> Ints:
         """See `Simulated`; chunks that go several ways have noted theirs."""
         rows = super().rows_of_phases(run, item, chunk, place, step)

@@ -14,7 +14,7 @@ from armillary.engine.items import View
 from armillary.engine.lowered import NO_NETWORK, Simulated
 from armillary.engine.nodes import OPERATION
 from armillary.engine.run import Run
-from armillary.engine.timeline import KINDS, GraphTable, Timeline
+from armillary.engine.timeline import KINDS, GraphTable, Timeline, sum_by_dimension
 from armillary.platform.model import PRECISIONS, Platform
 from armillary.trace import Graph, NodeType
 
@@ -149,6 +149,7 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
     makers = [partial(graph_table, view, lowered.group_names) for view in distinct]
     return Timeline.lazily(
         partial(_phases, lowered, run),
+        partial(_traffic, lowered, run, len(platform.dimensions)) if lowered.rows_follow_from_plans else None,
         rank_class=lowered.classes.astype(np.int32),
         representative=lowered.representatives,
         class_graph=np.array([index[id(view)] for view in lowered.views], np.int32),
@@ -178,20 +179,10 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
 
 
 def _phases(lowered: Simulated, run: Run) -> dict[str, NDArray[Any]]:
-    items, lk = lowered.items, lowered.layout
-    collective = items[lowered.is_collective]
-    plans = lowered.plans
-    steps = np.array([len(plan.phases) for plan in plans], np.int64)
-    plan = collective[:, lk.I_PLAN]
-    rows = collective[:, lk.I_CHUNKS] * (steps[plan] if len(plans) else 0)
-    of_item = np.repeat(np.arange(len(collective)), rows)
-    within = np.arange(len(of_item)) - np.repeat(np.cumsum(rows) - rows, rows)
-    place = collective[of_item, lk.I_ROW] + within
-    width = steps[plan[of_item]] if len(plans) else np.zeros(0, np.int64)
-    chunk, step = (within // width, within % width) if len(within) else (within, within)
-    item = np.flatnonzero(lowered.is_collective)[of_item]
-    first = lowered.rows_of_phases(run, item, chunk, place, step) if len(within) else within
-    table = np.array(lowered.phase_rows(), np.int64).reshape(-1, 4)
+    lk = lowered.layout
+    collective = lowered.items[lowered.is_collective]
+    item, of_item, place, chunk, step, first = _rows(lowered, run, np.flatnonzero(lowered.is_collective))
+    table = _table(lowered)
     if (first < 0).any():
         # Chunks that there might have been.
         item, of_item, place, chunk, step, first = (
@@ -212,3 +203,46 @@ def _phases(lowered: Simulated, run: Run) -> dict[str, NDArray[Any]]:
     }
     kept = found["phase_dim"] != NO_NETWORK
     return found if kept.all() else {name: column[kept] for name, column in found.items()}
+
+
+def _traffic(lowered: Simulated, run: Run, dimensions: int) -> NDArray[np.int64]:
+    """Return `Timeline.traffic` without a row for each phase: collectives of one plan send the same."""
+    lk = lowered.layout
+    at = np.flatnonzero(lowered.is_collective)
+    collective = lowered.items[at]
+    most = int(collective[:, lk.I_CHUNKS].max(initial=0)) + 1
+    kinds, one, kind = np.unique(
+        collective[:, lk.I_PLAN] * most + collective[:, lk.I_CHUNKS], return_index=True, return_inverse=True
+    )
+    _, of_kind, _, _, _, first = _rows(lowered, run, at[one])
+    table = _table(lowered)[first]
+    kept = table[:, 0] != NO_NETWORK
+    each = sum_by_dimension(of_kind[kept], table[kept, 0], table[kept, 2:], len(kinds), dimensions)
+    calls = np.zeros((len(lowered.representatives), len(kinds)), np.int64)
+    np.add.at(calls, (collective[:, lk.I_RANK], kind), 1)
+    found: NDArray[np.int64] = np.einsum("ck,kds->cds", calls, each)
+    return found
+
+
+def _table(lowered: Simulated) -> NDArray[np.int64]:
+    return np.array(lowered.phase_rows(), np.int64).reshape(-1, 4)
+
+
+def _rows(lowered: Simulated, run: Run, at: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+    """Return the phases of the collectives at places `at` of the items.
+
+    Their items, which one of `at` that is, their place in the tables of rows, chunk, step, and row of `phase_rows`.
+    """
+    lk, plans = lowered.layout, lowered.plans
+    collective = lowered.items[at]
+    steps = np.array([len(plan.phases) for plan in plans], np.int64)
+    plan = collective[:, lk.I_PLAN]
+    rows = collective[:, lk.I_CHUNKS] * (steps[plan] if len(plans) else 0)
+    of_item = np.repeat(np.arange(len(collective)), rows)
+    within = np.arange(len(of_item)) - np.repeat(np.cumsum(rows) - rows, rows)
+    place = collective[of_item, lk.I_ROW] + within
+    width = steps[plan[of_item]] if len(plans) else np.zeros(0, np.int64)
+    chunk, step = (within // width, within % width) if len(within) else (within, within)
+    item = at[of_item]
+    first = lowered.rows_of_phases(run, item, chunk, place, step) if len(within) else within
+    return item, of_item, place, chunk, step, first

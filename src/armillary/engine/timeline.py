@@ -132,10 +132,20 @@ class Timeline:
         _fill(self, "phase_port_bytes", self.phase_bytes)
 
     @classmethod
-    def lazily(cls, phases: Callable[[], dict[str, NDArray[Any]]], **columns: Any) -> Timeline:
-        """Return a timeline whose phase columns are made when one is first asked for: they are the longest."""
+    def lazily(
+        cls,
+        phases: Callable[[], dict[str, NDArray[Any]]],
+        traffic: Callable[[], NDArray[np.int64]] | None,
+        **columns: Any,
+    ) -> Timeline:
+        """Return a timeline whose phase columns are made when one is first asked for: they are the longest.
+
+        `traffic` is a faster way to what the method of that name returns.
+        """
         made = object.__new__(cls)
-        made.__dict__.update({"network": None, "info": {}}, **columns, _make_phases=phases)
+        made.__dict__.update(
+            {"network": None, "info": {}}, **columns, _make_phases=phases, _make_traffic=traffic
+        )
         if "node_least" not in columns:
             made.__dict__["node_least"] = np.zeros(len(made.node_start), np.int64)
         return made
@@ -183,6 +193,18 @@ class Timeline:
         usual = float(self.info.get("peak_flops_per_ns") or 0)
         return np.array([*(known.get(name, usual) for name in PRECISIONS), usual])[self.table(cls).precision]
 
+    def traffic(self) -> NDArray[np.int64]:
+        """Return bytes of collectives, int64 (classes, dimensions + 1, 2): sent by a rank, and through its port.
+
+        The last row is that of phases in no dimension (-1).
+        """
+        if make := self.__dict__.get("_make_traffic"):
+            found: NDArray[np.int64] = make()
+            return found
+        sizes = np.stack([self.phase_bytes, self.phase_port_bytes], axis=1)
+        dimensions = len(self.info.get("dimensions", []))
+        return sum_by_dimension(self.phase_class, self.phase_dim, sizes, len(self.finish), dimensions)
+
     def phases(self, cls: int) -> NDArray[np.int64]:
         """Return the rows of the phase columns that belong to class `cls`."""
         return np.flatnonzero(self.phase_class == cls)
@@ -226,6 +248,15 @@ class Timeline:
                 return cls(graphs=graphs, info=head["info"], network=network, **columns)
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: cannot be read as a saved timeline ({error})") from error
+
+
+def sum_by_dimension(
+    owner: NDArray[Any], dim: NDArray[Any], sizes: NDArray[np.int64], owners: int, dimensions: int
+) -> NDArray[np.int64]:
+    """Return sums of the columns of `sizes`, int64 (owners, dimensions + 1, columns); dimension -1 is the last."""
+    total = np.zeros((owners, dimensions + 1, sizes.shape[1]), np.int64)
+    np.add.at(total, (owner, dim), sizes)
+    return total
 
 
 def _network(head: dict[str, Any], data: Any) -> NetworkUse:

@@ -16,8 +16,7 @@ _SAFE = 1 - 1e-9
 def quick_bound(timeline: Timeline) -> int:
     """Return ticks that no run can beat: the kernels of the fullest stream, or the bytes through the fullest port.
 
-    Ports are looked at where kernels take less than half of the run: phases are many. It is never more than
-    ``bound(timeline).ticks``, which knows paths through the graph besides.
+    It is never more than ``bound(timeline).ticks``, which knows paths through the graph besides.
     """
     most = 0.0
     for cls in range(len(timeline.finish)):
@@ -27,15 +26,9 @@ def quick_bound(timeline: Timeline) -> int:
             least = least_ticks(timeline, cls)[nodes]
             _, stream = np.unique(table.stream[nodes], return_inverse=True)
             most = max(most, float(np.bincount(stream, weights=least).max()))
-    if 2 * most >= timeline.total_ticks:
-        return int(most * _SAFE)
     tick = float(timeline.info.get("tick_ns", 1))
-    rates, of, dim = port_bandwidths(timeline), timeline.phase_class, timeline.phase_dim
-    moved, ran = timeline.phase_port_bytes, (timeline.phase_start >= 0) & (dim >= 0)
-    if not ran.all():
-        of, dim, moved = of[ran], dim[ran], moved[ran]
-    sums = np.bincount(of * len(rates) + dim, moved, len(timeline.finish) * len(rates))
-    for d, (out, into) in enumerate(rates):
-        if max(out, into) and len(sums):
-            most = max(most, float(sums[d :: len(rates)].max()) / (max(out, into) * tick))
+    through = timeline.traffic()[:, :, 1].max(axis=0)
+    for d, (out, into) in enumerate(port_bandwidths(timeline)):
+        if max(out, into):
+            most = max(most, float(through[d]) / (max(out, into) * tick))
     return int(most * _SAFE)

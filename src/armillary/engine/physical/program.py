@@ -73,6 +73,11 @@ class PhysicalProgram(Simulated):
     slot_ready: Ints
     """Offset of the ready heap of every slot."""
 
+    @property
+    def rows_follow_from_plans(self) -> bool:
+        """See `Simulated`; not where a chunk chooses its way while it runs."""
+        return not self.tables["PLANS"].reshape(-1, lk.PL_COLUMNS)[:, lk.PL_CHOICES].any()
+
     def rows_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, step: Ints) -> Ints:
         """See `Simulated`; a way that was chosen while running stands in the state."""
         plans, plan = self.tables["PLANS"].reshape(-1, lk.PL_COLUMNS), self._plan

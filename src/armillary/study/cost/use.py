@@ -49,7 +49,9 @@ def use_of(timeline: Timeline) -> Use:
     tick = float(timeline.info.get("tick_ns", 1)) / 1e9
     dimensions = [int(one["size"]) for one in timeline.info.get("dimensions", [])]
     busy, memory, flops = 0.0, 0.0, np.zeros(len(PRECISIONS))
-    moved = _collectives(timeline, sizes, len(dimensions))
+    sent = timeline.traffic()[:, :, 0]
+    sent[:, len(dimensions) - 1] += sent[:, -1] if dimensions else 0
+    moved: NDArray[np.float64] = sizes.astype(np.float64) @ sent[:, : len(dimensions)]
     for cls, ranks in enumerate(sizes.tolist()):
         table, (start, end) = timeline.table(cls), timeline.spans(cls)
         ran = start >= 0
@@ -86,25 +88,6 @@ def _busy(streams: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.
     if len(streams) and streams.min() != streams.max():
         return measure(*union(start, end))
     return int((end - start).sum())
-
-
-def _collectives(timeline: Timeline, sizes: NDArray[np.int64], dimensions: int) -> NDArray[np.float64]:
-    """Return the bytes that collectives sent in each dimension, of all ranks."""
-    if not dimensions:
-        return np.zeros(0)
-    cls, dim, size = timeline.phase_class, timeline.phase_dim, timeline.phase_bytes
-    total = np.zeros((len(sizes), dimensions))
-    if not len(cls):
-        return np.zeros(dimensions)
-    first = np.append(0, np.flatnonzero(cls[1:] != cls[:-1]) + 1)
-    np.add.at(total[:, 0], cls[first], np.add.reduceat(size, first))
-    for d in (*range(1, dimensions), -1):  # most phases are in dimension 0, which gets what the others leave
-        rows = np.flatnonzero(dim == d)
-        own = np.bincount(cls[rows], size[rows], len(sizes))
-        total[:, 0] -= own
-        total[:, d] += own
-    moved: NDArray[np.float64] = sizes.astype(np.float64) @ total
-    return moved
 
 
 def _messages(
