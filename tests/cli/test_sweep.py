@@ -46,24 +46,26 @@ def test_the_best_points_stand_in_a_table_and_all_in_files(sweep: Path) -> None:
     code, text = call(sweep, "--top", 2, "--csv", folder / "a.csv", "--json", folder / "a.json")
     assert code == 0, text
     lines = text.splitlines()
-    assert lines[0].startswith("8 points: 6 ok, 2 rejected (8 done now, in ")
-    assert lines[0].endswith(f" in {folder / 'rings.sqlite'}")
-    assert lines[1].split() == ["2", "rejected:", "not", "npus", "<=", "8"]
-    assert lines[3].split() == ["size", "ring", "step_time", "npus"]
-    assert [line.split()[:4] for line in lines[4:6]] == [["1", "1", "MB", "2"], ["2", "1", "MB", "4"]]
+    assert lines[0].startswith("8 of 8 points done now, in ")
+    assert lines[0].endswith(f" kept in {folder / 'rings.sqlite'}")
+    assert lines[2] == "Best 2 of 6 points: least step time"
+    assert lines[3].split() == ["#", "size", "ring", "step", "time", "NPUs"]
+    assert [line.split()[:4] for line in lines[5:7]] == [["1", "1", "MB", "2"], ["2", "1", "MB", "4"]]
+    assert "8 points: 6 ok, 2 rejected" in lines
+    assert lines[-3].split()[:5] == ["2", "rejected", "not", "npus", "<="]
     table = list(csv.DictReader((folder / "a.csv").open()))
     assert [row["number"] for row in table] == [str(number) for number in range(8)]
     assert (table[3]["status"], table[3]["step_time"], table[3]["ring"]) == ("rejected", "", "16")
     document = json.loads((folder / "a.json").read_text())
     assert document["units"]["step_time"] == "s" and len(document["rows"]) == 8
     assert float(table[0]["step_time"]) == document["rows"][0]["measures"]["step_time"]
-    assert "(0 done now" in call(sweep)[1]
+    assert "0 of 8 points done now" in call(sweep)[1]
 
 
 def test_a_dry_run_counts_and_leaves_nothing(sweep: Path) -> None:
     code, text = call(sweep, "--dry-run")
     assert code == 0
-    assert text == "8 points: 6 to simulate, 2 rejected\n        2  not npus <= 8\n"
+    assert text == "8 points: 6 to simulate, 2 rejected\n2  rejected  not npus <= 8: npus 16\n"
     assert [path.name for path in sweep.parent.iterdir()] == ["rings.yaml"]
 
 

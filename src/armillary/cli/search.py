@@ -13,14 +13,11 @@ from armillary.cli import COMMANDS
 from armillary.cli.outputs import show_table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from armillary.study.search.found import Found
     from armillary.study.search.schema import Method
+    from armillary.study.sweep import Sweep
 
 _FILE = click.Path(path_type=Path)
-_SHOWN = ("step_time", "mfu", "memory", "cost_per_token")
-"""Measures to show beside the objectives."""
 
 
 @click.command(
@@ -56,14 +53,16 @@ def command(
     """Search and report."""
     from armillary.files import check_folder, write_text
     from armillary.study.search.run import as_csv, as_json, search
+    from armillary.study.sweep import load_sweep
 
     for option, path in (("--csv", csv), ("--json", json)):
         if path:
             check_folder(option, path)
+    sweep = load_sweep(file)
     found = search(
-        file, method=method, trials=trials, seed=seed, store=store, workers=workers, progress=_Progress()
+        sweep, method=method, trials=trials, seed=seed, store=store, workers=workers, progress=_Progress()
     )
-    _present(found, top)
+    _present(found, sweep, top)
     for path, text in ((csv, as_csv), (json, as_json)):
         if path:
             write_text(path, text(found))
@@ -82,21 +81,18 @@ class _Progress:
             click.echo(f"\r{what} {done:,} of {of:,}   ", err=True, nl=False)
 
 
-def _present(found: Found, top: int) -> None:
+def _present(found: Found, sweep: Sweep, top: int) -> None:
     from armillary.study.search.sampled import objective_names
+    from armillary.study.views import ranked
 
     looked = len(found.rows)
     click.echo(
         f"{found.method}: {objective_names(found.objectives)}; {found.points:,} points, "
         f"{looked:,} looked at, {found.simulated:,} simulated"
     )
-    if found.best:
-        show_table(_table(found, top))
-    else:
-        click.echo("No point is possible.")
     click.echo(_proof(found))
-    for reason, count in found.why()[:8]:
-        click.echo(f"{count:9,} rejected: {reason}")
+    click.echo()
+    show_table(ranked(found.rows, sweep, top))
 
 
 def _proof(found: Found) -> str:
@@ -105,23 +101,3 @@ def _proof(found: Found) -> str:
     if found.gap is None:
         return "How much better another point might be is not known."
     return f"Gap to the bound: no point can be better by more than {100 * found.gap:.3g} %."
-
-
-def _table(found: Found, top: int) -> Table:
-    from rich.table import Table
-
-    from armillary.study.search.run import ranking
-    from armillary.study.sweep.measures import MEASURES
-
-    rows = ranking(found, top)
-    front = len(found.objectives) > 1
-    table = Table(title=f"Pareto front, {len(found.best):,} points" if front else "Best points")
-    axes = list(rows[0].values)
-    names = dict.fromkeys([*(each.name for each in found.objectives), *_SHOWN])
-    measures = [name for name in names if any(name in row.measures for row in rows)]
-    for name in ("point", *axes, *(name.replace("_", " ") for name in measures)):
-        table.add_column(name, justify="right")
-    for row in rows:
-        own = [MEASURES[name].show(row.measures[name]) if name in row.measures else "" for name in measures]
-        table.add_row(str(row.number), *(str(row.values[name]) for name in axes), *own)
-    return table

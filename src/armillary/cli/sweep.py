@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +17,6 @@ from armillary.files import check_folder
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
-    from rich.table import Table
 
     from armillary.study.runner import Counts, Results
     from armillary.study.runner.run import Progress
@@ -119,71 +116,34 @@ def _write(results: Results, name: str, path: Path) -> None:
 def _screen(sweep: Sweep, executor: str, workers: int | None) -> None:
     """Print how many points would be simulated, and why others would not."""
     from armillary.study.runner import screen
+    from armillary.study.views import why_not
 
-    reasons: Counter[str] = Counter()
+    rejected = []
     left = 0
     with _bars() as tell:
         for _, row in screen(sweep, sweep.space.points(), executor=executor, workers=workers, progress=tell):
-            if row:
-                reasons[_kind(row.reason)] += 1
-            else:
-                left += 1
-    click.echo(f"{left + reasons.total():,} points: {left:,} to simulate, {reasons.total():,} rejected")
-    _show_reasons(reasons)
-
-
-def _kind(reason: str) -> str:
-    """Return a reason without what differs from point to point."""
-    found = re.match(r"(not .*?|memory): ", reason)
-    return found[1] if found else re.sub(r"\d[\d.,]*", "…", reason)
-
-
-def _show_reasons(reasons: Counter[str], most: int = 12) -> None:
-    for reason, count in reasons.most_common(most):
-        click.echo(f"{count:>9,}  {reason if len(reason) < 150 else reason[:149] + '…'}")
-    if len(reasons) > most:
-        click.echo(
-            f"{sum(reasons.values()) - sum(n for _, n in reasons.most_common(most)):>9,}  for other reasons"
-        )
+            left += row is None
+            rejected += [row] if row else []
+    total = left + len(rejected)
+    click.echo(f"{total:,} points: {left:,} to simulate, {len(rejected):,} rejected")
+    if rejected:
+        show_table(why_not(rejected))
 
 
 def _present(results: Results, counts: Counts, top: int, place: Path, seconds: float) -> None:
     """Print the best points, and what became of the others."""
-    status = Counter(row.status for row in results.rows)
-    shown = ", ".join(
-        f"{status[name]:,} {name}" for name in sorted(status, key=lambda name: (name != "ok", name))
-    )
+    from armillary.study.views import ranked, why_not
+    from armillary.study.views.reasons import status_line
+
+    rows = results.rows
     new = counts.status.total()
-    click.echo(f"{len(results.rows):,} points: {shown} ({new:,} done now, in {seconds:.1f} s) in {place}")
-    _show_reasons(
-        Counter(f"{row.status}: {_kind(row.reason)}" for row in results.rows if row.status != "ok"), most=6
-    )
-    if top and results.ranked:
+    click.echo(f"{new:,} of {len(rows):,} points done now, in {seconds:.1f} s, kept in {place}")
+    if top and any(row.status == "ok" for row in rows):
         click.echo()
-        show_table(_table(results, top))
-
-
-def _table(results: Results, top: int) -> Table:
-    from rich.table import Table
-
-    from armillary.study.sweep.measures import MEASURES
-
-    goals = [each.name for each in results.sweep.objectives]
-    known = results.ranked[0].measures
-    measures = dict.fromkeys(
-        goals + [name for name in ("step_time", "mfu", "memory", "npus") if name in known]
-    )
-    axes = [axis.name for axis in results.sweep.space.axes]
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("", *axes, *measures):
-        table.add_column(name, justify="right")
-    for place, row in enumerate(results.ranked[:top], 1):
-        values = ["-" if row.values[name] is None else str(row.values[name]) for name in axes]
-        shown = (
-            MEASURES[name].show(row.measures[name]) if name in row.measures else "-" for name in measures
-        )
-        table.add_row(str(place), *values, *shown)
-    return table
+        show_table(ranked(rows, results.sweep, top))
+    else:
+        click.echo(status_line(rows))
+        show_table(why_not(rows))
 
 
 @contextmanager

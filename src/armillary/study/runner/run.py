@@ -25,7 +25,7 @@ POLL = 0.25
 """Seconds after which progress is told even if nothing has arrived."""
 MOST = 256
 """Points of a task, at most."""
-TASK_SECONDS = {"screen": 0.1, "evaluate": 0.4}
+TASK_SECONDS = {"screen": 0.1, "evaluate": 2.0}
 """How long a task should take: long enough that sending it costs nothing."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -54,22 +53,6 @@ class Found:
         first = self.objectives[0]
         best = min(first.sign * row.measures[first.name] for row in self.best)
         return max(0.0, (best - self.least[0]) / abs(best)) if best else None
-
-    def why(self) -> list[tuple[str, int]]:
-        """Return why points were rejected, and how many, most first; numbers in reasons count as alike."""
-        counts: Counter[str] = Counter()
-        for row in self.rows:
-            if row.status != "ok":
-                counts[kind_of(row)] += 1
-        return counts.most_common()
-
-
-def kind_of(row: Row) -> str:
-    """Return the reason of a row without what is particular to it."""
-    if row.status != "rejected":
-        return row.status
-    head = row.reason.split(":")[0]
-    return head if len(head) <= 60 else f"{head[:59]}…"
 
 
 def objectives_of(sweep: Sweep) -> tuple[Objective, ...]:

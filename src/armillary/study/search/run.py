@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.errors import InputError
 from armillary.platform.document import Source
-from armillary.study.search.found import EvaluateMany, Found, best_of
+from armillary.study.search.found import EvaluateMany, Found
 from armillary.study.search.planner import Progress, plan, serially
 from armillary.study.search.schema import Search
 from armillary.study.sweep.load import load_sweep
@@ -81,18 +81,6 @@ def _evaluation(sweep: Sweep, store: str | Path | None, workers: int) -> Iterato
             return [row for row in kept.rows() if row.number in wanted]
 
         yield many
-
-
-def ranking(found: Found, top: int) -> list[Row]:
-    """Return the best rows in order: of one objective the `top` of all that were simulated, else of the front."""
-    if len(found.objectives) > 1:
-        first = found.objectives[0]
-        return sorted(found.best, key=lambda row: (first.sign * row.measures[first.name], row.number))[:top]
-    rows, result = list(found.rows), list[Row]()
-    while len(result) < top and (best := best_of(rows, found.objectives)):
-        result.append(best[0])
-        rows.remove(best[0])
-    return result
 
 
 def as_json(found: Found) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from armillary.study.views.overview import picture
     from armillary.study.views.page import write_html
     from armillary.study.views.pareto import front, pareto_ranks
-    from armillary.study.views.ranked_table import ranked
+    from armillary.study.views.ranked_table import ranked, why_not
 
 _MODULE_OF = {
     "Axis": "columns",
@@ -24,6 +24,7 @@ _MODULE_OF = {
     "pareto_ranks": "pareto",
     "picture": "overview",
     "ranked": "ranked_table",
+    "why_not": "ranked_table",
     "write_html": "page",
 }
 
@@ -36,6 +37,7 @@ __all__ = [
     "pareto_ranks",
     "picture",
     "ranked",
+    "why_not",
     "write_html",
 ]
 

@@ -53,11 +53,19 @@ def ranked(rows: Sequence[Row], sweep: Any, top: int = 10, width: int = WIDTH) -
         if alike:
             parts.append(Text(f"All of these: {', '.join(alike)}", "dim"))
         parts.append(Text())
-    parts.append(Text(status_line(rows), "bold"))
+    return Group(*parts, Text(status_line(rows), "bold"), why_not(rows))
+
+
+def why_not(rows: Sequence[Row]) -> Group:
+    """Return why points are not ok, and how many for each reason."""
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[Any] = []
     if reasons := reason_classes(rows):
         parts.append(_reasons(reasons[:_REASONS]))
-        if more := len(reasons) - _REASONS:
-            parts.append(Text(f"and {more:,} more reason{'s' * (more > 1)}" if more > 0 else "", "dim"))
+        if (more := len(reasons) - _REASONS) > 0:
+            parts.append(Text(f"and {more:,} more reason{'s' * (more > 1)}", "dim"))
     return Group(*parts)
 
 
