@@ -32,10 +32,17 @@ class Measure:
 
 
 def _seconds(value: float) -> str:
-    return format_time(value * 1e9) if value < 3600 else f"{value / 86400:,.2f} days"
+    return (
+        format_time(value * 1e9)
+        if value < 3600
+        else f"{value / 86400:,.2f}".rstrip("0").rstrip(".") + " days"
+    )
 
 
 def _money(value: float) -> str:
+    for size, letter in ((1e9, "B"), (1e6, "M")):
+        if value >= size:
+            return f"${value / size:,.4g} {letter}"
     return f"${value:,.2f}" if value >= 0.01 or value == 0 else f"${value:.3g}"
 
 
@@ -52,6 +59,11 @@ def _energy(value: float) -> str:
         if abs(value) >= size:
             return f"{value / size:,.4g} {unit}"
     return f"{value:.3g} J"
+
+
+def _power(value: float) -> str:
+    text = _count("")(value)
+    return f"{text}W" if text[-1].isalpha() else f"{text} W"
 
 
 def _percent(value: float) -> str:
@@ -83,7 +95,7 @@ MEASURES: dict[str, Measure] = {
         Measure("price", "USD", "less", "What the machine costs to buy.", _money),
         Measure("price_per_hour", "USD", "less", "What the machine costs per hour, energy included.", _money),
         Measure("cost_per_token", "USD", "less", "Cost of the machine's time and energy, per token.", _money),
-        Measure("power", "W", "less", "Mean power of the machine.", _count("W")),
+        Measure("power", "W", "less", "Mean power of the machine.", _power),
         Measure("energy", "J", "less", "Energy of a step, of all NPUs and links.", _energy),
         Measure("energy_per_token", "J", "less", "Energy per token.", _energy),
         Measure("run_time", "s", "less", "Time of the whole run, without failures.", _seconds),

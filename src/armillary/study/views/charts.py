@@ -67,7 +67,7 @@ def draw_heat(axes: Axes, columns: Columns, x: int, y: int, reasons: Sequence[Re
                 level = norm(values[row, column])
                 dark = level < 0.6 if less else level > 0.4
                 axes.annotate(
-                    measure_text(name, float(f"{values[row, column]:.3g}")), where, ha="center", va="center",
+                    _short(name, float(values[row, column])), where, ha="center", va="center",
                     fontsize=7, color="white" if dark else "black",
                 )  # fmt: skip
             continue
@@ -176,28 +176,43 @@ def _with_way(columns: Columns, which: int) -> str:
 
 def scale(axis: Any, name: str, values: NDArray[np.float64], wide: float = 12.0) -> None:
     """Make a scale logarithmic where the largest value is `wide` times the least; write its numbers with units."""
-    from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-    binary = name in MEASURES and MEASURES[name].unit == "byte"
+    unit = _unit(name, float(np.abs(values).max(initial=0.0)))
+
+    class Linear(MaxNLocator):
+        def tick_values(self, vmin: float, vmax: float) -> Any:
+            return np.asarray(super().tick_values(vmin / unit, vmax / unit)) * unit
+
+    class Logarithmic(LogLocator):
+        def tick_values(self, vmin: float, vmax: float) -> Any:
+            return np.asarray(super().tick_values(vmin / unit, vmax / unit)) * unit
+
     if len(values) and values.min() > 0 and values.max() > wide * values.min():
         if axis.get_scale() != "log":
             getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
-        decades = np.log10(values.max() / values.min())
-        steps = LogLocator(base=2.0, numticks=8) if binary else LogLocator(
-            subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,), numticks=8
-        )  # fmt: skip
-        axis.set_major_locator(steps)
+        few = np.log10(values.max() / values.min()) < 2.5
+        binary = name in MEASURES and MEASURES[name].unit == "byte"
+        base, subs = (2.0, (1.0,)) if binary else (10.0, (1.0, 2.0, 5.0) if few else (1.0,))
+        axis.set_major_locator(Logarithmic(base, subs, numticks=8))
         axis.set_minor_locator(NullLocator())
-    elif binary and len(values):
-        largest = max(abs(values.max()), abs(values.min()), 1.0)
-        unit = 2.0 ** (10 * int(np.log2(largest) // 10))
-        low, high = min(values.min(), 0.0) / unit, values.max() / unit
-        axis.set_major_locator(
-            FixedLocator([float(tick) * unit for tick in MaxNLocator(5).tick_values(low, high)])
-        )
     else:
-        axis.set_major_locator(MaxNLocator(5))
+        axis.set_major_locator(Linear(5))
     written(axis, lambda value: measure_text(name, value))
+
+
+def _unit(name: str, largest: float) -> float:
+    """Return what round numbers of a measure are multiples of: a power of 1024 bytes, a day."""
+    base = MEASURES[name].unit if name in MEASURES else ""
+    if base == "byte":
+        return float(2.0 ** (10 * int(np.log2(max(largest, 1.0)) // 10)))
+    return 86400.0 if base == "s" and largest >= 2 * 86400 else 1.0
+
+
+def _short(name: str, value: float) -> str:
+    """Return a measure in 3 digits of its unit."""
+    unit = _unit(name, abs(value))
+    return measure_text(name, float(f"{value / unit:.3g}") * unit)
 
 
 def draw_parallel(axes: Axes, columns: Columns) -> None:
@@ -269,8 +284,7 @@ def _scale_labels(axes: Axes, columns: Columns, place: int) -> None:
         turn, low, high = _stretched(columns, name)
         levels = [(share, low + share * (high - low)) for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
         labels = [
-            (share, measure_text(name, float(f"{np.exp(level) if turn is np.log else level:.3g}")))
-            for share, level in levels
+            (share, _short(name, np.exp(level) if turn is np.log else level)) for share, level in levels
         ]
     for height, text in labels:
         axes.annotate(

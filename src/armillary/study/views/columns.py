@@ -218,15 +218,12 @@ def value_text(value: Value) -> str:
 
 
 def measure_text(name: str, value: float) -> str:
-    """Return a measure with its unit, 4 significant digits of what is not money."""
+    """Return a measure with its unit."""
     if not np.isfinite(value):
         return NOT_VARIED
     known = MEASURES.get(name)
     if known is None:
         return f"{value:.4g}"
-    if known.unit != "USD":
-        value = float(f"{value:.4g}")
-        value = int(value) if value == int(value) else value
     return known.show(value)
 
 

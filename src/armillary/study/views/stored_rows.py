@@ -26,7 +26,8 @@ def stored_columns(path: str | Path) -> Columns:
         rows, document = store.rows(), store.document()
     if not rows:
         raise InputError(f"{path}: no point is done yet")
-    names = dict.fromkeys(name for row in rows for name in row.values)
+    computed = {str(key).rpartition(".")[2] for key in document.get("let") or {}}
+    names = dict.fromkeys(name for row in rows for name in row.values if name not in computed)
     goals = [objective(text) for text in document.get("objectives") or [_DEFAULT]]
     return Columns(
         tuple(axis_of(name, (), rows) for name in names),
