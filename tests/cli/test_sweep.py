@@ -49,7 +49,7 @@ def test_the_best_points_stand_in_a_table_and_all_in_files(sweep: Path) -> None:
     assert lines[0].startswith("8 of 8 points done now, in ")
     assert lines[0].endswith(f" kept in {folder / 'rings.sqlite'}")
     assert lines[2] == "Best 2 of 6 points: least step time"
-    assert lines[3].split() == ["#", "size", "ring", "step", "time", "NPUs"]
+    assert lines[3].split() == ["#", "size", "ring", "step", "time", "NPUs", "communication"]
     assert [line.split()[:4] for line in lines[5:7]] == [["1", "1", "MB", "2"], ["2", "1", "MB", "4"]]
     assert "8 points: 6 ok, 2 rejected" in lines
     assert lines[-3].split()[:5] == ["2", "rejected", "not", "npus", "<="]
@@ -65,7 +65,7 @@ def test_the_best_points_stand_in_a_table_and_all_in_files(sweep: Path) -> None:
 def test_a_dry_run_counts_and_leaves_nothing(sweep: Path) -> None:
     code, text = call(sweep, "--dry-run")
     assert code == 0
-    assert text == "8 points: 6 to simulate, 2 rejected\n2  rejected  not npus <= 8: npus 16\n"
+    assert text == "8 points: 6 to simulate, 2 rejected\n2  rejected  not npus <= 8: npus 16 NPUs\n"
     assert [path.name for path in sweep.parent.iterdir()] == ["rings.yaml"]
 
 

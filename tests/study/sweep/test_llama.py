@@ -9,7 +9,7 @@ from armillary.study.sweep import Evaluator, load_sweep
 
 def test_thousands_of_points_are_screened_in_seconds():
     sweep = load_sweep(Path(__file__).with_name("llama-405b.yaml"))
-    assert sweep.space.size == 13_824
+    assert sweep.space.size == 11_520
     numbers = random.Random(1).sample(range(sweep.space.size), 400)
     points = [sweep.space.at(number) for number in numbers]
     evaluator = Evaluator(sweep)
@@ -17,5 +17,5 @@ def test_thousands_of_points_are_screened_in_seconds():
     rows = [evaluator.screen(point) for point in points]
     # 0.5 ms on the machine of docs/validation.md; this bound is for one that is busy.
     assert (perf_counter() - start) / len(points) < 0.01
-    assert 0.25 < sum(row is None for row in rows) / len(rows) < 0.5
-    assert {row.reason.split(":")[0] for row in rows if row} == {"memory"}
+    assert 0.2 < sum(row is None for row in rows) / len(rows) < 0.35
+    assert {row.reason.split(":")[0] for row in rows if row} == {"memory", "not tp * cp <= 8"}
