@@ -52,6 +52,8 @@ bench: .venv/.installed  ## the speed claims, one JSON line each
 	$(BIN)/python benchmarks/torus.py
 	$(BIN)/python benchmarks/in_network.py
 	$(BIN)/python benchmarks/synthesis.py
+	$(BIN)/python benchmarks/sweep_point.py
+	$(BIN)/python benchmarks/search.py
 
 clean:  ## everything that make made
 	rm -rf .venv out docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from armillary.errors import InputError
 from armillary.platform.document import Source
 from armillary.study.search.found import EvaluateMany, Found
 from armillary.study.search.planner import Progress, plan, serially
@@ -67,12 +66,8 @@ def _evaluation(sweep: Sweep, store: str | Path | None, workers: int) -> Iterato
     if not store and workers == 1 and not (sweep.limits.time or sweep.limits.memory):
         yield serially(sweep)
         return
-    try:
-        from armillary.study.runner import Store, run  # type: ignore[import-not-found, unused-ignore]
-    except ImportError as error:
-        raise InputError(
-            "--store, --workers and limits need the runner of sweeps, which is missing"
-        ) from error
+    from armillary.study.runner import Store, run
+
     with tempfile.TemporaryDirectory() as folder, Store(store or Path(folder) / "search.sqlite") as kept:
 
         def many(points: Sequence[Point]) -> list[Row]:
