@@ -290,7 +290,7 @@ def test_bundles_that_take_no_time_have_their_turn_within_the_tick() -> None:
     check(case)
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(cases())
 def test_variants_agree_to_the_tick(case: Case) -> None:
     check(case)

@@ -108,7 +108,7 @@ def test_command(tmp_path: Path) -> None:
     assert found["run_s"] == pytest.approx(found["without_failures_s"] / found["goodput"]["useful_work"])
     assert picture.read_bytes().startswith(b"\x89PNG")
     rented = invoke("--flops", "3.14e23", "--rate", "28 TFLOP/s", "--npus", "1", "--costs", "v100-cloud")
-    assert "355.4 NPU years" in rented and "$4,67" in rented
+    assert "355.4 NPU years" in rented and "$4.67" in rented
 
 
 def test_a_study(tmp_path: Path) -> None:
