@@ -76,14 +76,19 @@ def preset_names() -> tuple[str, ...]:
 @functools.cache
 def read_preset(name: str) -> Preset:
     """Return a preset that `preset_names` lists."""
-    document = read_document(_FOLDER / f"{name}.yaml", "preset", "yaml")
+    return read_numbers(_FOLDER / f"{name}.yaml", "platform")
+
+
+def read_numbers(path: Path, key: str) -> Preset:
+    """Return a preset file whose numbers under `key` say where they are from."""
+    document = read_document(path, "preset", "yaml")
     data = document.data
-    values = dict(leaves(data["platform"]))
+    values = dict(leaves(data[key]))
     numbers = tuple(
         Number(key, str(values[key]), entry.get("source", ""), entry["says"])
         for key, entry in data["numbers"].items()
     )
-    return Preset(name, data["title"], " ".join(data["notes"].split()), numbers, document)
+    return Preset(path.stem, data["title"], " ".join(data["notes"].split()), numbers, document)
 
 
 def preset_document(name: str) -> Document:

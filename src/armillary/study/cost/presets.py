@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from armillary.errors import InputError, nearest
 from armillary.platform.document import Source, is_there, read_document
 from armillary.platform.native_errors import first_error
-from armillary.platform.preset import Number, Preset, leaves
+from armillary.platform.preset import Preset, read_numbers
 from armillary.study.cost.schema import Costs
 
 _FOLDER = Path(__file__).parent / "presets"
@@ -30,14 +30,7 @@ def cost_preset_names() -> tuple[str, ...]:
 @functools.cache
 def read_cost_preset(name: str) -> Preset:
     """Return a preset that `cost_preset_names` lists."""
-    document = read_document(_FOLDER / f"{name}.yaml", "preset", "yaml")
-    data = document.data
-    values = dict(leaves(data["costs"]))
-    numbers = tuple(
-        Number(key, str(values[key]), entry.get("source", ""), entry["says"])
-        for key, entry in data["numbers"].items()
-    )
-    return Preset(name, data["title"], " ".join(data["notes"].split()), numbers, document)
+    return read_numbers(_FOLDER / f"{name}.yaml", "costs")
 
 
 def expanded(data: dict[str, Any]) -> dict[str, Any]:
