@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armillary.study.replay.compare import Comparison, Row, compare
+from armillary.study.replay.compare import Comparison, NodeRow, compare
 from armillary.study.replay.run import Replay, replay
 
-__all__ = ["Comparison", "Replay", "Row", "compare", "replay"]
+__all__ = ["Comparison", "NodeRow", "Replay", "compare", "replay"]

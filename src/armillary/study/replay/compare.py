@@ -18,7 +18,7 @@ Source = Literal["simulated", "recorded"]
 
 
 @dataclass(frozen=True)
-class Row:
+class NodeRow:
     """All collectives, or messages, of one kind, size and number of members; times are means in ns."""
 
     kind: str
@@ -48,7 +48,7 @@ class Comparison:
     shortest_ns: float
     longest_ns: float
     expected_ns: float | None
-    rows: list[Row]
+    rows: list[NodeRow]
 
     @property
     def error(self) -> float | None:
@@ -75,7 +75,7 @@ def compare(measured: Replay, simulated: Timeline | None = None) -> Comparison:
         known = expected[which][~np.isnan(expected[which])]
         _, bus = bandwidths(kind, members, size, time)
         rows.append(
-            Row(
+            NodeRow(
                 kind, size, members, len(which), time, size / time if kind == "message" and time else bus,
                 float(known.mean()) if len(known) else None,
             )
