@@ -28,7 +28,7 @@ CollectiveName = Literal[
     "reduce-scatter-block",
 ]
 
-PRECISIONS = ("fp32", "bf16", "fp8")
+PRECISIONS = ("fp32", "bf16", "fp8", "fp4")
 """Of matrix products: values of the attribute ``precision`` of a compute node, ``bf16`` where it has none."""
 
 

@@ -50,6 +50,7 @@ class Peaks(Part):
 
     bf16: Flops = Field(description="Also that of nodes which name no precision.")
     fp8: Flops | None = None
+    fp4: Flops | None = None
     fp32: Flops | None = None
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 from armillary.trace import CollectiveType
 from armillary.trace.gemm import Gemm
 
-Precision = Literal["fp32", "bf16", "fp8"]
+Precision = Literal["fp32", "bf16", "fp8", "fp4"]
 
 
 @dataclass(frozen=True)

@@ -145,5 +145,5 @@ class Plan(Part):
     dropout: bool = Field(default=False, description="Keep dropout masks for the backward pass.")
 
 
-ELEMENT = {"fp32": 4, "bf16": 2, "fp8": 1}
+ELEMENT = {"fp32": 4, "bf16": 2, "fp8": 1, "fp4": 1}
 """Bytes of an element."""
