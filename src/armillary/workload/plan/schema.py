@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from armillary.platform.schema_fields import Count, Part, Size
+from armillary.platform.schema_fields import Count, Part, Size, WholeTime
 from armillary.workload.layers.layer import Precision
 
 Natural = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -143,6 +143,9 @@ class Plan(Part):
     causal: bool = Field(default=False, description="Count only the scores that a causal mask keeps.")
     serve: Serve | None = Field(default=None, description="Absent: training.")
     dropout: bool = Field(default=False, description="Keep dropout masks for the backward pass.")
+    issue: WholeTime = Field(
+        default=0, description="What the CPU takes to issue a kernel or collective; 0: it is always ahead."
+    )
 
 
 ELEMENT = {"fp32": 4, "bf16": 2, "fp8": 1, "fp4": 1}
