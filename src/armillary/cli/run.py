@@ -72,14 +72,9 @@ def command(
             if given
             else "Missing argument 'STUDY' (or --workload, --system, --network)"
         )
-    if not study:
-        for option, given in {
-            "--efficiency": efficiency,
-            "--no-terms": no_terms,
-            "--term-costs": term_costs,
-        }.items():
-            if given:
-                raise click.UsageError(f"{option} is for a STUDY")
+    for option, value in {"efficiency": efficiency, "no-terms": no_terms, "term-costs": term_costs}.items():
+        if value and not study:
+            raise click.UsageError(f"--{option} is for a STUDY")
     if no_terms and term_costs:
         raise click.UsageError("--no-terms and --term-costs exclude each other")
     import armillary
