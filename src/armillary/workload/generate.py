@@ -63,7 +63,8 @@ def generate(model: Model, plan: Plan) -> Trace:
     of_rank = grid.coordinate("pp")
     if len(places) > 1:
         of_rank = of_rank + stages * np.searchsorted(places, alike)[grid.coordinate(axis)]
-    return Trace(tuple(graphs), of_rank.astype(np.int32), grid)
+    about = {"iterations": plan.iterations} if plan.iterations > 1 else {}
+    return Trace(tuple(graphs), of_rank.astype(np.int32), grid, about)
 
 
 def replica_layers(model: Model, plan: Plan) -> list[Layer]:
