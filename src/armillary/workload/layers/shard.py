@@ -31,6 +31,7 @@ class Shard:
         compute: Precision of large matrix products.
         gradient: Bytes of an element of a weight's gradient.
         flash: Whether the scores stay on the chip.
+        eager: Whether their scale, mask and casts are kernels of their own.
         causal: Whether to count only the scores that a causal mask keeps.
         dropout: Whether masks are kept.
         recompute: What the backward pass does again.
@@ -52,6 +53,7 @@ class Shard:
     compute: Precision
     gradient: int
     flash: bool
+    eager: bool
     causal: bool
     dropout: bool
     recompute: Literal["none", "selective", "full"]
@@ -115,8 +117,8 @@ def training_shard(
         nearest = f" cp: {near(own.cp, divisors(sequence))}" if fixed else f": {best}"
         hint = f"nearest: {whole}" if fixed and whole else f"nearest{nearest}" + f", or {whole}" * bool(whole)
         raise InputError(f"sequence {sequence}: expected a multiple of {terms} = {unit} ({hint})")
-    if own.cp > 1 and plan.attention == "unfused":
-        raise InputError(f"attention unfused: expected flash with cp {own.cp}")
+    if own.cp > 1 and plan.attention != "flash":
+        raise InputError(f"attention {plan.attention}: expected flash with cp {own.cp}")
     return _shard(plan, plan.microbatch, sequence, sequence, divided, expert_rank, training=True)
 
 
@@ -171,6 +173,7 @@ def _shard(
         compute=plan.numbers.compute,
         gradient=gradient(plan),
         flash=plan.attention == "flash",
+        eager=plan.attention == "eager",
         causal=plan.causal,
         dropout=plan.dropout and training,
         recompute=plan.recompute,

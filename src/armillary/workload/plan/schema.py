@@ -137,8 +137,10 @@ class Plan(Part):
     )
     offload: Offload = Offload()
     experts: ExpertLoad = ExpertLoad()
-    attention: Literal["flash", "unfused"] = Field(
-        default="flash", description="flash keeps no scores; unfused writes them to memory and keeps them."
+    attention: Literal["flash", "unfused", "eager"] = Field(
+        default="flash",
+        description="flash keeps no scores; unfused writes them to memory and keeps them; eager scales, masks and casts "
+        "them by kernels of their own, too.",
     )
     causal: bool = Field(default=False, description="Count only the scores that a causal mask keeps.")
     serve: Serve | None = Field(default=None, description="Absent: training.")

@@ -32,6 +32,14 @@ MEGATRON: dict[str, Any] = {
 """What all runs of Megatron-LM of 2021 and 2022 have in common; fp16 costs what bf16 does."""
 
 
+def kernels(microbatch: int, heads: int, tp: int) -> str:
+    """Return which kernels of attention Megatron-LM had.
+
+    Its fused softmax takes a multiple of 4 pairs of sample and head (megatron/model/fused_softmax.py).
+    """
+    return "unfused" if microbatch * heads // tp % 4 == 0 else "eager"
+
+
 def cases(path: Path) -> Iterator[Case]:
     """Yield the rows of a file.
 
@@ -49,6 +57,7 @@ def cases(path: Path) -> Iterator[Case]:
             "microbatch": micro,
             "sequence": sequence,
             "parallel": {"tp": tp, "pp": pp, "dp": dp, "sequence": False},
+            "attention": kernels(micro, heads, tp),
         }
         size = f"h{hidden} l{layers}"
         yield Case(
