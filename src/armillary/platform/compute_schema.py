@@ -13,7 +13,7 @@ from armillary.platform.model import KernelModel, Override
 from armillary.platform.native_errors import first_error
 from armillary.platform.schema_fields import BY_TYPE, TAGS, Count, Efficiency, Part, Quantity, Size, Time
 
-BUILT_IN = ("roofline", "tiled", "table", "systolic", "subprocess")
+BUILT_IN = ("roofline", "gpu", "tiled", "table", "systolic", "subprocess")
 Clock = Annotated[float, Quantity(units.parse_frequency, "frequency", "1.4 GHz")]
 
 Wait = Annotated[float, Quantity(units.parse_time, "time", "1 min")]
@@ -51,7 +51,7 @@ class Compute(Part):
 
     model: Literal["roofline"] | None = Field(
         default=None,
-        description="roofline (as roofline: true), tiled, table, systolic, subprocess, or another package's.",
+        description="roofline (as roofline: true), gpu, tiled, table, systolic, subprocess, or another package's.",
     )
     roofline: bool = False
     replay: bool = Field(
@@ -84,6 +84,38 @@ class Compute(Part):
     def options(self) -> dict[str, Any]:
         """Return the options of the model."""
         return {}
+
+
+class Factors(Part):
+    """What the model's times are multiplied by; of the device's file where absent."""
+
+    gemm: Annotated[float, Field(gt=0, lt=1e3)] | None = Field(
+        default=None, description="Of matrix products."
+    )
+    attention: Annotated[float, Field(gt=0, lt=1e3)] | None = Field(
+        default=None, description="Of fused attention."
+    )
+    memory: Annotated[float, Field(gt=0, lt=1e3)] | None = Field(
+        default=None, description="Of kernels that are bound by memory."
+    )
+
+
+class GpuKernels(Compute):
+    """Kernels of a known GPU, by constants that are fitted to measurements."""
+
+    model: Literal["gpu"]  # type: ignore[assignment]
+    device: str = Field(
+        min_length=1,
+        description="Its name, e.g. h100-sxm, or the path of a YAML file, relative to the study.",
+    )
+    sustained: Efficiency | None = Field(
+        default=None, description="Share of the clocks of a short measurement that a long run keeps."
+    )
+    factors: Factors = Factors()
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of the model."""
+        return {"device": self.device, "factors": {**self.factors.model_dump(), "sustained": self.sustained}}
 
 
 class TableColumns(Part):
@@ -173,7 +205,7 @@ class Other(Compute):
 
 
 _KINDS: dict[str, type[Compute]] = {
-    "roofline": Compute, "tiled": Tiled, "table": Table, "systolic": Systolic, "subprocess": Program,
+    "roofline": Compute, "gpu": GpuKernels, "tiled": Tiled, "table": Table, "systolic": Systolic, "subprocess": Program,
 }  # fmt: skip
 
 
@@ -218,6 +250,7 @@ def compute_schema() -> dict[str, Any]:
         Annotated[
             Annotated[Compute, Tag("roofline")]
             | Annotated[Table, Tag("table")]
+            | Annotated[GpuKernels, Tag("gpu")]
             | Annotated[Tiled, Tag("tiled")]
             | Annotated[Systolic, Tag("systolic")]
             | Annotated[Program, Tag("subprocess")]

@@ -75,6 +75,7 @@ def part(work: Work, which: Sequence[int]) -> Work:
         tuple(work.precisions[at] for at in which),
         tuple(work.products[at] for at in which),
         work.recorded[list(which)],
+        tuple(work.attention_of(at) for at in which),
     )
 
 
