@@ -89,7 +89,9 @@ class Compute(Part):
 class Factors(Part):
     """What the model's times are multiplied by; of the device's file where absent."""
 
-    gemm: Annotated[float, Field(gt=0, lt=1e3)] | None = Field(default=None, description="Of matrix products.")
+    gemm: Annotated[float, Field(gt=0, lt=1e3)] | None = Field(
+        default=None, description="Of matrix products."
+    )
     attention: Annotated[float, Field(gt=0, lt=1e3)] | None = Field(
         default=None, description="Of fused attention."
     )
@@ -103,7 +105,8 @@ class GpuKernels(Compute):
 
     model: Literal["gpu"]  # type: ignore[assignment]
     device: str = Field(
-        min_length=1, description="Its name, e.g. h100-sxm, or the path of a YAML file, relative to the study."
+        min_length=1,
+        description="Its name, e.g. h100-sxm, or the path of a YAML file, relative to the study.",
     )
     sustained: Efficiency | None = Field(
         default=None, description="Share of the clocks of a short measurement that a long run keeps."

@@ -22,12 +22,10 @@ class Rank:
         grid: The ranks.
         chain: The last kernel.
         labels: Values of the labels of what is placed next.
-        issued: What the CPU did last: the issue of a piece, or a wait for a message; empty if it is always ahead.
     """
 
-    def __init__(self, source: str, grid: RankGrid, issue: int = 0) -> None:
-        self.grid, self.issue = grid, issue
-        self.issued: list[int] = []
+    def __init__(self, source: str, grid: RankGrid, handshake: int = 0) -> None:
+        self.grid, self.handshake = grid, handshake
         self.chain: Nodes = ()
         self.labels = {"layer": -1, "micro_batch": -1}
         self._tiling = Tiling(source)
@@ -42,24 +40,10 @@ class Rank:
 
     def piece(self, made: Piece, inputs: Nodes, also: Nodes = ()) -> int:
         """Place a piece that works on `inputs` and starts when `also` is done; return its first node."""
-        issued = self._issue(len(made.tile.nodes)) if self.issue else []
         base = self._tiling.place(made.tile, {IN: inputs, CHAIN: [*self.chain, *also]}, self.labels)
         if made.kernel is not None:
-            # The kernels of a piece are issued while they run: what follows waits for both.
-            self.chain = [base + made.kernel, *issued]
+            self.chain = [base + made.kernel]
         return base
-
-    def _issue(self, kernels: int) -> list[int]:
-        """Place the work of the CPU for so many kernels, and return its node."""
-        duration = kernels * self.issue
-        attributes: list[Attribute] = [
-            ("is_cpu_op", "bool", True),
-            ("duration_ns", "int64", duration),
-            *labels(),
-        ]
-        node = self._place(("issue", duration), "issue", NodeType.COMP_NODE, lambda: attributes, self.issued)
-        self.issued = [node]
-        return self.issued
 
     def kernel(self, name: str, size: int, after: Nodes) -> int:
         """Place a kernel that reads and writes `size` bytes."""
@@ -91,7 +75,8 @@ class Rank:
     def recv(self, name: str, axis: str, steps: int, size: int, tag: int) -> int:
         """Place a receive from the rank `steps` along an axis, which is posted when the kernels before are done.
 
-        The CPU waits for it, as that of Megatron-LM does.
+        Where a handshake takes time, what uses the message waits for that, too: Megatron-LM waits on the CPU for
+        messages of a pipeline and then issues kernels anew.
         """
 
         def attributes() -> list[Attribute]:
@@ -100,9 +85,10 @@ class Rank:
         node = self._place(
             (name, axis, steps, size, tag), name, NodeType.COMM_RECV_NODE, attributes, self.chain
         )
-        if self.issue:
-            self.issued = [*self.issued, node]
-        return node
+        if not self.handshake:
+            return node
+        work: list[Attribute] = [("is_cpu_op", "bool", True), ("duration_ns", "int64", self.handshake), *labels()]
+        return self._place(("handshake",), "handshake", NodeType.COMP_NODE, lambda: work, [node])
 
     def memory(self, name: str, load: bool, size: int, after: Nodes, together: str = "") -> int:
         """Place a load from, or a store to, remote memory; of all ranks of the family `together` at once, if given."""

@@ -64,7 +64,7 @@ class Stage:
         self.boundaries = boundaries
         self.stages = plan.parallel.pp
         self.tied = tied if stage in (0, self.stages - 1) and self.stages > 1 else 0
-        self.rank = Rank(f"stage {stage}", grid, plan.issue)
+        self.rank = Rank(f"stage {stage}", grid, plan.pipeline.handshake)
         self.replicas = STRATEGIES[plan.data.sharding](self.rank, plan)
         self.outputs: dict[tuple[int, int], Nodes] = {}
         """Of forward tasks whose backward task has not begun, by (microbatch, chunk)."""
@@ -162,7 +162,7 @@ class Stage:
         if kind != "W":
             also = [*also, *self.replicas.weights(number), *self._load(layer)]
         base = self.rank.piece(made, now, also)
-        done = [*[base + node for node in made.last], *self.rank.issued] or now
+        done = [base + node for node in made.last] or now
         if kind != "W":
             self.replicas.used(self.rank.chain[0])
         if "W" in kind and layer.parameters:

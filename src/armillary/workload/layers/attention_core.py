@@ -179,9 +179,7 @@ def _ring(step: Step, cp: int, first: int, own: int, kv: int) -> tuple[Step, ...
         wait = (f"attend {chunk - 1}", f"pass {chunk}") if chunk else ("",)
         flops = first if chunk == 0 else _share(step.flops - first, cp - 1, chunk - 1)
         shape = step.attention and step.attention._replace(keys=-(-step.attention.keys // cp))
-        steps.append(
-            Step(f"attend {chunk}", flops, own + kv, step.precision, after=wait, attention=shape)
-        )
+        steps.append(Step(f"attend {chunk}", flops, own + kv, step.precision, after=wait, attention=shape))
     return tuple(steps)
 
 

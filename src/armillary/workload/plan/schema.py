@@ -44,6 +44,9 @@ class Pipeline(Part):
         default=None,
         description="Of each virtual stage, in the order of the model; absent: as even as can be.",
     )
+    handshake: WholeTime = Field(
+        default=0, description="What the CPU takes over a message from another stage, while no kernel runs."
+    )
 
 
 class Data(Part):
@@ -145,9 +148,6 @@ class Plan(Part):
     causal: bool = Field(default=False, description="Count only the scores that a causal mask keeps.")
     serve: Serve | None = Field(default=None, description="Absent: training.")
     dropout: bool = Field(default=False, description="Keep dropout masks for the backward pass.")
-    issue: WholeTime = Field(
-        default=0, description="What the CPU takes to issue a kernel or collective; 0: it is always ahead."
-    )
 
 
 ELEMENT = {"fp32": 4, "bf16": 2, "fp8": 1, "fp4": 1}

@@ -19,7 +19,7 @@ class Constants:
         attention: The same of fused attention.
         memory: The same of kernels that are bound by memory: less if the software fuses them.
         launch: us that a kernel takes at least.
-        issue: us that the CPU takes to issue a kernel.
+        handshake: us that the CPU takes over a message of a pipeline.
         communication: Share by which collectives take longer than alone.
         overlap_compute: Share by which kernels take longer beside collectives.
         overlap_communication: Share by which collectives take longer beside kernels.
@@ -32,7 +32,7 @@ class Constants:
     attention: float = 1.0
     memory: float = 1.0
     launch: float = 0.0
-    issue: float = 0.0
+    handshake: float = 0.0
     communication: float = 0.0
     overlap_compute: float = 0.0
     overlap_communication: float = 0.0
@@ -63,9 +63,10 @@ class Constants:
             keys["collectives"] = {"fit": machine.fit}
         return keys
 
-    def plan(self) -> dict[str, Any]:
-        """Return the keys of a plan that say so."""
-        return {"issue": f"{round(self.issue * 1e3)} ns"} if round(self.issue * 1e3) else {}
+    def plan(self, plan: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a plan that says so."""
+        wait = round(self.handshake * 1e3)
+        return {**plan, "pipeline": {**plan.get("pipeline", {}), "handshake": f"{wait} ns"}} if wait else {**plan}
 
     def changed(self, values: Mapping[str, float]) -> Constants:
         """Return these with others of some names."""

@@ -29,7 +29,7 @@ def trace_of(case: Case, constants: Constants = NEUTRAL) -> Trace:
         InputError: its plan is impossible.
     """
     assert case.model is not None
-    plan = {"ranks": case.npus, **case.plan, **constants.plan()}
+    plan = {"ranks": case.npus, **constants.plan(case.plan)}
     return _trace(case.model.model_dump_json(), json.dumps(plan, sort_keys=True))
 
 

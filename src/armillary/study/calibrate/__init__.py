@@ -1,0 +1,1 @@
+"""Constants of models from measurements."""
