@@ -19,6 +19,9 @@ from armillary.study.calibrate.samples import Sample, merged
 _FAMILY = {"all-gather": "ring", "reduce-scatter": "ring"}
 """Operations that take the same algorithm and switch at the same sizes."""
 
+_ONE_BY_ONE = 64
+"""Sizes of a curve that are left out one by one, not a third of them at a time."""
+
 Progress = Callable[[int, int], None]
 Curves = dict[str, dict[int, Curve]]
 
@@ -90,13 +93,16 @@ def held_out_sizes(samples: Iterable[Sample], progress: Progress = lambda done, 
     done, found = 0, []
     for group in groups:
         for key, curve in group.items():
-            for size in sorted(curve)[1:-1]:
-                rest = {name: dict(points) for name, points in group.items()}
-                del rest[key][size]
-                device, operation, members = key
-                latency, per_byte = at_size(_fit_group(rest)[key], size)
-                ns = latency + per_byte * size * share(operation, members)
-                found.append(Prediction(Sample(device, operation, members, 1, int(size), curve[size]), ns))
+            device, operation, members = key
+            for sizes in _folds(sorted(curve)[1:-1]):
+                rest = {**group, key: {size: ns for size, ns in curve.items() if size not in sizes}}
+                fitted = _fit_group(rest)[key]
+                for size in sizes:
+                    latency, per_byte = at_size(fitted, size)
+                    ns = latency + per_byte * size * share(operation, members)
+                    found.append(
+                        Prediction(Sample(device, operation, members, 1, int(size), curve[size]), ns)
+                    )
             done += len(curve)
             progress(done, of)
     for operation, measured in spans.items():
@@ -107,6 +113,12 @@ def held_out_sizes(samples: Iterable[Sample], progress: Progress = lambda done, 
         done += len(measured)
         progress(done, of)
     return found
+
+
+def _folds(sizes: Sequence[float]) -> list[tuple[float, ...]]:
+    """Return what to leave out at a time: one size, or of many every third."""
+    count = len(sizes) if len(sizes) <= _ONE_BY_ONE else 3
+    return [tuple(sizes[start::count]) for start in range(count)]
 
 
 def held_out_nodes(samples: Iterable[Sample]) -> list[Prediction]:
