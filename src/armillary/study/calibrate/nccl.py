@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from armillary.collective.fitted.between import Spanning
 from armillary.collective.fitted.model import CollectiveFit
@@ -53,13 +53,35 @@ def generation(device: str) -> object:
 def fit_inside(samples: Iterable[Sample]) -> dict[str, Curves]:
     """Return device -> operation -> members -> regimes of the samples of one node."""
     found: dict[str, Curves] = defaultdict(dict)
+    smallest: dict[tuple[str, str, int], float] = {}
     for group in _groups(samples):
+        smallest |= {key: min(points) for key, points in group.items()}
         for (device, operation, members), curve in _fit_group(group).items():
             found[device].setdefault(operation, {})[members] = curve
+    for device, curves in found.items():
+        pair = curves.get("all-to-all", {}).get(2)
+        if pair and "send" in curves:
+            least = {members: smallest[device, "send", members] for members in curves["send"]}
+            curves["send"] = _with_pairs(curves["send"], least, pair)
     return {
         device: {name: dict(sorted(curves[name].items())) for name in sorted(curves)}
         for device, curves in found.items()
     }
+
+
+def _with_pairs(sends: Mapping[int, Curve], least: Mapping[int, float], pair: Curve) -> dict[int, Curve]:
+    """Take messages between two members, and those smaller than measured, from the all-to-all of two.
+
+    In that each sends half of the size to the other.
+    """
+    alone = tuple(replace(part, up_to=part.up_to / 2) for part in pair)
+    curves = {2: alone}
+    for members, curve in sends.items():
+        start = least[members]
+        small = [replace(part, up_to=min(part.up_to, start - 1)) for part in alone]
+        kept = [part for n, part in enumerate(small) if n == 0 or small[n - 1].up_to < start - 1]
+        curves[members] = (*kept, *(part for part in curve if part.up_to >= start))
+    return curves
 
 
 def fit_between(samples: Iterable[Sample]) -> dict[str, Spanning]:

@@ -138,7 +138,8 @@ def _table(
     """Return a table of the large sizes, with one of the small as its part."""
     large = [each for each in found if each.sample.size >= FROM]
     small = [each for each in found if each.sample.size < FROM]
-    main, parts = (large, ()) if large or refused else (small, ())
+    main = large if large or refused else small
+    parts: tuple[Table, ...] = ()
     if large and small:
         title_small = f"Below {format_bytes(FROM)}"
         parts = (Table("small", title_small, "us", source, tuple(map(_row, small)), relation),)
@@ -153,7 +154,7 @@ def _row(each: Prediction) -> Row:
 
 
 def _label(sample: Sample) -> str:
-    where = f"{sample.per_node} GPUs" if sample.nodes == 1 else f"{sample.nodes}×{sample.per_node} GPUs"
+    where = f"{sample.per_node} GPUs" if sample.nodes == 1 else f"{sample.nodes} nodes of {sample.per_node}"
     return f"{sample.device} {sample.operation} {where} {format_bytes(sample.size)}".strip()
 
 
