@@ -53,7 +53,7 @@ def test_terms_can_be_left_out_and_priced(tmp_path: Path) -> None:
         (
             {"collectives": {"fit": "a100-sx"}},
             (),
-            "study.yaml:2: platform.collectives.fit: collective fit 'a100-sx'",
+            "study.yaml:3: platform.collectives.fit: collective fit 'a100-sx'",
         ),
         ({"collectives": {"fit": "a100-sxm", "node": "nod"}}, (), "did you mean 'node'"),
         ({"collectives": {"node": "node"}}, (), "expected only with fit"),
