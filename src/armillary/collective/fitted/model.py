@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from armillary.collective.fitted.regimes import Curve, Terms, at_members, share
+from armillary.collective.fitted.between import Spanning
+from armillary.collective.fitted.regimes import Curve, at_members, share
 from armillary.collective.fitted.sheet import DataSheet
 
 OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send")
-"""What a fit can be asked for."""
+"""What is measured."""
 
+_RING = ("all-gather", "reduce-scatter", "all-reduce")
 STAND_INS = {
-    "reduce-scatter": ("all-gather",),
-    "all-gather": ("reduce-scatter",),
-    "send": ("all-to-all",),
-    "broadcast": ("all-gather", "reduce-scatter"),
-    "reduce": ("reduce-scatter", "all-gather"),
-    "gather": ("all-gather", "reduce-scatter"),
-    "scatter": ("reduce-scatter", "all-gather"),
+    "all-reduce": (),
+    "all-gather": ("reduce-scatter", "all-reduce"),
+    "reduce-scatter": ("all-gather", "all-reduce"),
+    "all-to-all": _RING,
+    "send": ("all-to-all", *_RING),
+    "broadcast": _RING,
+    "reduce": ("broadcast", "reduce-scatter", "all-gather", "all-reduce"),
+    "gather": _RING,
+    "scatter": ("reduce-scatter", "all-gather", "all-reduce"),
 }
-"""Where an operation was not measured: those whose terms it takes, with its own number of bytes."""
+"""For an operation that was not measured: whose latency and bandwidth it takes, the nearest first."""
 
 
 @dataclass(frozen=True)
@@ -45,21 +48,6 @@ class CollectiveTime:
 
 
 @dataclass(frozen=True)
-class Network:
-    """What is between the nodes.
-
-    Attributes:
-        nic: Bytes per ns that a GPU's own NIC carries each way, as measured.
-        latency: ns of a step between two nodes.
-        ramp: ns that a pipeline over more than one node takes to fill, on top.
-    """
-
-    nic: float
-    latency: float
-    ramp: float
-
-
-@dataclass(frozen=True)
 class CollectiveFit:
     """Times of collectives on one kind of machine.
 
@@ -67,21 +55,23 @@ class CollectiveFit:
         name: Of its file.
         sheet: Of its device.
         inside: Operation -> members -> regimes, within a node.
-        network: Between nodes; None: nothing is known.
+        between: Operation -> regimes over several nodes.
         sources: What it was fitted to.
+        notes: What is not measured but derived.
     """
 
     name: str
     sheet: DataSheet
     inside: Mapping[str, Mapping[int, Curve]]
-    network: Network | None
+    between: Mapping[str, Spanning] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def time(self, operation: str, per_node: int, nodes: int, size: float) -> CollectiveTime | None:
         """Return how long a collective takes alone, or None if the fit cannot tell.
 
         Args:
-            operation: One of `OPERATIONS`, or reduce, gather, scatter.
+            operation: One of `STAND_INS`.
             per_node: Members in each node; a message: 2 within a node, 1 between two nodes.
             nodes: How many nodes they are in.
             size: Bytes, as nccl-tests count them: of the larger buffer (all-gather: its output, reduce-scatter: its
@@ -90,33 +80,19 @@ class CollectiveFit:
         members = per_node * nodes
         if members <= 1 or size <= 0:
             return CollectiveTime(0.0, 0.0, "nothing to send")
-        used = self._measured(operation)
+        measured: Mapping[str, object] = self.inside if nodes == 1 else self.between
+        used = next((name for name in (operation, *STAND_INS.get(operation, ())) if measured.get(name)), None)
         if used is None:
             return None
-        note = "" if used == operation else f", as {used}"
-        # A message is half of what one of two GPUs holds in an all-to-all.
+        # The one measured is taken at the size at which it sends as much.
         asked = size * share(operation, members) / share(used, members)
+        halves = 0.5 if used == "all-reduce" != operation else 1.0
+        where = f"{members} GPUs of a node" if nodes == 1 else f"{nodes} nodes of {per_node}"
         if nodes == 1:
             latency, per_byte = at_members(self.inside[used], members, asked)
-            sent = size * share(operation, members)
-            return CollectiveTime(latency, per_byte * sent, f"{members} GPUs of a node{note}")
-        if self.network is None:
-            return None
-        latency, per_byte = self._between(used, per_node, nodes, asked)
-        sent = size * share(operation, members)
-        return CollectiveTime(latency, per_byte * sent, f"{nodes} nodes of {per_node}{note}")
-
-    def _measured(self, operation: str) -> str | None:
-        for name in (operation, *STAND_INS.get(operation, ())):
-            if self.inside.get(name):
-                return name
-        return None
-
-    def _between(self, operation: str, per_node: int, nodes: int, size: float) -> Terms:
-        assert self.network is not None
-        net = self.network
-        latency, inner = (0.0, 0.0) if per_node == 1 else at_members(self.inside[operation], per_node, size)
-        rails = 1 if operation in ("all-to-all", "send") else per_node
-        steps = 2 * math.log2(nodes) if operation == "all-reduce" else nodes - 1
-        outer = 1 / (net.nic * rails)
-        return latency + net.latency * steps + net.ramp, max(inner, outer)
+            transfer = per_byte * size * share(operation, members)
+        else:
+            latency, transfer = self.between[used].time(operation, per_node, nodes, size)
+        return CollectiveTime(
+            halves * latency, transfer, where if used == operation else f"{where}, as {used}"
+        )
