@@ -35,7 +35,7 @@ def test_a_run_says_what_is_on(tmp_path: Path) -> None:
     assert "Collectives timed by fit a100-sxm\nTerms: communication 10 %, step time 1 ms\n" in text
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["terms"] == {"communication_ratio": 0.1, "step_time_ns": 1e6}
-    assert (report["collective_fit"], report["host_ns"]) == ("a100-sxm", 10**6)
+    assert (report["collective_fit"], report["host_ns"]) == ({"name": "a100-sxm", "notes": []}, 10**6)
 
 
 def test_terms_can_be_left_out_and_priced(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_terms_can_be_left_out_and_priced(tmp_path: Path) -> None:
         (
             {"collectives": {"fit": "a100-sx"}},
             (),
-            "study.yaml:2: platform.collectives.fit: collective fit 'a100-sx'",
+            "study.yaml:3: platform.collectives.fit: collective fit 'a100-sx'",
         ),
         ({"collectives": {"fit": "a100-sxm", "node": "nod"}}, (), "did you mean 'node'"),
         ({"collectives": {"node": "node"}}, (), "expected only with fit"),

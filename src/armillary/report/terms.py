@@ -11,7 +11,7 @@ from armillary.platform.terms import words
 def terms_lines(timeline: Timeline) -> list[str]:
     """Return "Collectives timed by fit a100-sxm" and "Terms: launch 5 µs, straggler 2 %", as far as there are any."""
     fit, terms = timeline.info.get("collective_fit"), timeline.info.get("terms")
-    lines = [f"Collectives timed by fit {fit}"] if fit else []
+    lines = [f"Collectives timed by fit {'; '.join([fit['name'], *fit['notes']])}"] if fit else []
     return [*lines, f"Terms: {words(terms)}"] if terms else lines
 
 

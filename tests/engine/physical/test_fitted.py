@@ -27,7 +27,9 @@ device: a100-sxm
 inside:
   all-reduce: {2: [{up_to: 4096 B, latency: 20 ns}, {latency: 300.5 ns, bandwidth: 7 GB/s}]}
   all-to-all: {2: [{latency: 70 ns, bandwidth: 3 GB/s}]}
-between: {nic: 1.7 GB/s, latency: 90.25 ns, ramp: 12 ns}
+between:
+  all-reduce: {nic: {1: 1.7 GB/s}, stages: [{up_to: 5 kB, base: 90.25 ns, hop: 12 ns, load: 0.5}, {step: 7.5 ns, load: 1.0}]}
+  all-to-all: {nic: {1: 0.7 GB/s, 2: 1.1 GB/s}, stages: [{hop: 30 ns, load: 1.0}]}
 """
 
 

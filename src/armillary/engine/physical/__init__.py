@@ -46,7 +46,10 @@ def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]
     if platform.system.local_mem_bandwidth > 0:
         info["memory_bytes_per_ns"] = platform.system.local_mem_bandwidth / 1e9
     if platform.physical.fit:
-        info["collective_fit"] = platform.physical.fit.name
+        from armillary.engine.physical.fitted import fit_of
+
+        fit = fit_of(platform.physical.fit)
+        info["collective_fit"] = {"name": platform.physical.fit.name, "notes": list(fit.notes)}
     if platform.physical.terms.on():
         info["terms"] = platform.physical.terms.facts()
     kernels = platform.physical.kernels
