@@ -60,14 +60,14 @@ AMPERE = {"bf16": 312.0, "fp32": 156.0}
 HOPPER = {"bf16": 989.0, "fp8": 1979.0, "fp32": 494.0}
 MACHINES = {
     "dgx-a100-80": Machine("a100-sxm-80", AMPERE, 2039, 80, 8, 300, 25, "a100-sxm"),
-    "vtrain-a100": Machine("a100-sxm-80", AMPERE, 2039, 80, 8, 300, 12.5, "a100-sxm"),
+    "vtrain-a100": Machine("a100-sxm-80", AMPERE, 2039, 80, 8, 300, 12.5, "a100-vtrain"),
     "roce-a100-80": Machine("a100-sxm-80", AMPERE, 2039, 80, 8, 300, 25, "a100-sxm"),
     "roce-a100-40": Machine("a100-sxm-40", AMPERE, 1555, 40, 8, 300, 25, "a100-sxm"),
     "dgx-h100": Machine("h100-sxm", HOPPER, 3350, 80, 8, 450, 50, "h100-sxm"),
     "grand-teton-h100": Machine("h100-sxm", HOPPER, 3350, 80, 8, 450, 50, "h100-sxm"),
     "dgx-b200": Machine("b200", {"bf16": 2250, "fp8": 4500, "fp4": 9000, "fp32": 1100}, 8000, 180, 8, 900, 50, "b200-sxm"),
     "dgx-b300": Machine("b300", {"bf16": 2250, "fp8": 4500, "fp4": 13500, "fp32": 1100}, 8000, 270, 8, 900, 100, "b200-sxm"),
-    "nvl72-gb200": Machine("gb200", {"bf16": 2500, "fp8": 5000, "fp4": 10000, "fp32": 1250}, 8000, 186, 64, 900, 50, "b200-sxm"),
-    "nvl72-gb300": Machine("gb300", {"bf16": 2500, "fp8": 5000, "fp4": 15000, "fp32": 1250}, 8000, 278, 64, 900, 100, "b200-sxm"),
+    "nvl72-gb200": Machine("gb200", {"bf16": 2500, "fp8": 5000, "fp4": 10000, "fp32": 1250}, 8000, 186, 64, 900, 50, "gb300"),
+    "nvl72-gb300": Machine("gb300", {"bf16": 2500, "fp8": 5000, "fp4": 15000, "fp32": 1250}, 8000, 278, 64, 900, 100, "gb300"),
 }
 """By name. DGX A100: 8 x HDR 200 Gb/s (arXiv 2104.04473); vTrain: 800 Gb/s in all (VIA-Research/vTrain, src/config.py)."""
