@@ -89,7 +89,10 @@ class Stage:
             for use in (self.chunks[task.chunk] if task.kind == "F" else reversed(self.chunks[task.chunk]))
         ]
         self.replicas.begin(order)
+        ends: list[Nodes] = [self.rank.chain]
         for i, task in enumerate(self.tasks):
+            if self.plan.pipeline.overlap and i:
+                self.rank.chain = ends[i - 1]
             self.rank.labels["micro_batch"] = task.microbatch
             if task.kind == "F":
                 self._forward(task)
@@ -98,8 +101,11 @@ class Stage:
                 self._backward(task, kind, last[task.chunk] == i or not flush)
             if makes[i]:
                 self.replicas.passed(last[task.chunk] == i or not flush)
+            ends.append(self.rank.chain)
             if makes[i] and not flush:
                 self._update()
+        if self.plan.pipeline.overlap:
+            self.rank.chain = [*ends[-1], *ends[-2]]
         if flush:
             self._update()
 

@@ -22,6 +22,7 @@ class Shard:
         keys: Tokens of a sample that the last of them sees.
         tp: Ranks that share every matrix.
         sequence: Whether they share the residual, too (sequence parallelism).
+        overlap: Whether they gather and scatter beside the products.
         cp: Ranks that share every sample.
         ring: Whether keys and values go round them; else all are gathered.
         ep: Ranks that share the experts.
@@ -44,6 +45,7 @@ class Shard:
     keys: int
     tp: int
     sequence: bool
+    overlap: bool
     cp: int
     ring: bool
     ep: int
@@ -164,6 +166,7 @@ def _shard(
         keys=keys,
         tp=own.tp,
         sequence=divided,
+        overlap=own.overlap and training,
         cp=own.cp,
         ring=own.context == "ring",
         ep=own.ep,

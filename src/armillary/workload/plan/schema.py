@@ -20,6 +20,10 @@ class Parallel(Part):
     sequence: bool = Field(
         default=True, description="With tp: norms and residuals are divided along the sequence, too."
     )
+    overlap: bool = Field(
+        default=False,
+        description="With sequence: gather and scatter in pieces beside the products that they belong to.",
+    )
     cp: Count = Field(default=1, description="Context parallel: ranks that share every sequence.")
     context: Literal["ring", "all-gather"] = Field(
         default="ring", description="How keys and values meet all queries under cp."
@@ -43,6 +47,10 @@ class Pipeline(Part):
     layers: list[Natural] | None = Field(
         default=None,
         description="Of each virtual stage, in the order of the model; absent: as even as can be.",
+    )
+    overlap: bool = Field(
+        default=False,
+        description="Run a task beside the one before it, so that what one sends hides behind kernels of the other.",
     )
     handshake: WholeTime = Field(
         default=0, description="What the CPU takes over a message from another stage, while no kernel runs."

@@ -77,6 +77,8 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     parallel: dict[str, Any] = {"tp": tp, "pp": pp, "cp": cp}
     if model is not None and model.experts:
         parallel |= {"ep": ep, "etp": 1}
+    elif tp > 1:
+        parallel["overlap"] = True
     plan: dict[str, Any] = {
         "batch": batch,
         "microbatch": micro,
@@ -89,6 +91,8 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     }
     if vp > 1 and pp > 1:
         plan["pipeline"] = {"schedule": "interleaved", "virtual": vp}
+        if model is not None and pp * vp > model.layers:  # embedding and head are stages of their own
+            plan["pipeline"]["layers"] = [0, *[1] * model.layers, 0]
     name = row["Model"].strip()
     release = row["release"].split()[0]
     return Case(
