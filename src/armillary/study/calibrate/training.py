@@ -45,11 +45,11 @@ class Fit:
     """Constants that were fitted, and what they leave.
 
     Attributes:
-        constants: All, those that were not fitted included.
+        constants: By name.
         residuals: (cases) ln of predicted over measured.
     """
 
-    constants: Constants
+    constants: Mapping[str, float]
     residuals: Floats
 
     @property
@@ -63,7 +63,7 @@ def mean_error(values: Floats) -> float:
     return float(np.mean(np.abs(np.expm1(values))))
 
 
-def fit(cases: Sequence[Case], start: Constants, names: Sequence[str], *, rounds: int = 12) -> Fit:
+def fit(cases: Sequence[Case], start: Callable[[Case], Constants], names: Sequence[str], *, rounds: int = 12) -> Fit:
     """Return the constants of these names that fit best, the others as in `start`.
 
     Differences are found by steps of the scale of each constant; residuals over 10 % count less (soft L1).
@@ -76,11 +76,11 @@ def fit(cases: Sequence[Case], start: Constants, names: Sequence[str], *, rounds
         return dict(zip(names, (float(each) for each in np.clip(x * scale, low, high)), strict=True))
 
     def at(x: Floats) -> Floats:
-        return residuals(cases, lambda case: start.changed(values(x)))
+        return residuals(cases, lambda case: start(case).changed(values(x)))
 
-    first = np.clip([getattr(start, name) for name in names], low, high) / scale
+    first = np.clip([getattr(start(cases[0]), name) for name in names], low, high) / scale
     found = least_squares(
         at, first, bounds=(low / scale, high / scale), loss="soft_l1", f_scale=0.1, diff_step=0.02, x_scale=1.0,
         max_nfev=rounds, xtol=1e-3, ftol=1e-3,
     )  # fmt: skip
-    return Fit(start.changed(values(found.x)), np.asarray(found.fun))
+    return Fit(values(found.x), np.asarray(found.fun))

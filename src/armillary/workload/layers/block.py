@@ -69,11 +69,15 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
     )
 
 
-def recomputed(layer: Layer, kept: int) -> Layer:
-    """Return the layer that keeps only its input, of `kept` bytes, and runs forward again before its backward pass."""
+def recomputed(layer: Layer, kept: int, idle: int = 0) -> Layer:
+    """Return the layer that keeps only its input, of `kept` bytes, and runs forward again before its backward pass.
+
+    The last `idle` steps are left out.
+    """
+    again = layer.forward[: len(layer.forward) - idle]
     return replace(
         layer,
-        backward=_chained([("again", layer.forward), ("", layer.backward)]),
+        backward=_chained([("again", again), ("", layer.backward)]),
         saved=kept,
         working=layer.working + layer.saved,
     )

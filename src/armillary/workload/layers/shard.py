@@ -29,6 +29,7 @@ class Shard:
         etp: Ranks that share every expert.
         expert_rank: Of this rank along ep.
         skew: Exponent of the Zipf law of the experts' load.
+        domain: Ranks of ep to which a token is sent once; None: it is sent to each expert.
         compute: Precision of large matrix products.
         gradient: Bytes of an element of a weight's gradient.
         flash: Whether the scores stay on the chip.
@@ -36,6 +37,7 @@ class Shard:
         causal: Whether to count only the scores that a causal mask keeps.
         dropout: Whether masks are kept.
         recompute: What the backward pass does again.
+        early_stop: Whether that ends with the last result that it needs.
         training: Whether there is a backward pass.
         fused_loss: Whether the gradient of the logits takes the place of their softmax.
     """
@@ -52,6 +54,7 @@ class Shard:
     etp: int
     expert_rank: int
     skew: float
+    domain: int | None
     compute: Precision
     gradient: int
     flash: bool
@@ -59,6 +62,7 @@ class Shard:
     causal: bool
     dropout: bool
     recompute: Literal["none", "selective", "full"]
+    early_stop: bool
     training: bool
     fused_loss: bool
 
@@ -173,6 +177,7 @@ def _shard(
         etp=own.etp or own.tp,
         expert_rank=expert_rank,
         skew=plan.experts.skew,
+        domain=plan.experts.domain,
         compute=plan.numbers.compute,
         gradient=gradient(plan),
         flash=plan.attention == "flash",
@@ -180,6 +185,7 @@ def _shard(
         causal=plan.causal,
         dropout=plan.dropout and training,
         recompute=plan.recompute,
+        early_stop=plan.early_stop,
         training=training,
         fused_loss=plan.data.sharding not in ("fsdp", "hsdp"),
     )

@@ -109,6 +109,10 @@ class ExpertLoad(Part):
     skew: Annotated[float, Field(ge=0, le=10)] = Field(
         default=0.0, description="Exponent of a Zipf law over the experts; 0: all alike."
     )
+    domain: Count | None = Field(
+        default=None,
+        description="NPUs of a node, to which a token is sent once for all its experts there (DeepEP); absent: to each expert.",
+    )
 
 
 class Serve(Part):
@@ -142,6 +146,10 @@ class Plan(Part):
     numbers: Numbers = Numbers()
     recompute: Literal["none", "selective", "full"] = Field(
         default="none", description="What the backward pass computes a second time instead of keeping it."
+    )
+    early_stop: bool = Field(
+        default=False,
+        description="Recompute a layer up to the last result that its backward pass needs only (PyTorch, not reentrant).",
     )
     optimizer: Literal["adam", "sgd", "momentum", "none"] = Field(
         default="adam", description="What updates the weights."

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from armillary.study.validate.training.case import Case
-from armillary.study.validate.training.rows import read_rows
 from armillary.errors import InputError
+from armillary.study.validate.training.case import Case
+from armillary.study.validate.training.machines import MACHINES
+from armillary.study.validate.training.rows import read_rows
 from armillary.workload.models import load_model
 from armillary.workload.models.schema import Decoder
 
@@ -35,6 +36,8 @@ MODELS = {
 }
 """Presets by name without signs."""
 PRECISIONS = {"BF16": "bf16", "FP8": "fp8", "FP8-CS": "fp8", "MXFP8": "fp8", "FP8-MX": "fp8", "NVFP4": "fp4", "": "fp8"}
+GRAPHS = "26.06"
+"""From this release on experts run in CUDA graphs of whole steps, and their messages beside other microbatches."""
 SYSTEMS = {
     "DGX-H100": "dgx-h100", "DGX-B200": "dgx-b200", "DGX-B300": "dgx-b300", "DGX-GB200": "nvl72-gb200",
     "DGX-GB300": "nvl72-gb300",
@@ -93,8 +96,12 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         plan["pipeline"] = {"schedule": "interleaved", "virtual": vp}
         if model is not None and pp * vp > model.layers:  # embedding and head are stages of their own
             plan["pipeline"]["layers"] = [0, *[1] * model.layers, 0]
-    name = row["Model"].strip()
-    release = row["release"].split()[0]
+    name, release = row["Model"].strip(), row["release"].split()[0]
+    moe = model is not None and model.experts is not None
+    if moe:
+        plan["experts"] = {"domain": MACHINES[SYSTEMS[system]].domain}
+        if release >= GRAPHS:
+            plan["pipeline"] = {**plan.get("pipeline", {}), "overlap": True}
     return Case(
         label=f"{name} {system} x{npus} {word or 'FP8'} batch {batch} ({release})",
         group=system,
@@ -103,16 +110,17 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         npus=npus,
         model=model,
         plan=plan,
-        stack=_stack(release),
+        stack=_stack(moe, word, release),
         amount=batch * sequence / npus,
         reason=reason,
         facts={"model": name, "GPUs": str(npus), "device": system, "precision": word or "FP8", "release": release},
     )
 
 
-def _stack(release: str) -> str:
-    """Return the constants of a release: from 26.06 on whole steps are CUDA graphs where recipes allow it."""
-    return "megatron-bridge-graphs" if release >= "26.06" else "megatron-bridge"
+def _stack(moe: bool, precision: str, release: str) -> str:
+    if moe:
+        return "megatron-bridge-graphs" if release >= GRAPHS else "megatron-bridge-moe"
+    return "megatron-bridge-fp4" if precision == "NVFP4" else "megatron-bridge"
 
 
 def _model(name: str) -> tuple[Decoder | None, str]:

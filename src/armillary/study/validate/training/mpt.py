@@ -55,6 +55,7 @@ def cases(path: Path) -> Iterator[Case]:
                 "gradients": "fp32" if row["MP Mode"] == "DEFAULT" else "bf16",
             },
             "recompute": "full" if row["Activation Checkpointing"] == "True" else "none",
+            "early_stop": True,
             "attention": "flash",
             "causal": True,
         }

@@ -23,26 +23,17 @@ def _trace(model: str, plan: str) -> Trace:
     return generate(Decoder.model_validate_json(model), Plan.model_validate(json.loads(plan)))
 
 
-def trace_of(case: Case, constants: Constants = NEUTRAL) -> Trace:
-    """Return the workload of a case, made once.
-
-    Raises:
-        InputError: its plan is impossible.
-    """
-    assert case.model is not None
-    plan = {"ranks": case.npus, **constants.plan(case.plan)}
-    return _trace(case.model.model_dump_json(), json.dumps(plan, sort_keys=True))
-
-
-def platform_of(case: Case, constants: Constants = NEUTRAL) -> Platform:
-    """Return the machine of a case."""
-    keys = constants.platform(MACHINES[case.machine])
-    return _platform(case.machine, case.npus, json.dumps(keys, sort_keys=True))
-
-
 @lru_cache(maxsize=256)
 def _platform(machine: str, npus: int, keys: str) -> Platform:
     return load_platform({**MACHINES[machine].platform(npus), **json.loads(keys)})
+
+
+@lru_cache(maxsize=65536)
+def _seconds(model: str, plan: str, machine: str, keys: str) -> float:
+    from armillary.engine import simulate
+
+    trace = _trace(model, plan)
+    return simulate(trace, _platform(machine, trace.n_ranks, keys)).total_ticks * 1e-9
 
 
 def seconds(case: Case, constants: Constants = NEUTRAL, *, steady: bool = True) -> float:
@@ -57,10 +48,14 @@ def seconds(case: Case, constants: Constants = NEUTRAL, *, steady: bool = True) 
     Raises:
         InputError: the plan is impossible on the machine.
     """
-    from armillary.engine import simulate
 
     def run(chosen: Case) -> float:
-        return simulate(trace_of(chosen, constants), platform_of(chosen, constants)).total_ticks * 1e-9
+        assert chosen.model is not None
+        plan = {"ranks": chosen.npus, **constants.plan(chosen.plan)}
+        keys = constants.platform(MACHINES[chosen.machine])
+        return _seconds(
+            chosen.model.model_dump_json(), json.dumps(plan, sort_keys=True), chosen.machine, json.dumps(keys)
+        )
 
     unit, count, stages = _rounds(case)
     few, more = 2 * stages, 3 * stages
