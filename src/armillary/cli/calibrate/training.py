@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def command(files: tuple[Path, ...], software: str, device: str, output: Path | 
         document = {
             "title": recipe.title,
             "script": "armillary calibrate training",
-            "source": [path.name for path in files],
+            "source": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
             **({"base": recipe.base} if recipe.base else {}),
             "devices": devices,
         }

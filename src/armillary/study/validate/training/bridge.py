@@ -43,6 +43,11 @@ SYSTEMS = {
     "DGX-GB300": "nvl72-gb300",
 }  # fmt: skip
 
+NOTES = (
+    "Nemotron 3 is a hybrid of Mamba-2 and attention, and LoRA has no gradients of most weights: both are refused.",
+    "Rows of one plan differ by 10 to 60 % between releases; constants know only before and after 26.06.",
+)
+
 
 def cases(path: Path) -> Iterator[Case]:
     """Yield the rows of a file.

@@ -44,6 +44,6 @@ def cases() -> Iterator[Case]:
                 "attention": "flash",
                 "causal": True,
             },
-            stack="llama-3",
+            stack="megatron-bridge",
             amount=flops / gpus / 1e12,
         )

@@ -72,6 +72,11 @@ def constants_of(stack: str, device: str) -> Fitted:
     )
 
 
+def sources_of(stack: str) -> tuple[str, ...]:
+    """Return the SHA-256 of the files whose rows the constants of a software were fitted to."""
+    return tuple((_document(FOLDER / f"{stack}.yaml").data.get("source") or {}).values())
+
+
 @lru_cache(maxsize=64)
 def _document(path: Path) -> Document:
     return read_document(path, "constants", "yaml")
