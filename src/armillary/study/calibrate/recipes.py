@@ -46,23 +46,24 @@ RECIPES = {
         "Megatron-Bridge, dense models in NVFP4", ("gemm",), Constants(gemm=1.2), "megatron-bridge", True
     ),
     "megatron-bridge-moe": Recipe(
-        "Megatron-Bridge up to 26.04, mixtures of experts: CUDA graphs of parts of a layer",
-        ("gemm", "memory", "launch"),
-        Constants(gemm=1.1, memory=1.3, launch=20),
+        "Megatron-Bridge up to 26.04, mixtures of experts: CUDA graphs of parts of a layer, or none",
+        ("launch",),
+        Constants(launch=40),
         "megatron-bridge",
+    ),
+    "megatron-bridge-moe-bias": Recipe(
+        "Megatron-Bridge up to 26.04, experts with biases: no fused kernels for them",
+        ("memory",),
+        Constants(memory=2),
+        "megatron-bridge-moe",
         True,
     ),
     "megatron-bridge-graphs": Recipe(
         "Megatron-Bridge from 26.06 on, mixtures of experts: CUDA graphs of whole steps, messages overlapped",
-        ("gemm", "attention", "memory"),
-        Constants(gemm=1.0, attention=0.9, memory=1.0),
+        ("gemm", "attention"),
+        Constants(gemm=0.9, attention=0.8),
         "megatron-bridge",
         True,
-    ),
-    "own": Recipe(
-        "measured steps of your own",
-        ("sustained", "memory", "launch", "communication"),
-        Constants(sustained=0.9, memory=1.2, launch=10, communication=0.1),
     ),
 }
 """By software."""

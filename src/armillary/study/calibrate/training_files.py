@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from armillary.errors import InputError
-from armillary.study.calibrate.recipes import RECIPES, Recipe
+from armillary.study.calibrate.recipes import Recipe
 from armillary.study.calibrate.training import Fit, Floats, fit, half, mean_error, residuals
 from armillary.study.validate.training.case import Case
 from armillary.study.validate.training.constants import Constants
@@ -44,15 +45,16 @@ class Calibrated:
 
     def document(self) -> dict[str, Any]:
         """Return the entry of a file."""
-        low, high = np.quantile(np.exp(-self.held_out), (0.1, 0.9))
-        return {
+        found: dict[str, Any] = {
             "constants": rounded(self.constants),
             "rows": self.rows,
             "in_sample": f"{100 * self.in_sample:.2f} %",
-            "held_out": f"{100 * mean_error(self.held_out):.2f} %",
-            "interval": {"low": round(float(low), 4), "high": round(float(high), 4), "rows": len(self.held_out)},
-            "folds": {name: rounded(values) for name, values in self.folds.items()},
         }
+        if len(self.held_out) >= LEAST:
+            low, high = np.quantile(np.exp(-self.held_out), (0.1, 0.9))
+            interval = {"low": round(float(low), 4), "high": round(float(high), 4), "rows": len(self.held_out)}
+            found |= {"held_out": f"{100 * mean_error(self.held_out):.2f} %", "interval": interval}
+        return found | {"folds": {name: rounded(values) for name, values in self.folds.items()}}
 
 
 def rounded(values: Mapping[str, float]) -> dict[str, float]:
@@ -61,13 +63,16 @@ def rounded(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def by_device(cases: Iterable[Case], recipe: Recipe) -> dict[str, list[Case]]:
-    """Return the cases that can be predicted, by device; under `ALL` where devices share the constants."""
+    """Return the cases that can be predicted, by device.
+
+    Under `ALL` are those of all devices, where they share the constants or one has too few rows for a fit of its own.
+    """
+    known = [case for case in cases if case.model is not None]
     found: dict[str, list[Case]] = {}
-    for case in cases:
-        if case.model is not None:
-            device = ALL if recipe.pooled else MACHINES[case.machine].device
-            found.setdefault(device, []).append(case)
-    return found
+    for case in known:
+        found.setdefault(MACHINES[case.machine].device, []).append(case)
+    alone = {device: mine for device, mine in found.items() if len(mine) >= LEAST and not recipe.pooled}
+    return alone if len(alone) == len(found) else alone | {ALL: known}
 
 
 def calibrate(
@@ -115,14 +120,10 @@ def calibrate(
 
 
 def sample(cases: Sequence[Case]) -> Sequence[Case]:
-    """Return at most `MOST` of them, the same ones each time."""
-    import hashlib
-
+    """Return at most `MOST` of them, the same ones each time: a quarter on many nodes, if there are so many."""
     if len(cases) <= MOST:
         return cases
-    return sorted(cases, key=lambda case: hashlib.sha256(f"fit {case.label}".encode()).digest())[:MOST]
-
-
-def recipe_of(stack: str) -> Recipe:
-    """Return how the constants of a software are found."""
-    return RECIPES[stack]
+    ordered = sorted(cases, key=lambda case: hashlib.sha256(f"fit {case.label}".encode()).digest())
+    many = [case for case in ordered if case.npus > MACHINES[case.machine].domain][: MOST // 4]
+    others = [case for case in ordered if case.npus <= MACHINES[case.machine].domain]
+    return [*others[: MOST - len(many)], *many]

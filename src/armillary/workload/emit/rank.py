@@ -70,7 +70,10 @@ class Rank:
         def attributes() -> list[Attribute]:
             return message(Step(name, axes=axis, size=size), steps, True, tag)
 
-        return self._place((name, axis, steps, size, tag), name, NodeType.COMM_SEND_NODE, attributes, after)
+        node = self._place((name, axis, steps, size, tag), name, NodeType.COMM_SEND_NODE, attributes, after)
+        if self.handshake:
+            self.chain = [*self.chain, node]
+        return node
 
     def recv(self, name: str, axis: str, steps: int, size: int, tag: int) -> int:
         """Place a receive from the rank `steps` along an axis, which is posted when the kernels before are done.

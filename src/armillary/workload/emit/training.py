@@ -126,7 +126,7 @@ class Stage:
         self.rank.labels["layer"] = -1
         if virtual:
             size = self.boundaries[virtual - 1]
-            now = [self.rank.recv("receive activations", "pp", -1, size, 2 * virtual)]
+            now = self._receive("activations", -1, size, 2 * virtual)
         for number, layer in self.chunks[task.chunk]:
             self.rank.labels["layer"] = number
             now = self._use(layer, number, "F", now, ())
@@ -137,7 +137,7 @@ class Stage:
                 ]
         self.outputs[task.microbatch, task.chunk] = now
         if virtual < len(self.boundaries) - 1:
-            self.rank.send("send activations", "pp", 1, self.boundaries[virtual], 2 * virtual + 2, now)
+            self.rank.send("send activations", "pp", 1, self._part(self.boundaries[virtual]), 2 * virtual + 2, now)
 
     def _backward(self, task: Task, kind: str, last: bool) -> None:
         virtual = task.chunk * self.stages + self.stage
@@ -147,7 +147,7 @@ class Stage:
             now = self.outputs.pop((task.microbatch, task.chunk))
             if virtual < len(self.boundaries) - 1:
                 size = self.boundaries[virtual]
-                now = [self.rank.recv("receive gradients", "pp", 1, size, 2 * virtual + 1)]
+                now = self._receive("gradients", 1, size, 2 * virtual + 1)
         for number, layer in reversed(self.chunks[task.chunk]):
             self.rank.labels["layer"] = number
             also: Nodes = ()
@@ -158,7 +158,20 @@ class Stage:
         if kind != "W" and virtual:
             # Frameworks send when the whole backward pass has returned, gradients of weights included.
             after = [*now, *self.rank.chain]
-            self.rank.send("send gradients", "pp", -1, self.boundaries[virtual - 1], 2 * virtual - 1, after)
+            self.rank.send("send gradients", "pp", -1, self._part(self.boundaries[virtual - 1]), 2 * virtual - 1, after)
+
+    def _part(self, size: int) -> int:
+        """Return the bytes of a message: a part of the boundary where ranks of tp have copies of it and share them."""
+        own = self.plan.parallel
+        return -(-size // own.tp) if self.plan.pipeline.scatter and not own.sequence else size
+
+    def _receive(self, what: str, steps: int, size: int, tag: int) -> Nodes:
+        """Receive a boundary of `size` bytes, and gather it where each rank of tp has a part."""
+        part = self._part(size)
+        now = [self.rank.recv(f"receive {what}", "pp", steps, part, tag)]
+        if part < size:
+            now = [self.rank.collective(f"gather {what}", CollectiveType.ALL_GATHER, "tp", part, now)]
+        return now
 
     def _use(
         self, layer: Layer, number: int, kind: str, now: Nodes, also: Nodes, last: bool = False

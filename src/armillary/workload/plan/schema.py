@@ -52,8 +52,12 @@ class Pipeline(Part):
         default=False,
         description="Run a task beside the one before it, so that what one sends hides behind kernels of the other.",
     )
+    scatter: bool = Field(
+        default=False,
+        description="Without sequence: each rank of tp sends a part of an activation, which the receivers gather.",
+    )
     handshake: WholeTime = Field(
-        default=0, description="What the CPU takes over a message from another stage, while no kernel runs."
+        default=0, description="What the CPU takes over a message from another stage; it waits for messages, and kernels for it."
     )
 
 

@@ -115,17 +115,19 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         npus=npus,
         model=model,
         plan=plan,
-        stack=_stack(moe, word, release),
+        stack=_stack(model, word, release),
         amount=batch * sequence / npus,
         reason=reason,
         facts={"model": name, "GPUs": str(npus), "device": system, "precision": word or "FP8", "release": release},
     )
 
 
-def _stack(moe: bool, precision: str, release: str) -> str:
-    if moe:
-        return "megatron-bridge-graphs" if release >= GRAPHS else "megatron-bridge-moe"
-    return "megatron-bridge-fp4" if precision == "NVFP4" else "megatron-bridge"
+def _stack(model: Decoder | None, precision: str, release: str) -> str:
+    if model is None or model.experts is None:
+        return "megatron-bridge-fp4" if precision == "NVFP4" else "megatron-bridge"
+    if release >= GRAPHS:
+        return "megatron-bridge-graphs"
+    return "megatron-bridge-moe-bias" if model.experts.bias else "megatron-bridge-moe"
 
 
 def _model(name: str) -> tuple[Decoder | None, str]:

@@ -64,7 +64,7 @@ def _case(row: Published, micro: int, virtual: int, changes: dict[str, Any] | No
         **(changes or {}),
     }
     if virtual > 1:
-        plan["pipeline"] = {"schedule": "interleaved", "virtual": virtual}
+        plan["pipeline"] = {**MEGATRON["pipeline"], "schedule": "interleaved", "virtual": virtual}
     flops = megatron_flops(row.batch, SEQUENCE, row.layers, row.hidden, VOCABULARY)
     return Case(
         label=f"{row.parameters}B on {row.gpus}",

@@ -54,7 +54,7 @@ def table_5() -> Iterator[Case]:
         ):
             plan: dict[str, Any] = {"batch": batch, "microbatch": micro, "parallel": {"pp": pp}}
             if virtual > 1:
-                plan["pipeline"] = {"schedule": "interleaved", "virtual": virtual}
+                plan["pipeline"] = {**MEGATRON["pipeline"], "schedule": "interleaved", "virtual": virtual}
             yield _case(f"{size}, {word}", size, gpus, plan, recompute, sequence, seconds * 1e3)
 
 

@@ -24,6 +24,7 @@ MULTI = ("Parameters (billion)",)
 VOCABULARY = 50257
 MEGATRON: dict[str, Any] = {
     "recompute": "full",
+    "pipeline": {"scatter": True},
     "attention": "unfused",
     "dropout": True,
     "data": {"sharding": "ddp", "overlap": False},
