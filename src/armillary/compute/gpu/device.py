@@ -125,7 +125,8 @@ class Gpu:
         share: Of the memory bandwidth, that kernels bound by it reach.
         launch: s that every kernel takes besides.
         factors: See `Factors`.
-        like: Device that the constants are derived from; "" where they are fitted.
+        like: Device that absent constants are taken from; "": none is absent.
+        derived: Whether the constants of products are among them.
         fitted: By what part, what they were fitted to, and the errors: for people.
     """
 
@@ -144,6 +145,7 @@ class Gpu:
     launch: float
     factors: Factors = field(default_factory=Factors)
     like: str = ""
+    derived: bool = False
     fitted: Mapping[str, Any] = field(default_factory=dict)
 
     def gemm_fit(self, precision: str) -> GemmFit:
@@ -214,6 +216,7 @@ def _read(path: Path, below: tuple[str, ...]) -> Gpu:
         launch=reader.time(("launch",), base.launch if base else None),
         factors=reader.record(("training",), Factors, Factors()),
         like=like,
+        derived=bool(like) and not reader.given("gemm"),
         fitted=reader.mapping("fitted"),
     )
     reader.check_all_read()

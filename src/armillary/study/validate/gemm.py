@@ -82,20 +82,28 @@ def run_gemm(files: Sequence[Path], progress: Progress, name: str = "gemm") -> T
         "held out",
         Bar(0.08),
         (f"Shown are {what}; fp8 includes the cast of the left operand, as the measurement does.",),
-        _parts(name, rows, partly),
+        _parts(name, rows, partly, Bar(0.08)),
     )
 
 
-def _parts(name: str, rows: Sequence[Row], partly: bool) -> tuple[Table, ...]:
+def _parts(name: str, rows: Sequence[Row], partly: bool, bar: Bar | None) -> tuple[Table, ...]:
+    """Return a table of each group."""
     groups = list(dict.fromkeys(row.group for row in rows))
     if len(groups) < 2:
         return ()
     source = SOURCE if partly else ""
     return tuple(
-        Table(f"{name} {group}", group, "us", source, tuple(row for row in rows if row.group == group), "held out",
-              Bar(0.08))
+        Table(
+            f"{name} {group}",
+            group,
+            "us",
+            source,
+            tuple(row for row in rows if row.group == group),
+            "held out",
+            bar,
+        )
         for group in groups
-    )  # fmt: skip
+    )
 
 
 def _rows(device: str, word: str, sizes: Ints, us: Floats) -> list[Row]:
@@ -169,7 +177,10 @@ def run_attention(files: Sequence[Path], progress: Progress) -> Table:
             if gpu and precision in gpu.peaks:
                 predicted[mine] = context_seconds(gpu, precision, kernels.table[mine]) * 1e6
         rows += [
-            Row(label, measured, found, precision, reason=f"{device} is not known" if math.isnan(found) else "")
+            Row(
+                label, measured, found, _kind(label, precision),
+                reason=f"{device} is not known" if math.isnan(found) else "",
+            )
             for label, measured, found, precision, device in zip(
                 kernels.labels, (kernels.seconds * 1e6).tolist(), predicted.tolist(), kernels.precision,
                 kernels.device, strict=True,
@@ -190,7 +201,12 @@ def run_attention(files: Sequence[Path], progress: Progress) -> Table:
             "Windows of 128 tokens in fp8 run in kernels that gain little from them; the model does not know.",
             "Kernels with a cache in fp8 are taken to compute in fp8.",
         ),
+        _parts("attention-h100", rows, partly, None),
     )
+
+
+def _kind(label: str, precision: str) -> str:
+    return "fp8, window 128" if precision == "fp8" and ", window 128," in label else precision
 
 
 def _suite(device: str, title: str) -> Suite:
