@@ -21,7 +21,7 @@ from armillary.trace.attention import Attention, to_attention
 from armillary.trace.gemm import Gemm
 
 sys.path.insert(0, str(Path(__file__).parent))
-from twin import one
+import twin
 
 FITTED = ("a100-sxm-80", "h100-sxm", "b200")
 SIZE = st.one_of(st.integers(1, 300), st.integers(1, 64).map(lambda n: 256 * n), st.integers(1, 20_000))
@@ -86,7 +86,7 @@ def test_products_are_those_of_the_twin(
     fast = gemm_seconds(gpu, precision, np.array([[m, n, k, batch]], float), written, sustained=sustained)[0][
         0
     ]
-    assert fast == pytest.approx(one(gpu, precision, m, n, k, batch, written, sustained), rel=1e-9)
+    assert fast == pytest.approx(twin.one(gpu, precision, m, n, k, batch, written, sustained), rel=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
@@ -161,6 +161,28 @@ def test_attention_is_told_by_its_shape_else_by_its_name() -> None:
     assert forward == other == pytest.approx(attend(8192) * 1e9)
     assert named == pytest.approx(forward, rel=0.4)
     assert back == pytest.approx(attend(8192, 1) * 1e9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(FITTED), st.integers(1, 8), st.sampled_from([(8, 1), (32, 32), (5, 5)]), st.integers(1, 9000),
+    st.integers(0, 3000), st.sampled_from([(64, 64), (128, 128), (192, 128)]), st.integers(0, 1), st.integers(0, 2),
+)  # fmt: skip
+def test_attention_is_that_of_the_twin(
+    name: str,
+    batch: int,
+    heads: tuple[int, int],
+    queries: int,
+    before: int,
+    width: tuple[int, int],
+    back: int,
+    mask: int,
+) -> None:
+    gpu, keys = load_gpu(name), queries + before
+    pairs = [queries * keys, queries * keys - queries * (queries - 1) // 2, max(1, queries * keys // 9)][mask]
+    shape = (batch, *heads, queries, keys, *width, back)
+    fast = attention_seconds(gpu, "bf16", np.array([(*shape, pairs)], float))[0]
+    assert fast == pytest.approx(twin.attend(gpu, shape, pairs), rel=1e-9)
 
 
 def test_scores_that_a_mask_and_a_window_leave() -> None:
