@@ -28,9 +28,9 @@ def _run(_: Sequence[Path], progress: Progress) -> Table:
         (found,) = measure([Case("all-reduce", 8, 8, mib * _MIB)], machine)
         rows.append(Row(format_bytes(mib * _MIB), measured, found.time_ns / 1e3))
         progress(len(rows), len(_MEASURED_US))
-    theirs = sum(
-        abs(s / m - 1) for s, m in zip(_SIMULATED_US, _MEASURED_US.values(), strict=True)
-    ) / len(rows)
+    theirs = sum(abs(s / m - 1) for s, m in zip(_SIMULATED_US, _MEASURED_US.values(), strict=True)) / len(
+        rows
+    )
     return Table(
         name=_NAME,
         title=_TITLE,

@@ -23,7 +23,9 @@ def suite_of(path: Path, suites: Sequence[Suite]) -> Suite:
         InputError: it cannot be read, or has the columns of none.
     """
     found = headers(path)
-    fits = [suite for suite in suites if suite.columns and any(set(suite.columns) <= set(one) for one in found)]
+    fits = [
+        suite for suite in suites if suite.columns and any(set(suite.columns) <= set(one) for one in found)
+    ]
     if not fits:
         raise _unknown(path, found, [suite for suite in suites if suite.columns])
     return max(fits, key=lambda suite: len(set(suite.columns)))
@@ -49,7 +51,9 @@ def headers(path: Path) -> list[list[str]]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     if not any(found):
-        raise InputError(f"{path}: there are no names of columns, expected .csv, .csv.gz, .json or .md with them")
+        raise InputError(
+            f"{path}: there are no names of columns, expected .csv, .csv.gz, .json or .md with them"
+        )
     return found
 
 
@@ -98,6 +102,6 @@ def _unknown(path: Path, found: Sequence[Sequence[str]], suites: Sequence[Suite]
     lacking = [name for name in suite.columns if name not in header]
     missing = ", ".join(f"'{name}'{nearest(name, header)}" for name in lacking)
     return InputError(
-        f"{path}: columns {', '.join(header)} are of no known format: the nearest is that of {suite.name}, but there is "
-        f"no {missing}; known are {', '.join(one.name for one in suites)} (armillary validate --list tells their columns)"
+        f"{path}: columns {', '.join(header)} are of no known format: the nearest is {suite.name}, but there is no "
+        f"{missing}; known are {', '.join(one.name for one in suites)} (for their columns: armillary validate --list)"
     )
