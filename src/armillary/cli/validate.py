@@ -62,6 +62,8 @@ def command(
     if only_list:
         show_table(show.listed(chosen(names, suites())))
         return
+    if data and measured:
+        raise click.UsageError("--data says what is measured, so --measured has no use")
     wanted = {name: path for name, path in outputs.items() if path}
     _check(wanted)
     jobs, skipped = run.plan(names, data, measured)

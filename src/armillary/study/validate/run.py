@@ -61,12 +61,14 @@ def plan(
 
 
 def _files(suite: Suite, measured: Path) -> tuple[Path, ...] | None:
-    """Return what the suite reads: nothing, a file, or the files of a folder; None where that is absent."""
+    """Return what the suite reads: nothing, a file, or the files of a folder; None where there are none."""
     if not suite.needs:
         return ()
     path = measured / suite.needs
     if path.is_dir():
-        return tuple(sorted(each for each in path.iterdir() if each.is_file())) or None
+        return (
+            tuple(sorted(each for each in path.iterdir() if each.is_file() and each.stem != "README")) or None
+        )
     return (path,) if path.is_file() else None
 
 

@@ -65,11 +65,14 @@ class View {
     this.down = true;
     this.listed = ROWS;
     this.seen = false;
+    this.ratio = false;
     this.names = Object.keys(table.groups);
     const section = make("section");
     section.id = table.name;
     const title = make("h2", `${table.name} `);
-    title.append(make("small", table.title));
+    this.turned = make("button", "show errors");
+    this.turned.addEventListener("click", () => this.turn());
+    title.append(make("small", `${table.title} `), this.turned);
     this.chips = make("div", "", "chips");
     this.chart = make("div", "", "chart");
     this.drawn = make("div", "", "source");
@@ -114,6 +117,12 @@ class View {
     this.drawRows(this.chosen());
   }
 
+  turn() {
+    this.ratio = !this.ratio;
+    this.turned.textContent = this.ratio ? "show predicted" : "show errors";
+    this.drawChart();
+  }
+
   drawChart() {
     if (!this.seen) return;
     const known = this.chosen().filter((i) => this.rows.predicted[i] !== null);
@@ -123,15 +132,17 @@ class View {
     this.drawn.textContent = points.length < known.length
       ? `${points.length.toLocaleString("en")} of ${plural(known.length, "point")} drawn: the ${worst} worst, and 1 of ${step} others` : "";
     if (!known.length) { Plotly.purge(this.chart); this.chart.textContent = "all rows are refused"; return; }
+    if (!this.chart.data) this.chart.replaceChildren();
     const { measured, predicted, low, high, label, error, group } = this.rows;
     let [least, most] = [Infinity, 0];
     for (const i of known) {
       least = Math.min(least, measured[i], predicted[i]);
       most = Math.max(most, measured[i], predicted[i]);
     }
+    const at = (i, value) => (this.ratio ? value / measured[i] - 1 : value);
     const ends = [least / 1.15, most * 1.15], near = data.near, unit = this.table.unit;
     const line = (factor, more) => ({
-      x: ends, y: ends.map((end) => end * factor), mode: "lines", hoverinfo: "skip", showlegend: false,
+      x: ends, y: ends.map((end) => (this.ratio ? factor - 1 : end * factor)), mode: "lines", hoverinfo: "skip", showlegend: false,
       line: { color: "#999", width: factor === 1 ? 1 : 0 }, ...more,
     });
     const many = this.names.length > COLOURS.length;
@@ -140,14 +151,14 @@ class View {
       const mine = name === null ? points : points.filter((i) => group[i] === name);
       const stated = mine.some((i) => low[i] !== null);
       return {
-        x: mine.map((i) => measured[i]), y: mine.map((i) => predicted[i]), mode: "markers", name: name || "rows",
-        marker: { size: known.length > 300 ? 4 : 7, opacity: 0.7, color: COLOURS[name === null ? 0 : this.names.indexOf(name)] },
+        x: mine.map((i) => measured[i]), y: mine.map((i) => at(i, predicted[i])), mode: "markers", name: name || "rows",
+        marker: { size: known.length > 300 ? 4 : 7, opacity: 0.7, color: COLOURS[many ? 0 : Math.max(0, this.names.indexOf(name ?? this.group))] },
         text: mine.map((i) => `${escaped(label[i])}<br>measured ${number(measured[i], unit)}<br>predicted ${number(predicted[i], unit)} (${percent(error[i], true)})`),
         hoverinfo: "text",
         error_y: stated ? {
           type: "data", symmetric: false, width: 0, thickness: 1,
-          array: mine.map((i) => (high[i] === null ? 0 : high[i] - predicted[i])),
-          arrayminus: mine.map((i) => (low[i] === null ? 0 : predicted[i] - low[i])),
+          array: mine.map((i) => (high[i] === null ? 0 : at(i, high[i]) - at(i, predicted[i]))),
+          arrayminus: mine.map((i) => (low[i] === null ? 0 : at(i, predicted[i]) - at(i, low[i]))),
         } : undefined,
       };
     });
@@ -155,11 +166,14 @@ class View {
       type: "log", title: { text: `${title}, ${unit}` }, range: ends.map(Math.log10), automargin: true, zeroline: false,
       dtick: most > 50 * least ? 1 : most > 3 * least ? "D1" : undefined, exponentformat: "none", separatethousands: true, gridcolor: "#eee",
     });
+    const far = (i) => Math.max(...[predicted[i], low[i], high[i]].map((value) => Math.abs((value ?? measured[i]) / measured[i] - 1)));
+    const off = 1.1 * Math.max(near, ...points.map(far));
+    const errors = { title: { text: "error" }, range: [-off, off], tickformat: "+.0%", automargin: true, gridcolor: "#eee" };
     Plotly.react(
       this.chart,
       [line(1 - near), line(1 + near, { fill: "tonexty", fillcolor: "#0000001a" }), line(1), ...clouds],
       {
-        font: FONT, margin: { l: 60, r: 10, t: 10, b: 45 }, xaxis: axis("measured"), yaxis: axis("predicted"), hovermode: "closest",
+        font: FONT, margin: { l: 60, r: 10, t: 10, b: 45 }, xaxis: axis("measured"), yaxis: this.ratio ? errors : axis("predicted"), hovermode: "closest",
         showlegend: clouds.length > 1, legend: { x: 0.01, y: 0.99, bgcolor: "#ffffffb0" },
       },
       { displaylogo: false, responsive: true, modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] },
