@@ -2,8 +2,8 @@
 
 Usage: python benchmarks/validate.py [NAME ...]
 
-`seconds` is wall time of one run with compiled kernels in the cache, without the start of the interpreter; `peak_mib` the
-peak memory of the process, interpreter and libraries included. Validations without measurements are left out.
+`seconds` is wall time of one run with compiled kernels in the cache, without the start of the interpreter; `peak_mib`
+the peak memory of the process, interpreter and libraries included. Validations without measurements are left out.
 """
 
 from __future__ import annotations
