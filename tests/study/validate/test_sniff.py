@@ -6,6 +6,7 @@ import pytest
 
 from armillary.errors import InputError
 from armillary.study.validate.sniff import headers, suite_of
+from armillary.study.validate.suites import suites
 
 
 @pytest.mark.parametrize(
@@ -74,3 +75,12 @@ def test_error_names_the_nearest_format_and_what_lacks(made_up, tmp_path):
     assert "columns op, byte are of no known format" in text
     assert "the nearest is of-folder, but there is no 'bytes' (did you mean 'byte'?)" in text
     assert "known are made-up, wider, of-folder" in text
+
+
+@pytest.mark.shared
+def test_every_suite_finds_its_own_measurements_by_their_columns(shared):
+    known = suites()
+    for suite in known:
+        path = shared / "measured" / suite.needs
+        if suite.needs and suite.columns and path.is_file():
+            assert set(suite_of(path, known).columns) == set(suite.columns), suite.name

@@ -43,7 +43,7 @@ def shown(
     why: dict[str, list[str]] = defaultdict(list)
     for one in skipped:
         why[one.reason].append(one.suite.name)
-    yield from (f"skipped {', '.join(names)}: {reason}" for reason, names in why.items())
+    yield from (_text(f"skipped {', '.join(names)}: {reason}") for reason, names in why.items())
     counts = verdicts(tables)
     yield ", ".join(
         [*(f"{counts[name]} {name}" for name in STYLES), f"{sum(map(len, why.values()))} skipped"]
