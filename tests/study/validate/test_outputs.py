@@ -71,9 +71,16 @@ def test_errors(call, words, message):
 
 
 def test_list(call):
-    lines = call("--list").stdout.splitlines()
-    assert re.match(r"made-up\s+published\s+# GPUs, time \(ms\)", lines[1])
-    assert call("--list wid*").stdout.splitlines()[1].split()[:2] == ["wider", "wide/some.csv"]
+    lines = [line.split() for line in call("--list").stdout.splitlines()]
+    assert lines[1:4] == [
+        ["made-up", "Made", "up"],
+        ["published", "numbers"],
+        ["columns:", "#", "GPUs,", "time", "(ms)"],
+    ]
+    assert [line.split() for line in call("--list wid*").stdout.splitlines()][1:3] == [
+        ["wider", "wider"],
+        ["wide/some.csv"],
+    ]
 
 
 def test_json_has_everything(call, tmp_path):

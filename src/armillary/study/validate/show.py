@@ -52,10 +52,12 @@ def shown(
 
 def listed(suites: Iterable[Suite]) -> Grid:
     """Return what can be run, what it reads, and how its files are known."""
-    out = _grid("validation", "reads", "columns of its files")
+    out = _grid("validation", "what it reads", left=2)
     for suite in suites:
-        text = _text(f"{suite.name}\n").append(suite.title, style="dim")
-        out.add_row(text, _text(suite.needs or "published"), _text(", ".join(suite.columns) or "-"))
+        text = _text(f"{suite.title}\n{suite.needs or 'published numbers'}")
+        if suite.columns:
+            text.append(f"\ncolumns: {', '.join(suite.columns)}", style="dim")
+        out.add_row(_text(suite.name), text)
     return out
 
 
@@ -164,7 +166,7 @@ def _grid(*names: str, left: int = 1) -> Grid:
 
     out = Grid(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for number, name in enumerate(names):
-        out.add_column(name, justify="left" if number < left or len(names) == 3 else "right", overflow="fold")
+        out.add_column(name, justify="left" if number < left else "right", overflow="fold")
     return out
 
 
