@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from armillary.errors import InputError
 from armillary.files import replacing
@@ -27,7 +27,7 @@ _NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 def picture(tables: Sequence[Table], path: Path) -> None:
-    """Draw predicted over measured into a .png, .svg or .pdf file, both logarithmic, with a band of 10 %.
+    """Draw predicted over measured into a .png, .svg or .pdf file, both logarithmic, and errors; grey is within 10 %.
 
     Raises:
         InputError: no table, no matplotlib, an unknown suffix, or the file cannot be written.
@@ -44,81 +44,101 @@ def picture(tables: Sequence[Table], path: Path) -> None:
     suffix = path.suffix[1:].lower()
     # A fixed salt and no date give the same bytes for the same figure.
     with rc_context({"svg.hashsalt": "armillary"}), replacing(path) as temporary:
-        figure = Figure(figsize=(3.6 * across + 0.4, 4.0 * down), layout="constrained")
+        figure = Figure(figsize=(3.6 * across + 0.4, 4.6 * down), layout="constrained")
         FigureCanvasAgg(figure)
-        panels = figure.subplots(down, across, squeeze=False).flat
-        for axes, table in zip(panels, tables, strict=False):
-            _draw(axes, table)
-        for axes in list(figure.axes)[len(tables) :]:
-            axes.remove()
+        grid = figure.subplots(2 * down, across, squeeze=False, height_ratios=[3, 1] * down)
+        pairs = [
+            (grid[2 * row][column], grid[2 * row + 1][column])
+            for row in range(down)
+            for column in range(across)
+        ]
+        for (above, below), table in zip(pairs, tables, strict=False):
+            _draw(above, below, table)
+        for pair in pairs[len(tables) :]:
+            for axes in pair:
+                axes.remove()
         figure.savefig(temporary, format=suffix, dpi=150, metadata=_NO_DATE.get(suffix, {}))
 
 
-def _draw(axes: Axes, table: Table) -> None:
+def _draw(above: Axes, below: Axes, table: Table) -> None:
+    """Draw predicted over measured, and below the error over measured."""
     known = [row for row in table.rows if not is_refused(row)]
     found = accuracy(table.rows)
-    axes.set_title(f"{table.name}\n", loc="left", fontsize=9, fontweight="bold")
-    below = f"{table.relation}, {len(known):,} rows, mean {percent(found.mean)}, {verdict(table)}"
-    axes.annotate(
-        below, (0, 1), (0, 4), xycoords="axes fraction", textcoords="offset points", fontsize=8, color=_INK
+    above.set_title(f"{table.name}\n", loc="left", fontsize=9, fontweight="bold")
+    what = f"{table.relation}, {len(known):,} rows, mean {percent(found.mean)}, {verdict(table)}"
+    above.annotate(
+        what, (0, 1), (0, 4), xycoords="axes fraction", textcoords="offset points", fontsize=8, color=_INK
     )
-    axes.set_xlabel(f"measured, {table.unit}", fontsize=8)
-    axes.set_ylabel(f"predicted, {table.unit}", fontsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8)
+    above.set_ylabel(f"predicted, {table.unit}", fontsize=8)
+    below.set_ylabel("error", fontsize=8)
+    below.set_xlabel(f"measured, {table.unit}", fontsize=8)
+    for axes in (above, below):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=8)
     if not known:
-        axes.annotate("all rows refused", (0.5, 0.5), xycoords="axes fraction", ha="center", color=_INK)
-        axes.set(xticks=[], yticks=[])
+        above.annotate("all rows refused", (0.5, 0.5), xycoords="axes fraction", ha="center", color=_INK)
+        for axes in (above, below):
+            axes.set(xticks=[], yticks=[])
         return
     values = [value for row in known for value in (row.measured, row.predicted)]
     low, high = min(values) / 1.15, max(values) * 1.15
-    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), aspect="equal")
-    _ticks(axes, low, high)
+    ends_of = ((row, value) for row in known for value in (row.predicted, row.low, row.high))
+    far = 1.15 * max(NEAR, *(abs(value / row.measured - 1) for row, value in ends_of if math.isfinite(value)))
+    above.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
+    below.set(xscale="log", xlim=(low, high), ylim=(-far, far))
+    _ticks(above, below, low, high)
     ends = [low, high]
-    axes.fill_between(
-        ends, [(1 - NEAR) * end for end in ends], [(1 + NEAR) * end for end in ends],
-        color="#DDDDDD", linewidth=0, zorder=0,
-    )  # fmt: skip
-    axes.plot(ends, ends, color=GREY, linewidth=0.8, zorder=1)
+    for axes, middle in ((above, ends), (below, [0.0, 0.0])):
+        band = [
+            [near * end for end in ends] if axes is above else [near - 1] * 2 for near in (1 - NEAR, 1 + NEAR)
+        ]
+        axes.fill_between(ends, *band, color="#DDDDDD", linewidth=0, zorder=0)
+        axes.plot(ends, middle, color=GREY, linewidth=0.8, zorder=1)
     groups: dict[str, list[Row]] = {}
     for row in known:
         groups.setdefault(row.group, []).append(row)
     if not 1 < len(groups) <= len(_COLOURS):
         groups = {"": known}
     for (name, rows), colour, mark in zip(groups.items(), _COLOURS, _MARKS, strict=False):
-        _points(axes, rows, name, colour, mark, len(known))
+        style = {"color": colour, "marker": mark, "label": name}
+        _points(above, rows, [1.0] * len(rows), 0.0, style, len(known))
+        _points(below, rows, [row.measured for row in rows], 1.0, style, len(known))
     if len(groups) > 1:
-        axes.legend(
-            fontsize=7,
-            markerscale=1 if len(known) <= 100 else 3,
-            frameon=False,
-            loc="upper left",
-            handletextpad=0.2,
-            borderaxespad=0.2,
-        )
-
-
-def _points(axes: Axes, rows: Sequence[Row], name: str, colour: str, mark: str, of: int) -> None:
-    stated = [row for row in rows if row.low <= row.high]
-    if stated:
-        axes.vlines(
-            [row.measured for row in stated], [row.low for row in stated], [row.high for row in stated],
-            color=colour, alpha=0.4, linewidth=1, rasterized=of > _FEW,
+        above.legend(
+            fontsize=7, markerscale=math.sqrt(18 / _size(len(known))), frameon=False, loc="upper left",
+            handletextpad=0.2, borderaxespad=0.2,
         )  # fmt: skip
-    axes.scatter(
-        [row.measured for row in rows], [row.predicted for row in rows],
-        s=18 if of <= 100 else 8 if of <= _FEW else 2, alpha=0.8 if of <= 100 else 0.4,
-        color=colour, marker=mark, linewidths=0, label=name, rasterized=of > _FEW, zorder=2,
-    )  # fmt: skip
 
 
-def _ticks(axes: Axes, low: float, high: float) -> None:
+def _size(count: int) -> int:
+    return 18 if count <= 100 else 8 if count <= _FEW else 2
+
+
+def _points(
+    axes: Axes, rows: Sequence[Row], unit: Sequence[float], less: float, style: dict[str, Any], of: int
+) -> None:
+    """Draw ``predicted / unit - less``, with its interval."""
+    low, at, high = (
+        [value / one - less for value, one in zip(values, unit, strict=True)]
+        for values in zip(*((row.low, row.predicted, row.high) for row in rows), strict=True)
+    )
+    x = [row.measured for row in rows]
+    pixels = of > _FEW
+    axes.vlines(x, low, high, color=style["color"], alpha=0.4, linewidth=1, rasterized=pixels)
+    alpha = 0.8 if of <= 100 else 0.4
+    axes.scatter(x, at, s=_size(of), alpha=alpha, linewidths=0, rasterized=pixels, zorder=2, **style)
+
+
+def _ticks(above: Axes, below: Axes, low: float, high: float) -> None:
     """Write plain numbers: powers of ten, or 1, 2 and 5 of each where the range is short."""
     steps = (1,) if high > 50 * low else (1, 2, 5) if high > 3 * low else (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     at = [step * 10.0**power for power in powers for step in steps]
     at = [value for value in at if low <= value <= high]
-    axes.minorticks_off()
-    if at:
-        axes.set_xticks(at, [f"{value:,.10g}" for value in at], rotation=30)
-        axes.set_yticks(at, [f"{value:,.10g}" for value in at])
+    texts = [f"{value:,.10g}" for value in at]
+    above.set_yticks(at, texts)
+    above.set_xticks(at, [""] * len(at))
+    below.set_xticks(at, texts, rotation=30)
+    above.minorticks_off()
+    below.minorticks_off()
+    below.yaxis.set_major_formatter(lambda value, _: f"{100 * value:+.0f} %" if value else "0 %")
