@@ -88,11 +88,9 @@ def _draw(above: Axes, below: Axes, table: Table) -> None:
     below.set(xscale="log", xlim=(low, high), ylim=(-far, far))
     _ticks(above, below, low, high)
     ends = [low, high]
-    for axes, middle in ((above, ends), (below, [0.0, 0.0])):
-        band = [
-            [near * end for end in ends] if axes is above else [near - 1] * 2 for near in (1 - NEAR, 1 + NEAR)
-        ]
-        axes.fill_between(ends, *band, color="#DDDDDD", linewidth=0, zorder=0)
+    for axes, one, less in ((above, ends, 0.0), (below, [1.0, 1.0], 1.0)):
+        under, middle, over = ([near * each - less for each in one] for near in (1 - NEAR, 1.0, 1 + NEAR))
+        axes.fill_between(ends, under, over, color="#DDDDDD", linewidth=0, zorder=0)
         axes.plot(ends, middle, color=GREY, linewidth=0.8, zorder=1)
     groups: dict[str, list[Row]] = {}
     for row in known:
