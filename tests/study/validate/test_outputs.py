@@ -23,8 +23,8 @@ def call(made_up, tmp_path, monkeypatch):
 
 def test_tables(call):
     lines = call("").stdout.splitlines()
-    assert re.match(r"made-up +blind +3 of +15.0 % +30.0 % +10.0 % +1.000 +≤ 15 % +missed", lines[1])
-    assert lines[2].split() == ["4", "worst", "≤", "30", "%"]
+    assert re.match(r"made-up +blind +3 of 4 +15.0 % +30.0 % +10.0 % +1.000 +≤ 15 % +missed", lines[1])
+    assert lines[2].split() == ["worst", "≤", "30", "%"]
     assert re.match(r"  one left out +held out +1 +10.0 % +10.0 % +10.0 % +- +≤ 20 % +met", lines[3])
     assert "small     2        0   7.5 %  10.0 %   7.5 %   +2.2 %       50.0 %" in lines
     assert "50.0 % of the measurements lie in the stated intervals" in lines

@@ -22,17 +22,19 @@ def write_json(tables: Sequence[Table], path: Path, skipped: Iterable[Skipped] =
         InputError: the file cannot be written.
     """
     facts = {
-        "tables": [table_facts(table) | {"rows": _rows(table)} for table in tables],
+        "tables": [_whole(table) for table in tables],
         "skipped": [{"name": one.suite.name, "reason": one.reason} for one in skipped],
     }
-    for table, written in zip(tables, facts["tables"], strict=True):
-        written["parts"] = [table_facts(part) | {"rows": _rows(part)} for part in table.parts]
     write_text(path, json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def _whole(table: Table) -> dict[str, Any]:
+    rows = [row_facts(row) for row in table.rows]
+    return table_facts(table) | {"rows": rows, "parts": [_whole(part) for part in table.parts]}
 
 
 def table_facts(table: Table) -> dict[str, Any]:
     """Return all of a table but its rows and parts as JSON values."""
-    bar = table.bar and asdict(table.bar)
     return {
         "name": table.name,
         "title": table.title,
@@ -41,7 +43,7 @@ def table_facts(table: Table) -> dict[str, Any]:
         "relation": table.relation,
         "n": len(table.rows),
         "errors": _plain(asdict(accuracy(table.rows))),
-        "bar": bar,
+        "bar": table.bar and asdict(table.bar),
         "verdict": verdict(table),
         "groups": {name: _plain(asdict(found)) for name, found in by_group(table.rows).items()},
         "refused": dict(reasons(table.rows)),
@@ -64,10 +66,6 @@ def row_facts(row: Row) -> dict[str, Any]:
             "reason": row.reason,
         }
     )
-
-
-def _rows(table: Table) -> list[dict[str, Any]]:
-    return [row_facts(row) for row in table.rows]
 
 
 def _plain(facts: dict[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 STYLES: dict[Verdict, str] = {"met": "green", "missed": "red", "shown": "dim"}
 _GROUPS = 20
+_NARROW = 8
 
 
 def shown(
@@ -93,7 +94,8 @@ def _summary(tables: Iterable[Table]) -> Grid:
 def _line(out: Grid, name: str, table: Table) -> None:
     found = accuracy(table.rows)
     decided = verdict(table)
-    rows = f"{found.rows:,}" + (f" of\n{len(table.rows):,}" if found.refused else "")
+    rows = f"{found.rows:,} of {len(table.rows):,}" if found.refused else f"{found.rows:,}"
+    rows = rows if len(rows) <= _NARROW else rows.replace(" of ", " of\n")
     out.add_row(
         _text(name), table.relation, rows, *_errors(found), _rank(found),
         "\n".join(bar_texts(table.bar)) or "-", _text(decided, STYLES[decided]),
