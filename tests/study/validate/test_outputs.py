@@ -7,11 +7,12 @@ import pytest
 from click.testing import CliRunner
 
 from armillary.cli import main
+from armillary.cli.outputs import show_table
 from armillary.errors import InputError
 from armillary.study.validate import validate
 from armillary.study.validate.page import write_html
 from armillary.study.validate.picture import picture
-from armillary.study.validate.show import bar_texts, percent, quantity
+from armillary.study.validate.show import bar_texts, percent, quantity, shown
 from armillary.study.validate.table import Bar, Row, Table
 
 
@@ -143,3 +144,16 @@ def test_texts():
     assert quantity(10079.4, "us") == "10,080 us"
     assert quantity(0.012344, "s") == "0.01234 s"
     assert quantity(float("nan"), "s") == "-"
+
+
+def test_of_many_groups_and_reasons_the_worst_are_shown(capsys):
+    rows = [Row("r", 1, 1 + i / 100, f"group {i}") for i in range(25)]
+    rows += [Row("r", 1, float("nan"), "all", reason=f"reason {i}") for i in range(22)]
+    for part in shown([Table("t", "T", "us", "", tuple(rows), "blind")]):
+        show_table(part)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "group 24 1 0 24.0 % 24.0 % 24.0 % +24.0 % 0.0 %" in lines
+    assert not any(line.startswith("group 3 ") for line in lines)
+    assert "(6 more)" in lines
+    assert "(2 more reasons)" in lines
+    assert any(line.startswith("all 25 22 12.0 %") for line in lines)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 STYLES: dict[Verdict, str] = {"met": "green", "missed": "red", "shown": "dim"}
-_GROUPS = 20
+_MOST = 20
 _NARROW = 8
 
 
@@ -114,34 +114,34 @@ def _details(table: Table, rows: bool) -> Iterator[RenderableType]:
     title = _text(table.name, "bold").append(f": {table.title}", style="not bold")
     yield title.append(f" ({table.source})", style="dim not bold")
     found = accuracy(table.rows)
-    if groups := by_group(table.rows):
-        yield _groups({**groups, "all": found} if len(groups) > 1 else {"all": found})
+    yield _groups(by_group(table.rows), found)
     if not math.isnan(found.held):
         yield f"{percent(found.held)} of the measurements lie in the stated intervals"
     if why := reasons(table.rows):
         yield f"{found.refused:,} of {len(table.rows):,} rows refused:"
-        yield from (_text(f"  {count:,}  {reason}") for reason, count in why.most_common())
+        yield from (_text(f"  {count:,}  {reason}") for reason, count in why.most_common(_MOST))
+        if len(why) > _MOST:
+            yield _text(f"  ({len(why) - _MOST} more reasons)", "dim")
     yield from (_text(f"* {note}") for note in table.notes)
     if rows:
         yield _rows(table)
 
 
-def _groups(groups: dict[str, Accuracy]) -> Grid:
+def _groups(groups: dict[str, Accuracy], total: Accuracy) -> Grid:
     """Show the groups as they come; of many those that are worst."""
     out = _grid(
         "group", "rows", "refused", "mean", "worst", "median", "bias", f"within {NEAR:.0%}".replace("%", " %")
     )
-    names = list(groups)
-    if len(names) > _GROUPS:
-        names = sorted(names[:-1], key=lambda name: -groups[name].mean)[: _GROUPS - 2]
-    for name in [*names, *([] if "all" in names else ["all"])]:
-        found = groups[name]
+    worst_first = sorted(groups, key=lambda name: (math.isnan(groups[name].mean), -groups[name].mean))
+    chosen = list(groups) if len(groups) <= _MOST else worst_first[:_MOST]
+    lines = [(name or "-", groups[name]) for name in chosen] if len(groups) > 1 else []
+    for name, found in [*lines, ("all", total)]:
         out.add_row(
-            _text(name or "-"), f"{found.rows:,}", f"{found.refused:,}", *_errors(found),
+            _text(name), f"{found.rows:,}", f"{found.refused:,}", *_errors(found),
             percent(found.bias, "+"), percent(found.within),
         )  # fmt: skip
-    if len(names) < len(groups) - 1:
-        out.add_row(_text(f"({len(groups) - 1 - len(names)} more groups, with smaller errors)", "dim"))
+    if more := len(groups) - len(chosen):
+        out.add_row(_text(f"({more} more)", "dim"))
     return out
 
 
