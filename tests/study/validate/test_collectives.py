@@ -12,5 +12,6 @@ def test_ring_is_that_of_the_data_sheet():
     for row in table.rows[3:]:
         size = 2**30 if row.label == "1 GiB" else 2**31
         assert row.predicted == pytest.approx(2 * 7 / 8 * size / 450e9 * 1e6, rel=0.01)
+    assert table.relation == "fitted", "the latency of the preset has seen these rows"
     assert accuracy(table.rows).bias < -0.15
-    assert "shows 7.8 % here" in table.notes[1]
+    assert "shows 7.8 % here" in table.notes[2]

@@ -174,7 +174,7 @@ class View {
       [line(1 - near), line(1 + near, { fill: "tonexty", fillcolor: "#0000001a" }), line(1), ...clouds],
       {
         font: FONT, margin: { l: 60, r: 10, t: 10, b: 45 }, xaxis: axis("measured"), yaxis: this.ratio ? errors : axis("predicted"), hovermode: "closest",
-        showlegend: clouds.length > 1, legend: { x: 0.01, y: 0.99, bgcolor: "#ffffffb0" },
+        showlegend: clouds.length > 1, legend: { itemsizing: "constant", x: 0.01, y: 0.99, bgcolor: "#ffffffb0" },
       },
       { displaylogo: false, responsive: true, modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] },
     );
