@@ -72,7 +72,11 @@ def run_gemm(files: Sequence[Path], progress: Progress, name: str = "gemm") -> T
     progress(len(files), len(files))
     if not rows:
         raise InputError(f"{', '.join(map(str, files))}: no products of {_LEAST_US:g} us or more")
-    what = "a fifth of all shapes, which no constant has seen" if partly else "all products"
+    what = (
+        "a fifth of all shapes, which no constant has seen"
+        if partly
+        else "all products of the file, also such as the constants may have seen"
+    )
     return Table(
         name,
         f"Matrix products of unseen shapes, {_LEAST_US:g} us and more",
