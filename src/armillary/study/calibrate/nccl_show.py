@@ -47,9 +47,9 @@ def regime_table(fit: CollectiveFit) -> Table:
 
 def network_table(fit: CollectiveFit) -> Table:
     """Return the regimes between nodes, and what a NIC carries by how many members of a node use theirs."""
-    table = _table(("operation", "up to", "latency", "per doubling", "per ring step", "NICs"), 1)
+    table = _table(("operation", "up to", "latency", "per doubling", "per ring step", "NICs of (GB/s)"), 1)
     for operation, spanning in fit.between.items():
-        rates = ", ".join(f"{count}: {rate:.3g}" for count, rate in spanning.nic.items()) + " GB/s"
+        rates = ", ".join(f"{count}: {rate:.3g}" for count, rate in spanning.nic.items())
         for stage in spanning.stages:
             times = (format_time(value) if value else "-" for value in (stage.base, stage.hop, stage.step))
             table.add_row(operation, _end(stage.up_to), *times, rates)
