@@ -16,18 +16,25 @@ SWITCH_EFFICIENCY = 0.8
 def derive(name: str, sheet: DataSheet, sibling: CollectiveFit) -> CollectiveFit:
     """Return the fit of a device: bandwidths grow with those of the links, and so do the sizes of switches.
 
-    Latencies are of software and do not stand on data sheets: they stay as they are. Where only one of the two switches
-    reduces, an all-reduce sends its buffer once and not 2(n-1)/n times, at `SWITCH_EFFICIENCY`.
+    Latencies are those of loops that poll flags, and go with the clock. Where only one of the two switches reduces, an
+    all-reduce sends its buffer once and not 2(n-1)/n times, at `SWITCH_EFFICIENCY`. In a mesh n members use n-1 links.
     """
-    faster = sheet.link / sibling.sheet.link
+    faster, slower = sheet.link / sibling.sheet.link, sibling.sheet.clock / sheet.clock
     inside = {
         operation: {
-            members: _scaled(curve, faster * _in_switch(operation, members, sheet, sibling.sheet))
+            members: _scaled(
+                curve,
+                faster
+                * _in_switch(operation, members, sheet, sibling.sheet)
+                * _links(members, sheet)
+                / _links(members, sibling.sheet),
+                slower,
+            )
             for members, curve in curves.items()
         }
         for operation, curves in sibling.inside.items()
     }
-    note = f"derived from {sibling.name}: links {faster:.3g} times as fast"
+    note = f"derived from {sibling.name}: {faster:.3g} times its link bandwidth, {slower:.3g} times its latencies"
     return CollectiveFit(name, sheet, inside, borrowed(sheet, sibling), sibling.sources, (note,))
 
 
@@ -47,5 +54,12 @@ def _in_switch(operation: str, members: int, sheet: DataSheet, sibling: DataShee
     return saved if sheet.reduces else 1 / saved
 
 
-def _scaled(curve: Curve, faster: float) -> Curve:
-    return tuple(Regime(part.up_to * faster, part.latency, part.bandwidth * faster) for part in curve)
+def _links(members: int, sheet: DataSheet) -> float:
+    """Return the share of the links that so many members use."""
+    return min((members - 1) / (sheet.gpus - 1), 1.0) if sheet.mesh else 1.0
+
+
+def _scaled(curve: Curve, faster: float, slower: float) -> Curve:
+    return tuple(
+        Regime(part.up_to * faster * slower, part.latency * slower, part.bandwidth * faster) for part in curve
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 from armillary.collective.fitted.between import Spanning
@@ -12,8 +13,6 @@ from armillary.collective.fitted.sheet import DataSheet
 
 def text_of(fit: CollectiveFit, title: str, device: str | None = None) -> str:
     """Return the file of a fit; `device` names a known data sheet, else the sheet is written out."""
-    import json
-
     lines = [f"title: {json.dumps(title)}", f"device: {device or _sheet(fit.sheet)}"]
     lines.append(f"sources: {json.dumps(list(fit.sources))}")
     for part, given in (("inside", fit.inside), ("between", fit.between)):
@@ -56,10 +55,9 @@ def _spanning(operation: str, part: Spanning) -> list[str]:
 
 
 def _sheet(sheet: DataSheet) -> str:
-    import json
-
     return (
         f"{{link: {_number(sheet.link)} GB/s, memory: {_number(sheet.memory)} GB/s, processors: {sheet.processors}, "
+        f"clock: {_number(sheet.clock / 1e9)} GHz, mesh: {str(sheet.mesh).lower()}, "
         f"reduces: {str(sheet.reduces).lower()}, nic: {_number(sheet.nic)} GB/s, gpus: {sheet.gpus}, "
         f"sibling: {sheet.sibling}, source: {json.dumps(sheet.source)}}}"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from armillary.collective.fitted.between import Spanning
 from armillary.collective.fitted.model import CollectiveFit
@@ -18,6 +18,9 @@ from armillary.study.calibrate.samples import Sample, merged
 
 _FAMILY = {"all-gather": "ring", "reduce-scatter": "ring"}
 """Operations that take the same algorithm and switch at the same sizes."""
+
+_ONE_BY_ONE = 64
+"""Sizes of a curve that are left out one by one, not a third of them at a time."""
 
 Progress = Callable[[int, int], None]
 Curves = dict[str, dict[int, Curve]]
@@ -50,13 +53,35 @@ def generation(device: str) -> object:
 def fit_inside(samples: Iterable[Sample]) -> dict[str, Curves]:
     """Return device -> operation -> members -> regimes of the samples of one node."""
     found: dict[str, Curves] = defaultdict(dict)
+    smallest: dict[tuple[str, str, int], float] = {}
     for group in _groups(samples):
+        smallest |= {key: min(points) for key, points in group.items()}
         for (device, operation, members), curve in _fit_group(group).items():
             found[device].setdefault(operation, {})[members] = curve
+    for device, curves in found.items():
+        pair = curves.get("all-to-all", {}).get(2)
+        if pair and "send" in curves:
+            least = {members: smallest[device, "send", members] for members in curves["send"]}
+            curves["send"] = _with_pairs(curves["send"], least, pair)
     return {
         device: {name: dict(sorted(curves[name].items())) for name in sorted(curves)}
         for device, curves in found.items()
     }
+
+
+def _with_pairs(sends: Mapping[int, Curve], least: Mapping[int, float], pair: Curve) -> dict[int, Curve]:
+    """Take messages between two members, and those smaller than measured, from the all-to-all of two.
+
+    In that each sends half of the size to the other.
+    """
+    alone = tuple(replace(part, up_to=part.up_to / 2) for part in pair)
+    curves = {2: alone}
+    for members, curve in sends.items():
+        start = least[members]
+        small = [replace(part, up_to=min(part.up_to, start - 1)) for part in alone]
+        kept = [part for n, part in enumerate(small) if n == 0 or small[n - 1].up_to < start - 1]
+        curves[members] = (*kept, *(part for part in curve if part.up_to >= start))
+    return curves
 
 
 def fit_between(samples: Iterable[Sample]) -> dict[str, Spanning]:
@@ -90,13 +115,16 @@ def held_out_sizes(samples: Iterable[Sample], progress: Progress = lambda done, 
     done, found = 0, []
     for group in groups:
         for key, curve in group.items():
-            for size in sorted(curve)[1:-1]:
-                rest = {name: dict(points) for name, points in group.items()}
-                del rest[key][size]
-                device, operation, members = key
-                latency, per_byte = at_size(_fit_group(rest)[key], size)
-                ns = latency + per_byte * size * share(operation, members)
-                found.append(Prediction(Sample(device, operation, members, 1, int(size), curve[size]), ns))
+            device, operation, members = key
+            for sizes in _folds(sorted(curve)[1:-1]):
+                rest = {**group, key: {size: ns for size, ns in curve.items() if size not in sizes}}
+                fitted = _fit_group(rest)[key]
+                for size in sizes:
+                    latency, per_byte = at_size(fitted, size)
+                    ns = latency + per_byte * size * share(operation, members)
+                    found.append(
+                        Prediction(Sample(device, operation, members, 1, int(size), curve[size]), ns)
+                    )
             done += len(curve)
             progress(done, of)
     for operation, measured in spans.items():
@@ -107,6 +135,12 @@ def held_out_sizes(samples: Iterable[Sample], progress: Progress = lambda done, 
         done += len(measured)
         progress(done, of)
     return found
+
+
+def _folds(sizes: Sequence[float]) -> list[tuple[float, ...]]:
+    """Return what to leave out at a time: one size, or of many every third."""
+    count = len(sizes) if len(sizes) <= _ONE_BY_ONE else 3
+    return [tuple(sizes[start::count]) for start in range(count)]
 
 
 def held_out_nodes(samples: Iterable[Sample]) -> list[Prediction]:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from armillary.collective.fitted.between import Spanning, Stage, nic_share, steps
 from armillary.study.calibrate.samples import Sample
 
-PENALTY = 0.05
-"""Squared relative error that a further regime must save."""
+PENALTY = 0.02
+"""Squared relative error that a further regime must save: chosen by leaving sizes out."""
 LEAST = 3
 """Sizes that a regime must have."""
 _LARGE = 0.5
