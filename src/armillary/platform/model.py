@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from armillary.platform.terms import FitChoice, Terms
+
 if TYPE_CHECKING:
     from armillary.platform.topology.description import Network
 
@@ -235,6 +237,9 @@ class Physical:
     within_dimension: WithinDimensionName = "earliest-phase"
     """Which chunk of a collective a dimension serves first."""
     memory: LocalMemory = field(default_factory=LocalMemory)
+    fit: FitChoice | None = None
+    """What times collectives and messages instead of schedules; None: nothing."""
+    terms: Terms = field(default_factory=Terms)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from armillary.platform.memory_schema import Memory, RemoteMemory
 from armillary.platform.model import ProfileName, SchedulingName
 from armillary.platform.network_schema import NetworkDimension
 from armillary.platform.schema_fields import BY_TYPE, TAGS, Flops, Part, Percent, WholeTime
+from armillary.platform.terms_schema import TermsKeys
 from armillary.platform.workload_schema import Job, Workload
 
 
@@ -120,6 +121,7 @@ class PlatformFile(Part):
     )
     stragglers: RankTimes = Field(default=None, description="Rank: how late it starts (physical).")
     jitter: Jitter | None = None
+    terms: TermsKeys = TermsKeys()
     rendezvous: bool = Field(default=False, description="Receivers announce themselves before data is sent.")
 
     @model_validator(mode="after")

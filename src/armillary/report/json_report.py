@@ -18,6 +18,7 @@ from armillary.report.links import links_json
 from armillary.report.lower_bound import bound
 from armillary.report.ranks import class_sizes, nanoseconds, slowest
 from armillary.report.serving import serving_json
+from armillary.report.terms import terms_json
 from armillary.report.time_breakdown import astra_exposed, breakdown, waited_for
 
 SCHEMA = "armillary-report"
@@ -49,6 +50,7 @@ def to_json(timeline: Timeline) -> dict[str, Any]:
         "flops": _flops(timeline),
         "roofline": _roofline(timeline),
         "compute_model": timeline.info.get("compute_model"),
+        **terms_json(timeline),
         "serving": serving_json(timeline),
         "network_use": links_json(timeline.network) if timeline.network else None,
         "finish_ticks_by_rank": _runs(timeline),

@@ -18,6 +18,7 @@ from armillary.report.plain import plain_name, plain_table
 from armillary.report.ranks import class_name, class_sizes, nanoseconds, slowest
 from armillary.report.reasons import bound_line
 from armillary.report.serving import serving_lines
+from armillary.report.terms import terms_lines
 from armillary.report.time_breakdown import TITLES, Breakdown, breakdown, waited_for
 from armillary.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
 
@@ -85,7 +86,7 @@ def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
     line(headline(timeline), "bold")
     line(about(timeline))
     known = bound_line(timeline, bound(timeline)), _rate(timeline), assumed(timeline)
-    for text in filter(None, (*known, *serving_lines(timeline))):
+    for text in filter(None, (*known, *terms_lines(timeline), *serving_lines(timeline))):
         line(text)
     cls = slowest(timeline)
     if cls is not None:
