@@ -80,7 +80,7 @@ def _with_pairs(sends: Mapping[int, Curve], least: Mapping[int, float], pair: Cu
         start = least[members]
         small = [replace(part, up_to=min(part.up_to, start - 1)) for part in alone]
         kept = [part for n, part in enumerate(small) if n == 0 or small[n - 1].up_to < start - 1]
-        curves[members] = (*kept, *(part for part in curve if part.up_to >= start))
+        curves[members] = (*kept, *(part for part in curve if part.up_to >= start)) if start > 1 else curve
     return curves
 
 

@@ -16,8 +16,8 @@ PENALTY = 0.02
 """Squared relative error that a further regime must save: chosen by leaving sizes out."""
 LEAST = 3
 """Sizes that a regime must have."""
-_LARGE = 0.5
-"""Share of the measured sizes, largest first, of which NICs are told from."""
+_LARGE = 0.25
+"""Share of the measurements, those of the highest rates, whose median is that of the NICs."""
 
 Floats = NDArray[np.float64]
 
@@ -63,12 +63,12 @@ def _terms(operation: str, sample: Sample, nic: dict[int, float]) -> list[float]
 
 
 def _rate(operation: str, samples: Sequence[Sample]) -> float:
-    """Return bytes per ns of a NIC: the median slope between large sizes, else the largest rate reached."""
-    rates = [
-        sample.size * nic_share(operation, sample.per_node, sample.nodes) / sample.ns for sample in samples
-    ]
-    ordered = sorted(rates, reverse=True)
-    return float(np.median(ordered[: max(1, round(len(ordered) * _LARGE * 0.5))]))
+    """Return bytes per ns of a NIC at large sizes."""
+    rates = sorted(
+        (sample.size * nic_share(operation, sample.per_node, sample.nodes) / sample.ns for sample in samples),
+        reverse=True,
+    )
+    return float(np.median(rates[: max(1, round(len(rates) * _LARGE))]))
 
 
 def _solve(terms: Floats, columns: Sequence[int]) -> tuple[Floats, float]:

@@ -149,13 +149,16 @@ def _table(
 
 def _row(each: Prediction) -> Row:
     sample = each.sample
-    group = f"{sample.device} {sample.operation}".strip()
+    group = f"{sample.device} {sample.operation}" if sample.device else f"{sample.operation} {_where(sample)}"
     return Row(_label(sample), sample.ns / 1e3, each.ns / 1e3, group)
 
 
 def _label(sample: Sample) -> str:
-    where = f"{sample.per_node} GPUs" if sample.nodes == 1 else f"{sample.nodes} nodes of {sample.per_node}"
-    return f"{sample.device} {sample.operation} {where} {format_bytes(sample.size)}".strip()
+    return f"{sample.device} {sample.operation} {_where(sample)} {format_bytes(sample.size)}".strip()
+
+
+def _where(sample: Sample) -> str:
+    return f"{sample.per_node} GPUs" if sample.nodes == 1 else f"{sample.nodes} nodes of {sample.per_node}"
 
 
 def _tables_of(paths: Sequence[Path]) -> list[Path]:
