@@ -117,6 +117,7 @@ def _unseen_device(paths: Sequence[Path], progress: Progress) -> Table:
     pairs = "; ".join(f"{name} from {sheets()[name].sibling}" for name in found)
     notes = (
         f"{pairs}. Bandwidths go with the links of the data sheets, latencies with the clocks.",
+        "No row of a device is in its prediction, but the rules of scaling were chosen with these tables at hand.",
         "PCIe cards apart: how many of them share a root complex of the host stands on no data sheet of a GPU.",
     )
     pcie = [each for name in _PCIE for each in found.get(name, ())]
