@@ -24,7 +24,7 @@ _LOOKUP = "all-reduce of vTrain's profiles (VIA-Research/vTrain, MIT)"
 _SMALL = 4.0 * 2**20
 """Bytes up to which a protocol of low latency is taken where nothing was measured."""
 _RING_LL = (6600.0, 0.0, 1300.0)
-"""ns: base, hop and step of a ring of 8 GPUs a node, as NCCL's tuning table has it (src/graph/tuning.cc): LL 6.6 us,
+"""ns: base, hop and step of a ring of 8 GPUs a node, as NCCL's tuning table has it (src/graph/tuning.cc, 2.28): 6.6 us,
 7 steps of 0.6 x 1.8 us on NVLink to one of 2.7 us on the network."""
 
 

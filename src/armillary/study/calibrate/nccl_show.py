@@ -7,19 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from armillary.collective.fitted.model import CollectiveFit
-from armillary.collective.fitted.read import sheets
-from armillary.collective.fitted.sheet import DataSheet
 from armillary.study.calibrate.nccl import Prediction
 from armillary.study.calibrate.samples import Sample, merged
 from armillary.units import format_bandwidth, format_bytes, format_time
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-
-def sheet_of(name: str) -> DataSheet:
-    """Return a known data sheet."""
-    return sheets()[name]
 
 
 def headline(fit: CollectiveFit, device: str, samples: Sequence[Sample]) -> str:
