@@ -68,7 +68,7 @@ def _against(
     derived = [each for each in found if each not in known]
     if not known:
         return _table(name, title, source, derived, "blind", Bar(0.2), refused)
-    table = _table(name, title, source, known, "blind", bar, refused)
+    table = _table(name, title, source, known, "given", bar, refused)
     if not derived:
         return table
     part = _table("unseen-device", "Devices by their data sheets", source, derived, "blind", Bar(0.2))
