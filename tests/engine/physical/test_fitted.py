@@ -28,7 +28,9 @@ inside:
   all-reduce: {2: [{up_to: 4096 B, latency: 20 ns}, {latency: 300.5 ns, bandwidth: 7 GB/s}]}
   all-to-all: {2: [{latency: 70 ns, bandwidth: 3 GB/s}]}
 between:
-  all-reduce: {nic: {1: 1.7 GB/s}, stages: [{up_to: 5 kB, base: 90.25 ns, hop: 12 ns, load: 0.5}, {step: 7.5 ns, load: 1.0}]}
+  all-reduce:
+    nic: {1: 1.7 GB/s}
+    stages: [{up_to: 5 kB, base: 90.25 ns, hop: 12 ns, load: 0.5}, {step: 7.5 ns, load: 1.0}]
   all-to-all: {nic: {1: 0.7 GB/s, 2: 1.1 GB/s}, stages: [{hop: 30 ns, load: 1.0}]}
 """
 

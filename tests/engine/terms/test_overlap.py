@@ -17,10 +17,11 @@ from armillary.engine.result import timeline_of
 from armillary.engine.terms.overlap import measure, parts, settle
 from armillary.engine.timeline import Timeline
 from armillary.platform.model import Dimension, Physical, Platform, Port
-from armillary.platform.terms import Terms
+from armillary.platform.terms import FitChoice, Terms
 from armillary.report import bound
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 from tests.engine.physical.programs import Case, cases
+from tests.engine.terms.slow import settle_slowly
 
 Spans = list[tuple[int, int]]
 
@@ -119,3 +120,14 @@ def test_a_round_in_which_collectives_no_longer_match_is_left_out(monkeypatch: p
     found, done = settle(program, run, machine(Terms(overlap_compute=0.5)))
     assert done is run
     assert "round 0 of 3" in found.warnings[-1]
+
+
+@settings(deadline=None, max_examples=60)
+@given(cases(), st.sampled_from([0.15, 0.378, 1.0]), st.booleans())
+def test_kernels_beside_collectives_are_those_of_the_twin(case: Case, share: float, fitted: bool) -> None:
+    fit = FitChoice("a100-sxm") if fitted else None
+    physical = replace(case.platform.physical, terms=Terms(overlap_compute=share), fit=fit)
+    platform = replace(case.platform, physical=physical)
+    assert armillary.simulate(case.trace(), platform).finish_ticks.tolist() == settle_slowly(
+        case.trace(), platform
+    )

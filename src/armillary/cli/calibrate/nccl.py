@@ -39,6 +39,7 @@ def command(
     taken. A study uses the fit by `platform: {collectives: {fit: FILE}}`.
     """
     from armillary.cli.outputs import show_table, working
+    from armillary.collective.fitted.read import sheets
     from armillary.collective.fitted.write import text_of
     from armillary.files import check_folder, write_text
     from armillary.study.calibrate import nccl, nccl_show
@@ -57,7 +58,7 @@ def command(
     sheet_name, samples = choose(samples, device)
     title = name or (output.stem if output else sheet_name)
     with working("fitting"):
-        fit = nccl.fit_cluster(title, nccl_show.sheet_of(sheet_name), samples, [path.name for path in logs])
+        fit = nccl.fit_cluster(title, sheets()[sheet_name], samples, [path.name for path in logs])
         held_out = nccl.held_out_sizes(samples)
     click.echo(nccl_show.headline(fit, sheet_name, samples))
     click.echo()

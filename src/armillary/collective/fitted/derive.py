@@ -34,7 +34,7 @@ def derive(name: str, sheet: DataSheet, sibling: CollectiveFit) -> CollectiveFit
         }
         for operation, curves in sibling.inside.items()
     }
-    note = f"derived from {sibling.name}: links {faster:.3g}, latencies {slower:.3g} times those"
+    note = f"derived from {sibling.name}: {faster:.3g} times its link bandwidth, {slower:.3g} times its latencies"
     return CollectiveFit(name, sheet, inside, borrowed(sheet, sibling), sibling.sources, (note,))
 
 

@@ -89,7 +89,7 @@ class CollectiveFit:
         halves = 0.5 if used == "all-reduce" != operation else 1.0
         where = f"{members} GPUs of a node" if nodes == 1 else f"{nodes} nodes of {per_node}"
         if nodes == 1:
-            latency, per_byte = at_members(self.inside[used], members, asked)
+            latency, per_byte = at_members(self.inside[used], used, members, asked)
             transfer = per_byte * size * share(operation, members)
         else:
             latency, transfer = self.between[used].time(operation, per_node, nodes, size)

@@ -125,7 +125,9 @@ def _with_network(fit: CollectiveFit) -> CollectiveFit:
     if fit.between:
         return fit
     network = _read(_FOLDER / f"{NETWORK_OF}.yaml")
-    note = f"between nodes: as {NETWORK_OF}, NICs {fit.sheet.nic / network.sheet.nic:.3g} times as fast"
+    note = (
+        f"between nodes as {NETWORK_OF}, with {fit.sheet.nic / network.sheet.nic:.3g} times its NIC bandwidth"
+    )
     return replace(fit, between=borrowed(fit.sheet, network), notes=(*fit.notes, note))
 
 

@@ -7,6 +7,8 @@ at a threshold it jumps, up or down. That is all that is kept: a few lines, and 
 
 from __future__ import annotations
 
+import bisect
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -55,23 +57,23 @@ def at_size(curve: Curve, size: float) -> Terms:
     return next(regime for regime in curve if size <= regime.up_to).terms
 
 
-def at_members(curves: Mapping[int, Curve], members: int, size: float) -> Terms:
+def at_members(curves: Mapping[int, Curve], operation: str, members: int, size: float) -> Terms:
     """Return the terms for any number of members.
 
-    Between two measured numbers both terms change linearly. Beyond the largest one latency grows on as it does between
-    the last two, and time per byte stays as it is.
+    Between two measured numbers both terms change linearly. Beyond the largest one time per byte stays as it is, and
+    latency grows on as between the last two: by the steps of a ring, or, of an all-reduce, by the depth of a tree.
     """
     if members in curves:
         return at_size(curves[members], size)
     known = sorted(curves)
-    below = max((count for count in known if count < members), default=known[0])
-    above = min((count for count in known if count > members), default=known[-1])
-    low, high = at_size(curves[below], size), at_size(curves[above], size)
-    if below != above:
-        part = (members - below) / (above - below)
+    if members < known[0] or len(known) == 1:
+        return at_size(curves[known[0]], size)
+    above = bisect.bisect(known, members)
+    if above < len(known):
+        low, high = (at_size(curves[known[number]], size) for number in (above - 1, above))
+        part = (members - known[above - 1]) / (known[above] - known[above - 1])
         return low[0] + part * (high[0] - low[0]), low[1] + part * (high[1] - low[1])
-    if len(known) == 1 or members < below:
-        return low
-    before = at_size(curves[known[-2]], size)
-    slope = max(low[0] - before[0], 0.0) / (below - known[-2])
-    return low[0] + slope * (members - below), low[1]
+    before, last = (at_size(curves[number], size) for number in known[-2:])
+    depth = math.log2 if operation == "all-reduce" else float
+    growth = max(last[0] - before[0], 0.0) / (depth(known[-1]) - depth(known[-2]))
+    return last[0] + growth * (depth(members) - depth(known[-1])), last[1]

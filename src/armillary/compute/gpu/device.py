@@ -125,7 +125,8 @@ class Gpu:
         share: Of the memory bandwidth, that kernels bound by it reach.
         launch: s that every kernel takes besides.
         factors: See `Factors`.
-        like: Device that the constants are derived from; "" where they are fitted.
+        like: Device that absent constants are taken from; "": none is absent.
+        derived: Whether the constants of products are among them.
         fitted: By what part, what they were fitted to, and the errors: for people.
     """
 
@@ -144,6 +145,7 @@ class Gpu:
     launch: float
     factors: Factors = field(default_factory=Factors)
     like: str = ""
+    derived: bool = False
     fitted: Mapping[str, Any] = field(default_factory=dict)
 
     def gemm_fit(self, precision: str) -> GemmFit:
@@ -190,6 +192,7 @@ def _built_in(name: str) -> Gpu:
 def _read(path: Path, below: tuple[str, ...]) -> Gpu:
     reader = Reader(read_document(path, "device", "yaml"))
     like = reader.text("like", "")
+    peaks, sms = reader.peaks(), reader.count(("sms",))
     base = None
     if like:
         if like not in gpu_names() or like in below or like == path.stem:
@@ -198,39 +201,35 @@ def _read(path: Path, below: tuple[str, ...]) -> Gpu:
                 ("like",), like, f"the name of another device: {one_of(known)}", nearest(like, known)
             )
         base = _read(FOLDER / f"{like}.yaml", (*below, path.stem))
+        base = _scaled(base, peaks["bf16"] / sms / (base.peaks["bf16"] / base.sms))
     gpu = Gpu(
         name=path.stem,
         title=reader.text("title", path.stem),
-        peaks=reader.peaks(),
+        peaks=peaks,
         bandwidth=reader.bandwidth(("memory", "bandwidth")),
         capacity=reader.size(("memory", "capacity")),
-        sms=reader.count(("sms",)),
+        sms=sms,
         tiles=reader.tiles(base.tiles if base else None),
         depth=reader.count(("depth",), base.depth if base else None),
-        gemm=reader.fits("gemm", GemmFit, _scaled(base.gemm if base else {}, 1.0)),
+        gemm=reader.fits("gemm", GemmFit, dict(base.gemm) if base else {}),
         attention=reader.fits("attention", AttentionFit, dict(base.attention) if base else {}),
         layouts=reader.layouts(base.layouts if base else {}),
         share=reader.share(("memory", "share"), base.share if base else None),
         launch=reader.time(("launch",), base.launch if base else None),
-        factors=reader.record(("training",), Factors, Factors()),
+        factors=reader.record(("training",), Factors, base.factors if base else Factors()),
         like=like,
+        derived=bool(like) and not reader.given("gemm"),
         fitted=reader.mapping("fitted"),
     )
     reader.check_all_read()
-    if base:
-        ratio = gpu.peaks["bf16"] / gpu.sms / (base.peaks["bf16"] / base.sms)
-        own = reader.given("gemm")
-        gemm = {name: fit if name in own else each for (name, fit), each in zip(
-            gpu.gemm.items(), _scaled(gpu.gemm, ratio).values(), strict=True)}  # fmt: skip
-        attention = {
-            name: fit if name in reader.given("attention") else dataclasses.replace(
-                fit, score=fit.score / ratio, backward_score=fit.backward_score / ratio)
-            for name, fit in gpu.attention.items()
-        }  # fmt: skip
-        gpu = dataclasses.replace(gpu, gemm=gemm, attention=attention)
     return gpu
 
 
-def _scaled(fits: Mapping[str, GemmFit], ratio: float) -> dict[str, GemmFit]:
-    """Return constants for SMs `ratio` times as fast."""
-    return {name: dataclasses.replace(fit, feed=fit.feed * ratio) for name, fit in fits.items()}
+def _scaled(gpu: Gpu, ratio: float) -> Gpu:
+    """Return the constants for SMs `ratio` times as fast, which are fed, and compute a softmax, as much faster."""
+    gemm = {name: dataclasses.replace(fit, feed=fit.feed * ratio) for name, fit in gpu.gemm.items()}
+    attention = {
+        name: dataclasses.replace(fit, score=fit.score / ratio, backward_score=fit.backward_score / ratio)
+        for name, fit in gpu.attention.items()
+    }
+    return dataclasses.replace(gpu, gemm=gemm, attention=attention)

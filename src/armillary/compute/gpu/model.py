@@ -53,7 +53,7 @@ class GpuModel(ComputeModel):
         self._gemms(work, [at for at, kind in enumerate(kinds) if kind == "gemm"], ns, bound)
         self._attention(work, [at for at, kind in enumerate(kinds) if kind == "attention"], ns, bound)
         self._others(work, [at for at, kind in enumerate(kinds) if kind == "other"], ns, bound)
-        note = f"constants of {self.gpu.name} are derived from {self.gpu.like}" if self.gpu.like else ""
+        note = f"constants of {self.gpu.name} are derived from {self.gpu.like}" if self.gpu.derived else ""
         return Times(ns, tuple(bound), notes=(note,) if note and len(work) else ())
 
     def _kind(self, work: Work, at: int) -> str:

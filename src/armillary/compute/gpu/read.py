@@ -95,10 +95,10 @@ class Reader:
         if not isinstance(value, list) or not value:
             self.reject(("tiles",), value, "a list of tiles such as 256x128, or 256x256/2 on two SMs")
         found: dict[tuple[int, int, int], None] = {}
-        for at, each in enumerate(value):
+        for each in value:
             match = _TILE.fullmatch(str(each))
             if not match:
-                self.reject(("tiles", at), each, "a tile such as 256x128, or 256x256/2 on two SMs")
+                self.reject(("tiles",), value, "tiles such as 256x128, or 256x256/2 on two SMs")
                 continue
             rows, columns, share = int(match[1]), int(match[2]), int(match[3] or 1)
             found |= {(rows, columns, share): None, (columns, rows, share): None}
@@ -191,9 +191,7 @@ class Reader:
         self._asked.add(str(path[0]))
         value: Any = self.document.data
         for key in path:
-            value = (
-                value.get(key) if isinstance(value, dict) else value[key] if isinstance(value, list) else None
-            )
+            value = value.get(key) if isinstance(value, dict) else None
         return default if value is None else value
 
     def _known(self, path: KeyPath, given: Mapping[str, Any], names: Any) -> None:

@@ -64,6 +64,7 @@ def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]
     model = platform.kernel_model
     if (platform.system.roofline and model.name != "roofline") or model.overrides:
         info["compute_model"] = {"name": model.name if platform.system.roofline else "recorded"}
-        info["compute_model"] |= {"file": model.options["file"]} if "file" in model.options else {}
+        own = model.options.get("file") or (model.options.get("device") if model.name == "gpu" else None)
+        info["compute_model"] |= {"file": own} if own else {}
         info["compute_model"] |= {"overrides": len(model.overrides)}
     return info

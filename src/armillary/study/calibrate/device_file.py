@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from armillary.compute.gpu.device import GemmFit, Gpu
+from armillary.compute.gpu.device import GemmFit, Gpu, gpu_names, load_gpu
+from armillary.errors import InputError, one_of
 from armillary.study.calibrate.gemm import LEAST_NS, Errors, Fitted
 
 _TIMES = ("step", "tile", "launch", "after", "split", "cast")
@@ -45,17 +46,31 @@ def error_keys(fitted: Fitted, source: str) -> dict[str, Any]:
 
 
 def device_text(base: Gpu, title: str, fits: Mapping[str, Fitted], source: str) -> str:
-    """Return a device file like `base`, with fitted constants; `source` says what was measured."""
+    """Return a device file like `base`, with fitted constants; `source` says what was measured.
+
+    Raises:
+        InputError: `base` is of a file that is like no device of the package.
+    """
+    like = base.name if base.name in gpu_names() else base.like
+    if not like:
+        raise InputError(f"base {base.name}: expected {one_of(gpu_names())}, or a file with the key 'like'")
     data = {
         "title": title,
-        "like": base.name,
+        "like": like,
         "sms": base.sms,
         "peak": {name: f"{value / 1e12:g} TFLOP/s" for name, value in base.peaks.items()},
         "memory": {"bandwidth": f"{base.bandwidth / 1e9:g} GB/s", "capacity": f"{base.capacity} B"},
+        **({} if base.tiles == load_gpu(like).tiles else {"tiles": _tiles(base)}),
         "gemm": {name: gemm_keys(each.fit) for name, each in fits.items()},
         "fitted": {f"gemm {name}": error_keys(each, source) for name, each in fits.items()},
     }
     return yaml.safe_dump(data, sort_keys=False, width=120)
+
+
+def _tiles(gpu: Gpu) -> list[str]:
+    """Return tiles, of two that differ by their direction the first."""
+    found = [tile for tile in gpu.tiles if tile[0] >= tile[1] or (tile[1], tile[0], tile[2]) not in gpu.tiles]
+    return [f"{rows}x{columns}" + f"/{share}" * (share > 1) for rows, columns, share in found]
 
 
 def _words(each: Errors) -> str:

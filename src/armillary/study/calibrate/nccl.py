@@ -80,7 +80,7 @@ def _with_pairs(sends: Mapping[int, Curve], least: Mapping[int, float], pair: Cu
         start = least[members]
         small = [replace(part, up_to=min(part.up_to, start - 1)) for part in alone]
         kept = [part for n, part in enumerate(small) if n == 0 or small[n - 1].up_to < start - 1]
-        curves[members] = (*kept, *(part for part in curve if part.up_to >= start))
+        curves[members] = (*kept, *(part for part in curve if part.up_to >= start)) if start > 1 else curve
     return curves
 
 
@@ -129,9 +129,9 @@ def held_out_sizes(samples: Iterable[Sample], progress: Progress = lambda done, 
             progress(done, of)
     for operation, measured in spans.items():
         for octave in sorted({_octave(sample) for sample in measured})[1:-1]:
-            kept = [sample for sample in measured if _octave(sample) != octave]
-            spanning = fit_spanning(operation, _warm(kept))
-            found += [_spanned(spanning, sample) for sample in measured if _octave(sample) == octave]
+            out = [s for s in measured if s.operation == operation and _octave(s) == octave]
+            spanning = fit_spanning(operation, _warm([sample for sample in measured if sample not in out]))
+            found += [_spanned(spanning, sample) for sample in out]
         done += len(measured)
         progress(done, of)
     return found
@@ -146,12 +146,14 @@ def _folds(sizes: Sequence[float]) -> list[tuple[float, ...]]:
 def held_out_nodes(samples: Iterable[Sample]) -> list[Prediction]:
     """Return each sample of several nodes predicted by a fit that has seen only other numbers of nodes."""
     found = []
-    for operation, group in _spans(samples).items():
-        for nodes in {sample.nodes for sample in group}:
-            rest = [sample for sample in group if sample.nodes != nodes]
-            if rest:
+    for operation, measured in _spans(samples).items():
+        for nodes in sorted({sample.nodes for sample in measured}):
+            rest = [sample for sample in measured if sample.nodes != nodes]
+            if any(sample.operation == operation for sample in rest):
                 spanning = fit_spanning(operation, _warm(rest))
-                found += [_spanned(spanning, sample) for sample in group if sample.nodes == nodes]
+                found += [
+                    _spanned(spanning, s) for s in measured if s.operation == operation and s.nodes == nodes
+                ]
     return found
 
 
@@ -175,20 +177,25 @@ def _fit_group(group: _Group) -> dict[tuple[str, str, int], Curve]:
 
 
 def _spans(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
-    spans: dict[str, list[Sample]] = defaultdict(list)
+    """Return for each operation the samples over several nodes of all that take the same steps."""
+    families: dict[str, list[Sample]] = defaultdict(list)
     for sample in merged(samples):
         if sample.nodes > 1:
-            spans[sample.operation].append(sample)
-    return dict(spans)
+            families[_FAMILY.get(sample.operation, sample.operation)].append(sample)
+    return {
+        operation: family
+        for family in families.values()
+        for operation in sorted({sample.operation for sample in family})
+    }
 
 
 def _warm(samples: Sequence[Sample]) -> list[Sample]:
     """Leave out the times of a cold start."""
-    curves: dict[tuple[int, int], dict[float, float]] = defaultdict(dict)
+    curves: dict[tuple[str, int, int], dict[float, float]] = defaultdict(dict)
     for sample in samples:
-        curves[sample.per_node, sample.nodes][sample.size] = sample.ns
+        curves[sample.operation, sample.per_node, sample.nodes][sample.size] = sample.ns
     kept = {where: steady(points) for where, points in curves.items()}
-    return [sample for sample in samples if sample.size in kept[sample.per_node, sample.nodes]]
+    return [s for s in samples if s.size in kept[s.operation, s.per_node, s.nodes]]
 
 
 def _spanned(spanning: Spanning, sample: Sample) -> Prediction:

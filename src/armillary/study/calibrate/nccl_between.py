@@ -12,25 +12,37 @@ from numpy.typing import NDArray
 from armillary.collective.fitted.between import Spanning, Stage, nic_share, steps
 from armillary.study.calibrate.samples import Sample
 
-PENALTY = 0.05
-"""Squared relative error that a further regime must save."""
+PENALTY = 0.02
+"""Squared relative error that a further regime must save: chosen by leaving sizes out."""
 LEAST = 3
 """Sizes that a regime must have."""
-_LARGE = 0.5
-"""Share of the measured sizes, largest first, of which NICs are told from."""
+_LARGE = 0.25
+"""Share of the measurements, those of the highest rates, whose median is that of the NICs."""
+_ALIKE = 1.01
+"""Sizes that differ by less are one: they are rounded to multiples of the members."""
 
 Floats = NDArray[np.float64]
 
 
 def fit_spanning(operation: str, samples: Sequence[Sample], penalty: float = PENALTY) -> Spanning:
-    """Fit one operation over several nodes, of at least one sample."""
+    """Fit one operation over several nodes.
+
+    Args:
+        operation: Of which there is at least one sample.
+        samples: Also of operations that take the same steps: they share regimes, but not what NICs carry.
+        penalty: See `PENALTY`.
+    """
+    counts = sorted({(sample.operation, sample.per_node) for sample in samples})
     nic = {
-        count: _rate(operation, [sample for sample in samples if sample.per_node == count])
-        for count in sorted({sample.per_node for sample in samples})
+        key: _rate([sample for sample in samples if (sample.operation, sample.per_node) == key])
+        for key in counts
     }
-    sizes = sorted({sample.size for sample in samples})
+    sizes: list[int] = []
+    for size in sorted({sample.size for sample in samples}):
+        if not sizes or size > sizes[-1] * _ALIKE:
+            sizes.append(size)
     ordered = sorted(samples, key=lambda sample: sample.size)
-    terms = np.array([_terms(operation, sample, nic) for sample in ordered])
+    terms = np.array([_terms(sample, nic) for sample in ordered])
     several = len({sample.nodes for sample in samples}) > 1
     columns = (0, 1, 2, 3) if several else (1, 2, 3)  # of one node count: base and hop cannot be told apart
     first = np.searchsorted([sample.size for sample in ordered], [*sizes, math.inf]).tolist()
@@ -52,23 +64,25 @@ def fit_spanning(operation: str, samples: Sequence[Sample], penalty: float = PEN
         base, hop, step, load = found[end].tolist()
         stages.insert(0, Stage(last, base, hop, step, load))
         end = back[end]
-    return Spanning(nic, tuple(stages))
+    mine = {per_node: rate for (name, per_node), rate in nic.items() if name == operation}
+    return Spanning(mine, tuple(stages))
 
 
-def _terms(operation: str, sample: Sample, nic: dict[int, float]) -> list[float]:
+def _terms(sample: Sample, nic: dict[tuple[str, int], float]) -> list[float]:
     """Return what multiplies base, hop, step and load, over the measured time."""
-    sent = sample.size * nic_share(operation, sample.per_node, sample.nodes) / nic[sample.per_node]
-    terms = (1.0, math.log2(sample.nodes), steps(operation, sample.members), sent)
+    sent = sample.size * nic_share(sample.operation, sample.per_node, sample.nodes)
+    sent /= nic[sample.operation, sample.per_node]
+    terms = (1.0, math.log2(sample.nodes), steps(sample.operation, sample.members), sent)
     return [term / sample.ns for term in terms]
 
 
-def _rate(operation: str, samples: Sequence[Sample]) -> float:
-    """Return bytes per ns of a NIC: the median slope between large sizes, else the largest rate reached."""
-    rates = [
-        sample.size * nic_share(operation, sample.per_node, sample.nodes) / sample.ns for sample in samples
-    ]
-    ordered = sorted(rates, reverse=True)
-    return float(np.median(ordered[: max(1, round(len(ordered) * _LARGE * 0.5))]))
+def _rate(samples: Sequence[Sample]) -> float:
+    """Return bytes per ns of a NIC at large sizes."""
+    rates = sorted(
+        (s.size * nic_share(s.operation, s.per_node, s.nodes) / s.ns for s in samples),
+        reverse=True,
+    )
+    return float(np.median(rates[: max(1, round(len(rates) * _LARGE))]))
 
 
 def _solve(terms: Floats, columns: Sequence[int]) -> tuple[Floats, float]:

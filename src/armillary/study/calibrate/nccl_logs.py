@@ -25,7 +25,22 @@ PROGRAMS = {
 _PREFIX = re.compile(r"^(\[\d+,\d+\]<std\w+>:?|\d+:)\s*")
 _PROGRAM = re.compile(r"\b(" + "|".join(PROGRAMS) + r")_perf\b")
 _RANK = re.compile(r"#\s+Rank\s+(\d+)\s.*\bon\s+(\S+)\s+device\s+\d+\s+\[\S+\]\s*(.*\S)?")
-_TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16")
+_TYPES = (
+    "int8",
+    "uint8",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "half",
+    "float",
+    "double",
+    "bfloat16",
+    "f8e4m3",
+    "f8e5m2",
+    "fp8_e4m3",
+    "fp8_e5m2",
+)
 _SIZE = re.compile(r"\d+")
 
 

@@ -27,7 +27,7 @@ def draw(fit: CollectiveFit, samples: Sequence[Sample], path: Path) -> None:
     down = -(-len(operations) // across)
     figure = Figure(figsize=(4.6 * across + 0.4, 3.5 * down + 0.4), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(down, across, squeeze=False).flat
+    panels = list(figure.subplots(down, across, squeeze=False).flat)
     for panel, operation in zip(panels, operations, strict=False):
         mine = [sample for sample in points if sample.operation == operation]
         places = sorted({(sample.nodes, sample.per_node) for sample in mine})
@@ -47,7 +47,7 @@ def draw(fit: CollectiveFit, samples: Sequence[Sample], path: Path) -> None:
         panel.set_ylim(bottom=0)
         panel.grid(alpha=0.25)
         panel.legend(frameon=False, fontsize=8)
-    for panel in panels:
+    for panel in panels[len(operations) :]:
         panel.set_axis_off()
     figure.suptitle(f"{fit.name}: points measured, lines fitted", fontsize=11)
     with replacing(path) as temporary:

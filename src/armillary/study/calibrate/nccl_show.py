@@ -7,19 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from armillary.collective.fitted.model import CollectiveFit
-from armillary.collective.fitted.read import sheets
-from armillary.collective.fitted.sheet import DataSheet
 from armillary.study.calibrate.nccl import Prediction
 from armillary.study.calibrate.samples import Sample, merged
 from armillary.units import format_bandwidth, format_bytes, format_time
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-
-def sheet_of(name: str) -> DataSheet:
-    """Return a known data sheet."""
-    return sheets()[name]
 
 
 def headline(fit: CollectiveFit, device: str, samples: Sequence[Sample]) -> str:
@@ -47,9 +40,9 @@ def regime_table(fit: CollectiveFit) -> Table:
 
 def network_table(fit: CollectiveFit) -> Table:
     """Return the regimes between nodes, and what a NIC carries by how many members of a node use theirs."""
-    table = _table(("operation", "up to", "latency", "per doubling", "per ring step", "NICs"), 1)
+    table = _table(("operation", "up to", "latency", "per doubling", "per ring step", "NICs of (GB/s)"), 1)
     for operation, spanning in fit.between.items():
-        rates = ", ".join(f"{count}: {rate:.3g}" for count, rate in spanning.nic.items()) + " GB/s"
+        rates = ", ".join(f"{count}: {rate:.3g}" for count, rate in spanning.nic.items())
         for stage in spanning.stages:
             times = (format_time(value) if value else "-" for value in (stage.base, stage.hop, stage.step))
             table.add_row(operation, _end(stage.up_to), *times, rates)

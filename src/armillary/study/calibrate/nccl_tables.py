@@ -23,8 +23,15 @@ def read_file(path: Path, operation: str = "", per_node: int | None = None) -> l
     """Read a file of times: a CSV file with one of the headers above, also packed by gzip, or a log of nccl-tests.
 
     Raises:
-        InputError: It cannot be read, or is neither.
+        InputError: It cannot be read, is neither, or has times of one GPU alone.
     """
+    samples = _read(path, operation, per_node)
+    if any(sample.members < 2 for sample in samples):
+        raise InputError(f"{path}: got times of 1 GPU, expected at least 2, of which one sends to another")
+    return samples
+
+
+def _read(path: Path, operation: str, per_node: int | None) -> list[Sample]:
     text = text_of(path)
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     head = next((line for _, line in lines if not line.startswith("#")), "")

@@ -20,12 +20,11 @@ from armillary.compute.table_file import PRECISIONS
 from armillary.errors import InputError
 from armillary.study.calibrate import attention as attention_fit
 from armillary.study.calibrate import gemm as gemm_fit
+from armillary.study.validate.fitted_files import is_fitted
 from armillary.study.validate.table import Bar, Progress, Row, Suite, Table
 
 COLUMNS = ("device", "gemm_dtype", "m", "n", "k", "latency")
 SOURCE = "aiconfigurator (ai-dynamo), cuBLASLt in TensorRT-LLM"
-FITTED = ("a100.csv.gz", "h100.csv.gz", "b200.csv.gz")
-"""Files below ``gemm`` that the constants of the package were fitted to, but for a fifth of their rows."""
 _BUILT_IN = {
     "A100-SXM4-40": "a100-sxm-40", "A100-SXM4": "a100-sxm-80", "A100": "a100-sxm-80", "H100": "h100-sxm",
     "H200": "h200-sxm", "GB200": "gb200", "B200": "b200", "GB300": "gb300", "B300": "b300", "V100": "v100-sxm",
@@ -61,9 +60,10 @@ def run_gemm(files: Sequence[Path], progress: Progress, name: str = "gemm") -> T
     partly = False
     for done, path in enumerate(files):
         progress(done, len(files))
-        fitted = path.name in FITTED and path.parent.name == "gemm"
+        read = _read(path)
+        fitted = is_fitted(path)
         partly |= fitted
-        for (device, word), column in _read(path).items():
+        for (device, word), column in read.items():
             sizes, us = np.array(column.sizes, np.int64), np.array(column.us)
             keep = us >= _LEAST_US
             if fitted:
@@ -72,30 +72,42 @@ def run_gemm(files: Sequence[Path], progress: Progress, name: str = "gemm") -> T
     progress(len(files), len(files))
     if not rows:
         raise InputError(f"{', '.join(map(str, files))}: no products of {_LEAST_US:g} us or more")
-    what = "a fifth of all shapes, which no constant has seen" if partly else "all products"
+    what = (
+        "a fifth of all shapes, which no constant has seen"
+        if partly
+        else "all products of the file, also such as the constants may have seen"
+    )
     return Table(
         name,
         f"Matrix products of unseen shapes, {_LEAST_US:g} us and more",
         "us",
         SOURCE if partly else ", ".join(path.name for path in files),
         tuple(rows),
-        "held out",
+        "held out" if partly else "given",
         Bar(0.08),
         (f"Shown are {what}; fp8 includes the cast of the left operand, as the measurement does.",),
-        _parts(name, rows, partly),
+        _parts(name, rows, partly, Bar(0.08)),
     )
 
 
-def _parts(name: str, rows: Sequence[Row], partly: bool) -> tuple[Table, ...]:
+def _parts(name: str, rows: Sequence[Row], partly: bool, bar: Bar | None) -> tuple[Table, ...]:
+    """Return a table of each group."""
     groups = list(dict.fromkeys(row.group for row in rows))
     if len(groups) < 2:
         return ()
     source = SOURCE if partly else ""
     return tuple(
-        Table(f"{name} {group}", group, "us", source, tuple(row for row in rows if row.group == group), "held out",
-              Bar(0.08))
+        Table(
+            f"{name} {group}",
+            group,
+            "us",
+            source,
+            tuple(row for row in rows if row.group == group),
+            "held out" if partly else "given",
+            bar,
+        )
         for group in groups
-    )  # fmt: skip
+    )
 
 
 def _rows(device: str, word: str, sizes: Ints, us: Floats) -> list[Row]:
@@ -155,7 +167,7 @@ def run_attention(files: Sequence[Path], progress: Progress) -> Table:
         progress(done, len(files))
         kernels = attention_fit.read_prefills(path)
         keep = kernels.seconds * 1e6 >= _LEAST_US
-        if path.parent.name == "aiconfigurator":
+        if is_fitted(path):
             partly = True
             keep &= attention_fit.held_out(kernels.table)
         kernels = kernels.part(keep)
@@ -169,7 +181,10 @@ def run_attention(files: Sequence[Path], progress: Progress) -> Table:
             if gpu and precision in gpu.peaks:
                 predicted[mine] = context_seconds(gpu, precision, kernels.table[mine]) * 1e6
         rows += [
-            Row(label, measured, found, precision, reason=f"{device} is not known" if math.isnan(found) else "")
+            Row(
+                label, measured, found, _kind(label, precision),
+                reason=f"{device} is not known" if math.isnan(found) else "",
+            )
             for label, measured, found, precision, device in zip(
                 kernels.labels, (kernels.seconds * 1e6).tolist(), predicted.tolist(), kernels.precision,
                 kernels.device, strict=True,
@@ -184,13 +199,18 @@ def run_attention(files: Sequence[Path], progress: Progress) -> Table:
         "us",
         "aiconfigurator (ai-dynamo), TensorRT-LLM" if partly else ", ".join(path.name for path in files),
         tuple(rows),
-        "held out",
+        "held out" if partly else "given",
         None,
         (
             "Windows of 128 tokens in fp8 run in kernels that gain little from them; the model does not know.",
             "Kernels with a cache in fp8 are taken to compute in fp8.",
         ),
+        _parts("attention-h100", rows, partly, None),
     )
+
+
+def _kind(label: str, precision: str) -> str:
+    return "fp8, window 128" if precision == "fp8" and ", window 128," in label else precision
 
 
 def _suite(device: str, title: str) -> Suite:

@@ -68,7 +68,7 @@ def _against(
     derived = [each for each in found if each not in known]
     if not known:
         return _table(name, title, source, derived, "blind", Bar(0.2), refused)
-    table = _table(name, title, source, known, "blind", bar, refused)
+    table = _table(name, title, source, known, "given", bar, refused)
     if not derived:
         return table
     part = _table("unseen-device", "Devices by their data sheets", source, derived, "blind", Bar(0.2))
@@ -117,6 +117,7 @@ def _unseen_device(paths: Sequence[Path], progress: Progress) -> Table:
     pairs = "; ".join(f"{name} from {sheets()[name].sibling}" for name in found)
     notes = (
         f"{pairs}. Bandwidths go with the links of the data sheets, latencies with the clocks.",
+        "No row of a device is in its prediction, but the rules of scaling were chosen with these tables at hand.",
         "PCIe cards apart: how many of them share a root complex of the host stands on no data sheet of a GPU.",
     )
     pcie = [each for name in _PCIE for each in found.get(name, ())]
@@ -149,13 +150,16 @@ def _table(
 
 def _row(each: Prediction) -> Row:
     sample = each.sample
-    group = f"{sample.device} {sample.operation}".strip()
+    group = f"{sample.device} {sample.operation}" if sample.device else f"{sample.operation} {_where(sample)}"
     return Row(_label(sample), sample.ns / 1e3, each.ns / 1e3, group)
 
 
 def _label(sample: Sample) -> str:
-    where = f"{sample.per_node} GPUs" if sample.nodes == 1 else f"{sample.nodes} nodes of {sample.per_node}"
-    return f"{sample.device} {sample.operation} {where} {format_bytes(sample.size)}".strip()
+    return f"{sample.device} {sample.operation} {_where(sample)} {format_bytes(sample.size)}".strip()
+
+
+def _where(sample: Sample) -> str:
+    return f"{sample.per_node} GPUs" if sample.nodes == 1 else f"{sample.nodes} nodes of {sample.per_node}"
 
 
 def _tables_of(paths: Sequence[Path]) -> list[Path]:
