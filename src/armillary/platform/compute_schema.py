@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, Wi
 from armillary import units
 from armillary.errors import nearest, one_of
 from armillary.platform.document import Document, KeyPath, key_text
-from armillary.platform.model import KernelModel, Override
+from armillary.platform.model import Interval, KernelModel, Override
 from armillary.platform.native_errors import first_error
 from armillary.platform.schema_fields import BY_TYPE, TAGS, Count, Efficiency, Part, Quantity, Size, Time
 
@@ -46,6 +46,20 @@ class KernelOverride(Part):
         return self
 
 
+class Uncertainty(Part):
+    """How far measured steps lie from predicted ones, as quantiles of measured over predicted time."""
+
+    low: Annotated[float, Field(gt=0, lt=1e3)] = Field(description="Least of the middle 80 %: 0.93.")
+    high: Annotated[float, Field(gt=0, lt=1e3)] = Field(description="Largest of them: 1.07.")
+    of: str = Field(default="", description="What was measured: residuals of 355 vTrain rows.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Uncertainty:
+        if self.low > self.high:
+            raise ValueError(f"got low {self.low} above high {self.high}, expected at most as much")
+        return self
+
+
 class Compute(Part):
     """How nodes are timed: compute by recorded durations or a model, or everything as recorded."""
 
@@ -67,6 +81,9 @@ class Compute(Part):
     )
     overrides: list[KernelOverride] = Field(
         default=[], description="Of some kernels; the first that fits counts."
+    )
+    uncertainty: Uncertainty | None = Field(
+        default=None, description="How far measured steps lie from predicted ones (physical)."
     )
 
     @model_validator(mode="after")
@@ -241,6 +258,7 @@ def kernel_model(compute: Compute, document: Document, path: KeyPath) -> KernelM
         ),
         source=f"{document.where(path)}: {key_text(path)}",
         folder=document.path.parent if document.path else KernelModel().folder,
+        uncertainty=Interval(own.low, own.high, own.of) if (own := compute.uncertainty) else None,
     )
 
 

@@ -194,6 +194,15 @@ class Override:
 
 
 @dataclass(frozen=True)
+class Interval:
+    """Of 80 % of measured steps: `low` and `high` are measured over predicted times, `of` says which steps."""
+
+    low: float
+    high: float
+    of: str = ""
+
+
+@dataclass(frozen=True)
 class KernelModel:
     """What times compute nodes where `System.roofline` is set: a model of `armillary.compute`.
 
@@ -203,6 +212,7 @@ class KernelModel:
         overrides: The first that fits a kernel counts; they also hold for recorded durations.
         source: The file, line and key that say so, or empty.
         folder: What paths are relative to.
+        uncertainty: How far measured steps lie from predicted ones; None: not known.
     """
 
     name: str = "roofline"
@@ -210,6 +220,7 @@ class KernelModel:
     overrides: tuple[Override, ...] = ()
     source: str = field(default="", compare=False)
     folder: Path = field(default=Path(), compare=False)
+    uncertainty: Interval | None = None
 
 
 @dataclass(frozen=True)

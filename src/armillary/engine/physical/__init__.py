@@ -67,4 +67,10 @@ def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]
         own = model.options.get("file") or (model.options.get("device") if model.name == "gpu" else None)
         info["compute_model"] |= {"file": own} if own else {}
         info["compute_model"] |= {"overrides": len(model.overrides)}
+    if model.uncertainty:
+        info["uncertainty"] = {
+            "low_ratio": model.uncertainty.low,
+            "high_ratio": model.uncertainty.high,
+            "of": model.uncertainty.of,
+        }
     return info

@@ -58,6 +58,13 @@ RECIPES = {
         "megatron-bridge-moe",
         True,
     ),
+    "megatron-bridge-mamba": Recipe(
+        "Megatron-Bridge, Nemotron 3 Nano taken for attention: memory stands for the scan and convolution of Mamba-2, too",
+        ("memory",),
+        Constants(memory=2),
+        "megatron-bridge",
+        True,
+    ),
     "megatron-bridge-graphs": Recipe(
         "Megatron-Bridge from 26.06 on, mixtures of experts: CUDA graphs of whole steps, messages overlapped",
         ("gemm", "attention"),
