@@ -26,7 +26,13 @@ def ticks(wish: Plan, model: Any = MODEL) -> int:
     platform = load_platform(
         {
             "network": [
-                {"name": "node", "topology": "Switch", "size": wish.ranks, "bandwidth": "50 GB/s", "latency": "1 us"}
+                {
+                    "name": "node",
+                    "topology": "Switch",
+                    "size": wish.ranks,
+                    "bandwidth": "50 GB/s",
+                    "latency": "1 us",
+                }
             ],
             "npu": {"peak": "300 TFLOP/s", "memory": {"bandwidth": "2 TB/s"}},
             "compute": {"roofline": True},
@@ -79,7 +85,9 @@ def test_a_token_goes_once_to_each_node():
         wish = plan(parallel={"ep": 8}, experts={"domain": domain} if domain else {})
         graph = generate(model, wish).graphs[0]
         return max(
-            size for size, name in zip(graph.ints("comm_size", 0).tolist(), graph.names(), strict=True) if "exchange" in name
+            size
+            for size, name in zip(graph.ints("comm_size", 0).tolist(), graph.names(), strict=True)
+            if "exchange" in name
         )
 
     # 8 choices fall on 4 nodes of 2: 4 (1 - (3/4)^8) = 3.6 of them are different.
@@ -95,7 +103,9 @@ def test_early_stop_leaves_out_the_last_product():
 
 @pytest.mark.parametrize("attention", ["unfused", "eager"])
 def test_kernels_of_attention(attention):
-    steps = {step.name: step.bytes for step in layers_of(MODEL, plan(attention=attention, dropout=True))[1].forward}
+    steps = {
+        step.name: step.bytes for step in layers_of(MODEL, plan(attention=attention, dropout=True))[1].forward
+    }
     scores = 32 * 2048 * 2048
     assert steps["core.dropout"] == 5 * scores  # two bytes in, two out, one of the mask
     assert steps["core.softmax"] == (4 if attention == "unfused" else 8) * scores

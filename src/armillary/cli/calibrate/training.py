@@ -16,7 +16,9 @@ from armillary.errors import InputError, nearest, one_of
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
 @click.option("--software", default="", help="Fit the rows of this software only: all of a file if absent.")
 @click.option("--device", default="", help="Take all rows as measured on this GPU, e.g. h100-sxm.")
-@click.option("--output", type=click.Path(path_type=Path), help="Write constants to STACK.yaml in this folder.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="Write constants to STACK.yaml in this folder."
+)
 def command(files: tuple[Path, ...], software: str, device: str, output: Path | None) -> None:
     """Fit the constants of training software to measured steps: CSV files of vTrain, MPT or Megatron-Bridge."""
     from armillary.files import write_text
@@ -29,11 +31,15 @@ def command(files: tuple[Path, ...], software: str, device: str, output: Path | 
     if device:
         machines = {each.device: name for name, each in MACHINES.items()}
         if device not in machines:
-            raise InputError(f"--device: got '{device}', expected {one_of(machines)}{nearest(device, machines)}")
+            raise InputError(
+                f"--device: got '{device}', expected {one_of(machines)}{nearest(device, machines)}"
+            )
         cases = [replace(case, machine=machines[device]) if case.model else case for case in cases]
     stacks = dict.fromkeys(case.stack for case in cases)
     if software and software not in stacks:
-        raise InputError(f"--software: got '{software}', expected {one_of(stacks)}{nearest(software, stacks)}")
+        raise InputError(
+            f"--software: got '{software}', expected {one_of(stacks)}{nearest(software, stacks)}"
+        )
     for stack in [software] if software else stacks:
         recipe = RECIPES[stack]
         groups = by_device((case for case in cases if case.stack == stack), recipe)

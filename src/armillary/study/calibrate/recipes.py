@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from armillary.study.validate.training.constants import Constants
 
@@ -21,7 +21,7 @@ class Recipe:
 
     title: str
     names: tuple[str, ...]
-    start: Constants = Constants()
+    start: Constants = field(default_factory=Constants)
     base: str = ""
     pooled: bool = False
 
@@ -59,7 +59,7 @@ RECIPES = {
         True,
     ),
     "megatron-bridge-mamba": Recipe(
-        "Megatron-Bridge, Nemotron 3 Nano taken for attention: memory stands for the scan and convolution of Mamba-2, too",
+        "Megatron-Bridge, Nemotron 3 Nano taken for attention: memory stands for the scan of Mamba-2, too",
         ("memory",),
         Constants(memory=2),
         "megatron-bridge",

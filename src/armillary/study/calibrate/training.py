@@ -1,4 +1,4 @@
-"""Fits the constants of training to measured steps: robust least squares of the logarithms of predicted over measured."""
+"""Fits the constants of training to measured steps: robust least squares of the logarithms of their ratios."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def mean_error(values: Floats) -> float:
     return float(np.mean(np.abs(np.expm1(values))))
 
 
-def fit(cases: Sequence[Case], start: Callable[[Case], Constants], names: Sequence[str], *, rounds: int = 12) -> Fit:
+def fit(
+    cases: Sequence[Case], start: Callable[[Case], Constants], names: Sequence[str], *, rounds: int = 12
+) -> Fit:
     """Return the constants of these names that fit best, the others as in `start`.
 
     Differences are found by steps of the scale of each constant; residuals over 10 % count less (soft L1).

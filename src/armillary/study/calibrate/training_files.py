@@ -52,7 +52,11 @@ class Calibrated:
         }
         if len(self.held_out) >= LEAST:
             low, high = np.quantile(np.exp(-self.held_out), (0.1, 0.9))
-            interval = {"low": round(float(low), 4), "high": round(float(high), 4), "rows": len(self.held_out)}
+            interval = {
+                "low": round(float(low), 4),
+                "high": round(float(high), 4),
+                "rows": len(self.held_out),
+            }
             found |= {"held_out": f"{100 * mean_error(self.held_out):.2f} %", "interval": interval}
         return found | {"folds": {name: rounded(values) for name, values in self.folds.items()}}
 
@@ -110,13 +114,18 @@ def calibrate(
             continue
         found = fitted(own, near, 4)
         folds[f"half {side}"] = found.constants
-        held[other] = residuals([cases[at] for at in other], lambda case: near(case).changed(found.constants))
+        held[other] = residuals([cases[at] for at in other], changed(near, found.constants))
         say(f"half {side} left out: error {100 * mean_error(held[other]):.1f} %")
     single = [case for case in cases if case.npus <= MACHINES[case.machine].domain]
     if LEAST <= len(single) < len(cases):
         folds["multi-node"] = fitted(single, near, 4).constants
     in_sample = mean_error(residuals(cases, near))
     return Calibrated(whole.constants, len(cases), in_sample, held[~np.isnan(held)], folds)
+
+
+def changed(start: Callable[[Case], Constants], values: Mapping[str, float]) -> Callable[[Case], Constants]:
+    """Return constants of a case that are those of `start` but for some."""
+    return lambda case: start(case).changed(values)
 
 
 def sample(cases: Sequence[Case]) -> Sequence[Case]:

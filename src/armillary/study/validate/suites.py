@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from armillary.errors import InputError, nearest, one_of
 from armillary.study.validate.table import Suite
 
-MODULES = ("collectives", "gemm", "nccl")
+MODULES = ("collectives", "gemm", "nccl", "training.suites")
 """Modules of this package with ``SUITES``, in the order in which they are run."""
 
 

@@ -90,7 +90,11 @@ class Rank:
         )
         if not self.handshake:
             return node
-        work: list[Attribute] = [("is_cpu_op", "bool", True), ("duration_ns", "int64", self.handshake), *labels()]
+        work: list[Attribute] = [
+            ("is_cpu_op", "bool", True),
+            ("duration_ns", "int64", self.handshake),
+            *labels(),
+        ]
         return self._place(("handshake",), "handshake", NodeType.COMP_NODE, lambda: work, [node])
 
     def memory(self, name: str, load: bool, size: int, after: Nodes, together: str = "") -> int:

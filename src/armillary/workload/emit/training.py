@@ -137,7 +137,9 @@ class Stage:
                 ]
         self.outputs[task.microbatch, task.chunk] = now
         if virtual < len(self.boundaries) - 1:
-            self.rank.send("send activations", "pp", 1, self._part(self.boundaries[virtual]), 2 * virtual + 2, now)
+            self.rank.send(
+                "send activations", "pp", 1, self._part(self.boundaries[virtual]), 2 * virtual + 2, now
+            )
 
     def _backward(self, task: Task, kind: str, last: bool) -> None:
         virtual = task.chunk * self.stages + self.stage
@@ -158,7 +160,9 @@ class Stage:
         if kind != "W" and virtual:
             # Frameworks send when the whole backward pass has returned, gradients of weights included.
             after = [*now, *self.rank.chain]
-            self.rank.send("send gradients", "pp", -1, self._part(self.boundaries[virtual - 1]), 2 * virtual - 1, after)
+            self.rank.send(
+                "send gradients", "pp", -1, self._part(self.boundaries[virtual - 1]), 2 * virtual - 1, after
+            )
 
     def _part(self, size: int) -> int:
         """Return the bytes of a message: a part of the boundary where ranks of tp have copies of it and share them."""

@@ -138,7 +138,12 @@ def _softmax(shard: Shard, scores: int) -> list[Step]:
     held, single = scores * shard.element, scores * 4
     steps = [Step("softmax", bytes=2 * held)]
     if shard.eager:
-        sizes = {"float": held + single, "scale": 2 * single, "mask": 2 * single + scores, "softmax": 2 * single}
+        sizes = {
+            "float": held + single,
+            "scale": 2 * single,
+            "mask": 2 * single + scores,
+            "softmax": 2 * single,
+        }
         steps = [Step(name, bytes=size) for name, size in (sizes | {"half": held + single}).items()]
     return [*steps, Step("dropout", bytes=2 * held + scores)] if shard.dropout else steps
 
@@ -147,7 +152,12 @@ def _softmax_back(shard: Shard, scores: int) -> list[Step]:
     held, single = scores * shard.element, scores * 4
     steps = [Step("softmax", bytes=3 * held)]
     if shard.eager:
-        sizes = {"float": held + single, "softmax": 3 * single, "mask": 2 * single + scores, "scale": 2 * single}
+        sizes = {
+            "float": held + single,
+            "softmax": 3 * single,
+            "mask": 2 * single + scores,
+            "scale": 2 * single,
+        }
         steps = [Step(name, bytes=size) for name, size in (sizes | {"half": held + single}).items()]
     return [Step("dropout", bytes=2 * held + scores), *steps] if shard.dropout else steps
 

@@ -57,7 +57,8 @@ class Pipeline(Part):
         description="Without sequence: each rank of tp sends a part of an activation, which the receivers gather.",
     )
     handshake: WholeTime = Field(
-        default=0, description="What the CPU takes over a message from another stage; it waits for messages, and kernels for it."
+        default=0,
+        description="What the CPU takes over a message from another stage; it waits for messages, and kernels for it.",
     )
 
 
@@ -115,7 +116,7 @@ class ExpertLoad(Part):
     )
     domain: Count | None = Field(
         default=None,
-        description="NPUs of a node, to which a token is sent once for all its experts there (DeepEP); absent: to each expert.",
+        description="NPUs of a node, to which a token goes once for all its experts there (DeepEP); absent: to each.",
     )
 
 
@@ -153,7 +154,7 @@ class Plan(Part):
     )
     early_stop: bool = Field(
         default=False,
-        description="Recompute a layer up to the last result that its backward pass needs only (PyTorch, not reentrant).",
+        description="Recompute a layer only up to what its backward pass needs (PyTorch without reentry).",
     )
     optimizer: Literal["adam", "sgd", "momentum", "none"] = Field(
         default="adam", description="What updates the weights."
@@ -162,8 +163,8 @@ class Plan(Part):
     experts: ExpertLoad = ExpertLoad()
     attention: Literal["flash", "unfused", "eager"] = Field(
         default="flash",
-        description="flash keeps no scores; unfused writes them to memory and keeps them; eager scales, masks and casts "
-        "them by kernels of their own, too.",
+        description="flash keeps no scores; unfused writes them to memory and keeps them; eager also scales, masks and "
+        "casts them by kernels of their own.",
     )
     causal: bool = Field(default=False, description="Count only the scores that a causal mask keeps.")
     serve: Serve | None = Field(default=None, description="Absent: training.")

@@ -45,7 +45,10 @@ def test_fused_softmax_wants_multiples_of_four(micro, heads, tp, expected):
     ("row", "said"),
     [
         ("8,32,4,1024,16,24,1024,2,2,3,219.7", r"rows.csv:2: tp 2 x dp 2 x pp 3 = 12, expected # GPUs 8"),
-        ("8,32,4,1024,16,24,1024,2,2,2,-1", r"rows.csv:2: iteration time \(ms\): got '-1', expected a number above 0"),
+        (
+            "8,32,4,1024,16,24,1024,2,2,2,-1",
+            r"rows.csv:2: iteration time \(ms\): got '-1', expected a number above 0",
+        ),
         ("8,32,4.5,1024,16,24,1024,2,2,2,1", r"rows.csv:2: micro batch: got '4.5', expected a whole number"),
     ],
 )

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from armillary.errors import InputError
+from armillary.study.calibrate.recipes import RECIPES, Recipe
 from armillary.study.calibrate.training import fit, half, mean_error, residuals
 from armillary.study.calibrate.training_files import calibrate
-from armillary.study.calibrate.recipes import RECIPES, Recipe
 from armillary.study.validate.training import selective
 from armillary.study.validate.training.case import Case
 from armillary.study.validate.training.constants import Constants
@@ -25,7 +25,9 @@ def case(batch: int = 16, pp: int = 2, **facts: object) -> Case:
         "batch": batch, "microbatch": 1, "sequence": 512, "attention": "unfused",
         "parallel": {"tp": 2, "pp": pp, "sequence": False}, "pipeline": {"scatter": True},
     }  # fmt: skip
-    return Case(f"batch {batch} pp {pp}", "g", 100.0, "dgx-a100-80", 8, gpt(4, 512, 8, 512, 1024), plan, "own")
+    return Case(
+        f"batch {batch} pp {pp}", "g", 100.0, "dgx-a100-80", 8, gpt(4, 512, 8, 512, 1024), plan, "own"
+    )
 
 
 @pytest.mark.parametrize("constants", [Constants(), Constants(launch=20, handshake=300, communication=0.2)])
@@ -36,12 +38,18 @@ def test_many_microbatches_by_two_shorter_steps(constants):
 
 def test_constants_are_keys_of_a_platform():
     made = platform_of(
-        case(), Constants(sustained=0.9, memory=1.5, launch=30, communication=0.3, overlap_compute=0.2, step=4)
+        case(),
+        Constants(sustained=0.9, memory=1.5, launch=30, communication=0.3, overlap_compute=0.2, step=4),
     )
     assert made.kernel_model.options["factors"]["memory"] == 1.5
     assert made.kernel_model.options["factors"]["sustained"] == pytest.approx(0.9)
     terms = made.physical.terms
-    assert (terms.launch, terms.communication, terms.overlap_compute, terms.step_time) == (30e3, 0.3, 0.2, 4e6)
+    assert (terms.launch, terms.communication, terms.overlap_compute, terms.step_time) == (
+        30e3,
+        0.3,
+        0.2,
+        4e6,
+    )
     plain = {"batch": 1}
     assert Constants().plan(plain) == plain
     assert Constants(handshake=250).plan(plain)["pipeline"] == {"handshake": "250000 ns"}
@@ -49,7 +57,13 @@ def test_constants_are_keys_of_a_platform():
 
 def test_each_constant_makes_a_step_longer():
     usual = seconds(case())
-    for name, value in (("sustained", 0.5), ("memory", 2), ("launch", 50), ("communication", 1), ("handshake", 500)):
+    for name, value in (
+        ("sustained", 0.5),
+        ("memory", 2),
+        ("launch", 50),
+        ("communication", 1),
+        ("handshake", 500),
+    ):
         assert seconds(case(), Constants().changed({name: value})) > usual
 
 
@@ -84,7 +98,9 @@ def test_every_recipe_has_constants_in_range():
         for device in ("a100-sxm-80", "h100-sxm", "gb300", "none-such"):
             found = constants_of(name, device)
             assert 0.3 < found.constants.sustained <= 1
-    with pytest.raises(InputError, match=r"no constants of 'megatron-2023' \(did you mean 'megatron-2022'\?\)"):
+    with pytest.raises(
+        InputError, match=r"no constants of 'megatron-2023' \(did you mean 'megatron-2022'\?\)"
+    ):
         constants_of("megatron-2023", "h100-sxm")
 
 

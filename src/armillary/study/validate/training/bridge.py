@@ -1,7 +1,7 @@
 """Rows of NVIDIA Megatron-Bridge (docs/performance-summary.md): tokens/s of a GPU on five generations.
 
-What the rows leave open is from the recipes of that repository (scripts/performance/configs): distributed optimizer that
-overlaps, gradients reduced in bf16, no recomputation but of small pieces, sequence parallelism with tensor parallelism,
+What the rows leave open is from the recipes of that repository (scripts/performance/configs): distributed optimizer
+that overlaps, gradients reduced in bf16, no recomputation but of small pieces, sequence parallelism with tensor parallelism,
 interleaved stages, DeepSeek-V3 with its module for a second token unless the row says without. Values in brackets,
 which are of another precision, are left out.
 """
@@ -35,7 +35,15 @@ MODELS = {
     "kimik2": "kimi-k2",
 }
 """Presets by name without signs."""
-PRECISIONS = {"BF16": "bf16", "FP8": "fp8", "FP8-CS": "fp8", "MXFP8": "fp8", "FP8-MX": "fp8", "NVFP4": "fp4", "": "fp8"}
+PRECISIONS = {
+    "BF16": "bf16",
+    "FP8": "fp8",
+    "FP8-CS": "fp8",
+    "MXFP8": "fp8",
+    "FP8-MX": "fp8",
+    "NVFP4": "fp4",
+    "": "fp8",
+}
 GRAPHS = "26.06"
 """From this release on experts run in CUDA graphs of whole steps, and their messages beside other microbatches."""
 SYSTEMS = {
@@ -119,7 +127,13 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         stack=_stack(model, word, release),
         amount=batch * sequence / npus,
         reason=reason,
-        facts={"model": name, "GPUs": str(npus), "device": system, "precision": word or "FP8", "release": release},
+        facts={
+            "model": name,
+            "GPUs": str(npus),
+            "device": system,
+            "precision": word or "FP8",
+            "release": release,
+        },
     )
 
 
@@ -128,7 +142,8 @@ def nano() -> Decoder:
 
     Mamba-2 works on chunks of 128 tokens as attention with a window of that size does (arXiv 2405.21060, section 6);
     six layers see all keys. Keys and values are widened until all projections together are as large as those of both
-    kinds of layers, to 2 %. Its convolution is left out. Numbers: nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16, config.json.
+    kinds of layers, to 2 %. Its convolution is left out. Numbers: config.json of
+    nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16.
     """
     return Decoder(
         name="Nemotron 3 Nano (as attention)",
@@ -155,7 +170,7 @@ def _stack(model: Decoder | None, precision: str, release: str) -> str:
 
 
 def _model(name: str) -> tuple[Decoder | None, str]:
-    plain = re.sub(r"[^a-z0-9]", "", name.split("(")[0].lower())
+    plain = re.sub(r"[^a-z0-9]", "", name.split("(", maxsplit=1)[0].lower())
     if plain == "nemotron3nano":
         return nano(), ""
     if plain.startswith("nemotron3"):

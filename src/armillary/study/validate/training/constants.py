@@ -1,4 +1,4 @@
-"""What kernels and collectives measured alone do not show of a training step: few constants of a software on a device."""
+"""What kernels and collectives measured alone do not show of a training step: few constants of a software."""
 
 from __future__ import annotations
 
@@ -66,7 +66,11 @@ class Constants:
     def plan(self, plan: Mapping[str, Any]) -> dict[str, Any]:
         """Return a plan that says so."""
         wait = round(self.handshake * 1e3)
-        return {**plan, "pipeline": {**plan.get("pipeline", {}), "handshake": f"{wait} ns"}} if wait else {**plan}
+        return (
+            {**plan, "pipeline": {**plan.get("pipeline", {}), "handshake": f"{wait} ns"}}
+            if wait
+            else {**plan}
+        )
 
     def changed(self, values: Mapping[str, float]) -> Constants:
         """Return these with others of some names."""

@@ -10,7 +10,7 @@ from armillary.workload.models.schema import Decoder
 
 SOURCE = "https://arxiv.org/abs/2407.21783"
 TABLE_4 = ((8192, 1, 64, 8192, 32, 430), (16384, 1, 128, 8192, 16, 400), (16384, 16, 8, 131072, 16, 380))
-"""GPUs, cp, dp, sequence, sequences of a replica, TFLOP/s of a GPU; tp 8 and pp 16 in all. arXiv v1 prints dp 4."""
+"""GPUs, cp, dp, sequence, sequences of a replica, TFLOP/s of a GPU; tp 8, pp 16. Version 1 prints dp 4."""
 
 
 def cases() -> Iterator[Case]:
@@ -18,7 +18,7 @@ def cases() -> Iterator[Case]:
 
     Section 3.3.2: bf16, gradients reduced in fp32, FSDP that shards optimizer and gradients but does not reshard
     weights after the forward pass, interleaved stages, all-gathered keys and values, no recomputation. FLOP as the
-    paper's MFU counts them (arXiv 2204.02311, appendix B): 6 for each parameter but the embedding and 12 for each score.
+    paper's MFU counts them (arXiv 2204.02311, appendix B): 6 of each parameter but the embedding, 12 of each score.
     """
     model = load_model("llama-3-405b")
     assert isinstance(model, Decoder)

@@ -65,9 +65,20 @@ MACHINES = {
     "roce-a100-40": Machine("a100-sxm-40", AMPERE, 1555, 40, 8, 300, 25, "a100-sxm"),
     "dgx-h100": Machine("h100-sxm", HOPPER, 3350, 80, 8, 450, 50, "h100-sxm"),
     "grand-teton-h100": Machine("h100-sxm", HOPPER, 3350, 80, 8, 450, 50, "h100-sxm"),
-    "dgx-b200": Machine("b200", {"bf16": 2250, "fp8": 4500, "fp4": 9000, "fp32": 1100}, 8000, 180, 8, 900, 50, "b200-sxm"),
-    "dgx-b300": Machine("b300", {"bf16": 2250, "fp8": 4500, "fp4": 13500, "fp32": 1100}, 8000, 270, 8, 900, 100, "b200-sxm"),
-    "nvl72-gb200": Machine("gb200", {"bf16": 2500, "fp8": 5000, "fp4": 10000, "fp32": 1250}, 8000, 186, 64, 900, 50, "gb300"),
-    "nvl72-gb300": Machine("gb300", {"bf16": 2500, "fp8": 5000, "fp4": 15000, "fp32": 1250}, 8000, 278, 64, 900, 100, "gb300"),
+    "dgx-b200": Machine(
+        "b200", {"bf16": 2250, "fp8": 4500, "fp4": 9000, "fp32": 1100}, 8000, 180, 8, 900, 50, "b200-sxm"
+    ),
+    "dgx-b300": Machine(
+        "b300", {"bf16": 2250, "fp8": 4500, "fp4": 13500, "fp32": 1100}, 8000, 270, 8, 900, 100, "b200-sxm"
+    ),
+    "nvl72-gb200": Machine(
+        "gb200", {"bf16": 2500, "fp8": 5000, "fp4": 10000, "fp32": 1250}, 8000, 186, 64, 900, 50, "gb300"
+    ),
+    "nvl72-gb300": Machine(
+        "gb300", {"bf16": 2500, "fp8": 5000, "fp4": 15000, "fp32": 1250}, 8000, 278, 64, 900, 100, "gb300"
+    ),
 }
-"""By name. DGX A100: 8 x HDR 200 Gb/s (arXiv 2104.04473); vTrain: 800 Gb/s in all (VIA-Research/vTrain, src/config.py)."""
+"""By name.
+
+DGX A100: 8 x HDR 200 Gb/s (arXiv 2104.04473); vTrain: 800 Gb/s in all (VIA-Research/vTrain, src/config.py).
+"""

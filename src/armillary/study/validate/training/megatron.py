@@ -49,7 +49,8 @@ ZERO_3 = (
 """Of table 2: parameters, model, GPUs, batch, microbatch, TFLOP/s of a GPU."""
 PTD_P = (
     (174.6, GPT_3, 12, 384, 1536, 153.0), (174.6, GPT_3, 12, 768, 1536, 149.0), (174.6, GPT_3, 12, 1536, 1536, 141.0),
-    (529.6, MT_NLG, 35, 560, 2240, 171.0), (529.6, MT_NLG, 35, 1120, 2240, 167.0), (529.6, MT_NLG, 35, 2240, 2240, 159.0),
+    (529.6, MT_NLG, 35, 560, 2240, 171.0), (529.6, MT_NLG, 35, 1120, 2240, 167.0),
+    (529.6, MT_NLG, 35, 2240, 2240, 159.0),
 )  # fmt: skip
 """Of table 2: parameters, model, pipeline stages, GPUs, batch, TFLOP/s of a GPU; microbatch 1, tp 8."""
 
@@ -88,7 +89,9 @@ def table_1() -> list[list[Case]]:
     choices = []
     for row in TABLE_1:
         replicas = row.gpus // (row.tp * row.pp)
-        micros = [b for b in ((1, 2, 4, 8) if row.parameters < 100 else (1, 2)) if row.batch % (replicas * b) == 0]
+        micros = [
+            b for b in ((1, 2, 4, 8) if row.parameters < 100 else (1, 2)) if row.batch % (replicas * b) == 0
+        ]
         virtuals = [
             v for v in (1, 2, 3)
             if v == 1 or (row.pp > 1 and row.layers % (row.pp * v) == 0)

@@ -27,7 +27,9 @@ SIZES = {
 VOCABULARY = 50368
 MACHINES_OF = {"h100_80gb": "dgx-h100", "a100_80gb": "roce-a100-80", "a100_40gb": "roce-a100-40"}
 
-NOTES = ("30B on 8 GPUs in microbatches of 1 is at the limit of memory, where the allocator waits for the device.",)
+NOTES = (
+    "30B on 8 GPUs in microbatches of 1 is at the limit of memory, where the allocator waits for the device.",
+)
 
 
 def cases(path: Path) -> Iterator[Case]:

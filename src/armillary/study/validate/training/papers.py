@@ -39,9 +39,7 @@ def megatron_table_1(files: Sequence[Path], progress: Progress) -> Table:
 def megatron_table_2(files: Sequence[Path], progress: Progress) -> Table:
     """Predict table 2 of arXiv 2104.04473."""
     rows = rows_of(list(megatron.table_2()), progress)
-    note = (
-        "ZeRO-3 by an FSDP that prefetches; DeepSpeed of 2021 hid less. PTD-P with 2 virtual stages where layers allow."
-    )
+    note = "ZeRO-3 by an FSDP that prefetches; DeepSpeed of 2021 hid less. PTD-P with 2 virtual stages if layers allow."
     return _table("megatron-table-2", "TFLOP/s", megatron.SOURCE, rows, None, note)
 
 
@@ -70,9 +68,7 @@ def llama_3_table_4(files: Sequence[Path], progress: Progress) -> Table:
     return _table("llama-3-table-4", "TFLOP/s", llama.SOURCE, rows, Bar(0.07), note)
 
 
-def _table(
-    name: str, unit: str, source: str, rows: Sequence[Row], bar: Bar | None, *notes: str
-) -> Table:
+def _table(name: str, unit: str, source: str, rows: Sequence[Row], bar: Bar | None, *notes: str) -> Table:
     return Table(name, TITLES[name], unit, source, tuple(rows), "blind", bar, notes)
 
 

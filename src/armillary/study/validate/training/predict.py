@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import lru_cache
+
 from armillary.platform.model import Platform
 from armillary.platform.native import load_platform
 from armillary.study.validate.training.case import Case
@@ -42,8 +43,8 @@ def seconds(case: Case, constants: Constants = NEUTRAL, *, steady: bool = True) 
     Args:
         case: What runs.
         constants: Of software and device.
-        steady: Simulate two steps of fewer microbatches where there are many: once a pipeline is full each further round
-            of microbatches takes the same.
+        steady: Simulate two steps of fewer microbatches where there are many: once a pipeline is full each further
+            round of microbatches takes the same.
 
     Raises:
         InputError: the plan is impossible on the machine.
@@ -67,7 +68,7 @@ def seconds(case: Case, constants: Constants = NEUTRAL, *, steady: bool = True) 
 
 def _rounds(case: Case) -> tuple[int, int, int]:
     """Return samples of one microbatch of all replicas, microbatches of a replica, and pipeline stages."""
-    parallel = case.plan["parallel"] if "parallel" in case.plan else {}
+    parallel = case.plan.get("parallel", {})
     stages = parallel.get("pp", 1)
     replicas = case.npus // (parallel.get("tp", 1) * parallel.get("cp", 1) * stages)
     unit = max(1, replicas * case.plan.get("microbatch", 1))

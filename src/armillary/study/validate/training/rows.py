@@ -48,9 +48,7 @@ def number(path: Path, line: int, row: dict[str, str], column: str, *, least: fl
     except ValueError:
         found = float("nan")
     if not found > least:
-        raise InputError(
-            f"{path}:{line}: {column}: got '{row[column]}', expected a number above {least:g}"
-        )
+        raise InputError(f"{path}:{line}: {column}: got '{row[column]}', expected a number above {least:g}")
     return found
 
 

@@ -19,7 +19,7 @@ TABLE_5 = (
     ("530B", 280, 35, 280, 1, 3, 49.05, 37.83),
     ("1T", 512, 64, 512, 1, 1, 94.42, 71.49),
 )
-"""Model, GPUs, pipeline stages, batch, microbatch, virtual stages; s with full recomputation, and of the paper's way."""
+"""Model, GPUs, pipeline stages, batch, microbatch, virtual stages; s with full recomputation, and selective."""
 TABLE_4 = (
     ("no recomputation", "none", False, 7.7, 11.9), ("sequence parallel", "none", True, 7.2, 11.8),
     ("full recomputation", "full", False, 7.7, 19.5), ("selective recomputation", "selective", False, 7.7, 13.2),
@@ -29,7 +29,13 @@ TABLE_4 = (
 
 
 def _case(
-    label: str, size: str, gpus: int, plan: dict[str, Any], recompute: str, sequence: bool, milliseconds: float
+    label: str,
+    size: str,
+    gpus: int,
+    plan: dict[str, Any],
+    recompute: str,
+    sequence: bool,
+    milliseconds: float,
 ) -> Case:
     layers, hidden, heads = SIZES[size]
     parallel = {"tp": 8, "sequence": sequence, **plan.pop("parallel", {})}

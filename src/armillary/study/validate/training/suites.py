@@ -9,7 +9,7 @@ from pathlib import Path
 
 from armillary.study.calibrate.training import half
 from armillary.study.validate.table import Bar, Progress, Suite, Table
-from armillary.study.validate.training import bridge, llama, mpt, papers, vtrain
+from armillary.study.validate.training import bridge, mpt, papers, vtrain
 from armillary.study.validate.training.case import Case
 from armillary.study.validate.training.machines import MACHINES
 from armillary.study.validate.training.stacks import sources_of
@@ -43,7 +43,9 @@ def _left_out(table: Table, cases: Sequence[Case], progress: Progress) -> Iterat
         values = sorted({case.facts[what] for case in cases if what in case.facts})
         for value in values if 1 < len(values) <= 12 else []:
             mine = [row for row, case in zip(rows, cases, strict=True) if case.facts.get(what) == value]
-            yield part(f"{table.name}-{what}-{value}".replace(" ", "-"), f"Of these {what} {value}", table, mine)
+            yield part(
+                f"{table.name}-{what}-{value}".replace(" ", "-"), f"Of these {what} {value}", table, mine
+            )
     large = [case for case in cases if case.npus > MACHINES[case.machine].domain]
     if large and len(large) < len(cases):
         rows = rows_of(large, progress, lambda case: fold(case, "multi-node"))
@@ -60,12 +62,16 @@ SUITES: tuple[Suite, ...] = (
     Suite("llama-3-table-4", papers.TITLES["llama-3-table-4"], "", papers.llama_3_table_4),
     Suite(
         "vtrain-single", "GPT on one node of A100", "vtrain/data_ground_truth_single.csv",
-        _from_files("vtrain-single", "GPT on one node of A100 (vTrain)", "ms", VTRAIN, vtrain.cases, Bar(0.08), vtrain.NOTES),
+        _from_files(
+            "vtrain-single", "GPT on one node of A100 (vTrain)", "ms", VTRAIN, vtrain.cases, Bar(0.08), vtrain.NOTES
+        ),
         vtrain.COLUMNS,
     ),
     Suite(
         "vtrain-multi", "GPT on many nodes of A100", "vtrain/data_ground_truth_multi.csv",
-        _from_files("vtrain-multi", "GPT on many nodes of A100 (vTrain)", "ms", VTRAIN, vtrain.cases, Bar(0.1), vtrain.NOTES),
+        _from_files(
+            "vtrain-multi", "GPT on many nodes of A100 (vTrain)", "ms", VTRAIN, vtrain.cases, Bar(0.1), vtrain.NOTES
+        ),
         (*vtrain.MULTI, *vtrain.COLUMNS),
     ),
     Suite(

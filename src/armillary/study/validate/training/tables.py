@@ -1,4 +1,4 @@
-"""Cases in, a table of a validation out: predictions with the constants of each case's software, and what is left out."""
+"""Cases in, rows of a table out: predicted with the constants of each case's software, or without parts of them."""
 
 from __future__ import annotations
 
