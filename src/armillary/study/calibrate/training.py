@@ -19,7 +19,7 @@ RANGES: dict[str, tuple[float, float, float]] = {
     "gemm": (0.5, 4.0, 0.2),
     "attention": (0.4, 8.0, 0.5),
     "memory": (0.2, 6.0, 0.3),
-    "launch": (0.0, 200.0, 10.0),
+    "launch": (0.0, 500.0, 10.0),
     "handshake": (0.0, 5000.0, 200.0),
     "communication": (0.0, 1.0, 0.1),
     "overlap_compute": (0.0, 1.0, 0.1),

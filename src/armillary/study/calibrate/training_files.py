@@ -19,7 +19,7 @@ from armillary.study.validate.training.stacks import ALL, constants_of
 
 MOST = 64
 """Rows that a fit looks at; of more, those with the least hashes."""
-LEAST = 6
+LEAST = 5
 """Rows of which there must be a fit."""
 LEFT_OUT = ("halves", "multi-node")
 """What is left out besides nothing: each half in turn; steps on more GPUs than a node has."""

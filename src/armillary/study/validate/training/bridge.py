@@ -1,7 +1,7 @@
 """Rows of NVIDIA Megatron-Bridge (docs/performance-summary.md): tokens/s of a GPU on five generations.
 
 What the rows leave open is from the recipes of that repository (scripts/performance/configs): distributed optimizer
-that overlaps, gradients reduced in bf16, no recomputation but of small pieces, sequence parallelism with tensor parallelism,
+that overlaps, gradients reduced in bf16, no recomputation but of small pieces, sequence beside tensor parallelism,
 interleaved stages, DeepSeek-V3 with its module for a second token unless the row says without. Values in brackets,
 which are of another precision, are left out.
 """

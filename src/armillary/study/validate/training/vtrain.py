@@ -42,7 +42,7 @@ def kernels(microbatch: int, heads: int, tp: int) -> str:
 
 
 NOTES = (
-    "Steps that kernels do not fill are bound by the CPU; what it takes for a kernel differs between tensor parallel 2, "
+    "Steps that kernels do not fill are bound by the CPU; what it takes for a kernel differs between tp 2, "
     "4 and 8 by up to 30 %, which shapes do not explain.",
 )
 
