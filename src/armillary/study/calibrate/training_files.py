@@ -17,7 +17,7 @@ from armillary.study.validate.training.constants import Constants
 from armillary.study.validate.training.machines import MACHINES
 from armillary.study.validate.training.stacks import ALL, constants_of
 
-MOST = 64
+MOST = 112
 """Rows that a fit looks at; of more, those with the least hashes."""
 LEAST = 5
 """Rows of which there must be a fit."""
