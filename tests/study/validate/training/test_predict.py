@@ -84,7 +84,7 @@ def test_calibration_holds_halves_back():
     assert found.constants["launch"] == pytest.approx(40, rel=0.05) and len(found.held_out) == 10
     text = found.document()
     assert text["interval"]["low"] <= 1.02 and text["interval"]["high"] >= 0.98
-    with pytest.raises(InputError, match="2 rows: expected at least 6 to fit launch"):
+    with pytest.raises(InputError, match="2 rows: expected at least 5 to fit launch"):
         calibrate(rows[:2], Recipe("", ("launch",)))
 
 

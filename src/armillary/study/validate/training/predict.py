@@ -37,6 +37,12 @@ def _seconds(model: str, plan: str, machine: str, keys: str) -> float:
     return simulate(trace, _platform(machine, trace.n_ranks, keys)).total_ticks * 1e-9
 
 
+def platform_of(case: Case, constants: Constants = NEUTRAL) -> Platform:
+    """Return the machine of a case, as the constants say that it is."""
+    keys = constants.platform(MACHINES[case.machine])
+    return _platform(case.machine, case.npus, json.dumps(keys, sort_keys=True))
+
+
 def seconds(case: Case, constants: Constants = NEUTRAL, *, steady: bool = True) -> float:
     """Return the simulated time of a step.
 
