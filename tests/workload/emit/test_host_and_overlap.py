@@ -110,3 +110,14 @@ def test_kernels_of_attention(attention):
     assert steps["core.dropout"] == 5 * scores  # two bytes in, two out, one of the mask
     assert steps["core.softmax"] == (4 if attention == "unfused" else 8) * scores
     assert ("core.mask" in steps) == (attention == "eager")
+
+
+def test_gradients_are_added_apart():
+    """Early Megatron-LM adds them by kernels of their own: bf16 read, fp32 read and written."""
+    fused, apart = (
+        {step.name: step for step in layers_of(MODEL, plan(numbers={"fused": on}))[1].weight}
+        for on in (True, False)
+    )
+    left = {name: step.bytes for name, step in apart.items() if name not in fused}
+    assert set(left) == {f"{name}.accumulate" for name in ("mlp.down", "mlp.up", "out", "qkv")}
+    assert left["mlp.down.accumulate"] == (6144 * 24576 // 2 + 6144) * (2 + 4 + 4)

@@ -61,12 +61,20 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
         name,
         forward,
         _chained(back),
-        _chained((block.name, block.weight) for block in reversed(blocks)),
+        _chained((block.name, _added(shard, block)) for block in reversed(blocks)),
         parameters,
         saved=sum(block.saved for block in blocks) - again,
         working=working + again,
         boundary=boundary,
     )
+
+
+def _added(shard: Shard, block: Block) -> Steps:
+    """Return the steps of a block's weights, with the kernel that adds their gradients up where no product does."""
+    count = sum(block.parameters.values())
+    if shard.fused or not shard.training or not block.weight or not count:
+        return block.weight
+    return (*block.weight, Step("accumulate", bytes=count * (shard.element + 2 * shard.gradient)))
 
 
 def recomputed(layer: Layer, kept: int, idle: int = 0) -> Layer:

@@ -32,6 +32,7 @@ class Shard:
         domain: Ranks of ep to which a token is sent once; None: it is sent to each expert.
         compute: Precision of large matrix products.
         gradient: Bytes of an element of a weight's gradient.
+        fused: Whether products add them to what is there.
         flash: Whether the scores stay on the chip.
         eager: Whether their scale, mask and casts are kernels of their own.
         causal: Whether to count only the scores that a causal mask keeps.
@@ -57,6 +58,7 @@ class Shard:
     domain: int | None
     compute: Precision
     gradient: int
+    fused: bool
     flash: bool
     eager: bool
     causal: bool
@@ -180,6 +182,7 @@ def _shard(
         domain=plan.experts.domain,
         compute=plan.numbers.compute,
         gradient=gradient(plan),
+        fused=plan.numbers.fused,
         flash=plan.attention == "flash",
         eager=plan.attention == "eager",
         causal=plan.causal,

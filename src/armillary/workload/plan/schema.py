@@ -96,6 +96,10 @@ class Numbers(Part):
 
     compute: Precision = Field(default="bf16", description="Of matrix products; fp8 keeps weights in bf16.")
     gradients: Literal["fp32", "bf16"] = Field(default="fp32", description="As they are summed and reduced.")
+    fused: bool = Field(
+        default=True,
+        description="Add up gradients of weights in the products that make them; else by kernels of their own.",
+    )
 
 
 class Offload(Part):

@@ -58,6 +58,7 @@ PTD_P = (
 def _case(row: Published, micro: int, virtual: int, changes: dict[str, Any] | None = None) -> Case:
     plan: dict[str, Any] = {
         **MEGATRON,
+        "numbers": {**MEGATRON["numbers"], "fused": False},  # fused from Megatron-LM 3.0 (2022) on
         "batch": row.batch,
         "microbatch": micro,
         "sequence": SEQUENCE,
