@@ -37,5 +37,7 @@ def scale_data(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
 def _over(nodes: Nodes, digit: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     codes, names = nodes.graph.strings("pg_name")
     inside = [digit in nodes.grid.digits(name) if name else True for name in names]
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.array([*inside, True], np.bool_)[codes] & (nodes.collective >= 0)
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.array([*inside, True], np.bool_)[codes] & (
+        nodes.collective >= 0
+    )
     return found

@@ -10,15 +10,18 @@ from typing import Any
 import numpy as np
 
 from armillary.errors import InputError, nearest, one_of
+from armillary.platform.model import Platform
 from armillary.trace import Trace
 from armillary.trace.families import grid_of
 from armillary.workload.extrapolation.data_axis import scale_data
 from armillary.workload.extrapolation.grow import digit_to_scale, different_along, with_size
+from armillary.workload.extrapolation.hardware import to_hardware
 from armillary.workload.extrapolation.kernels import Nodes
 from armillary.workload.extrapolation.reference import Reference, same_rank, scale_measured
 from armillary.workload.extrapolation.roles import Evidence, check_axis
 from armillary.workload.extrapolation.scaling import Scaling
-from armillary.workload.extrapolation.tensor_axis import scale_tensor
+from armillary.workload.extrapolation.shapes import Sizes
+from armillary.workload.extrapolation.tensor_axis import divided_part, scale_tensor
 from armillary.workload.extrapolation.token_axis import scale_tokens
 
 RANKS = ("dp", "tp", "pp", "ep")
@@ -103,6 +106,8 @@ def extrapolate(
     *,
     axes: tuple[Evidence, ...] = (),
     references: Mapping[str, Reference] | None = None,
+    sizes: Sizes | None = None,
+    hardware: tuple[Platform, Platform] | None = None,
 ) -> Extrapolated:
     """Return the trace at another size.
 
@@ -112,6 +117,8 @@ def extrapolate(
             of a microbatch), ``sequence`` and ``microbatches``.
         axes: What `recognise` found, for the report.
         references: By axis, a second trace from which its laws are measured.
+        sizes: Samples of a microbatch and tokens of a sample, where shapes of tensors do not show them.
+        hardware: The machine on which durations were recorded, and the one that they are to be for.
 
     Raises:
         InputError: an axis is not there or cannot be scaled; says why.
@@ -120,18 +127,22 @@ def extrapolate(
     wanted = _wanted(trace, scale)
     for axis in references or {}:
         if axis not in wanted:
-            raise InputError(f"a reference at {axis}: nothing is scaled along it; expected one of {list(wanted)}")
+            raise InputError(
+                f"a reference at {axis}: nothing is scaled along it; expected one of {list(wanted)}"
+            )
     for axis, value in wanted.items():
         reference = (references or {}).get(axis)
         if axis in FACTORS:
             work.changes[axis] = (Fraction(1), value)
             if value != 1:
-                _scale_factor(work, axis, value, reference)
+                _scale_factor(work, axis, value, reference, sizes)
         else:
             old = grid_of(work.trace).size(axis)
             work.changes[axis] = (Fraction(old), value)
             if value != old:
                 _scale_ranks(work, axis, int(value), reference)
+    if hardware:
+        work.trace = to_hardware(work.trace, *hardware, work.note)
     found = tuple(Assumption(rule, nodes) for rule, nodes in work.assumptions.items())
     return Extrapolated(work.trace, axes, work.changes, found, trace)
 
@@ -146,7 +157,9 @@ def _wanted(trace: Trace, scale: Mapping[str, Fraction | int]) -> dict[str, Frac
                 raise InputError("scale ranks: dp is given, too; expected one of the two")
             continue
         if axis not in known:
-            raise InputError(f"scale {axis}: no such axis; expected {one_of((*known, 'ranks'))}{nearest(axis, known)}")
+            raise InputError(
+                f"scale {axis}: no such axis; expected {one_of((*known, 'ranks'))}{nearest(axis, known)}"
+            )
         number = Fraction(value)
         if number <= 0 or (axis in RANKS and number.denominator > 1):
             raise InputError(f"scale {axis}: got {value}, expected a number of ranks" if axis in RANKS else
@@ -165,12 +178,16 @@ def _wanted(trace: Trace, scale: Mapping[str, Fraction | int]) -> dict[str, Frac
         if replicas.denominator > 1 or replicas < 1:
             unit = int(rest)
             best = unit * max(1, round(float(replicas)))
-            raise InputError(f"ranks {scale['ranks']}: expected a multiple of {unit}, those of one replica (nearest: {best})")
+            raise InputError(
+                f"ranks {scale['ranks']}: expected a multiple of {unit}, those of one replica (nearest: {best})"
+            )
         found["dp"] = replicas
     return {axis: found[axis] for axis in known if axis in found}
 
 
-def _scale_factor(work: _Work, axis: str, value: Fraction, reference: Reference | None) -> None:
+def _scale_factor(
+    work: _Work, axis: str, value: Fraction, reference: Reference | None, sizes: Sizes | None
+) -> None:
     if axis == "microbatches":
         from armillary.workload.extrapolation.pipeline.remake import remake
 
@@ -178,9 +195,9 @@ def _scale_factor(work: _Work, axis: str, value: Fraction, reference: Reference 
     elif reference:
         _apply_measured(work, axis, value, reference)
     elif axis == "batch":
-        work.apply(lambda nodes: scale_tokens(nodes, "batch", value))
+        work.apply(lambda nodes: scale_tokens(nodes, "batch", value, sizes))
     else:
-        work.apply(lambda nodes: scale_tokens(nodes, "sequence", value))
+        work.apply(lambda nodes: scale_tokens(nodes, "sequence", value, sizes))
 
 
 def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None) -> None:
@@ -201,7 +218,8 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
     elif axis == "dp":
         work.apply(lambda nodes: scale_data(nodes, digit, factor))
     else:
-        work.apply(lambda nodes: scale_tensor(nodes, old, size))
+        part = divided_part([Nodes(graph, grid) for graph in work.trace.graphs])
+        work.apply(lambda nodes: scale_tensor(nodes, old, size, part))
     if different_along(work.trace, digit):
         work.note(f"{axis}: the rank at place c does what the one at c modulo {grid.sizes[digit]} did")
     else:
@@ -214,7 +232,9 @@ def _apply_measured(work: _Work, axis: str, factor: Fraction, reference: Referen
     others = {}
     for at in range(len(work.trace.graphs)):
         rank = int(np.argmax(work.trace.rank_graph == at))
-        others[id(work.trace.graphs[at])] = reference.trace.graph(same_rank(work.trace, rank, reference.trace))
+        others[id(work.trace.graphs[at])] = reference.trace.graph(
+            same_rank(work.trace, rank, reference.trace)
+        )
 
     def rule(nodes: Nodes) -> Scaling:
         return scale_measured(nodes, others[id(nodes.graph)], reference, axis, factor)

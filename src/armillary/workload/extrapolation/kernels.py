@@ -171,4 +171,3 @@ def terms(product: Gemm, size: int, operand: int) -> tuple[float, float, float]:
         return left, right, size - left - right
     whole = left + right + product.m * product.n * count * operand
     return left * size / whole, right * size / whole, size * (1 - (left + right) / whole)
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from itertools import accumulate
 from math import prod
@@ -11,6 +12,7 @@ from armillary.errors import InputError, nearest, one_of
 from armillary.trace import Graph, Trace
 from armillary.trace.families import grid_of
 from armillary.trace.grid import RankGrid
+from armillary.trace.process_groups import definitions
 from armillary.workload.extrapolation.digits import digit_numbers, digits_of
 from armillary.workload.extrapolation.roles import ROLES, Evidence, named
 from armillary.workload.extrapolation.symbolic import groups_of_trace, from_one_rank, symbolic
@@ -87,7 +89,9 @@ def _named(
     if axes and all(axis.isdecimal() for axis in grid.axes):
         start = 1
         for digit, size in enumerate(grid.sizes):
-            told[digit] = next(role for role, end in zip(axes, ends, strict=True) if start < end or end == start * size)
+            told[digit] = next(
+                role for role, end in zip(axes, ends, strict=True) if start < end or end == start * size
+            )
             start *= size
     for role, number in (groups or {}).items():
         told |= dict.fromkeys(_digits_of_group(grid, role, number, known), role)
@@ -97,7 +101,9 @@ def _named(
 
 def _digits_of_group(grid: RankGrid, role: str, number: int, known: Mapping[int, object]) -> tuple[int, ...]:
     if role not in ROLES:
-        raise InputError(f"group {role}={number}: no axis '{role}', expected {one_of(ROLES)}{nearest(role, ROLES)}")
+        raise InputError(
+            f"group {role}={number}: no axis '{role}', expected {one_of(ROLES)}{nearest(role, ROLES)}"
+        )
     if number not in known:
         raise InputError(f"group {role}={number}: no group {number}, expected one of {sorted(known)[:8]}")
     members: object = known[number]
@@ -106,3 +112,19 @@ def _digits_of_group(grid: RankGrid, role: str, number: int, known: Mapping[int,
     if not numbers:
         raise InputError(f"group {role}={number}: it has no rule, expected one of ranks at equal distances")
     return numbers
+
+
+def ranks_named_by(graph: Graph) -> int:
+    """Return how many ranks a run has, of which this is one: as many as the ranks that its groups name.
+
+    Raises:
+        InputError: it names none.
+    """
+    ranks = [
+        rank for _, text in definitions(graph) for group in json.loads(text[2:-2]) for rank in group.get("ranks", ())
+    ]
+    if not ranks:
+        raise InputError(
+            f"{graph.source}: no group in it names ranks, so nothing says how many there are; expected --axes, e.g. dp=8"
+        )
+    return 1 + max(ranks)

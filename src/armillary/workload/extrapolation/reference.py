@@ -83,7 +83,9 @@ def scale_measured(nodes: Nodes, other: Graph, reference: Reference, axis: str, 
             grown = []
             for product, second in zip(products, theirs[node], strict=True):
                 pair = np.array(product, float), np.array(second, float)
-                grown.append(product._make(np.ceil(pair[0] * measured(*pair, r, f) - 1e-6).astype(int).tolist()))
+                grown.append(
+                    product._make(np.ceil(pair[0] * measured(*pair, r, f) - 1e-6).astype(int).tolist())
+                )
             made.products[node] = tuple(grown)
     made.note(f"{axis}: laws measured against {reference.name}", changed)
     made.note(f"{axis}: the same in {reference.name}, so it stays", ~changed)

@@ -74,7 +74,9 @@ class Scaling:
                 new = np.where(factor != 1, np.maximum(np.rint(old * factor), np.minimum(old, 1)), old)
                 if (new >= LIMIT).any():
                     at = int(np.argmax(new))
-                    raise InputError(f"{graph.node(at)}: {name} becomes {new[at]:.3g}, expected less than 2**60")
+                    raise InputError(
+                        f"{graph.node(at)}: {name} becomes {new[at]:.3g}, expected less than 2**60"
+                    )
                 # Kernels without products say 1 operation, which stays.
                 values[name] = np.where((name == OPERATIONS) & (old <= 1), old, new.astype(np.int64))
         durations = duration_ns(graph)

@@ -63,7 +63,11 @@ def symbolic(
 
 
 def from_one_rank(
-    graph: Graph, rank: int, n_ranks: int, given: Mapping[int, tuple[int, ...]] | None = None, marks: Sequence[int] = ()
+    graph: Graph,
+    rank: int,
+    n_ranks: int,
+    given: Mapping[int, tuple[int, ...]] | None = None,
+    marks: Sequence[int] = (),
 ) -> Trace:
     """Return the trace in which `n_ranks` ranks do what `rank` did, each with the partners at its own place.
 
@@ -83,7 +87,9 @@ def groups_of_trace(trace: Trace, given: Mapping[int, tuple[int, ...]] | None) -
     return groups
 
 
-def _by_rules(classes: list[_Class], n_ranks: int, marks: Sequence[int]) -> tuple[tuple[Graph, ...], RankGrid]:
+def _by_rules(
+    classes: list[_Class], n_ranks: int, marks: Sequence[int]
+) -> tuple[tuple[Graph, ...], RankGrid]:
     grid, ends = _grid(n_ranks, classes, marks)
     graphs = tuple(_ruled(each, grid, ends) for each in classes)
     subsets = {f"{digit}.ends": (str(digit), (0, grid.sizes[digit] - 1)) for digit in set(ends.values())}
@@ -142,7 +148,11 @@ def _grid(
         away = np.abs(each.peer - each.ranks[:, None])[:, said]
         near, far = away.min(axis=0), away.max(axis=0)
         # Some of a ring are as far from their neighbours as the ring is long.
-        strides |= {*near.tolist(), *(near + far)[far > near].tolist(), *(2 * near)[_both_ways(each, said)].tolist()}
+        strides |= {
+            *near.tolist(),
+            *(near + far)[far > near].tolist(),
+            *(2 * near)[_both_ways(each, said)].tolist(),
+        }
     # The last stage of a pipeline may send to the first: that is no distance between neighbours.
     for stride in sorted(strides, reverse=True):
         if n_ranks % stride or any(stride % other and other % stride for other in strides):

@@ -2,42 +2,67 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from fractions import Fraction
 from typing import Literal
 
 import numpy as np
 
-from armillary.trace.gemm import Gemm
+from armillary.errors import InputError
+from armillary.trace.gemm import GEMM, Gemm
 from armillary.workload.extrapolation.kernels import WEIGHTS, Mask, Nodes, terms
 from armillary.workload.extrapolation.scaling import SIZE, Scaling
+from armillary.workload.extrapolation.shapes import Sizes, has_shapes, shape_factors, token_sizes
 
 Axis = Literal["batch", "sequence"]
+ATTENTION = re.compile(r"attention|attend|sdpa|fmha", re.IGNORECASE)
 
 
-def scale_tokens(nodes: Nodes, axis: Axis, factor: Fraction) -> Scaling:
+def scale_tokens(nodes: Nodes, axis: Axis, factor: Fraction, sizes: Sizes | None = None) -> Scaling:
     """Return what changes in a rank when it has `factor` times as many samples, or as long ones.
 
     Activations and products with weights are linear in the tokens; scores of attention are quadratic in the length;
-    weights, their gradients and the optimizer stay.
+    weights, their gradients and the optimizer stay. Operators that name the shapes of their tensors follow these.
+
+    Args:
+        nodes: Of the rank.
+        axis: What grows.
+        factor: By how much.
+        sizes: Samples of a microbatch and tokens of a sample; absent: as the shapes of token ids say.
     """
     made, f = Scaling(nodes), float(factor)
-    names = nodes.graph.names()
-    loads = np.array([bool(WEIGHTS.search(name)) for name in names], np.bool_) & nodes.memory
-    constant = nodes.update | loads
+    codes, distinct = nodes.graph.name_codes()
+    by_name = np.array([bool(WEIGHTS.search(name)) for name in distinct], np.bool_)[codes]
+    constant = nodes.update | (by_name & nodes.memory)
     made.assume("tokens: weights and what updates them stay", constant | nodes.gradients)
     activations = nodes.large & ~nodes.gradients
     made.assume("tokens: collectives of activations are linear in the tokens", activations, comm=f)
     made.assume("tokens: messages are linear in the tokens", nodes.message, comm=f)
     scores = _products(made, nodes, axis, factor, constant)
-    plain = (nodes.kernel | nodes.memory) & ~nodes.graph.has("gemm") & ~constant
-    core = plain & nodes.multiplies
+    counted = (nodes.operations > 1) | (nodes.graph.ints(SIZE) > 0)
+    plain = (nodes.kernel | nodes.memory) & ~nodes.graph.has(GEMM) & ~constant & counted
+    shaped = plain & has_shapes(nodes.graph)
+    attends = np.array([bool(ATTENTION.search(name)) for name in distinct], np.bool_)[codes]
+    core = plain & nodes.multiplies & (attends | ~shaped)
     square = f * f if axis == "sequence" else f
     law = "quadratic in the length" if axis == "sequence" else "linear in the samples"
     made.assume(f"tokens: operations of fused attention are {law}, its bytes linear", core, ops=square, size=f)
     between = plain & ~core & _between(nodes, scores)
     made.assume(f"tokens: what reads and writes scores is {law}", between, ops=square, size=square)
-    made.assume("tokens: other kernels are linear in the tokens", plain & ~core & ~between, ops=f, size=f)
+    rest = plain & ~core & ~between
+    shaped &= rest
+    if shaped.any():
+        sizes = sizes or token_sizes(nodes.graph)
+        if sizes is None:
+            raise InputError(
+                f"scale {axis}: {nodes.graph.source} has {int(shaped.sum())} operators with shapes, but no token ids that "
+                "show the batch and the length; expected --sizes batch=N,sequence=N"
+            )
+        ops, size = shape_factors(nodes.graph, sizes, axis, f)
+        text = f"tokens: operators grow by their tensors that have a batch of {sizes[0]} or a length of {sizes[1]}"
+        made.assume(text, shaped, ops=ops, size=size)
+    made.assume("tokens: other kernels are linear in the tokens", rest & ~shaped, ops=f, size=f)
     return made
 
 
@@ -69,7 +94,9 @@ def _products(made: Scaling, nodes: Nodes, axis: Axis, factor: Fraction, constan
         total = after = 0.0
         for product, dim in zip(products, dims, strict=True):
             part = int(size[node]) * product.elements // sum(each.elements for each in products)
-            for term, own in zip(terms(product, part, int(nodes.operand[node])), ("mk", "kn", "mn"), strict=True):
+            for term, own in zip(
+                terms(product, part, int(nodes.operand[node])), ("mk", "kn", "mn"), strict=True
+            ):
                 total += term
                 times = sum(d in own or d == "batch" for d in dim)
                 after += term * float(factor) ** times
@@ -118,7 +145,9 @@ def _pair(product: Gemm) -> tuple[str, ...]:
 
 def _grown(product: Gemm, dims: tuple[str, ...], factor: Fraction) -> Gemm:
     values = {dim: getattr(product, dim) * factor for dim in dims}
-    return product._replace(**{dim: max(1, -(-value.numerator // value.denominator)) for dim, value in values.items()})
+    return product._replace(
+        **{dim: max(1, -(-value.numerator // value.denominator)) for dim, value in values.items()}
+    )
 
 
 def _between(nodes: Nodes, scores: Mask) -> Mask:

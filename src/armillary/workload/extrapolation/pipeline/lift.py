@@ -134,7 +134,10 @@ def _step(nodes: Nodes, node: int) -> Step:
         )
     if kind == NodeType.COMM_SEND_NODE and AXIS in values:
         return Step(
-            name.removesuffix(" send"), axes=values[AXIS], size=int(values["comm_size"]), shift=int(values["comm_dst"])
+            name.removesuffix(" send"),
+            axes=values[AXIS],
+            size=int(values["comm_size"]),
+            shift=int(values["comm_dst"]),
         )
     raise InputError(f"{graph.node(node)} cannot be moved to another stage; expected kernels, collectives of a group, "
                      "and messages round an axis")  # fmt: skip
@@ -161,8 +164,15 @@ def _turn(steps: Steps) -> int:
 def _opened(steps: Steps) -> Steps:
     """Return steps on their own: names that are unique now are as they were, others before them are the input."""
     plain = [_AGAIN.sub("", step.name) for step in steps]
-    unique = {step.name: name if plain.count(name) == 1 else step.name for step, name in zip(steps, plain, strict=True)}
+    unique = {
+        step.name: name if plain.count(name) == 1 else step.name
+        for step, name in zip(steps, plain, strict=True)
+    }
     return tuple(
-        replace(step, name=unique[step.name], after=tuple(dict.fromkeys(unique.get(n, INPUT) for n in step.after or ())))
+        replace(
+            step,
+            name=unique[step.name],
+            after=tuple(dict.fromkeys(unique.get(n, INPUT) for n in step.after or ())),
+        )
         for step in steps
     )

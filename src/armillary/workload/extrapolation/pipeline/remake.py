@@ -80,7 +80,10 @@ def remake(trace: Trace, stages: int | None, times: Fraction, note: Callable[[st
     note(f"pipeline: schedule {taken.schedule}, proved on the trace itself", 0)
     note(f"pipeline: each layer does in its new stage and microbatches what it did ({len(taken.layers)} layers)",
          sum(graph.n_nodes for graph in graphs))  # fmt: skip
-    note(f"pipeline: weights are shared by replicas as {taken.replicas.sharding}, found from their collectives", 0)
+    note(
+        f"pipeline: weights are shared by replicas as {taken.replicas.sharding}, found from their collectives",
+        0,
+    )
     return Trace(tuple(graphs), grid.coordinate("pp").astype(np.int32), grid, trace.about)
 
 
@@ -103,7 +106,9 @@ def _taken(trace: Trace) -> _Taken:
     for number, each in enumerate(stages):
         for layer, work in works_of(each).items():
             if layer in works:
-                raise InputError(f"scale pp: layer {layer} is in stage {number} and in one before; expected one of them")
+                raise InputError(
+                    f"scale pp: layer {layer} is in stage {number} and in one before; expected one of them"
+                )
             works[layer] = work
     expected = list(range(len(works)))
     if list(works) != expected:
@@ -146,7 +151,9 @@ def _schedule(taken: _Taken) -> str:
     for schedule in SCHEDULES:
         if tasks(schedule, len(found), 1, taken.microbatches) == found:
             return schedule
-    raise InputError(f"scale pp: the order of microbatches is that of no known schedule; expected {one_of(SCHEDULES)}")
+    raise InputError(
+        f"scale pp: the order of microbatches is that of no known schedule; expected {one_of(SCHEDULES)}"
+    )
 
 
 def _proved(taken: _Taken) -> tuple[Plan, dict[str, dict[str, float]]]:
@@ -252,7 +259,9 @@ def _ancestors(parents: tuple[Ints, NDArray[np.int32]], nodes: set[int]) -> set[
     """Return what some nodes wait for, some steps back: what is waited for through them need not be said again."""
     found, edge = set(nodes), set(nodes)
     for _ in range(NEAR):
-        edge = {each for node in edge for each in parents[1][parents[0][node] : parents[0][node + 1]].tolist()} - found
+        edge = {
+            each for node in edge for each in parents[1][parents[0][node] : parents[0][node + 1]].tolist()
+        } - found
         found |= edge
     return found
 
@@ -276,7 +285,9 @@ def _corrected(graph: Graph, corrections: Mapping[str, Mapping[str, float]]) -> 
     return with_ints(graph, values)
 
 
-def _matching(graph: Graph, corrections: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[int, Mapping[str, float]]]:
+def _matching(
+    graph: Graph, corrections: Mapping[str, Mapping[str, float]]
+) -> Iterator[tuple[int, Mapping[str, float]]]:
     late = np.flatnonzero(graph.ints("micro_batch", -1) < 0).tolist()
     for node in late:
         if graph.name(node) in corrections:

@@ -96,7 +96,12 @@ def _sums(stage: Stage) -> list[_Sum]:
     last = stage.microbatches - 1
     families, names = nodes.graph.strings("pg_name")
     size = nodes.graph.ints("comm_size")
-    own = nodes.gradients & ~nodes.ends() & np.isin(nodes.collective, (SCATTER, REDUCE)) & np.isin(batch, (last, -1))
+    own = (
+        nodes.gradients
+        & ~nodes.ends()
+        & np.isin(nodes.collective, (SCATTER, REDUCE))
+        & np.isin(batch, (last, -1))
+    )
     if (nodes.collective[own] == SCATTER).any():
         own &= nodes.collective == SCATTER
     backward = {
