@@ -1,4 +1,4 @@
-"""`armillary trace extrapolate`: from a trace to that of more ranks, other batches, longer sequences, other hardware."""
+"""`armillary trace extrapolate`: from a trace to that of more ranks, other batches or hardware."""
 
 from __future__ import annotations
 
@@ -36,17 +36,33 @@ number of nodes.
 
 @click.command(help=_HELP)
 @click.argument("source", type=click.Path(), metavar="INPUT")
-@click.option("--scale", multiple=True, metavar="AXIS=N", help=f"One of {', '.join(_SCALED)}; may be repeated.")
+@click.option(
+    "--scale", multiple=True, metavar="AXIS=N", help=f"One of {', '.join(_SCALED)}; may be repeated."
+)
 @click.option("--ranks", type=click.IntRange(1), metavar="N", help="Ranks in all; more or fewer replicas.")
 @click.option(
     "--axes", "axes_text", metavar="AXIS=N,…", help="All axes, neighbouring ranks first, e.g. tp=2,dp=4,pp=2."
 )
-@click.option("--group", "roles", multiple=True, metavar="AXIS=GROUP", help="A group that lies along an axis, e.g. dp=3.")
+@click.option(
+    "--group",
+    "roles",
+    multiple=True,
+    metavar="AXIS=GROUP",
+    help="A group that lies along an axis, e.g. dp=3.",
+)
 @click.option("--from-one-rank", is_flag=True, help="All ranks do what that of the file did.")
 @click.option("--also", multiple=True, metavar="PREFIX", help="A second run, from which laws are measured …")
 @click.option("--at", "at", multiple=True, metavar="AXIS=N", help="… and its size, as for --scale.")
-@click.option("--sizes", metavar="batch=N,sequence=N", help="Those of the trace, where token ids do not show them.")
-@click.option("--hardware", type=_PATH, nargs=2, metavar="FROM TO", help="Machines: recorded durations go from one to the other.")
+@click.option(
+    "--sizes", metavar="batch=N,sequence=N", help="Those of the trace, where token ids do not show them."
+)
+@click.option(
+    "--hardware",
+    type=_PATH,
+    nargs=2,
+    metavar="FROM TO",
+    help="Machines: recorded durations go from one to the other.",
+)
 @click.option("--report", type=_PATH, metavar="FILE", help="Write the assumptions as JSON.")
 @groups_option
 @request_options
@@ -144,7 +160,9 @@ def _pairs(option: str, texts: tuple[str, ...], known: tuple[str, ...]) -> dict[
     for text in (part for each in texts for part in each.split(",")):
         axis, _, value = text.partition("=")
         if axis not in known:
-            raise InputError(f"{option} {text}: no axis '{axis}', expected {one_of(known)}{nearest(axis, known)}")
+            raise InputError(
+                f"{option} {text}: no axis '{axis}', expected {one_of(known)}{nearest(axis, known)}"
+            )
         try:
             number = Fraction(value)
         except (ValueError, ZeroDivisionError):
@@ -155,7 +173,9 @@ def _pairs(option: str, texts: tuple[str, ...], known: tuple[str, ...]) -> dict[
     return found
 
 
-def _whole(option: str, texts: Any, known: tuple[str, ...] = ("tp", "cp", "ep", "dp", "pp")) -> dict[str, int]:
+def _whole(
+    option: str, texts: Any, known: tuple[str, ...] = ("tp", "cp", "ep", "dp", "pp")
+) -> dict[str, int]:
     found = _pairs(option, tuple(texts), known)
     for axis, value in found.items():
         if value.denominator > 1 or value < (0 if option == "--group" else 1):

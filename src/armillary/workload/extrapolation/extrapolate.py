@@ -14,7 +14,7 @@ from armillary.platform.model import Platform
 from armillary.trace import Trace
 from armillary.trace.families import grid_of
 from armillary.workload.extrapolation.data_axis import scale_data
-from armillary.workload.extrapolation.grow import digit_to_scale, different_along, with_size
+from armillary.workload.extrapolation.grow import different_along, digit_to_scale, with_size
 from armillary.workload.extrapolation.hardware import to_hardware
 from armillary.workload.extrapolation.kernels import Nodes
 from armillary.workload.extrapolation.reference import Reference, same_rank, scale_measured
@@ -113,8 +113,8 @@ def extrapolate(
 
     Args:
         trace: One with named axes, see `recognise`.
-        scale: New size of ``dp``, ``tp``, ``pp``, or of all ``ranks`` (more replicas), and factors of ``batch`` (samples
-            of a microbatch), ``sequence`` and ``microbatches``.
+        scale: New size of ``dp``, ``tp``, ``pp``, or of all ``ranks`` (more replicas), and factors of ``batch``
+            (samples of a microbatch), ``sequence`` and ``microbatches``.
         axes: What `recognise` found, for the report.
         references: By axis, a second trace from which its laws are measured.
         sizes: Samples of a microbatch and tokens of a sample, where shapes of tensors do not show them.
@@ -254,8 +254,8 @@ def _check_messages(trace: Trace, digit: int, axis: str) -> None:
             if route.axis is None or digit in grid.digits_of(route.axis):
                 nodes = int((of_node == number).sum())
                 raise InputError(
-                    f"scale {axis}: {graph.source} has {nodes} messages along it, as many as it has ranks; such an axis "
-                    "cannot be scaled, expected another"
+                    f"scale {axis}: {graph.source} has {nodes} messages along it, as many as it has ranks; such an "
+                    "axis cannot be scaled, expected another"
                 )
 
 

@@ -24,8 +24,8 @@ def digit_to_scale(grid: RankGrid, axis: str, size: int) -> tuple[int, int]:
         InputError: the other digits do not divide the size.
     """
     digits = grid.digits_of(axis)
-    own = [d for d in digits if not any(d in grid.axes[other] for other in ("ep", "tp", "pp", "cp") if other in grid.axes
-                                        and other != axis)] or list(digits)  # fmt: skip
+    others = [grid.axes[other] for other in ("ep", "tp", "pp", "cp") if other in grid.axes and other != axis]
+    own = [digit for digit in digits if not any(digit in each for each in others)] or list(digits)
     digit = own[-1]
     rest = prod(grid.sizes[d] for d in digits if d != digit)
     if size < 1 or size % rest:

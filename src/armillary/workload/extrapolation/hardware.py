@@ -12,10 +12,10 @@ from armillary.compute.roofline import roofline_ns
 from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace import Trace
+from armillary.trace.families import grid_of
 from armillary.trace.totals import duration_ns
 from armillary.workload.extrapolation.edit import with_durations
 from armillary.workload.extrapolation.kernels import Nodes
-from armillary.trace.families import grid_of
 
 
 def to_hardware(trace: Trace, old: Platform, new: Platform, note: Callable[[str, int], None]) -> Trace:
@@ -48,8 +48,13 @@ def to_hardware(trace: Trace, old: Platform, new: Platform, note: Callable[[str,
         compute = operations / devices[0].peak >= size / devices[0].memory
         note("hardware: kernels bound by operations change with the peaks", int((scaled & compute).sum()))
         note("hardware: kernels bound by memory change with the bandwidths", int((scaled & ~compute).sum()))
-        note("hardware: kernels without a duration are left to the compute model", int((known & (recorded == 0)).sum()))
-        note("hardware: kernels without operations and bytes keep their durations", int((local & ~known).sum()))
+        note(
+            "hardware: kernels without a duration are left to the compute model",
+            int((known & (recorded == 0)).sum()),
+        )
+        note(
+            "hardware: kernels without operations and bytes keep their durations", int((local & ~known).sum())
+        )
         talks = (nodes.collective >= 0) | nodes.message
         note("hardware: communication has no durations, for the simulator times it", int(talks.sum()))
         ns = np.where(talks, 0, np.rint(recorded * factor)).astype(np.int64)
@@ -71,6 +76,10 @@ def _roofline(
     precision: np.ndarray[tuple[int], np.dtype[np.int32]],
     names: list[str],
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    peaks = np.array([*(device.peak_of(name) or device.peak for name in names), device.peak_of("bf16") or device.peak])
-    found: np.ndarray[tuple[int], np.dtype[np.float64]] = roofline_ns(operations, size, peaks[precision], device)
+    peaks = np.array(
+        [*(device.peak_of(name) or device.peak for name in names), device.peak_of("bf16") or device.peak]
+    )
+    found: np.ndarray[tuple[int], np.dtype[np.float64]] = roofline_ns(
+        operations, size, peaks[precision], device
+    )
     return found

@@ -38,7 +38,8 @@ class Nodes:
     @cached_property
     def kernel(self) -> Mask:
         """Compute nodes."""
-        return self.graph.types == NodeType.COMP_NODE
+        found: Mask = self.graph.types == NodeType.COMP_NODE
+        return found
 
     @cached_property
     def operations(self) -> Ints:
@@ -81,13 +82,15 @@ class Nodes:
     def message(self) -> Mask:
         """Sends and receives."""
         kinds = self.graph.types
-        return (kinds == NodeType.COMM_SEND_NODE) | (kinds == NodeType.COMM_RECV_NODE)
+        found: Mask = (kinds == NodeType.COMM_SEND_NODE) | (kinds == NodeType.COMM_RECV_NODE)
+        return found
 
     @cached_property
     def memory(self) -> Mask:
         """Loads and stores."""
         kinds = self.graph.types
-        return (kinds == NodeType.MEM_LOAD_NODE) | (kinds == NodeType.MEM_STORE_NODE)
+        found: Mask = (kinds == NodeType.MEM_LOAD_NODE) | (kinds == NodeType.MEM_STORE_NODE)
+        return found
 
     def over(self, axis: str, *, only: bool = False) -> Mask:
         """Say which collectives are of groups along an axis, or `only` along it."""
@@ -124,7 +127,8 @@ class Nodes:
 
     @cached_property
     def _exchange(self) -> Mask:
-        return self.collective == CollectiveType.ALL_TO_ALL
+        found: Mask = self.collective == CollectiveType.ALL_TO_ALL
+        return found
 
     @cached_property
     def update(self) -> Mask:

@@ -15,7 +15,7 @@ from armillary.trace.grid import RankGrid
 from armillary.trace.process_groups import definitions
 from armillary.workload.extrapolation.digits import digit_numbers, digits_of
 from armillary.workload.extrapolation.roles import ROLES, Evidence, named
-from armillary.workload.extrapolation.symbolic import groups_of_trace, from_one_rank, symbolic
+from armillary.workload.extrapolation.symbolic import from_one_rank, groups_of_trace, symbolic
 
 Known = Mapping[int, tuple[int, ...]]
 
@@ -120,11 +120,15 @@ def ranks_named_by(graph: Graph) -> int:
     Raises:
         InputError: it names none.
     """
-    ranks = [
-        rank for _, text in definitions(graph) for group in json.loads(text[2:-2]) for rank in group.get("ranks", ())
+    ranks: list[int] = [
+        rank
+        for _, text in definitions(graph)
+        for group in json.loads(text[2:-2])
+        for rank in group.get("ranks", ())
     ]
     if not ranks:
         raise InputError(
-            f"{graph.source}: no group in it names ranks, so nothing says how many there are; expected --axes, e.g. dp=8"
+            f"{graph.source}: no group in it names ranks, so how many there are is not said; "
+            "expected --axes, such as dp=8"
         )
     return 1 + max(ranks)

@@ -10,6 +10,7 @@ import numpy as np
 from armillary.errors import InputError
 from armillary.trace import Graph, Trace
 from armillary.trace.families import grid_of
+from armillary.trace.gemm import Gemm
 from armillary.trace.totals import duration_ns
 from armillary.workload.extrapolation.kernels import Nodes
 from armillary.workload.extrapolation.scaling import QUANTITIES, Floats, Scaling
@@ -83,9 +84,7 @@ def scale_measured(nodes: Nodes, other: Graph, reference: Reference, axis: str, 
             grown = []
             for product, second in zip(products, theirs[node], strict=True):
                 pair = np.array(product, float), np.array(second, float)
-                grown.append(
-                    product._make(np.ceil(pair[0] * measured(*pair, r, f) - 1e-6).astype(int).tolist())
-                )
+                grown.append(Gemm(*np.ceil(pair[0] * measured(*pair, r, f) - 1e-6).astype(int).tolist()))
             made.products[node] = tuple(grown)
     made.note(f"{axis}: laws measured against {reference.name}", changed)
     made.note(f"{axis}: the same in {reference.name}, so it stays", ~changed)

@@ -67,9 +67,9 @@ def named(trace: Trace, told: Mapping[int, str] | None = None) -> tuple[Trace, l
     axes = _axes(grid, {digit: each.role for digit, each in roles.items()})
     subsets = {}
     names = {}
-    for name, (digit, places) in grid.subsets.items():
-        names[name] = f"{_name_of(axes, (int(digit),))}.ends"
-        subsets[names[name]] = (_name_of(axes, (int(digit),)), places)
+    for name, (axis, places) in grid.subsets.items():
+        names[name] = f"{_name_of(axes, (int(axis),))}.ends"
+        subsets[names[name]] = (_name_of(axes, (int(axis),)), places)
     pipeline = axes.get("pp", ())
     for graph in trace.graphs:
         for family in graph.strings("pg_name")[1]:
@@ -96,7 +96,7 @@ def _axes(grid: RankGrid, roles: Mapping[int, str]) -> dict[str, tuple[int, ...]
     data, experts = axes["dp"], axes["ep"]
     if experts:
         axes["dp"], axes["edp"] = tuple(sorted(experts + data)), data
-    found = {}
+    found: dict[str, tuple[int, ...]] = {}
     for role, digits in axes.items():
         if len(digits) > 1 and not (role == "dp" and experts and len(data) < 2):
             found |= {f"{role}{i}": (digit,) for i, digit in enumerate(d for d in digits if d not in experts)}

@@ -52,7 +52,9 @@ def shape_factors(graph: Graph, sizes: Sizes, axis: str, factor: float) -> tuple
             largest = max(range(len(shapes)), key=before.__getitem__, default=-1)
             total = sum(before)
             known[text] = (
-                (after[largest] / before[largest], sum(after) / total) if total and before[largest] else (1.0, 1.0)
+                (after[largest] / before[largest], sum(after) / total)
+                if total and before[largest]
+                else (1.0, 1.0)
             )
         operations[position], moved[position] = known[text]
     return operations, moved

@@ -81,6 +81,11 @@ def from_one_rank(
 
 
 def groups_of_trace(trace: Trace, given: Mapping[int, tuple[int, ...]] | None) -> Groups:
+    """Return the ranks of every group of a trace, by number.
+
+    Raises:
+        InputError: a definition cannot be read.
+    """
     groups, findings = read_groups(trace, given)
     if findings:
         raise InputError(findings[0].message)
@@ -118,7 +123,7 @@ def _class(trace: Trace, example: int, ranks: Ints, groups: Groups) -> _Class:
         ends = np.where(kinds == SENDS, own.ints("comm_dst", -1), own.ints("comm_src", -1))
         peer[row] = np.where(message, ends, -1)
     columns, inverse = distinct_columns(table)
-    members = []
+    members: list[list[tuple[int, ...]]] = []
     names_of = {}
     for number, column in enumerate(columns.tolist()):
         if table[0, column] >= 0:
@@ -136,15 +141,16 @@ def _grid(
     strides = set()
     for each in classes:
         for column, members in enumerate(each.members):
-            digits = {digits_of(group) for group in members}
-            if None in digits or len(digits) > 1:
+            found = {digits_of(group) for group in members}
+            digits = next(iter(found))
+            if digits is None or len(found) > 1:
                 at = int(np.argmax(each.group == column))
                 raise InputError(
                     f"{each.graph.node(at)}: the groups of ranks that do the same have no common rule, such as "
                     f"{list(members[0])[:8]}; expected members at equal distances"
                 )
-            seen[next(iter(d for d in digits if d is not None))] = None
-        said = (each.peer >= 0).all(axis=0)
+            seen[digits] = None
+        said: NDArray[np.bool_] = np.all(each.peer >= 0, axis=0)
         away = np.abs(each.peer - each.ranks[:, None])[:, said]
         near, far = away.min(axis=0), away.max(axis=0)
         # Some of a ring are as far from their neighbours as the ring is long.
@@ -158,7 +164,9 @@ def _grid(
         if n_ranks % stride or any(stride % other and other % stride for other in strides):
             strides.discard(stride)
     pairs = [digits for digits in seen if len(digits) == 1 and digits[0][1] == 2 and strides]
-    ends = {d: 0 for d in pairs if d[0][0] > min(strides) and d[0][0] % min(strides) == 0}
+    ends: dict[tuple[Digit, ...], int] = {
+        d: 0 for d in pairs if d[0][0] > min(strides) and d[0][0] % min(strides) == 0
+    }
     try:
         grid = grid_of_digits(n_ranks, seen, {*strides, *marks})
         ends = {}

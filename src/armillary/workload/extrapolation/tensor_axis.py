@@ -109,8 +109,8 @@ def scale_tensor(nodes: Nodes, old: int, new: int, part: float = 1.0) -> Scaling
         "tensor: reductions keep their size, which is of the whole", own & (nodes.collective != GATHER)
     )
     stages = nodes.along("pp")
-    made.assume("tensor: messages between stages " + ("are of a share of the tokens" if sequence else "keep their size"),
-                stages, comm=x if sequence else 1.0)  # fmt: skip
+    law = "are of a share of the tokens" if sequence else "keep their size"
+    made.assume(f"tensor: messages between stages {law}", stages, comm=x if sequence else 1.0)
     made.assume("tensor: messages round cp are of a share of the heads", nodes.along("cp"), comm=x)
     return made
 
@@ -126,7 +126,9 @@ def _inside(nodes: Nodes, own: Mask) -> Mask:
         before = [each for each in parents[ptr[node] : ptr[node + 1]].tolist() if not ignored[each]]
         state[node] = opens[node] or (
             not ends[node]
-            and (any(opens[each] for each in before) or (bool(before) and all(state[each] for each in before)))
+            and (
+                any(opens[each] for each in before) or (bool(before) and all(state[each] for each in before))
+            )
         )
     return state & ~nodes.update
 
@@ -150,9 +152,16 @@ def _between(nodes: Nodes, own: Mask, whole: int) -> Mask:
         since.append(node)
         if not closes[node]:
             continue
-        starts = [i for i, each in enumerate(since) if any(_opens(p, tokens, whole // element) for p in nodes.products[each])]
+        starts = [
+            i
+            for i, each in enumerate(since)
+            if any(_opens(p, tokens, whole // element) for p in nodes.products[each])
+        ]
         # The last product before a reduction ends its block, whatever its shape.
-        closing = max((i for i, each in enumerate(since) if any(p.m == tokens for p in nodes.products[each])), default=-1)
+        closing = max(
+            (i for i, each in enumerate(since) if any(p.m == tokens for p in nodes.products[each])),
+            default=-1,
+        )
         starts = [i for i in starts if i != closing] or starts
         if starts:
             found[since[starts[-1] :]] = True

@@ -47,7 +47,9 @@ def scale_tokens(nodes: Nodes, axis: Axis, factor: Fraction, sizes: Sizes | None
     core = plain & nodes.multiplies & (attends | ~shaped)
     square = f * f if axis == "sequence" else f
     law = "quadratic in the length" if axis == "sequence" else "linear in the samples"
-    made.assume(f"tokens: operations of fused attention are {law}, its bytes linear", core, ops=square, size=f)
+    made.assume(
+        f"tokens: operations of fused attention are {law}, its bytes linear", core, ops=square, size=f
+    )
     between = plain & ~core & _between(nodes, scores)
     made.assume(f"tokens: what reads and writes scores is {law}", between, ops=square, size=square)
     rest = plain & ~core & ~between
@@ -56,8 +58,8 @@ def scale_tokens(nodes: Nodes, axis: Axis, factor: Fraction, sizes: Sizes | None
         sizes = sizes or token_sizes(nodes.graph)
         if sizes is None:
             raise InputError(
-                f"scale {axis}: {nodes.graph.source} has {int(shaped.sum())} operators with shapes, but no token ids that "
-                "show the batch and the length; expected --sizes batch=N,sequence=N"
+                f"scale {axis}: {nodes.graph.source} has {int(shaped.sum())} operators with shapes, but no token ids "
+                "that show the batch and the length; expected --sizes batch=N,sequence=N"
             )
         ops, size = shape_factors(nodes.graph, sizes, axis, f)
         text = f"tokens: operators grow by their tensors that have a batch of {sizes[0]} or a length of {sizes[1]}"
@@ -85,7 +87,7 @@ def _products(made: Scaling, nodes: Nodes, axis: Axis, factor: Fraction, constan
             else:
                 others[node] = True
                 # The result of a product for the gradient of a weight is read and written in full precision.
-                left, right, out = terms(product, int(size[node]), int(nodes.operand[node]))
+                _left, _right, out = terms(product, int(size[node]), int(nodes.operand[node]))
                 wide = out > 2.5 * int(nodes.operand[node]) * product.m * product.n * product.batch
                 dims.append(("k",) if _over_tokens(product, tokens, accumulates or wide) else ("m",))
         before = sum(product.operations for product in products)
@@ -102,10 +104,10 @@ def _products(made: Scaling, nodes: Nodes, axis: Axis, factor: Fraction, constan
                 after += term * float(factor) ** times
         moved[node] = after / total if total else 1.0
         made.products[node] = changed
-    made.assume("tokens: products with weights are linear in the tokens; the bytes of the weights stay", others, ops=ops,
-                size=moved)  # fmt: skip
-    made.assume("tokens: products of scores grow by " + ("the samples" if axis == "batch" else "the square of the length"),
-                scores, ops=ops, size=moved)  # fmt: skip
+    text = "tokens: products with weights are linear in the tokens; the bytes of the weights stay"
+    made.assume(text, others, ops=ops, size=moved)
+    law = "the samples" if axis == "batch" else "the square of the length"
+    made.assume(f"tokens: products of scores grow by {law}", scores, ops=ops, size=moved)
     return scores
 
 

@@ -44,8 +44,8 @@ def works_of(stage: Stage) -> dict[int, Work]:
         known = made.setdefault(key, steps)
         if [replace(a, after=None) for a in known] != [replace(b, after=None) for b in steps]:
             raise InputError(
-                f"{graph.source}: microbatch {segment.microbatch} does something else in layer {segment.layer} than the "
-                "ones before; expected all microbatches to be alike"
+                f"{graph.source}: microbatch {segment.microbatch} does something else in layer {segment.layer} than "
+                "the ones before; expected all microbatches to be alike"
             )
         # What came first on the rank has nothing to wait for, so what a step waits for is the most of all.
         made[key] = [

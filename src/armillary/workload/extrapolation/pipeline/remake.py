@@ -18,6 +18,7 @@ from armillary.workload.emit.training import Stage as Emitted
 from armillary.workload.extrapolation.edit import with_ints
 from armillary.workload.extrapolation.kernels import Nodes
 from armillary.workload.extrapolation.pipeline.lift import Work, works_of
+from armillary.workload.extrapolation.pipeline.motifs import labelled
 from armillary.workload.extrapolation.pipeline.replicas import Replicas, replicas_of
 from armillary.workload.extrapolation.pipeline.segments import Stage, stage_of
 from armillary.workload.layers.layer import Layer
@@ -29,7 +30,7 @@ SCHEDULES = ("1f1b", "gpipe", "zero-bubble")
 AXES = ("tp", "cp", "dp", "pp")
 AHEAD = (1, 0, 2, 3, 4)
 """Layers gathered ahead that are tried."""
-COMPARED = ("comm_size", "comm_type", "layer", "micro_batch")
+COMPARED = ("comm_size", "comm_type")
 SIZES = ("num_ops", "tensor_size")
 NEAR = 16
 """Steps back that are looked for what a node waits for through others."""
@@ -77,6 +78,8 @@ def remake(trace: Trace, stages: int | None, times: Fraction, note: Callable[[st
     grid = _grid(grid_of(trace), new)
     if not same:
         note("pipeline: layers are divided evenly over the stages, with the smaller numbers at both ends", 0)
+    if not any(graph.has("layer").any() for graph in trace.graphs):
+        note("pipeline: layers are what repeats between the messages of a microbatch", 0)
     note(f"pipeline: schedule {taken.schedule}, proved on the trace itself", 0)
     note(f"pipeline: each layer does in its new stage and microbatches what it did ({len(taken.layers)} layers)",
          sum(graph.n_nodes for graph in graphs))  # fmt: skip
@@ -94,14 +97,15 @@ def _taken(trace: Trace) -> _Taken:
         raise InputError(f"scale pp: the stages are along {len(digits)} axes, expected one")
     place = grid.coordinate("pp") if digits else np.zeros(trace.n_ranks, np.int64)
     count = grid.size("pp") if digits else 1
-    stages = []
+    ranks = []
     for stage in range(count):
         graphs = np.unique(trace.rank_graph[place == stage])
         if len(graphs) > 1:
             raise InputError(
                 f"scale pp: the ranks of stage {stage} do {len(graphs)} different things; expected all to do the same"
             )
-        stages.append(stage_of(Nodes(trace.graphs[int(graphs[0])], grid)))
+        ranks.append(Nodes(trace.graphs[int(graphs[0])], grid))
+    stages = [stage_of(nodes) for nodes in labelled(ranks)]
     works: dict[int, Work] = {}
     for number, each in enumerate(stages):
         for layer, work in works_of(each).items():
@@ -179,7 +183,8 @@ def _proved(taken: _Taken) -> tuple[Plan, dict[str, dict[str, float]]]:
 def _plan(taken: _Taken, ahead: int, stages: int, counts: list[int] | None) -> Plan:
     grid, replicas = grid_of(taken.trace), taken.replicas
     sizes = {axis: grid.size(axis) if axis in grid.axes else 1 for axis in ("tp", "cp", "dp", "ep")}
-    data = {"sharding": replicas.sharding, "bucket": f"{replicas.bucket} B", "overlap": replicas.overlap, "prefetch": ahead,
+    data = {"sharding": replicas.sharding, "bucket": f"{replicas.bucket} B", "overlap": replicas.overlap,
+            "prefetch": ahead,
             "limit": ahead + 1, "reshard": replicas.every or taken.microbatches == 1}  # fmt: skip
     if replicas.sharding == "hsdp":
         data["shard"] = grid.sizes[grid.axes["dp"][0]]
@@ -215,7 +220,7 @@ def _emit(taken: _Taken, plan: Plan, stages: int, microbatches: int) -> list[Gra
 
 def _grid(grid: RankGrid, stages: int) -> RankGrid:
     """Return the grid with all axes that the rules name, if only as none."""
-    axes = {axis: () for axis in AXES} | dict(grid.axes)
+    axes = dict.fromkeys(AXES, ()) | dict(grid.axes)
     if len(axes["dp"]) == 2 and "ep" not in grid.axes:
         axes |= {"fsdp": axes["dp"][:1], "replicate": axes["dp"][1:]}
     sizes = tuple(stages if digit in axes["pp"] else size for digit, size in enumerate(grid.sizes))

@@ -105,7 +105,7 @@ def stage_of(nodes: Nodes) -> Stage:
         done[microbatch, number] = at + 1
         # Where nothing comes between forward and backward of the last layer, they are one run.
         joined = times[microbatch, number] < most
-        kind: Kind = ("FB", "W")[at] if joined else ("F", "B", "W")[at]  # type: ignore[assignment]
+        kind: Kind = ("FB", "W")[at] if joined else ("F", "B", "W")[at]
         segments.append(Segment(kind, microbatch, number, tuple(members)))
     size = graph.ints("comm_size")
     return Stage(nodes, tuple(segments), tuple(sorted(set(size[messages].tolist()))))
@@ -116,12 +116,13 @@ def _check(nodes: Nodes) -> None:
     lacks = (graph.types == NodeType.COMP_NODE) & ~(graph.has("layer") & graph.has("micro_batch"))
     if lacks.any():
         raise InputError(
-            f"{graph.node(int(np.argmax(lacks)))} and {int(lacks.sum()) - 1} others do not say which layer and microbatch "
-            "they belong to (attributes 'layer' and 'micro_batch'); expected them, for stages to be remade"
+            f"{graph.node(int(np.argmax(lacks)))} and {int(lacks.sum()) - 1} others do not say which layer and "
+            "microbatch they belong to (attributes 'layer' and 'micro_batch'); expected them, for stages to be remade"
         )
     if nodes.memory.any():
         raise InputError(
-            f"{graph.node(int(np.argmax(nodes.memory)))}: loads and stores cannot be moved to other stages; expected none"
+            f"{graph.node(int(np.argmax(nodes.memory)))}: loads and stores cannot be moved to other "
+            "stages; expected none"
         )
     timed = nodes.kernel & ~graph.has("num_ops") & ~graph.has("tensor_size")
     if timed.any():
