@@ -70,23 +70,29 @@ def named(trace: Trace, told: Mapping[int, str] | None = None) -> tuple[Trace, l
     for name, (axis, places) in grid.subsets.items():
         names[name] = f"{_name_of(axes, (int(axis),))}.ends"
         subsets[names[name]] = (_name_of(axes, (int(axis),)), places)
-    pipeline = axes.get("pp", ())
     for graph in trace.graphs:
         for family in graph.strings("pg_name")[1]:
-            if family not in names:
-                names[family] = _name_of(axes, grid.digits(family)) if family else ""
-                if family and grid.digits(family) == pipeline and pipeline:
-                    # Along a pipeline only its ends have something in common: the table of tokens.
-                    subsets["pp.ends"] = ("pp", (0, prod(grid.sizes[d] for d in pipeline) - 1))
-                    names[family] = "pp.ends"
+            if family and family not in names:
+                names[family] = _name_of(axes, grid.digits(family))
+    # Of two stages all are ends: what is large is the table that the ends have in common.
+    ends = "pp" in axes and prod(grid.sizes[digit] for digit in axes["pp"]) == 2
+    if ends:
+        subsets["pp.ends"] = ("pp", (0, 1))
     made = RankGrid(grid.sizes, axes, subsets)
-    graphs = tuple(_renamed(graph, names, axes) for graph in trace.graphs)
+    graphs = tuple(_renamed(graph, names, axes, ends) for graph in trace.graphs)
     return replace(trace, graphs=graphs, grid=made), list(roles.values())
 
 
-def _renamed(graph: Graph, names: Mapping[str, str], axes: Mapping[str, tuple[int, ...]]) -> Graph:
+def _renamed(
+    graph: Graph, names: Mapping[str, str], axes: Mapping[str, tuple[int, ...]], ends: bool
+) -> Graph:
     codes, old = graph.strings("pg_name")
-    made = with_texts(graph, "pg_name", codes.astype(np.int64), [names[name] for name in old])
+    new = [names.get(name, "") for name in old]
+    if ends and "pp" in new:
+        mine = (codes == new.index("pp")) & (graph.ints("comm_size") > SMALL)
+        codes = np.where(mine, len(new), codes)
+        new.append("pp.ends")
+    made = with_texts(graph, "pg_name", codes.astype(np.int64), new)
     codes, old = made.strings(AXIS)
     return with_texts(made, AXIS, codes.astype(np.int64), [_name_of(axes, (int(name),)) for name in old])
 
@@ -161,10 +167,14 @@ def _by_messages(trace: Trace, graph: Graph, digit: int) -> str:
     if not mine.any():
         return ""
     table = trace.rank_graph.reshape(grid_of(trace).sizes[::-1])
-    along = table.ndim - 1 - digit
-    if (table == np.take(table, [0], axis=along)).all():
-        return "cp"
-    return "pp"
+    alike = bool((table == np.take(table, [0], axis=table.ndim - 1 - digit)).all())
+    # In a ring all do the same, and pass on while they receive.
+    ptr, parents = graph.parents()
+    waits: dict[bool, list[list[int]]] = {True: [], False: []}
+    for node in np.flatnonzero(mine).tolist():
+        sends = bool(graph.types[node] == NodeType.COMM_SEND_NODE)
+        waits[sends].append(parents[ptr[node] : ptr[node + 1]].tolist())
+    return "cp" if alike and waits[True] == waits[False] else "pp"
 
 
 def _kinds(trace: Trace, family: str) -> set[CollectiveType]:

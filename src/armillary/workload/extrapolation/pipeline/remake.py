@@ -221,6 +221,7 @@ def _emit(taken: _Taken, plan: Plan, stages: int, microbatches: int) -> list[Gra
 def _grid(grid: RankGrid, stages: int) -> RankGrid:
     """Return the grid with all axes that the rules name, if only as none."""
     axes = dict.fromkeys(AXES, ()) | dict(grid.axes)
+    axes.setdefault("edp", axes["dp"])
     if len(axes["dp"]) == 2 and "ep" not in grid.axes:
         axes |= {"fsdp": axes["dp"][:1], "replicate": axes["dp"][1:]}
     sizes = tuple(stages if digit in axes["pp"] else size for digit, size in enumerate(grid.sizes))

@@ -13,6 +13,9 @@ from armillary.workload.extrapolation.pipeline.segments import Stage
 
 GATHER, SCATTER, REDUCE = CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_REDUCE
 
+SECOND = {"dp": "edp"}
+"""Family -> the other one over the same ranks, whose gradients are reduced on their own: those of experts."""
+
 
 @dataclass(frozen=True)
 class Replicas:
@@ -116,7 +119,7 @@ def _sums(stage: Stage) -> list[_Sum]:
             if segment.microbatch == last and segment.kind == "W"
         }
     used = [names[code] for code in dict.fromkeys(families[own].tolist())]
-    waiting: dict[str, list[int]] = {family: [] for family in used}
+    waiting: dict[str, list[int]] = {name: [] for family in used for name in (family, SECOND.get(family, family))}
     found = []
     for node in range(nodes.graph.n_nodes):
         if node in backward:
@@ -124,6 +127,8 @@ def _sums(stage: Stage) -> list[_Sum]:
                 layers.append(backward[node])
         if own[node]:
             family = names[families[node]]
+            if not waiting[family]:
+                family = SECOND.get(family, family)
             found.append(_Sum(family, int(size[node]), tuple(waiting[family]), bool(batch[node] < 0)))
             waiting[family] = []
     return found
