@@ -88,7 +88,9 @@ def test_laws_of_a_second_run(run: Path) -> None:
         (["--scale", "dp=4", "--also", "run", "--at", "dp=2"], "the trace has that size itself"),
     ],
 )
-def test_mistakes_are_named(run: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_are_named(
+    run: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(run.parent)
     result = call("run", *words)
     assert result.exit_code == 2

@@ -54,10 +54,24 @@ def totals(trace: Trace) -> dict[str, float]:
 
 def step(trace: Trace) -> Timeline:
     """Simulate on servers of four NPUs."""
-    network = [{"name": "in", "topology": "Switch", "size": min(4, trace.n_ranks), "bandwidth": "100 GB/s", "latency": "1 us"}]
+    network = [
+        {
+            "name": "in",
+            "topology": "Switch",
+            "size": min(4, trace.n_ranks),
+            "bandwidth": "100 GB/s",
+            "latency": "1 us",
+        }
+    ]
     if trace.n_ranks > 4:
         network.append(
-            {"name": "out", "topology": "Switch", "size": trace.n_ranks // 4, "bandwidth": "10 GB/s", "latency": "5 us"}
+            {
+                "name": "out",
+                "topology": "Switch",
+                "size": trace.n_ranks // 4,
+                "bandwidth": "10 GB/s",
+                "latency": "5 us",
+            }
         )
     npu = {"peak": "100 TFLOP/s", "memory": {"bandwidth": "1 TB/s"}}
     return armillary.simulate(

@@ -48,7 +48,9 @@ numbers = st.lists(st.integers(0, 99), min_size=5, max_size=5).map(lambda each: 
 @given(masks, numbers)
 @settings(max_examples=30, deadline=None)
 def test_attributes_are_those_of_the_slow_way(nodes: np.ndarray, values: np.ndarray) -> None:
-    made = inserted(without(with_ints(graph(), {"num_ops": values}), "note", nodes), "new", "int32", nodes, values)
+    made = inserted(
+        without(with_ints(graph(), {"num_ops": values}), "note", nodes), "new", "int32", nodes, values
+    )
     slow = nodes_of(graph())
     for node, here, value in zip(slow, nodes.tolist(), values.tolist(), strict=True):
         node.attrs = [(n, k, value if n == "num_ops" else v, *doc) for n, k, v, *doc in node.attrs]

@@ -41,7 +41,9 @@ def test_replicas(sharding: str) -> None:
 def test_replicas_of_hybrid_shards_and_of_experts() -> None:
     data = {"sharding": "hsdp", "shard": 2}
     alike(extrapolate(written(run(1, 2, 4, data=data)), {"dp": 16}).trace, run(1, 2, 16, data=data))
-    few, many = (run(2, 1, dp, model=MIXED, parallel={"ep": 2}, data={"sharding": "zero-1"}) for dp in (4, 16))
+    few, many = (
+        run(2, 1, dp, model=MIXED, parallel={"ep": 2}, data={"sharding": "zero-1"}) for dp in (4, 16)
+    )
     alike(extrapolate(written(few), {"dp": 16}).trace, many)
 
 
@@ -76,7 +78,7 @@ def test_measured_laws_are_exact_where_two_powers_are_enough() -> None:
     with pytest.raises(InputError, match="nothing is scaled along it"):
         extrapolate(written(of()), {"dp": 4}, references={"tp": reference})
     other = Reference(written(run(4, 1, 2, batches=2)), Fraction(2), "shorter")
-    with pytest.raises(InputError, match="shorter: .* nodes where the trace has"):
+    with pytest.raises(InputError, match=r"shorter: .* nodes where the trace has"):
         extrapolate(written(of()), {"tp": 8}, references={"tp": other})
 
 
@@ -101,8 +103,11 @@ def test_factor_1_is_the_identity(sharding: str, shape: tuple[int, int], axes: l
     assert step(made).finish.tolist() == step(trace).finish.tolist()
 
 
-@given(st.sampled_from(["dp", "batch", "sequence", "microbatches", "pp"]), st.sampled_from([2, 4]), st.sampled_from([2, 4]),
-       st.sampled_from(SHARDINGS))  # fmt: skip
+@given(
+    st.sampled_from(["dp", "batch", "sequence", "microbatches", "pp"]),
+    *(st.sampled_from([2, 4]) for _ in range(2)),
+    st.sampled_from(SHARDINGS),
+)
 @settings(max_examples=15, deadline=None)
 def test_a_then_b_is_a_times_b(axis: str, a: int, b: int, sharding: str) -> None:
     if axis == "pp":

@@ -14,7 +14,9 @@ from armillary.workload.extrapolation import extrapolate, recognise
 
 def machine(peak: str, memory: str | None) -> Platform:
     npu = {"peak": peak} | ({"memory": {"bandwidth": memory}} if memory else {})
-    return load_platform({"network": [{"topology": "Switch", "size": 2, "bandwidth": "1 GB/s", "latency": "1 us"}], "npu": npu})
+    return load_platform(
+        {"network": [{"topology": "Switch", "size": 2, "bandwidth": "1 GB/s", "latency": "1 us"}], "npu": npu}
+    )
 
 
 def trace() -> Trace:

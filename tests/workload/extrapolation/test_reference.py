@@ -11,7 +11,11 @@ from armillary.workload.extrapolation.reference import measured
 
 
 @given(
-    st.integers(-2, 1), st.floats(0, 1e6), st.floats(1, 1e6), st.sampled_from([0.5, 2.0, 4.0]), st.floats(0.1, 64)
+    st.integers(-2, 1),
+    st.floats(0, 1e6),
+    st.floats(1, 1e6),
+    st.sampled_from([0.5, 2.0, 4.0]),
+    st.floats(0.1, 64),
 )
 @settings(max_examples=100)
 def test_sums_of_two_powers_are_found(low: int, a: float, b: float, ratio: float, factor: float) -> None:

@@ -84,7 +84,7 @@ def test_axes_are_found(trace: Trace, axes: dict[str, int]) -> None:
 def test_axes_that_are_told() -> None:
     trace = expand(run(2, 1, 4))
     _, evidence = recognise(trace, axes={"dp": 2, "tp": 4})
-    assert [(each.role, each.size, each.reason) for each in evidence][0] == ("dp", 2, "as told")
+    assert (evidence[0].role, evidence[0].size, evidence[0].reason) == ("dp", 2, "as told")
     with pytest.raises(InputError, match="= 4 ranks; expected 8"):
         recognise(trace, axes={"dp": 2, "tp": 2})
     with pytest.raises(InputError, match="no axis 'xp'"):

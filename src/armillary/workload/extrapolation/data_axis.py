@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import numpy as np
-
 from armillary.trace import CollectiveType
 from armillary.workload.extrapolation.kernels import Nodes
 from armillary.workload.extrapolation.scaling import Scaling
@@ -18,7 +16,7 @@ def scale_data(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
     the two, is the share of a rank and shrinks (ZeRO, arXiv 1910.02054, section 5).
     """
     made = Scaling(nodes)
-    group = _over(nodes, digit) & nodes.large
+    group = nodes.over_digit(digit) & nodes.large
     gathers = group & (nodes.collective == CollectiveType.ALL_GATHER)
     scatters = group & (nodes.collective == CollectiveType.REDUCE_SCATTER)
     reduces = group & (nodes.collective == CollectiveType.ALL_REDUCE)
@@ -32,12 +30,3 @@ def scale_data(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
     else:
         made.assume("data: every replica updates all weights", nodes.update)
     return made
-
-
-def _over(nodes: Nodes, digit: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    codes, names = nodes.graph.strings("pg_name")
-    inside = [digit in nodes.grid.digits(name) if name else True for name in names]
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.array([*inside, True], np.bool_)[codes] & (
-        nodes.collective >= 0
-    )
-    return found

@@ -11,8 +11,8 @@ import numpy as np
 
 from armillary.errors import InputError, nearest, one_of
 from armillary.platform.model import Platform
-from armillary.trace import Trace
-from armillary.trace.families import grid_of
+from armillary.trace import CollectiveType, Trace
+from armillary.trace.families import grid_of, routes_of
 from armillary.workload.extrapolation.data_axis import scale_data
 from armillary.workload.extrapolation.grow import different_along, digit_to_scale, with_size
 from armillary.workload.extrapolation.hardware import to_hardware
@@ -212,7 +212,7 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
         return
     digit, digits = digit_to_scale(grid, axis, size)
     factor = Fraction(digits, grid.sizes[digit])
-    _check_messages(work.trace, digit, axis)
+    _check_members(work.trace, digit, axis)
     if reference:
         _apply_measured(work, axis, factor, reference)
     elif axis == "dp":
@@ -243,19 +243,26 @@ def _apply_measured(work: _Work, axis: str, factor: Fraction, reference: Referen
     work.apply(rule)
 
 
-def _check_messages(trace: Trace, digit: int, axis: str) -> None:
-    """Refuse an axis along which messages go, whose number depends on its size."""
-    from armillary.trace.families import routes_of
+def _check_members(trace: Trace, digit: int, axis: str) -> None:
+    """Refuse an axis along which messages or all-to-alls go, whose number or parts depend on its size.
 
+    Raises:
+        InputError: names the graph, and how many nodes there are.
+    """
     grid = grid_of(trace)
     for graph in trace.graphs:
+        nodes = Nodes(graph, grid)
+        along = np.zeros(graph.n_nodes, np.bool_)
         of_node, routes = routes_of(graph, grid)
         for number, route in enumerate(routes):
             if route.axis is None or digit in grid.digits_of(route.axis):
-                nodes = int((of_node == number).sum())
+                along |= of_node == number
+        exchanges = nodes.over_digit(digit) & (nodes.collective == CollectiveType.ALL_TO_ALL)
+        for which, what in ((along, "messages"), (exchanges, "all-to-alls")):
+            if which.any():
                 raise InputError(
-                    f"scale {axis}: {graph.source} has {nodes} messages along it, as many as it has ranks; such an "
-                    "axis cannot be scaled, expected another"
+                    f"scale {axis}: {graph.source} has {int(which.sum())} {what} along it, whose number or parts "
+                    "depend on how many ranks it has; expected an axis without"
                 )
 
 

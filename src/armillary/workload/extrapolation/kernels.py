@@ -105,6 +105,13 @@ class Nodes:
         mask: Mask = np.array(found, np.bool_)[codes] & (self.collective >= 0)
         return mask
 
+    def over_digit(self, digit: int) -> Mask:
+        """Say which collectives are of groups whose members differ in a digit."""
+        codes, names = self.graph.strings("pg_name")
+        inside = [digit in self.grid.digits(name) if name else True for name in names]
+        found: Mask = np.array([*inside, True], np.bool_)[codes] & (self.collective >= 0)
+        return found
+
     def ends(self) -> Mask:
         """Say which collectives are of the ends of the pipeline."""
         codes, names = self.graph.strings("pg_name")
@@ -123,7 +130,7 @@ class Nodes:
     @cached_property
     def gradients(self) -> Mask:
         """Collectives of weights and gradients: those of the replicas, and of the ends of the pipeline."""
-        return (self.over("dp") & ~self.over("ep", only=True) & self.large | self.ends()) & ~self._exchange
+        return (self.over("dp") & self.large | self.ends()) & ~self._exchange
 
     @cached_property
     def _exchange(self) -> Mask:

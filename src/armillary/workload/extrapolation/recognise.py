@@ -8,6 +8,8 @@ from itertools import accumulate
 from math import prod
 from operator import mul
 
+import numpy as np
+
 from armillary.errors import InputError, nearest, one_of
 from armillary.trace import Graph, Trace
 from armillary.trace.families import grid_of
@@ -115,20 +117,24 @@ def _digits_of_group(grid: RankGrid, role: str, number: int, known: Mapping[int,
 
 
 def ranks_named_by(graph: Graph) -> int:
-    """Return how many ranks a run has, of which this is one: as many as the ranks that its groups name.
+    """Return how many ranks a run has at least, of which this is one: its groups and messages are rows of their grid.
 
     Raises:
-        InputError: it names none.
+        InputError: it names no other rank.
     """
-    ranks: list[int] = [
-        rank
-        for _, text in definitions(graph)
-        for group in json.loads(text[2:-2])
-        for rank in group.get("ranks", ())
+    ends = [1]
+    for _, text in definitions(graph):
+        for group in json.loads(text[2:-2]):
+            ranks = group.get("ranks", ())
+            ends += [max(ranks, default=0) + 1, *(stride * size for stride, size in digits_of(ranks) or ())]
+    away = np.abs(graph.ints("comm_src") - graph.ints("comm_dst"))[
+        graph.has("comm_src") & graph.has("comm_dst")
     ]
-    if not ranks:
+    if len(away):
+        ends.append(2 * int(away.max()))
+    if max(ends) == 1:
         raise InputError(
             f"{graph.source}: no group in it names ranks, so how many there are is not said; "
             "expected --axes, such as dp=8"
         )
-    return 1 + max(ranks)
+    return max(ends)

@@ -82,6 +82,8 @@ class Scaling:
         durations = duration_ns(graph)
         grown = np.rint(durations * self._of_durations())
         made = with_ints(graph, values) if values else graph
+        if "comm_splits" in graph.attr_names and (self.factors[COMMUNICATED] != 1).any():
+            made = with_lists(made, "comm_splits", _splits(graph, self.factors[COMMUNICATED]))
         if self.products:
             lists = [self.products.get(i) for i in range(graph.n_nodes)]
             made = with_lists(made, GEMM, [None if each is None else to_numbers(each) for each in lists])
@@ -96,3 +98,12 @@ class Scaling:
         local = self.nodes.kernel & ((operations > 1) | (size > 0))
         found: Floats = np.where(np.isnan(self.duration), np.where(local, follows, 1.0), self.duration)
         return found
+
+
+def _splits(graph: Graph, factor: Floats) -> list[list[int] | None]:
+    """Return what goes to each member of uneven all-to-alls."""
+    codes, lists = graph.int_lists("comm_splits")
+    return [
+        None if code < 0 or each == 1 else [round(part * each) for part in lists[code]]
+        for code, each in zip(codes.tolist(), factor.tolist(), strict=True)
+    ]

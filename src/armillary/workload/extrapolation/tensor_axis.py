@@ -78,7 +78,12 @@ def scale_tensor(nodes: Nodes, old: int, new: int, part: float = 1.0) -> Scaling
     blocks = blocks_of(nodes)
     divided, whole, sequence = blocks.divided, blocks.whole, blocks.sequence
     x = float(share)
-    _products(made, nodes, divided, whole, share)
+    closes = (
+        own
+        & (nodes.collective == (SCATTER if sequence else REDUCE))
+        & (2 * nodes.graph.ints("comm_size") >= whole)
+    )
+    _products(made, nodes, blocks, _parents(nodes, closes), share)
     counted = (nodes.operations > 1) | (nodes.graph.ints(SIZE) > 0)
     plain = nodes.kernel & ~nodes.graph.has(GEMM) & ~nodes.update & counted
     made.assume(
@@ -180,16 +185,22 @@ def _opens(product: Gemm, tokens: int, activation: int) -> bool:
 
 def _whole(nodes: Nodes, own: Mask) -> Mask:
     """Say which kernels without products make what is scattered, so that they have all tokens."""
+    return _parents(nodes, own & (nodes.collective == SCATTER)) & nodes.kernel & ~nodes.multiplies
+
+
+def _parents(nodes: Nodes, which: Mask) -> Mask:
+    """Return what some nodes wait for."""
     ptr, parents = nodes.graph.parents()
     found = np.zeros(nodes.graph.n_nodes, np.bool_)
-    for node in np.flatnonzero(own & (nodes.collective == SCATTER)).tolist():
+    for node in np.flatnonzero(which).tolist():
         found[parents[ptr[node] : ptr[node + 1]]] = True
-    return found & nodes.kernel & ~nodes.multiplies
+    return found
 
 
-def _products(made: Scaling, nodes: Nodes, divided: Mask, whole: int, share: Fraction) -> None:
-    """Divide products: flops by the share, bytes by what of each matrix is divided."""
-    at = np.flatnonzero(np.array([bool(each) for each in nodes.products]) & divided).tolist()
+def _products(made: Scaling, nodes: Nodes, blocks: Blocks, last: Mask, share: Fraction) -> None:
+    """Divide products: flops by the share, bytes by what of each matrix is divided; `last` ones close a block."""
+    whole = blocks.whole
+    at = np.flatnonzero(np.array([bool(each) for each in nodes.products]) & blocks.divided).tolist()
     known = [(node, product) for node in at for product in nodes.products[node]]
     if not known:
         return
@@ -197,7 +208,7 @@ def _products(made: Scaling, nodes: Nodes, divided: Mask, whole: int, share: Fra
     size = nodes.graph.ints(SIZE)
     factor = np.ones(nodes.graph.n_nodes)
     unknown: Counter[str] = Counter()
-    mask = np.zeros(nodes.graph.n_nodes, np.bool_)
+    mask, padded = np.zeros(nodes.graph.n_nodes, np.bool_), np.zeros(nodes.graph.n_nodes, np.bool_)
     for node in at:
         products = nodes.products[node]
         moved, changed, total = 0.0, [], 0.0
@@ -209,12 +220,10 @@ def _products(made: Scaling, nodes: Nodes, divided: Mask, whole: int, share: Fra
             if not dims:
                 unknown[nodes.graph.name(node)] += 1
                 continue
-            dim = (
-                dims[-1]
-                if nodes.graph.name(node).endswith(("down.gemm", "out.gemm")) and len(dims) > 1
-                else dims[0]
-            )
+            # What is summed up after a product was divided in what it sums over itself.
+            dim = "k" if last[node] and "k" in dims else dims[0]
             changed.append(_divided(product, dim, share, nodes.graph.node(node)))
+            padded[node] |= (getattr(product, dim) * share).denominator > 1
             x = float(share)
             moved += left * (x if dim in ("m", "k", "batch") else 1) + right * (
                 x if dim in ("k", "n", "batch") else 1
@@ -235,6 +244,7 @@ def _products(made: Scaling, nodes: Nodes, divided: Mask, whole: int, share: Fra
         ops=share,
         size=factor,
     )
+    made.note("tensor: dimensions that do not divide are padded in products, not in operations", padded)
 
 
 def _element(products: list[Gemm], whole: int) -> int:

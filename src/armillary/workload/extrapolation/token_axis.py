@@ -75,6 +75,7 @@ def _products(made: Scaling, nodes: Nodes, axis: Axis, factor: Fraction, constan
     size = nodes.graph.ints(SIZE)
     scores, others = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
     ops, moved = np.ones(n), np.ones(n)
+    named = any(name.endswith("weight") for name in nodes.graph.name_codes()[1])
     for node, products in enumerate(nodes.products):
         if not products or constant[node]:
             continue
@@ -88,8 +89,16 @@ def _products(made: Scaling, nodes: Nodes, axis: Axis, factor: Fraction, constan
                 others[node] = True
                 # The result of a product for the gradient of a weight is read and written in full precision.
                 _left, _right, out = terms(product, int(size[node]), int(nodes.operand[node]))
-                wide = out > 2.5 * int(nodes.operand[node]) * product.m * product.n * product.batch
-                dims.append(("k",) if _over_tokens(product, tokens, accumulates or wide) else ("m",))
+                wide = (
+                    out
+                    > 2.5 * int(nodes.operand[node]) * product.m * product.n * product.batch * product.calls
+                )
+                if axis == "sequence" and product.calls > 1 and product.calls * product.m == tokens:
+                    dims.append(("calls",))  # one call for each token of a sample: a recurrence
+                else:
+                    dims.append(
+                        ("k",) if _over_tokens(product, tokens, accumulates if named else wide) else ("m",)
+                    )
         before = sum(product.operations for product in products)
         changed = tuple(_grown(p, d, factor) for p, d in zip(products, dims, strict=True))
         ops[node] = sum(product.operations for product in changed) / before
@@ -100,15 +109,27 @@ def _products(made: Scaling, nodes: Nodes, axis: Axis, factor: Fraction, constan
                 terms(product, part, int(nodes.operand[node])), ("mk", "kn", "mn"), strict=True
             ):
                 total += term
-                times = sum(d in own or d == "batch" for d in dim)
+                times = sum(d in own or d in ("batch", "calls") for d in dim)
                 after += term * float(factor) ** times
         moved[node] = after / total if total else 1.0
+        if scores[node] and axis == "sequence":
+            moved[node] = _with_scores(products, int(size[node]), int(nodes.operand[node]), float(factor))
         made.products[node] = changed
     text = "tokens: products with weights are linear in the tokens; the bytes of the weights stay"
     made.assume(text, others, ops=ops, size=moved)
     law = "the samples" if axis == "batch" else "the square of the length"
     made.assume(f"tokens: products of scores grow by {law}", scores, ops=ops, size=moved)
     return scores
+
+
+def _with_scores(products: tuple[Gemm, ...], size: int, operand: int, factor: float) -> float:
+    """Return by what the bytes of products of scores grow: the scores by the square, queries, keys and values not.
+
+    Of several products of a kernel as many read or write scores as its bytes have room for.
+    """
+    each = max(getattr(p, a) * getattr(p, b) * p.batch for p in products for a, b in [_pair(p)]) * operand
+    square = min(each * min(len(products), size // each), size) if size >= each else size
+    return (square * factor**2 + (size - square) * factor) / size if size else 1.0
 
 
 def token_count(products: list[Gemm]) -> int:

@@ -65,7 +65,9 @@ def test_layers_that_are_not_named_are_found(sharding: str, names: bool) -> None
     data = {"sharding": sharding}
     made = extrapolate(written(bare(run(2, 2, 2, data=data), names=names)), {"pp": 4})
     alike(made.trace, run(2, 4, 2, data=data))
-    assert "pipeline: layers are what repeats between the messages of a microbatch" in {a.rule for a in made.assumptions}
+    assert "pipeline: layers are what repeats between the messages of a microbatch" in {
+        a.rule for a in made.assumptions
+    }
 
 
 def test_a_layer_that_changes_from_microbatch_to_microbatch_is_refused() -> None:

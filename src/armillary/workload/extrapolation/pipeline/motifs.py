@@ -64,8 +64,8 @@ def _layers(nodes: Nodes, first: bool, last: bool) -> tuple[Ints, Ints, int]:
         numbers = _numbers(task.kind, len(parts))
         if len(parts) < 2 or (count and max(numbers) + 1 != count):
             raise InputError(
-                f"{graph.node(task.nodes[0])} begins a task in which {len(parts)} layers are found, after tasks of {count}; "
-                "expected at least 2, as many in each, or nodes with attributes 'layer' and 'micro_batch'"
+                f"{graph.node(task.nodes[0])} begins a task in which {len(parts)} layers are found, after tasks of "
+                f"{count}; expected at least 2, as many in each, or nodes with attributes 'layer' and 'micro_batch'"
             )
         count = max(numbers) + 1
         for number, (start, end) in zip(numbers, parts, strict=True):
@@ -79,8 +79,8 @@ def _tokens(nodes: Nodes) -> list[tuple[int, ...]]:
     """Return what nodes are told apart by: type, sizes, and group."""
     graph = nodes.graph
     names = ("num_ops", "tensor_size", "comm_size", "comm_type")
-    columns = [graph.types, graph.strings("pg_name")[0], *(graph.ints(name, -1) for name in names)]
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+    columns = np.stack([graph.types, graph.strings("pg_name")[0], *(graph.ints(name, -1) for name in names)])
+    return list(map(tuple, columns.T.tolist()))
 
 
 def _tasks(nodes: Nodes, tokens: Sequence[tuple[int, ...]], first: bool, last: bool) -> list[_Task]:
@@ -92,8 +92,8 @@ def _tasks(nodes: Nodes, tokens: Sequence[tuple[int, ...]], first: bool, last: b
     graph = nodes.graph
     messages = nodes.along("pp")
     if not messages.any():
-        raise InputError(f"{graph.source}: no messages between stages show where a microbatch begins; expected some, or "
-                         "nodes with attributes 'layer' and 'micro_batch'")  # fmt: skip
+        raise InputError(f"{graph.source}: no messages between stages show where a microbatch begins; expected some, "
+                         "or nodes with attributes 'layer' and 'micro_batch'")  # fmt: skip
     ahead = np.where(graph.types == NodeType.COMM_SEND_NODE, graph.ints("comm_dst"), -graph.ints("comm_src"))
     left_out = nodes.gradients | nodes.update | ((nodes.collective >= 0) & ~nodes.large)
     spans: list[tuple[Direction, list[int]]] = []
@@ -135,7 +135,14 @@ def _parts(tokens: Sequence[tuple[int, ...]], kind: Direction) -> list[tuple[int
     """
     if kind == "FB":
         for period, times in _repetitions(tokens):
-            back = next((p for p, n in _repetitions(tokens[::-1]) if n >= times and p * times + period * times <= len(tokens)), 0)
+            back = next(
+                (
+                    p
+                    for p, n in _repetitions(tokens[::-1])
+                    if n >= times and p * times + period * times <= len(tokens)
+                ),
+                0,
+            )
             if back:
                 start, end = period * times, len(tokens) - back * times
                 before = [(i * period, (i + 1) * period) for i in range(times)]
@@ -149,7 +156,10 @@ def _parts(tokens: Sequence[tuple[int, ...]], kind: Direction) -> list[tuple[int
         rest = [(covered, len(tokens))] if covered < len(tokens) else []
         return [*((i * period, (i + 1) * period) for i in range(times)), *rest]
     start = len(tokens) - covered
-    return [*([(0, start)] if start else []), *((start + i * period, start + (i + 1) * period) for i in range(times))]
+    return [
+        *([(0, start)] if start else []),
+        *((start + i * period, start + (i + 1) * period) for i in range(times)),
+    ]
 
 
 def _repetitions(tokens: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, int]]:

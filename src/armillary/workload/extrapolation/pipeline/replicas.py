@@ -119,7 +119,9 @@ def _sums(stage: Stage) -> list[_Sum]:
             if segment.microbatch == last and segment.kind == "W"
         }
     used = [names[code] for code in dict.fromkeys(families[own].tolist())]
-    waiting: dict[str, list[int]] = {name: [] for family in used for name in (family, SECOND.get(family, family))}
+    waiting: dict[str, list[int]] = {
+        name: [] for family in used for name in (family, SECOND.get(family, family))
+    }
     found = []
     for node in range(nodes.graph.n_nodes):
         if node in backward:
