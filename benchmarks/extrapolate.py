@@ -124,6 +124,25 @@ def cases() -> Iterator[Case]:
                ("sequence", 2, plan(2, 2, 2, sequence=2048, **lower)))  # fmt: skip
     yield Case("tp (measured)", "llama-3-70b 8 to 32 by 16", "llama-3-70b", plan(2, 2, 2), plan(8, 2, 2), {"tp": 8},
                ("tp", 4, plan(4, 2, 2)))  # fmt: skip
+    experts = {"parallel": {"ep": 2}}
+    yield Case("tp (measured)", "experts mixtral-8x7b 8 to 32 by 16", "mixtral-8x7b", plan(2, 2, 2, **experts),
+               plan(8, 2, 2, **experts), {"tp": 8}, ("tp", 4, plan(4, 2, 2, **experts)))  # fmt: skip
+    for model in ("vit-l-16", "resnet-50", "gnmt", "deepseek-v3"):
+        run = {"data": {"sharding": "zero-1"}}
+        yield Case(
+            "dp", f"zero-1 {model} 8 to 512", model, plan(1, 1, 8, **run), plan(1, 1, 512, **run), {"dp": 512}
+        )
+        yield Case("batch", f"{model} x 4", model, plan(1, 1, 8), plan(1, 1, 8, microbatch=4), {"batch": 4})
+    yield Case(
+        "sequence",
+        "gnmt x 4",
+        "gnmt",
+        plan(1, 1, 8, sequence=50),
+        plan(1, 1, 8, sequence=200),
+        {"sequence": 4},
+    )
+    for model in ("vit-l-16", "deepseek-v3"):
+        yield Case("pp", f"ddp {model} 8 to 32", model, plan(1, 2, 4, 8), plan(1, 8, 4, 8), {"pp": 8})
     both = {"data": {"sharding": "zero-1"}}
     yield Case("tp, pp and dp", "llama-3-70b 8 to 64", "llama-3-70b", plan(2, 2, 2, 8, **both),
                plan(4, 4, 4, 8, **both), {"tp": 4, "pp": 4, "dp": 4})  # fmt: skip

@@ -175,10 +175,16 @@ def _with_children(graph: Graph, mask: Mask) -> Mask:
 
 
 def terms(product: Gemm, size: int, operand: int) -> tuple[float, float, float]:
-    """Return the bytes of (left operand, right operand, result) of a product that moves `size` bytes in all."""
-    count = product.batch * product.calls
-    left, right = product.m * product.k * count * operand, product.k * product.n * count * operand
+    """Return the bytes of (left operand, right operand, result) of a product that moves `size` bytes in all.
+
+    Operands are what their shapes say, the result is the rest: it may be in other precision, and be added to. Where
+    that is too much, the largest is smaller than its shape, as the images of a convolution are.
+    """
+    count = product.batch * product.calls * operand
+    left, right, out = product.m * product.k * count, product.k * product.n * count, product.m * product.n * count
     if left + right < size:
         return left, right, size - left - right
-    whole = left + right + product.m * product.n * count * operand
-    return left * size / whole, right * size / whole, size * (1 - (left + right) / whole)
+    if left >= out and right + out < size:
+        return size - right - out, right, out
+    whole = left + right + out
+    return left * size / whole, right * size / whole, out * size / whole
