@@ -82,6 +82,17 @@ def test_measured_laws_are_exact_where_two_powers_are_enough() -> None:
         extrapolate(written(of()), {"tp": 8}, references={"tp": other})
 
 
+@pytest.mark.parametrize(
+    ("scale", "shape"),
+    [({"dp": 8}, (2, 2, 8)), ({"pp": 4}, (2, 4, 2)), ({"tp": 4}, (4, 2, 2)), ({"ranks": 16}, (2, 2, 4))],
+)
+def test_a_trace_whose_axes_have_names(scale: dict[str, int], shape: tuple[int, int, int]) -> None:
+    for data in ({"sharding": "zero-1"}, {"sharding": "fsdp"}):
+        known, axes = recognise(run(2, 2, 2, data=data))
+        assert {each.reason for each in axes} == {"as the trace says"}
+        alike(extrapolate(known, scale, axes=axes).trace, run(*shape, data=data), 0.01)
+
+
 def test_several_at_once() -> None:
     data = {"sharding": "zero-1"}
     made = extrapolate(written(run(2, 2, 2, data=data)), {"tp": 4, "pp": 4, "dp": 8, "microbatches": 2})

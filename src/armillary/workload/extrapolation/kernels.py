@@ -181,7 +181,11 @@ def terms(product: Gemm, size: int, operand: int) -> tuple[float, float, float]:
     that is too much, the largest is smaller than its shape, as the images of a convolution are.
     """
     count = product.batch * product.calls * operand
-    left, right, out = product.m * product.k * count, product.k * product.n * count, product.m * product.n * count
+    left, right, out = (
+        product.m * product.k * count,
+        product.k * product.n * count,
+        product.m * product.n * count,
+    )
     if left + right < size:
         return left, right, size - left - right
     if left >= out and right + out < size:

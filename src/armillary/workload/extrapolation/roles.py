@@ -19,6 +19,7 @@ from armillary.trace.families import grid_of
 from armillary.trace.grid import AXIS, RankGrid
 from armillary.trace.order import issue_order
 from armillary.workload.extrapolation.edit import with_texts
+from armillary.workload.extrapolation.kernels import SMALL, UPDATE, Nodes
 
 ROLES = ("tp", "cp", "ep", "dp", "pp")
 REDUCING = (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE_SCATTER)
@@ -26,8 +27,6 @@ NEXT = 8
 """Kernels after a reduction that are asked whether they wait for it."""
 MOST = 24
 """Reductions of a family that are looked at."""
-SMALL = 64
-"""Bytes up to which a collective is of a few numbers, such as the norm of all gradients."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def _role(trace: Trace, digit: int) -> Evidence:
         return Evidence("ep", size, "all-to-alls along it")
     waits = {}
     for family in mine:
-        shares = [share for graph in trace.graphs for share in _waited(graph, family)]
+        shares = [share for graph in trace.graphs for share in _waited(Nodes(graph, grid), family)]
         if shares:
             waits[family] = float(np.median(shares))
     own = {family: share for family, share in waits.items() if len(grid.digits(family)) == 1}
@@ -188,19 +187,24 @@ def _kinds(trace: Trace, family: str) -> set[CollectiveType]:
     return found
 
 
-def _waited(graph: Graph, family: str) -> list[float]:
+def _waited(nodes: Nodes, family: str) -> list[float]:
     """Return for reductions of a family which share of the next kernels waits for them."""
+    graph = nodes.graph
     codes, names = graph.strings("pg_name")
     if family not in names:
         return []
-    mine = (codes == names.index(family)) & (graph.ints("comm_size") > SMALL)
-    mine &= np.isin(graph.ints("comm_type", -1), REDUCING)
+    mine = (codes == names.index(family)) & nodes.large & np.isin(nodes.collective, REDUCING)
     order = issue_order(graph)
     ptr, parents = graph.parents()
-    kernel = graph.types == NodeType.COMP_NODE
+    called, distinct = graph.name_codes()
+    kernel = nodes.kernel & ~np.array([bool(UPDATE.search(name)) for name in distinct], np.bool_)[called]
+    products = np.flatnonzero(nodes.multiplies[order])
     at = np.flatnonzero(mine[order])
     found = []
     for place in at[:: max(1, len(at) // MOST)].tolist():
+        if len(products) and place > products[-1]:
+            found.append(0.0)  # only the update follows
+            continue
         reached = {int(order[place])}
         seen = waits = 0
         for node in order[place + 1 :].tolist():
@@ -212,7 +216,6 @@ def _waited(graph: Graph, family: str) -> list[float]:
                 waits += depends
                 if seen == NEXT:
                     break
-        # What follows the last reductions is the optimizer, which waits for all.
         found.append(waits / NEXT if seen == NEXT else 0.0)
     return found
 
