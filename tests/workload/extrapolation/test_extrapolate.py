@@ -77,6 +77,10 @@ def test_measured_laws_are_exact_where_two_powers_are_enough() -> None:
     alike(extrapolate(written(of()), {"tp": 8}, references={"tp": reference}).trace, of(8), 0.001)
     with pytest.raises(InputError, match="nothing is scaled along it"):
         extrapolate(written(of()), {"dp": 4}, references={"tp": reference})
+    made = extrapolate(written(of()), {"tp": 8, "dp": 8}, references={"tp": reference})
+    alike(made.trace, run(8, 1, 8, sequence=256), 0.001)
+    with pytest.raises(InputError, match="but sequence is scaled, too"):
+        extrapolate(written(of()), {"tp": 8, "sequence": 4}, references={"tp": reference})
     other = Reference(written(run(4, 1, 2, batches=2)), Fraction(2), "shorter")
     with pytest.raises(InputError, match=r"shorter: .* nodes where the trace has"):
         extrapolate(written(of()), {"tp": 8}, references={"tp": other})
@@ -91,6 +95,14 @@ def test_a_trace_whose_axes_have_names(scale: dict[str, int], shape: tuple[int, 
         known, axes = recognise(run(2, 2, 2, data=data))
         assert {each.reason for each in axes} == {"as the trace says"}
         alike(extrapolate(known, scale, axes=axes).trace, run(*shape, data=data), 0.01)
+
+
+def test_stages_are_not_measured() -> None:
+    reference = Reference(written(run(1, 2, 4)), Fraction(2), "twice")
+    with pytest.raises(InputError, match="not those of the remade stages"):
+        extrapolate(written(run(1, 2, 2)), {"pp": 4, "dp": 4}, references={"dp": reference})
+    with pytest.raises(InputError, match="stages are remade from their layers"):
+        extrapolate(written(run(1, 2, 2)), {"pp": 4}, references={"pp": reference})
 
 
 def test_several_at_once() -> None:

@@ -78,9 +78,10 @@ class Extrapolated:
 
 @dataclass
 class _Work:
-    """The trace while it changes."""
+    """The trace while it changes, and as it was."""
 
     trace: Trace
+    first: Trace
     changes: dict[str, tuple[Fraction, Fraction]] = field(default_factory=dict)
     assumptions: dict[str, int] = field(default_factory=dict)
 
@@ -116,19 +117,25 @@ def extrapolate(
         scale: New size of ``dp``, ``tp``, ``pp``, or of all ``ranks`` (more replicas), and factors of ``batch``
             (samples of a microbatch), ``sequence`` and ``microbatches``.
         axes: What `recognise` found, for the report.
-        references: By axis, a second trace from which its laws are measured.
+        references: By axis, a second trace from which its laws are measured; beside it only dp may be scaled.
         sizes: Samples of a microbatch and tokens of a sample, where shapes of tensors do not show them.
         hardware: The machine on which durations were recorded, and the one that they are to be for.
 
     Raises:
         InputError: an axis is not there or cannot be scaled; says why.
     """
-    work = _Work(trace)
+    work = _Work(trace, trace)
     wanted = _wanted(trace, scale)
     for axis in references or {}:
         if axis not in wanted:
             raise InputError(
                 f"a reference at {axis}: nothing is scaled along it; expected one of {list(wanted)}"
+            )
+        others = [other for other in wanted if other not in (axis, "dp")]
+        if others and axis != "dp":
+            raise InputError(
+                f"a reference at {axis}: its laws are those at the sizes of the two runs, but {others[0]} is scaled, "
+                "too; expected one of them, or one after the other with a reference of the new size"
             )
     for axis, value in wanted.items():
         reference = (references or {}).get(axis)
@@ -189,6 +196,8 @@ def _scale_factor(
     work: _Work, axis: str, value: Fraction, reference: Reference | None, sizes: Sizes | None
 ) -> None:
     if axis == "microbatches":
+        if reference:
+            raise InputError("a reference at microbatches: the schedule is remade; expected none")
         from armillary.workload.extrapolation.pipeline.remake import remake
 
         work.trace = remake(work.trace, None, value, work.note)
@@ -228,18 +237,22 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
 
 
 def _apply_measured(work: _Work, axis: str, factor: Fraction, reference: Reference) -> None:
-    grid = grid_of(work.trace)
+    if len(work.first.graphs) != len(work.trace.graphs) or any(
+        a.n_nodes != b.n_nodes for a, b in zip(work.first.graphs, work.trace.graphs, strict=True)
+    ):
+        raise InputError(
+            f"a reference at {axis}: its nodes are not those of the remade stages; expected pp and microbatches to be "
+            "scaled before, on their own"
+        )
     others = {}
     for at in range(len(work.trace.graphs)):
         rank = int(np.argmax(work.trace.rank_graph == at))
-        others[id(work.trace.graphs[at])] = reference.trace.graph(
-            same_rank(work.trace, rank, reference.trace)
-        )
+        same = reference.trace.graph(same_rank(work.trace, rank, reference.trace))
+        others[id(work.trace.graphs[at])] = (work.first.graphs[at], same)
 
     def rule(nodes: Nodes) -> Scaling:
-        return scale_measured(nodes, others[id(nodes.graph)], reference, axis, factor)
+        return scale_measured(nodes, *others[id(nodes.graph)], reference, axis, factor)
 
-    assert grid is not None
     work.apply(rule)
 
 

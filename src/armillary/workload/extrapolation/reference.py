@@ -52,13 +52,23 @@ def measured(before: Floats, after: Floats, ratio: float, factor: float) -> Floa
     return found
 
 
-def scale_measured(nodes: Nodes, other: Graph, reference: Reference, axis: str, factor: Fraction) -> Scaling:
+def scale_measured(
+    nodes: Nodes, measured_as: Graph, other: Graph, reference: Reference, axis: str, factor: Fraction
+) -> Scaling:
     """Return what changes in a rank at `factor`, by the laws that the graph of the same rank in a reference shows.
+
+    Args:
+        nodes: Of the rank, maybe at another size along other axes already.
+        measured_as: Its graph as it was recorded.
+        other: That of the reference.
+        reference: What else there is to know of it.
+        axis: For messages.
+        factor: How much the axis grows.
 
     Raises:
         InputError: the two graphs do not have the same nodes.
     """
-    graph = nodes.graph
+    graph = measured_as
     if graph.n_nodes != other.n_nodes or (graph.types != other.types).any():
         same = min(graph.n_nodes, other.n_nodes)
         differ = graph.types[:same] != other.types[:same]
@@ -78,13 +88,15 @@ def scale_measured(nodes: Nodes, other: Graph, reference: Reference, axis: str, 
     before, after = duration_ns(graph).astype(float), duration_ns(other).astype(float)
     timed = (before > 0) & (after > 0)
     made.duration = np.where(timed, measured(before, after, r, f), np.nan)
-    theirs = Nodes(other, nodes.grid).products
+    ours, theirs = Nodes(graph, nodes.grid).products, Nodes(other, nodes.grid).products
     for node, products in enumerate(nodes.products):
-        if products and len(products) == len(theirs[node]) and products != theirs[node]:
+        if products and len(ours[node]) == len(theirs[node]) and ours[node] != theirs[node]:
             grown = []
-            for product, second in zip(products, theirs[node], strict=True):
+            for now, product, second in zip(products, ours[node], theirs[node], strict=True):
                 pair = np.array(product, float), np.array(second, float)
-                grown.append(Gemm(*np.ceil(pair[0] * measured(*pair, r, f) - 1e-6).astype(int).tolist()))
+                grown.append(
+                    Gemm(*np.ceil(np.array(now, float) * measured(*pair, r, f) - 1e-6).astype(int).tolist())
+                )
             made.products[node] = tuple(grown)
     made.note(f"{axis}: laws measured against {reference.name}", changed)
     made.note(f"{axis}: the same in {reference.name}, so it stays", ~changed)
