@@ -17,6 +17,7 @@ SUBCOMMANDS = {
     "stats": "Sizes, times and operators of trace files, in a table.",
     "diff": "Say how two traces differ.",
     "slice": "Cut a part out of a trace.",
+    "extrapolate": "From a trace to that of more ranks, other batches and lengths, other hardware.",
     "json": "Write a trace as valid JSON.",
     "graph": "Draw the dependencies: DOT, GraphML or HTML.",
     "timeline": "Write a timeline for ui.perfetto.dev.",
