@@ -21,7 +21,14 @@ from armillary.trace.schema import NodeType
 from armillary.workload.obfuscation.keyed import Floats
 from armillary.workload.obfuscation.relabel import Draft
 from armillary.workload.obfuscation.rows import Rows
-from armillary.workload.obfuscation.totals import BYTES, OPERATIONS, TIMES, communication_kinds, kinds_of_work, scaled
+from armillary.workload.obfuscation.totals import (
+    BYTES,
+    OPERATIONS,
+    TIMES,
+    communication_kinds,
+    kinds_of_work,
+    scaled,
+)
 
 STEPS = 7
 LEAST = 0.3
@@ -71,7 +78,9 @@ def balance(
     aim = draw.uniform(-0.6, 0.6, len(machines)) * bound * (most > 1)
     for share in SHRINK if most > 1 else SHRINK[-1:]:
         limit = np.full(len(kinds), max(share * np.log(most), 1e-9))
-        limit[[i for i, name in enumerate(kinds) if name in (OPERATIONS, TIMES)]] = max(LEAST, share * np.log(most))
+        limit[[i for i, name in enumerate(kinds) if name in (OPERATIONS, TIMES)]] = max(
+            LEAST, share * np.log(most)
+        )
         limit = np.maximum(limit, LEAST if share == 0 else 0)
         found = _solve(draft, machines, ticks, kinds, start * share * np.log(most), limit, aim, bound)
         if found is not None:
@@ -99,7 +108,7 @@ def _solve(
         except ArmillaryError:
             return None
         errors = np.log([line.total_ticks for line in lines]) - np.log(ticks)
-        if (np.abs(errors - aim) < 0.15 * bound).all():
+        if (np.abs(errors) < 0.9 * bound).all():
             return Balanced(tried, errors, factors)
         if jacobian is None:
             jacobian = np.array([shares(tried, line, kinds) for line in lines])
@@ -107,8 +116,6 @@ def _solve(
             jacobian = jacobian + np.outer(errors - last - jacobian @ moved, moved) / (moved @ moved)
         step = _step(jacobian, aim - errors, at, limit)
         moved, last, at = step, errors, at + step
-    if (np.abs(errors) < 0.95 * bound).all():
-        return Balanced(tried, errors, factors)
     return None
 
 
@@ -140,18 +147,28 @@ def shares(draft: Draft, line: Timeline, kinds: Sequence[str]) -> Floats:
     start, end = (np.asarray(ticks[: rows.n], np.float64) for ticks in line.spans(slowest))
     compute = rows.types == NodeType.COMP_NODE
     order = np.argsort(start[compute], kind="stable")
-    begins, ends = start[compute][order], np.maximum.accumulate(end[compute][order]) if compute.any() else end[:0]
+    begins, ends = (
+        start[compute][order],
+        np.maximum.accumulate(end[compute][order]) if compute.any() else end[:0],
+    )
     edges = np.concatenate([[0.0], np.stack([begins, np.maximum(ends, begins)], axis=1).ravel()])
     lengths = np.maximum(ends - np.maximum(begins, np.concatenate([[0.0], ends[:-1]])), 0)
-    busy = np.concatenate([[0.0], np.stack([np.cumsum(lengths) - lengths, np.cumsum(lengths)], axis=1).ravel()])
+    busy = np.concatenate(
+        [[0.0], np.stack([np.cumsum(lengths) - lengths, np.cumsum(lengths)], axis=1).ravel()]
+    )
     hidden = np.interp(end, edges, busy) - np.interp(start, edges, busy)
     alone = np.where(compute, 0.0, np.maximum(end - start - hidden, 0))
     total = float(line.finish[slowest])
     idle = max(total - float(busy[-1]), 0.0)
     kind_of, names = communication_kinds(rows, draft)
-    weight = np.bincount(kind_of[kind_of >= 0], alone[kind_of >= 0], len(names))
+    weight: Floats = np.bincount(kind_of[kind_of >= 0], alone[kind_of >= 0], len(names)).astype(np.float64)
     weight = weight * min(1.0, idle / max(float(weight.sum()), 1.0)) / total
     found = dict(zip(names, weight.tolist(), strict=True))
     kernels = float(busy[-1]) / total
     usual = OPERATIONS if OPERATIONS in kinds else TIMES
-    return np.array([kernels * 0.9 if kind == usual else 0.02 if kind == BYTES else found.get(kind, 0.0) for kind in kinds])
+    return np.array(
+        [
+            kernels * 0.9 if kind == usual else 0.02 if kind == BYTES else found.get(kind, 0.0)
+            for kind in kinds
+        ]
+    )

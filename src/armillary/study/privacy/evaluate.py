@@ -99,7 +99,8 @@ class Evaluation:
                 {
                     "name": each.setting.name, "tolerance": each.setting.tolerance, **vars(each.setting.strength),
                     "learned": each.learned, "rules": each.rules, "mean_error": float(np.abs(each.errors).mean()),
-                    "largest_error": float(np.abs(each.errors).max()), "mean_error_elsewhere": float(np.abs(each.elsewhere).mean()),
+                    "largest_error": float(np.abs(each.errors).max()),
+                    "mean_error_elsewhere": float(np.abs(each.elsewhere).mean()),
                     "held": each.whole,
                 }
                 for each in self.outcomes
@@ -110,7 +111,9 @@ class Evaluation:
 def elsewhere_machine(ranks: int) -> Machine:
     """Return a machine that obfuscation is not told of: one switch of TPU v4-like chips."""
     document = {
-        "network": [{"name": "ici", "topology": "Switch", "size": ranks, "bandwidth": "100 GB/s", "latency": "500 ns"}],
+        "network": [
+            {"name": "ici", "topology": "Switch", "size": ranks, "bandwidth": "100 GB/s", "latency": "500 ns"}
+        ],
         "npu": {"peak": "275 TFLOP/s", "memory": {"bandwidth": "1200 GB/s"}},
     }
     from armillary.platform import with_roofline
@@ -145,14 +148,23 @@ def evaluate(
         if progress:
             progress(len(found))
     secrets = [one.secret() for one in configurations]
-    codes = {name: np.unique([str(each[name]) for each in secrets], return_inverse=True)[1] for name in ATTRIBUTES}
+    codes = {
+        name: np.unique([str(each[name]) for each in secrets], return_inverse=True)[1] for name in ATTRIBUTES
+    }
     prior = {name: float(np.bincount(code).max() / runs) for name, code in codes.items()}
     floor = _learned(np.array([base for base, _ in found]), codes, seed)
     result = Evaluation(runs, prior, floor)
     for number, setting in enumerate(settings):
         samples = [each[number] for _, each in found]
         rules = {
-            name: float(np.mean([sample.guesses[name] == secret[name] for sample, secret in zip(samples, secrets, strict=True)]))
+            name: float(
+                np.mean(
+                    [
+                        sample.guesses[name] == secret[name]
+                        for sample, secret in zip(samples, secrets, strict=True)
+                    ]
+                )
+            )
             for name in RULES
         }
         result.outcomes.append(
@@ -185,7 +197,9 @@ def _samples(task: Task) -> tuple[Floats, list[Sample]]:
     found = []
     base = np.zeros(0)
     for number, setting in enumerate(settings):
-        made = obfuscate(trace, machines, setting.strength, tolerance=setting.tolerance, key=f"{key}-{number}")
+        made = obfuscate(
+            trace, machines, setting.strength, tolerance=setting.tolerance, key=f"{key}-{number}"
+        )
         parallel = configuration.plan.parallel
         base = np.log([*made.ticks, trace.n_ranks, parallel.tp, parallel.pp, parallel.dp or 1])
         after = armillary.simulate(made.trace, other.platform).total_ticks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,11 +86,12 @@ def _circles(trace: Trace, ranks: I64) -> tuple[Circle, ...]:
                 total = float(size[mine & (operation == kind)].sum()) * count / trace.n_ranks
                 sizes[kind] = sizes.get(kind, 0.0) + total
     return tuple(
-        Circle(*key, sum(calls), sizes, max(largest)) for key, (calls, sizes, largest) in sorted(found.items())
+        Circle(*key, sum(calls), sizes, max(largest))
+        for key, (calls, sizes, largest) in sorted(found.items())
     )
 
 
-def _members(trace: Trace):  # type: ignore[no-untyped-def]
+def _members(trace: Trace) -> Callable[[str], tuple[int, int]]:
     """Return a function from the name of a group to (members, stride)."""
     if trace.grid is not None:
         families = Families(trace)
@@ -149,5 +151,13 @@ def work_of(graph: Graph) -> tuple[I64, I64]:
     return graph.ints("num_ops")[kernels], graph.ints("tensor_size")[kernels]
 
 
-OPERATIONS = tuple(int(kind) for kind in (CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_TO_ALL))
+OPERATIONS = tuple(
+    int(kind)
+    for kind in (
+        CollectiveType.ALL_REDUCE,
+        CollectiveType.ALL_GATHER,
+        CollectiveType.REDUCE_SCATTER,
+        CollectiveType.ALL_TO_ALL,
+    )
+)
 """Collectives that training is made of."""

@@ -63,7 +63,9 @@ def _groups(facts: Facts) -> tuple[Floats, Floats]:
     rows = []
     for circle in several:
         kinds = [circle.sizes.get(kind, 0.0) for kind in OPERATIONS]
-        rows.append(np.log1p([circle.size, circle.stride, circle.calls, circle.largest, circle.bytes, *kinds]))
+        rows.append(
+            np.log1p([circle.size, circle.stride, circle.calls, circle.largest, circle.bytes, *kinds])
+        )
     rows += [np.zeros(5 + len(OPERATIONS))] * (CIRCLES - len(rows))
     return np.concatenate(rows), np.array([row[4] for row in rows[:3]])
 

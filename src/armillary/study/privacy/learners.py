@@ -28,7 +28,15 @@ def forest(known: Floats, labels: I64, asked: Floats, classes: int, seed: int, t
     return scores / trees
 
 
-def _grow(known: Floats, hot: Floats, mine: I64, asked: Floats, theirs: I64, scores: Floats, draw: np.random.Generator) -> None:
+def _grow(
+    known: Floats,
+    hot: Floats,
+    mine: I64,
+    asked: Floats,
+    theirs: I64,
+    scores: Floats,
+    draw: np.random.Generator,
+) -> None:
     """Grow a tree over `mine`, and drop what is asked down with it."""
     stack = [(mine, theirs)]
     tried = max(1, 2 * int(np.sqrt(known.shape[1])))
@@ -66,7 +74,8 @@ def nearest(known: Floats, labels: I64, asked: Floats, classes: int, count: int 
     distance = np.sqrt(np.maximum((asked**2).sum(1)[:, None] + (known**2).sum(1) - 2 * asked @ known.T, 1e-9))
     near = np.argsort(distance, axis=1)[:, :count]
     weight = 1 / np.take_along_axis(distance, near, axis=1)
-    return np.einsum("mk,mkc->mc", weight, np.eye(classes)[labels][near])
+    scores: Floats = np.einsum("mk,mkc->mc", weight, np.eye(classes)[labels][near])
+    return scores
 
 
 def linear(known: Floats, labels: I64, asked: Floats, classes: int, ridge: float = 3.0) -> Floats:

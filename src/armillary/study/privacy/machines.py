@@ -25,7 +25,15 @@ def usual_machines(ranks: int) -> list[Machine]:
     A board has as many NPUs as divide `ranks`, 8 at most.
     """
     board = gcd(ranks, 8)
-    rails = [{"name": "rail", "topology": "Switch", "size": ranks // board, "bandwidth": "50 GB/s", "latency": "500 ns"}]
+    rails = [
+        {
+            "name": "rail",
+            "topology": "Switch",
+            "size": ranks // board,
+            "bandwidth": "50 GB/s",
+            "latency": "500 ns",
+        }
+    ]
     boards = {
         "h100": {"name": "nvlink", "topology": "Switch", "size": board, "bandwidth": "450 GB/s", "latency": "936 ns"},
         "mi300x": {
@@ -34,8 +42,14 @@ def usual_machines(ranks: int) -> list[Machine]:
         },
     }  # fmt: skip
     npus = {
-        "h100": {"peak": {"bf16": "989 TFLOP/s", "fp8": "1979 TFLOP/s"}, "memory": {"bandwidth": "3.35 TB/s"}},
-        "mi300x": {"peak": {"bf16": "1300 TFLOP/s", "fp8": "2600 TFLOP/s"}, "memory": {"bandwidth": "5.3 TB/s"}},
+        "h100": {
+            "peak": {"bf16": "989 TFLOP/s", "fp8": "1979 TFLOP/s"},
+            "memory": {"bandwidth": "3.35 TB/s"},
+        },
+        "mi300x": {
+            "peak": {"bf16": "1300 TFLOP/s", "fp8": "2600 TFLOP/s"},
+            "memory": {"bandwidth": "5.3 TB/s"},
+        },
     }
     found = []
     for name, npu in npus.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -17,6 +18,8 @@ LAYERS = (24, 32, 40, 48, 64, 80)
 SEQUENCE = (1024, 2048, 4096, 8192)
 TP, PP, DP = (1, 2, 4, 8), (1, 2, 4), (1, 2, 4, 8)
 MOST_RANKS = 64
+_SHARDING: tuple[Literal["ddp", "zero-1", "fsdp"], ...] = ("ddp", "zero-1", "fsdp")
+_RECOMPUTE: tuple[Literal["none", "full"], ...] = ("none", "full")
 ATTRIBUTES = ("hidden", "layers", "sequence", "tp", "pp", "dp", "sharding")
 
 
@@ -62,14 +65,15 @@ def _one(random: np.random.Generator) -> Configuration | None:
     ratio = (8 / 3, 3.5)[random.integers(2)] if gated else 4.0
     vocabulary, grouped = pick((32000, 50304, 128256)), bool(random.integers(2))
     microbatch, batches = pick((1, 2, 4, 8)), pick((1, 2, 4)) * (2 if pp > 1 else 1)
-    sharding = ("ddp", "zero-1", "fsdp")[random.integers(3)] if dp > 1 else "ddp"
-    recompute = ("none", "full")[random.integers(2)]
+    sharding = _SHARDING[random.integers(3)] if dp > 1 else _SHARDING[0]
+    recompute = _RECOMPUTE[random.integers(2)]
     if tp * pp * dp > MOST_RANKS or tp * pp * dp < 2 or (sharding == "fsdp" and pp > 1):
         return None
     model = Decoder(
         name="drawn", layers=layers, hidden=hidden, vocabulary=vocabulary, context=sequence, tied=False, norm="rms",
         activation="swiglu" if gated else "gelu",
-        attention=Attention(heads=heads, kv_heads=8 if grouped else None), mlp=Mlp(size=round(ratio * hidden / 256) * 256),
+        attention=Attention(heads=heads, kv_heads=8 if grouped else None),
+        mlp=Mlp(size=round(ratio * hidden / 256) * 256),
     )  # fmt: skip
     try:
         plan = Plan(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isqrt
 
 import numpy as np
 
@@ -37,7 +36,7 @@ def attack(trace: Trace) -> list[Guess]:
         InputError: the trace cannot be read.
     """
     facts = facts_of(trace)
-    inner, outer = _axes(facts)
+    inner = _inner(facts)
     tp = inner.size if inner else 1
     dp = max(1, trace.n_ranks // (tp * facts.stages * facts.ring))
     graph = max(trace.graphs, key=lambda each: int(work_of(each)[0].sum()))
@@ -47,29 +46,38 @@ def attack(trace: Trace) -> list[Guess]:
     return [
         Guess("hidden", hidden, why_hidden),
         Guess("layers", layers, why_layers),
-        Guess("tp", tp, f"groups of {tp} run the most collectives" if inner else "no group runs collectives in layers"),
+        Guess(
+            "tp",
+            tp,
+            f"groups of {tp} run the most collectives" if inner else "no group runs collectives in layers",
+        ),
         Guess("pp", facts.stages, f"messages join {facts.stages} ranks of different graphs"),
-        Guess("dp", dp, f"{trace.n_ranks} ranks ÷ tp ÷ pp" + (f" ÷ a ring of {facts.ring}" if facts.ring > 1 else "")),
+        Guess(
+            "dp",
+            dp,
+            f"{trace.n_ranks} ranks ÷ tp ÷ pp" + (f" ÷ a ring of {facts.ring}" if facts.ring > 1 else ""),
+        ),
     ]
 
 
-def _axes(facts: Facts) -> tuple[Circle | None, Circle | None]:
-    """Return the groups that share layers, and those that share weights."""
+def _inner(facts: Facts) -> Circle | None:
+    """Return the groups that share layers: neighbours that run many collectives."""
     kernels = [int((graph.types == NodeType.COMP_NODE).sum()) for graph in facts.trace.graphs]
     average = float(np.dot(kernels, facts.ranks)) / facts.trace.n_ranks
     several = [circle for circle in facts.circles if circle.size > 1]
-    inner = max(several, key=lambda circle: circle.calls, default=None)
-    if inner is not None and (inner.calls < _MANY * average or inner.stride > 1):
-        inner = None
-    rest = [circle for circle in several if circle is not inner]
-    return inner, max(rest, key=lambda circle: circle.bytes, default=None)
+    found = max(several, key=lambda circle: circle.calls, default=None)
+    return found if found and found.calls >= _MANY * average and found.stride == 1 else None
 
 
 def _tokens(graph: Graph) -> Counter[tuple[int, int]]:
     """Return how often each kernel, known by its operations and bytes, occurs; pointwise ones are left out."""
     operations, moved = work_of(graph)
     return Counter(
-        {pair: count for pair, count in Counter(zip(operations.tolist(), moved.tolist(), strict=True)).items() if pair[0] > 2**20}
+        {
+            pair: count
+            for pair, count in Counter(zip(operations.tolist(), moved.tolist(), strict=True)).items()
+            if pair[0] > 2**20
+        }
     )
 
 
@@ -87,7 +95,9 @@ def _layers(graph: Graph, stages: int, sends: int) -> tuple[int | None, str]:
     every = min(count for count, total in weight.items() if 4 * count >= top and total > 0.02 * weight[top])
     rare = [count for count in weight if count * 4 <= every]
     batches = max(1, sends or min(rare, default=1))
-    return max(1, every // batches) * stages, f"kernels occur {every} times, in {batches} microbatches and {stages} stages"
+    return max(
+        1, every // batches
+    ) * stages, f"kernels occur {every} times, in {batches} microbatches and {stages} stages"
 
 
 def _hidden(graph: Graph, inner: Circle | None, tp: int) -> tuple[int | None, str]:
@@ -95,20 +105,26 @@ def _hidden(graph: Graph, inner: Circle | None, tp: int) -> tuple[int | None, st
     products = list(_products(graph))
     if products:
         sizes = Counter[int]()
-        for m, n, k, count in products:
-            sizes.update({size: count for size in {n, k} if size % _STEP == 0 and size != m})
-        if sizes:
-            return sizes.most_common(1)[0][0], "the most frequent side of matrix products"
+        for m, n, k, count in products:  # tokens are m in two of the three products of a layer
+            sizes.update({n: count})
+            sizes.update({k: count})
+            sizes.subtract({m: count})
+        return sizes.most_common(1)[0][0], "the most frequent side of matrix products"
     found = Counter[int]()
     for (operations, moved), count in _tokens(graph).most_common(40):
         for hidden in _square(operations, moved, tp):
             found[hidden] += count
     if found:
         best, count = found.most_common(1)[0]
-        return best, f"operations and bytes of {count} kernels are those of a product with {best} x {best // tp} weights"
+        return (
+            best,
+            f"operations and bytes of {count} kernels are those of a product with {best} x {best // tp} weights",
+        )
     if inner is not None:
         size = _common_size(graph)
-        ratio = sorted(operations / size for operations, _ in _tokens(graph) if operations > size) if size else []
+        ratio = (
+            sorted(operations / size for operations, _ in _tokens(graph) if operations > size) if size else []
+        )
         if ratio:
             guess = max(_STEP, round(ratio[0] * tp / _STEP) * _STEP)
             return guess, "operations of the smallest product per byte of the most frequent collective"
@@ -138,9 +154,9 @@ def _square(operations: int, moved: int, tp: int) -> Iterator[int]:
             continue
         hidden = round(root.real / _STEP) * _STEP
         tokens, rest = divmod(operations * tp, 2 * hidden * hidden)
-        if rest == 0 and tokens and 2 * (tokens * hidden // tp + tokens * hidden + hidden * hidden // tp) == moved:
-            if hidden <= 65536 and tokens >= 16 and isqrt(hidden) > 1:
-                yield hidden
+        size = tokens * hidden // tp + tokens * hidden + hidden * hidden // tp
+        if rest == 0 and tokens >= 16 and hidden <= 65536 and 2 * size == moved:
+            yield hidden
 
 
 def _common_size(graph: Graph) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.trace.order import csr, topological
+from armillary.trace.order import topological
 from armillary.trace.schema import NodeType
 from armillary.workload.obfuscation.keyed import I64, Floats
 from armillary.workload.obfuscation.rows import MISSING, Rows
@@ -23,7 +23,8 @@ _KNOWN = (
     NodeType.COMP_NODE, NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE,
     NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE,
 )  # fmt: skip
-_WORK = ("num_ops", "tensor_size", "comm_size", "duration_ns")
+WORK = ("num_ops", "tensor_size", "comm_size", "duration_ns")
+"""Numbers that add up when nodes are joined."""
 _SHARED = 0.1
 """Shares of a collective below this, and above 1 minus this, are all or nothing."""
 
@@ -108,8 +109,7 @@ def _reach(rows: Rows, chain: I64, fixed: NDArray[np.bool_]) -> tuple[I64, I64, 
     for node in reversed(order):
         mine = at[node] if at[node] >= 0 else after[node]
         for each in parent[ptr[node] : ptr[node + 1]]:
-            if mine < after[each]:
-                after[each] = mine
+            after[each] = min(after[each], mine)
     return np.array(before, np.int64), np.array(after, np.int64), np.array(level, np.int64)
 
 
@@ -142,9 +142,9 @@ class _Weaver:
 
     def __init__(self, rows: Rows, chain: I64, window: I64, group: I64, fixed: NDArray[np.bool_]) -> None:
         self.rows, self.chain, self.window, self.group, self.fixed = rows, chain, window, group, fixed
-        self.work = {name: rows.numbers[name] for name in _WORK}
+        self.work = {name: rows.numbers[name] for name in WORK}
         columns = [
-            rows.types, group, *(column for name, column in rows.numbers.items() if name not in _WORK),
+            rows.types, group, *(column for name, column in rows.numbers.items() if name not in WORK),
             *(column.codes for column in rows.lists.values()),
         ]  # fmt: skip
         self.kind = np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel()
@@ -165,7 +165,9 @@ class _Weaver:
         like = np.array([members[0][0] for _, members in order], np.int64)
         return Joined(like, *self._edges(order, place, parts), self._sums([members for _, members in order]))
 
-    def _parts(self, before: I64, after: I64, level: I64, overlap: Floats) -> dict[Key, list[tuple[int, float]]]:
+    def _parts(
+        self, before: I64, after: I64, level: I64, overlap: Floats
+    ) -> dict[Key, list[tuple[int, float]]]:
         """Return which nodes, and what share of each, are joined."""
         last = int(self.window[-1]) + 1
         window = np.append(self.window, [last, -1])
@@ -182,7 +184,9 @@ class _Weaver:
                 parts[first, depth, 1, behind, node, kind].append((node, 1.0))
                 continue
             if messages[node]:  # both ends must join the same ones, whoever waits for them
-                parts[first if depth or first < 0 else first - 1, depth, 0, first + 1, -1, kind].append((node, 1.0))
+                parts[first if depth or first < 0 else first - 1, depth, 0, first + 1, -1, kind].append(
+                    (node, 1.0)
+                )
                 continue
             if depth or first < 0:
                 share = 0.0
@@ -253,82 +257,3 @@ class _Weaver:
             least = np.bincount(new[there], column[node][there] > 0, len(groups)) > 0
             found[name] = np.where(some, np.maximum(np.rint(total).astype(np.int64), least), MISSING)
         return found
-
-
-def join_runs(rows: Rows, draw: np.random.Generator, share: float) -> Joined:
-    """Return a graph of any kind in which kernels that only wait for each other are one, each with chance `share`."""
-    n = rows.n
-    children = np.bincount(rows.parent, minlength=n)
-    alone = np.diff(rows.ptr) == 1
-    nodes = np.flatnonzero(alone)
-    before = rows.parent[rows.ptr[nodes]]
-    same = children[before] == 1
-    same &= (rows.types[nodes] == NodeType.COMP_NODE) & (rows.types[before] == NodeType.COMP_NODE)
-    named = (rows.numbers["num_ops"] != MISSING) | (rows.numbers["tensor_size"] != MISSING)
-    keys = (named, rows.numbers["is_cpu_op"], rows.numbers["stream"], rows.numbers["tid"], rows.words["precision"].codes)
-    for column in keys:
-        same &= column[nodes] == column[before]
-    same &= draw.random(len(nodes)) < share
-    root = np.arange(n)
-    follows = dict(zip(nodes[same].tolist(), before[same].tolist(), strict=True))
-    for node in topological(rows.ptr, rows.parent).tolist():
-        if node in follows:
-            root[node] = root[follows[node]]
-    kept, new = np.unique(root, return_inverse=True)
-    work = {}
-    for name in _WORK:
-        there = rows.numbers[name] != MISSING
-        total = np.zeros(len(kept), np.int64)
-        np.add.at(total, new[there], rows.numbers[name][there])
-        work[name] = np.where(np.bincount(new[there], minlength=len(kept)) > 0, total, MISSING)
-    child, parent = new[np.repeat(np.arange(n), np.diff(rows.ptr))], new[rows.parent]
-    outside = child != parent
-    pairs = np.unique(np.stack([child[outside], parent[outside]]), axis=1)
-    return Joined(kept, pairs[0], pairs[1], work)
-
-
-def split(rows: Rows, pieces: I64) -> Rows:
-    """Return rows in which node i is `pieces[i]` nodes in a row that share its work; no less than 1 each."""
-    first = np.cumsum(pieces) - pieces
-    source = np.repeat(np.arange(rows.n), pieces)
-    number = np.arange(len(source)) - first[source]
-    inner = np.flatnonzero(number > 0)
-    child = np.concatenate([first[np.repeat(np.arange(rows.n), np.diff(rows.ptr))], inner])
-    parent = np.concatenate([(first + pieces - 1)[rows.parent], inner - 1])
-    order = np.argsort(child, kind="stable")
-    made = rows.take(source, child[order], parent[order])
-    numbers = dict(made.numbers)
-    for name in _WORK:
-        column, count = numbers[name], pieces[source]
-        share = np.where(number < column % count, column // count + 1, column // count)
-        numbers[name] = np.where(column == MISSING, MISSING, np.maximum(share, column > 0))
-    micros = np.where(pieces[source] > 1, made.micros // pieces[source] + (number < made.micros % pieces[source]), made.micros)
-    return replace(made, numbers=numbers, micros=micros)
-
-
-def shuffle(rows: Rows, draw: np.random.Generator) -> Rows:
-    """Return rows in another order in which each still comes after what it waits for; communication keeps its own."""
-    from heapq import heapify, heappop, heappush
-
-    communication = np.flatnonzero(rows.types != NodeType.COMP_NODE)
-    owner = np.concatenate([np.repeat(np.arange(rows.n), np.diff(rows.ptr)), communication[1:]])
-    before = np.concatenate([rows.parent, communication[:-1]])
-    ptr, children = csr(before, owner, rows.n)
-    waits = np.bincount(owner, minlength=rows.n).tolist()
-    rank = draw.permutation(rows.n).tolist()
-    ready = [(rank[node], node) for node in range(rows.n) if not waits[node]]
-    heapify(ready)
-    order: list[int] = []
-    while ready:
-        node = heappop(ready)[1]
-        order.append(node)
-        for each in children[ptr[node] : ptr[node + 1]].tolist():
-            waits[each] -= 1
-            if not waits[each]:
-                heappush(ready, (rank[each], each))
-    if len(order) < rows.n:  # ids were no order of the dependencies: communication then stays where it is
-        return rows
-    old = np.array(order, np.int64)
-    place = np.empty(rows.n, np.int64)
-    place[old] = np.arange(rows.n)
-    return rows.take(old, place[np.repeat(np.arange(rows.n), np.diff(rows.ptr))], place[rows.parent])

@@ -42,28 +42,36 @@ class Draft:
 
     def trace(self) -> Trace:
         """Return the trace."""
-        graphs = []
-        for number, rows in enumerate(self.rows):
-            used = {int(name) for name in rows.words["pg_name"].values if name.isdecimal()} & set(self.groups)
-            table = [
-                {"pg_name": str(group), "ranks": list(self.groups[group]), "group_size": len(self.groups[group])}
-                for group in sorted(used - {WORLD})
-            ]
-            text = f"['{json.dumps(table)}']" if table and self.grid is None else ""
-            graphs.append(write(rows, f"graph {number}", text))
-        return Trace(tuple(graphs), self.rank_graph, self.grid)
+        graphs = tuple(
+            write(rows, f"graph {number}", self.definition(rows)) for number, rows in enumerate(self.rows)
+        )
+        return Trace(graphs, self.rank_graph, self.grid)
+
+    def definition(self, rows: Rows) -> str:
+        """Return the text that defines the groups of rows, as PyTorch writes it; empty where there are none."""
+        used = {int(name) for name in rows.words["pg_name"].values if name.isdecimal()} & set(self.groups)
+        table = [
+            {"pg_name": str(group), "ranks": list(self.groups[group]), "group_size": len(self.groups[group])}
+            for group in sorted(used - {WORLD})
+        ]
+        return f"['{json.dumps(table)}']" if table and self.grid is None else ""
 
 
 @dataclass(frozen=True)
 class Legend:
-    """What stands for what; whoever has it can undo the names. `ids` and `names` hold while nodes stay as they are."""
+    """What stands for what; whoever has it can undo the names.
+
+    `names` and `ids` (of each graph of the original, empty: from 0) hold while nodes stay as they are.
+    """
 
     names: dict[str, str] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
     axes: dict[str, str] = field(default_factory=dict)
     tags: dict[int, int] = field(default_factory=dict)
     streams: dict[int, int] = field(default_factory=dict)
+    threads: dict[int, int] = field(default_factory=dict)
     ids: list[list[int]] = field(default_factory=list)
+    rank_graph: list[int] = field(default_factory=list)
 
 
 def relabel(trace: Trace, key: str, given: Members | None = None) -> tuple[Draft, Legend]:
@@ -84,42 +92,40 @@ def relabel(trace: Trace, key: str, given: Members | None = None) -> tuple[Draft
     ids = [_kept_ids(trace, number, each) for number, each in enumerate(rows)]
     names = sorted({name for each in rows for name in each.words["name"].values if name})
     tokens = {name: word(key, name) for name in names} | {"": ""}
-    tags = _numbering(key, "tag", (np.where(r.numbers["comm_tag"] == MISSING, MISSING, r.number("comm_tag") % TAGS) for r in rows))
-    streams = {name: _numbering(key, name, (each.numbers[name] for each in rows)) for name in ("stream", "tid")}
+    tags = _numbering(
+        key,
+        "tag",
+        (np.where(r.numbers["comm_tag"] == MISSING, MISSING, r.number("comm_tag") % TAGS) for r in rows),
+    )
+    streams = {
+        name: _numbering(key, name, (each.numbers[name] for each in rows)) for name in ("stream", "tid")
+    }
     groups, axes, grid, members = _regrouped(trace, rows, key, given)
     known = {name: name for name in PRECISIONS}
     made = []
     for each in rows:
         numbers = dict(each.numbers)
-        numbers["comm_tag"] = _mapped(np.where(numbers["comm_tag"] == MISSING, MISSING, each.number("comm_tag") % TAGS), tags)
+        numbers["comm_tag"] = mapped(
+            np.where(numbers["comm_tag"] == MISSING, MISSING, each.number("comm_tag") % TAGS), tags
+        )
         for name, table in streams.items():
-            numbers[name] = _mapped(numbers[name], table)
+            numbers[name] = mapped(numbers[name], table)
         for name in ("is_cpu_op", "in_switch"):
             numbers[name] = np.where(numbers[name] == 0, MISSING, numbers[name])
         words = {
-            "name": _renamed(each.words["name"], tokens),
-            "pg_name": _renamed(each.words["pg_name"], groups),
-            "comm_axis": _renamed(each.words["comm_axis"], axes),
-            "precision": _renamed(each.words["precision"], known),
+            "name": renamed(each.words["name"], tokens),
+            "pg_name": renamed(each.words["pg_name"], groups),
+            "comm_axis": renamed(each.words["comm_axis"], axes),
+            "precision": renamed(each.words["precision"], known),
         }
         made.append(replace(each, numbers=numbers, words=words))
     legend = Legend(
         {new: old for old, new in tokens.items() if old}, {new: old for old, new in groups.items()},
         {new: old for old, new in axes.items()}, {new: old for old, new in tags.items()},
-        {new: old for old, new in streams["stream"].items()}, ids,
+        {new: old for old, new in streams["stream"].items()}, {new: old for old, new in streams["tid"].items()},
+        ids, trace.rank_graph.tolist() if any(ids) else [],
     )  # fmt: skip
     return Draft(tuple(made), tuple(alike.tolist()), trace.rank_graph, grid, members), legend
-
-
-def restore(trace: Trace, legend: Legend) -> Trace:
-    """Return a trace with the names, ids and numbers that a legend knows, where they still apply.
-
-    Raises:
-        InputError: the trace has other nodes than the legend, or names that it does not know.
-    """
-    from armillary.workload.obfuscation.restoring import restored
-
-    return restored(trace, legend)
 
 
 def _kept_ids(trace: Trace, number: int, rows: Rows) -> list[int]:
@@ -134,20 +140,22 @@ def _numbering(key: str, what: str, columns: Iterable[NDArray[np.int64]]) -> dic
     return dict(zip(found, places.tolist(), strict=True))
 
 
-def _mapped(column: NDArray[np.int64], table: Mapping[int, int]) -> NDArray[np.int64]:
+def mapped(column: NDArray[np.int64], table: Mapping[int, int]) -> NDArray[np.int64]:
+    """Return a column with other numbers; those that the table lacks stay."""
     if not table:
         return column
-    old = np.array(list(table), np.int64)
-    new = np.array(list(table.values()), np.int64)
+    old, new = np.array(sorted(table.items()), np.int64).T
     at = np.minimum(np.searchsorted(old, column), len(old) - 1)
     return np.where(old[at] == column, new[at], column)
 
 
-def _renamed(column: Coded, table: Mapping[str, str]) -> Coded:
+def renamed(column: Coded, table: Mapping[str, str]) -> Coded:
     """Return a column with other texts; what the table lacks is left out."""
     values = tuple(dict.fromkeys(table[text] for text in column.values if text in table))
     place = {text: code for code, text in enumerate(values)}
-    codes = np.array([place.get(table.get(text, ""), -1) if text in table else -1 for text in column.values] + [-1])
+    codes = np.array(
+        [place.get(table.get(text, ""), -1) if text in table else -1 for text in column.values] + [-1]
+    )
     return Coded(codes[column.codes], values)
 
 
@@ -167,15 +175,25 @@ def _regrouped(
         new: dict[Any, int] = dict(zip(defined, places.tolist(), strict=True))
         new |= {name: len(defined) + 1 + i for i, name in enumerate(rest)}
         table = {
-            name: name if name == "" else str(new.get(int(name) if name.isdecimal() else name, WORLD)) for name in used
+            name: name if name == "" else str(new.get(int(name) if name.isdecimal() else name, WORLD))
+            for name in used
         }
         return table, {}, None, {new[number]: tuple(found[number].tolist()) for number in defined}
     grid = trace.grid
     wanted = {axis for each in rows for axis in each.words["comm_axis"].values}
-    wanted |= {axis for name in used if name and name not in grid.subsets for axis in name.split("+") if axis in grid.axes}
+    wanted |= {
+        axis
+        for name in used
+        if name and name not in grid.subsets
+        for axis in name.split("+")
+        if axis in grid.axes
+    }
     wanted |= {grid.subsets[name][0] for name in used if name in grid.subsets}
     order = sorted(wanted)
-    axes = {axis: f"a{place}" for axis, place in zip(order, generator(key, "axes").permutation(len(order)), strict=True)}
+    axes = {
+        axis: f"a{place}"
+        for axis, place in zip(order, generator(key, "axes").permutation(len(order)), strict=True)
+    }
     subsets = {name: f"s{place}" for place, name in enumerate(name for name in used if name in grid.subsets)}
     table = {
         name: subsets[name] if name in subsets else "+".join(axes.get(axis, axis) for axis in name.split("+"))

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from armillary.trace.families import Families
 from armillary.trace.schema import NodeType
-from armillary.workload.obfuscation.coarsen import Joined, Spans, coarsen, join_runs, shuffle, split
+from armillary.workload.obfuscation.coarsen import Joined, Spans, coarsen
 from armillary.workload.obfuscation.keyed import I64, generator
+from armillary.workload.obfuscation.pieces import join_runs, shuffle, split
 from armillary.workload.obfuscation.relabel import Draft
 from armillary.workload.obfuscation.rows import MISSING, Coded, Rows
 
@@ -21,7 +22,9 @@ PIECES = 3
 """Nodes that one becomes, at most."""
 
 
-def restructure(draft: Draft, spans: Mapping[int, Spans], key: str, windows: int, how: How) -> tuple[Draft, bool]:
+def restructure(
+    draft: Draft, spans: Mapping[int, Spans], key: str, windows: int, how: How
+) -> tuple[Draft, bool]:
     """Return a draft of other nodes, and whether all of its graphs became windows.
 
     Args:
@@ -82,7 +85,9 @@ def _shared(draft: Draft) -> dict[str, bool]:
             str(number): len(np.unique(kind[list(ranks)])) == 1 for number, ranks in draft.groups.items()
         }
     families = Families(draft.trace())
-    names = {name for rows in draft.rows for word in ("pg_name", "comm_axis") for name in rows.words[word].values}
+    names = {
+        name for rows in draft.rows for word in ("pg_name", "comm_axis") for name in rows.words[word].values
+    }
     for name in names - {""}:
         members = kind[families.all[families.find(name)].members]
         found[name] = bool((members == members[:, :1]).all())
@@ -97,7 +102,10 @@ def _fixed(rows: Rows, shared: Mapping[str, bool]) -> NDArray[np.bool_]:
         for column, default in ((rows.words["pg_name"], shared[""]), (rows.words["comm_axis"], False))
     )
     together = (rows.types == NodeType.COMM_COLL_NODE) | (rows.number("in_switch") != 0)
-    return (message & ~axis) | (together & ~group) | (rows.lists["comm_splits"].codes >= 0)
+    fixed: NDArray[np.bool_] = (
+        (message & ~axis) | (together & ~group) | (rows.lists["comm_splits"].codes >= 0)
+    )
+    return fixed
 
 
 def _groups(alike: list[Rows]) -> I64:

@@ -104,14 +104,13 @@ def read(graph: Graph) -> Rows:
     order = order[((graph.types != NodeType.METADATA_NODE) | tied)[order]]
     place = np.full(graph.n_nodes, -1, np.int64)
     place[order] = np.arange(len(order))
-    child, parent = place[owners(ptr)], place[parent]
-    ptr, parent = csr(child, parent, len(order))
+    ptr, before = csr(place[owners(ptr)], place[parent], len(order))
 
     def coded(found: tuple[NDArray[Any], Sequence[Any]]) -> Coded:
         return Coded(found[0][order].astype(np.int64), tuple(found[1]))
 
     return Rows(
-        graph.types[order].astype(np.int64), ptr, parent, graph.duration_micros[order].view(np.int64),
+        graph.types[order].astype(np.int64), ptr, before, graph.duration_micros[order].view(np.int64),
         {name: np.where(graph.has(name), graph.ints(name), MISSING)[order] for name in NUMBERS},
         {name: coded(graph.strings(name)) for name in WORDS} | {"name": coded(graph.name_codes())},
         {"comm_splits": coded(graph.int_lists("comm_splits")), "involved_dim": coded(graph.bool_lists("involved_dim"))},
@@ -132,9 +131,17 @@ class _Strings:
         return self.known[text]
 
 
-def write(rows: Rows, source: str, groups: str = "") -> Graph:
-    """Return the graph of rows: ids count from 0, and `groups`, if any, is defined by a METADATA node behind them."""
+def write(rows: Rows, source: str, groups: str = "", ids: I64 | None = None) -> Graph:
+    """Return the graph of rows.
+
+    Args:
+        rows: The nodes.
+        source: What messages call the graph.
+        groups: Text that defines the groups, in a METADATA node behind the others; empty: none.
+        ids: Ids in ascending order, by default from 0.
+    """
     n, extra = rows.n, int(bool(groups))
+    ids = np.arange(n) if ids is None else ids
     strings = _Strings()
     entries: list[tuple[str, int, I64, I64]] = []
     for name in NUMBERS:
@@ -160,7 +167,7 @@ def write(rows: Rows, source: str, groups: str = "") -> Graph:
     value = np.concatenate([entry[3] for entry in entries] or [np.zeros(0, np.int64)])
     table = np.zeros((c.ROW_FIELDS, n + 2 + extra), np.int64)
     table[c.NAME_AT, 0] = strings.add(VERSION)
-    table[c.ID, 1 : n + 1 + extra] = np.arange(n + extra)
+    table[c.ID, 1 : n + 1] = ids
     table[c.TYPE, 1 : n + 1] = rows.types
     table[c.DURATION, 1 : n + 1] = rows.micros
     called = np.array([*(strings.add(text) for text in rows.words["name"].values), 0], np.int64)
@@ -170,12 +177,13 @@ def write(rows: Rows, source: str, groups: str = "") -> Graph:
     io = np.zeros((5, 0), np.int64)
     if extra:
         texts = [text.decode() for text in DEFINITION]
+        table[c.ID, n + 1] = int(ids.max(initial=-1)) + 1
         table[c.TYPE, n + 1], table[c.NAME_AT, n + 1] = NodeType.METADATA_NODE, strings.add(texts[0])
         table[c.DATA_AT :, n + 2] = table[c.DATA_AT :, n + 1]
         io = np.array([[n + 1], [0], *([strings.add(text)] for text in (groups, *texts[1:]))])
     columns = Columns(
         frame_ptr=np.array([0, n + 1 + extra]), unknown=np.zeros(1, np.int64), rows=table,
-        ctrl=np.zeros(0, np.int64), data=rows.parent.astype(np.int64), attr_name=name_of[order].astype(np.int32),
+        ctrl=np.zeros(0, np.int64), data=ids[rows.parent].astype(np.int64), attr_name=name_of[order].astype(np.int32),
         attr_kind=kinds[name_of[order]].astype(np.uint8), attr_value=value[order].astype(np.int64),
         list_ptr=np.array(ends, np.int64), items=np.array(items, np.int64),
         string_ptr=np.array(strings.ends, np.int64), pool=np.frombuffer(bytes(strings.pool), np.uint8), io=io,

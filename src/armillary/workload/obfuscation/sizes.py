@@ -57,7 +57,9 @@ def _perturbed(rows: Rows, bound: float, key: str, alike: int) -> Rows:
         numbers[name] = shifted(numbers[name], np.where(compute, alone, shared))
     time = draw.random(rows.n)
     exact = numbers["duration_ns"]
-    exact = np.where((exact == MISSING) & (rows.micros > 0) & (rows.micros < 1 << 40), rows.micros * 1000, exact)
+    exact = np.where(
+        (exact == MISSING) & (rows.micros > 0) & (rows.micros < 1 << 40), rows.micros * 1000, exact
+    )
     numbers["duration_ns"] = shifted(exact, time)
     splits = rows.lists["comm_splits"]
     lists = tuple(
@@ -65,4 +67,6 @@ def _perturbed(rows: Rows, bound: float, key: str, alike: int) -> Rows:
         for row in (np.array(each, np.int64) for each in splits.values)
     )
     micros = quantise(rows.micros, bound, time)
-    return replace(rows, numbers=numbers, micros=micros, lists={**rows.lists, "comm_splits": Coded(splits.codes, lists)})
+    return replace(
+        rows, numbers=numbers, micros=micros, lists={**rows.lists, "comm_splits": Coded(splits.codes, lists)}
+    )

@@ -73,9 +73,9 @@ def communication_kinds(rows: Rows, draft: Draft) -> tuple[I64, list[str]]:
         (MESSAGES, (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)),
         (MEMORY, (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)),
     ):
-        at = np.isin(rows.types, types)
-        if at.any():
-            code[at] = len(names)
+        mine = np.isin(rows.types, types)
+        if mine.any():
+            code[mine] = len(names)
             names.append(name)
     at = np.flatnonzero((rows.types == NodeType.COMM_COLL_NODE) & (rows.number("comm_size") > 0))
     groups = rows.words["pg_name"]
@@ -87,7 +87,9 @@ def communication_kinds(rows: Rows, draft: Draft) -> tuple[I64, list[str]]:
         if draft.grid is None:
             ranks = draft.groups.get(int(family) if family.isdecimal() else 0, ())
             family = str(len(ranks) or len(draft.rank_graph))
-        operation_name = CollectiveType(operation).name if operation in CollectiveType.__members__.values() else operation
+        operation_name = (
+            CollectiveType(operation).name if operation in CollectiveType.__members__.values() else operation
+        )
         name = f"{operation_name} in {family or 'all'}"
         if name not in names:
             names.append(name)
