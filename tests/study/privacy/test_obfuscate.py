@@ -31,8 +31,10 @@ PLANS = {
     "one": (MODEL, Plan(ranks=2, batch=8)),
     "tp": (MODEL, Plan(ranks=4, batch=8, parallel=Parallel(tp=4))),
     "pp": (MODEL, Plan(ranks=8, batch=16, parallel=Parallel(pp=4), recompute="full")),
-    "virtual": (MODEL, Plan(ranks=8, batch=16, parallel=Parallel(pp=4), pipeline=Pipeline(schedule="interleaved", virtual=2))),
-    "zero-bubble": (MODEL, Plan(ranks=8, batch=16, parallel=Parallel(pp=4, tp=2), pipeline=Pipeline(schedule="zero-bubble"))),
+    "virtual": (MODEL, Plan(ranks=8, batch=16, parallel=Parallel(pp=4),
+                            pipeline=Pipeline(schedule="interleaved", virtual=2))),
+    "zero-bubble": (MODEL, Plan(ranks=8, batch=16, parallel=Parallel(pp=4, tp=2),
+                                pipeline=Pipeline(schedule="zero-bubble"))),
     "fsdp": (MODEL, Plan(ranks=8, batch=16, data=Data(sharding="fsdp"))),
     "ring": (MODEL, Plan(ranks=8, batch=4, parallel=Parallel(cp=4, tp=2))),
     "experts": (MIXED, Plan(ranks=8, batch=16, parallel=Parallel(ep=4, tp=2))),
@@ -122,7 +124,7 @@ def test_any_strength_keeps_its_tolerance(
 
 
 def test_numbers_out_of_range_are_refused() -> None:
-    with pytest.raises(InputError, match="totals 0.5"):
+    with pytest.raises(InputError, match=r"totals 0\.5"):
         Strength(totals=0.5)
     with pytest.raises(InputError, match="sizes 200 %"):
         Strength(sizes=2.0)

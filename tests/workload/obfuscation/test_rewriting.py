@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from armillary.platform import load_platform
 from armillary.trace import Graph, GraphBuilder, Trace, nodes_of
 from armillary.trace.order import owners
 from armillary.workload.obfuscation.keyed import digest, uniform, word
-from armillary.workload.obfuscation.pieces import join_runs, shuffle, split
+from armillary.workload.obfuscation.pieces import join_runs, shuffle, split, unfold
 from armillary.workload.obfuscation.relabel import relabel
 from armillary.workload.obfuscation.restoring import read_legend, restore, write_legend
 from armillary.workload.obfuscation.rows import Rows, read, write
@@ -182,6 +184,16 @@ def test_another_order_is_the_same_graph(steps: list[tuple[str, int, list[int]]]
     assert called == [f"secret.{i}" for i, step in enumerate(steps) if step[0] == "all-reduce"]
 
 
+def test_an_all_reduce_unfolds_into_the_same_time() -> None:
+    rows = read(build([("compute", 10**6, [1]), ("all-reduce", 1 << 26, [1]), ("compute", 10**6, [1])]))
+    made = unfold(rows, np.ones(3, np.bool_), np.full(3, 2))
+    assert made.number("comm_type", -1).tolist() == [-1, 7, 2, -1]
+    assert made.number("comm_size").tolist() == [0, 1 << 26, 1 << 25, 0]
+    assert edges(made) == [(1, 0), (2, 1), (3, 2)]
+    times = [ticks(Trace.replicate(write(each, "made"), 2)) for each in (rows, made)]
+    assert times[1] == pytest.approx(times[0], rel=0.01)
+
+
 def test_totals_are_scaled_by_kind() -> None:
     steps = [("compute", 10**6, [1]), ("all-reduce", 10**6, [1]), ("load", 10**6, [1])]
     draft, _ = relabel(Trace.replicate(build(steps), 2), "key")
@@ -192,7 +204,7 @@ def test_totals_are_scaled_by_kind() -> None:
     assert made.number("tensor_size").tolist() == [10**6 // 7 + 1, 0, 3 * 10**6]
 
 
-def test_a_legend_puts_everything_back(tmp_path: pytest.TempPathFactory) -> None:
+def test_a_legend_puts_everything_back(tmp_path: Path) -> None:
     b = GraphBuilder(rank=0, first_id=70)
     first = b.compute("qkv", flops=10)
     b.metadata("## process_group:init ##", '[\'[{"pg_name": "7", "ranks": [0, 1]}]\']')
@@ -204,7 +216,7 @@ def test_a_legend_puts_everything_back(tmp_path: pytest.TempPathFactory) -> None
     other.recv(0, 10, tag=12)
     trace = Trace.from_ranks([b.graph(), other.graph()])
     draft, legend = relabel(trace, "key")
-    path = tmp_path / "map.json"  # type: ignore[operator]
+    path = tmp_path / "map.json"
     write_legend(path, legend, "key")
     assert path.stat().st_mode & 0o077 == 0
     found = restore(draft.trace(), read_legend(path))
@@ -219,13 +231,13 @@ def test_a_legend_puts_everything_back(tmp_path: pytest.TempPathFactory) -> None
     assert ticks(found) == ticks(trace)
 
 
-def test_a_file_that_is_no_map_is_refused(tmp_path: pytest.TempPathFactory) -> None:
-    path = tmp_path / "map.json"  # type: ignore[operator]
+def test_a_file_that_is_no_map_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "map.json"
     path.write_text('{"armillary_obfuscation_map": 2}')
     with pytest.raises(InputError, match="got 2, expected 1"):
         read_legend(path)
     path.write_text('{"armillary_obfuscation_map": 1, "nmes": {}}')
-    with pytest.raises(InputError, match="nmes.*names"):
+    with pytest.raises(InputError, match=r"nmes.*names"):
         read_legend(path)
     path.write_text('{"armillary_obfuscation_map": 1, "tags": {"a": 2}}')
     with pytest.raises(InputError, match="--map wrote"):

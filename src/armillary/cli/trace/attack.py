@@ -13,7 +13,8 @@ from armillary.cli.trace import SUBCOMMANDS, as_json_option
 _HELP = f"""{SUBCOMMANDS["attack"]}
 
 INPUT is the prefix of the files PREFIX.<rank>.et of all ranks, or a file. Rules look at matrix products, repeated
-kernels, sizes of collectives and groups; they need no other trace. `armillary trace privacy` measures attacks that learn.
+kernels, sizes of collectives and groups; they need no other trace. `armillary trace privacy` measures attacks that
+learn.
 """
 
 

@@ -23,7 +23,7 @@ _HELP = f"""{SUBCOMMANDS["obfuscate"]}
 
 INPUT and OUTPUT are prefixes of the files PREFIX.<rank>.et of all ranks, or a file each; INPUT may be a study that
 generates its workload. Level 1 replaces names, ids and groups and leaves out shapes and metadata; 2 also perturbs sizes
-and times by 5 %; 3 also joins, splits and orders nodes anew and scales totals by factors up to 3. What was asked for is
+and times by 5 %; 3 also joins, splits and orders nodes anew and scales totals by factors up to 4. What was asked for is
 weakened until the simulated time stays within the tolerance on all machines.
 """
 _PATH = click.Path(path_type=Path)

@@ -20,7 +20,6 @@ from armillary.study.privacy.machines import Machine
 from armillary.trace.schema import NodeType
 from armillary.workload.obfuscation.keyed import Floats
 from armillary.workload.obfuscation.relabel import Draft
-from armillary.workload.obfuscation.rows import Rows
 from armillary.workload.obfuscation.totals import (
     BYTES,
     OPERATIONS,
@@ -143,7 +142,7 @@ def _step(jacobian: Floats, wanted: Floats, at: Floats, limit: Floats) -> Floats
 def shares(draft: Draft, line: Timeline, kinds: Sequence[str]) -> Floats:
     """Return the share of the time of the slowest ranks that each kind of work takes, where it hides nothing else."""
     slowest = int(np.argmax(line.finish))
-    rows: Rows = draft.rows[int(line.class_graph[slowest])]
+    rows = draft.rows[int(draft.rank_graph[int(line.representative[slowest])])]
     start, end = (np.asarray(ticks[: rows.n], np.float64) for ticks in line.spans(slowest))
     compute = rows.types == NodeType.COMP_NODE
     order = np.argsort(start[compute], kind="stable")

@@ -50,7 +50,7 @@ class Strength:
             raise InputError(f"totals {self.totals:g}: expected a factor from 1 to 100")
 
 
-LEVELS = {1: Strength(), 2: Strength(0.05), 3: Strength(0.05, True, 3.0)}
+LEVELS = {1: Strength(), 2: Strength(0.05), 3: Strength(0.05, True, 4.0)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,10 @@ from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
 import numpy as np
+from numpy.typing import NDArray
 
 from armillary.trace.order import csr, topological
-from armillary.trace.schema import NodeType
+from armillary.trace.schema import CollectiveType, NodeType
 from armillary.workload.obfuscation.coarsen import WORK, Joined
 from armillary.workload.obfuscation.keyed import I64
 from armillary.workload.obfuscation.rows import MISSING, Rows
@@ -73,6 +74,25 @@ def split(rows: Rows, pieces: I64) -> Rows:
         made.micros,
     )
     return replace(made, numbers=numbers, micros=micros)
+
+
+def unfold(rows: Rows, chosen: NDArray[np.bool_], members: I64) -> Rows:
+    """Return rows in which each chosen all-reduce is a reduce-scatter and an all-gather: the same bytes, rank by rank.
+
+    Args:
+        rows: The graph.
+        chosen: Which nodes, (n,); others than all-reduces stay.
+        members: Ranks of the group of each node, (n,).
+    """
+    chosen = chosen & (rows.number("comm_type", -1) == CollectiveType.ALL_REDUCE) & (members > 1)
+    made = split(rows, np.where(chosen, 2, 1))
+    first = (np.arange(rows.n) + np.cumsum(chosen) - chosen)[chosen]
+    numbers = dict(made.numbers)
+    kind, size = numbers["comm_type"].copy(), numbers["comm_size"].copy()
+    kind[first], kind[first + 1] = CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_GATHER
+    size[first] = rows.numbers["comm_size"][chosen]
+    size[first + 1] = -(-size[first] // members[chosen])
+    return replace(made, numbers={**numbers, "comm_type": kind, "comm_size": size})
 
 
 def shuffle(rows: Rows, draw: np.random.Generator) -> Rows:

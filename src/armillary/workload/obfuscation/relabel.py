@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from armillary.errors import InputError
 from armillary.platform.model import PRECISIONS
 from armillary.trace.communication import TAGS
+from armillary.trace.graph import Graph
 from armillary.trace.grid import RankGrid
 from armillary.trace.process_groups import WORLD, read_groups
 from armillary.trace.trace import Trace
 from armillary.workload.obfuscation.keyed import generator, word
-from armillary.workload.obfuscation.rows import MISSING, Coded, Rows, read, write
+from armillary.workload.obfuscation.rows import MISSING, Coded, Rows, kept, read, write
 
 Members = Mapping[int, tuple[int, ...]]
 
@@ -89,7 +90,7 @@ def relabel(trace: Trace, key: str, given: Members | None = None) -> tuple[Draft
     alike = np.zeros(len(trace.graphs), np.int64)
     alike[trace.rank_graph] = of_rank
     rows = [read(graph) for graph in trace.graphs]
-    ids = [_kept_ids(trace, number, each) for number, each in enumerate(rows)]
+    ids = [_kept_ids(graph) for graph in trace.graphs]
     names = sorted({name for each in rows for name in each.words["name"].values if name})
     tokens = {name: word(key, name) for name in names} | {"": ""}
     tags = _numbering(
@@ -128,9 +129,9 @@ def relabel(trace: Trace, key: str, given: Members | None = None) -> tuple[Draft
     return Draft(tuple(made), tuple(alike.tolist()), trace.rank_graph, grid, members), legend
 
 
-def _kept_ids(trace: Trace, number: int, rows: Rows) -> list[int]:
-    ids = np.sort(trace.graphs[number].ids)
-    return [] if len(ids) == rows.n and np.array_equal(ids, np.arange(rows.n)) else ids.tolist()
+def _kept_ids(graph: Graph) -> list[int]:
+    ids = graph.ids[kept(graph)]
+    return [] if np.array_equal(ids, np.arange(len(ids))) else ids.tolist()
 
 
 def _numbering(key: str, what: str, columns: Iterable[NDArray[np.int64]]) -> dict[int, int]:

@@ -52,7 +52,7 @@ def read_legend(path: Path) -> Legend:
         if name not in names:
             raise InputError(f"{path}: {name}: no such key, expected some of {names}{nearest(name, names)}")
     try:
-        numbered = {
+        values: dict[str, Any] = {
             name: {int(new): int(old) for new, old in data.get(name, {}).items()} for name in _NUMBERED
         }
         values |= {

@@ -13,13 +13,15 @@ from armillary.trace.families import Families
 from armillary.trace.schema import NodeType
 from armillary.workload.obfuscation.coarsen import Joined, Spans, coarsen
 from armillary.workload.obfuscation.keyed import I64, generator
-from armillary.workload.obfuscation.pieces import join_runs, shuffle, split
+from armillary.workload.obfuscation.pieces import join_runs, shuffle, split, unfold
 from armillary.workload.obfuscation.relabel import Draft
 from armillary.workload.obfuscation.rows import MISSING, Coded, Rows
 
 How = Literal["windows", "runs"]
 PIECES = 3
 """Nodes that one becomes, at most."""
+LARGE = 1 << 20
+"""Bytes from which collectives are split: below, latency is what they take."""
 
 
 def restructure(
@@ -34,7 +36,7 @@ def restructure(
         windows: How many windows to add in a graph on average, see `coarsen`.
         how: "windows", where a graph allows it; "runs" only joins kernels that wait for each other alone.
     """
-    shared = _shared(draft)
+    shared, members = _shared(draft)
     draft = replace(draft, rows=tuple(_exact_times(rows) for rows in draft.rows))
     made: dict[int, Rows] = {}
     all_windows = True
@@ -56,11 +58,13 @@ def restructure(
         kind_of = rows.types[joined.like]
         whole = stays | ~np.isin(kind_of, (NodeType.COMP_NODE, NodeType.COMM_COLL_NODE))
         whole |= (kind_of == NodeType.COMM_COLL_NODE) & (how == "windows") & (draw.random(len(stays)) < 0.5)
-        whole |= (kind_of == NodeType.COMM_COLL_NODE) & (joined.work["comm_size"] < 1 << 20)
+        whole |= (kind_of == NodeType.COMM_COLL_NODE) & (joined.work["comm_size"] < LARGE)
         whole |= (kind_of == NodeType.COMP_NODE) & (rows.number("is_cpu_op")[joined.like] != 0)
         for number in graphs:
-            cut = split(joined.of(draft.rows[number]), np.where(whole, 1, pieces))
-            made[number] = _nameless(shuffle(cut, generator(key, "order", kind)))
+            own = split(joined.of(draft.rows[number]), np.where(whole, 1, pieces))
+            large = (own.number("comm_size") >= LARGE) & ~_fixed(own, shared)
+            own = unfold(own, large, _members(own, members))
+            made[number] = _nameless(shuffle(own, generator(key, "order", kind)))
     return replace(draft, rows=tuple(made[number] for number in range(len(draft.rows)))), all_windows
 
 
@@ -75,23 +79,27 @@ def _nameless(rows: Rows) -> Rows:
     return replace(rows, words={**rows.words, "name": Coded(np.zeros(rows.n, np.int64), ("",))})
 
 
-def _shared(draft: Draft) -> dict[str, bool]:
-    """Say of each group or axis by name whether its members run graphs that are alike; "" is all ranks."""
+def _shared(draft: Draft) -> tuple[dict[str, bool], dict[str, int]]:
+    """Say of each group or axis by name whether its members run graphs that are alike, and how many there are.
+
+    "" is all ranks.
+    """
     kind = np.array(draft.alike)[draft.rank_graph]
-    world = bool((kind == kind[0]).all())
-    found = {"": world, "0": world}
+    world = np.arange(len(kind))[None, :]
+    members = {"": world, "0": world}
     if draft.grid is None:
-        return found | {
-            str(number): len(np.unique(kind[list(ranks)])) == 1 for number, ranks in draft.groups.items()
+        members |= {str(number): np.array(ranks)[None, :] for number, ranks in draft.groups.items()}
+    else:
+        families = Families(draft.trace())
+        names = {
+            name
+            for rows in draft.rows
+            for word in ("pg_name", "comm_axis")
+            for name in rows.words[word].values
         }
-    families = Families(draft.trace())
-    names = {
-        name for rows in draft.rows for word in ("pg_name", "comm_axis") for name in rows.words[word].values
-    }
-    for name in names - {""}:
-        members = kind[families.all[families.find(name)].members]
-        found[name] = bool((members == members[:, :1]).all())
-    return found
+        members |= {name: families.all[families.find(name)].members for name in names - {""}}
+    same = {name: bool((kind[table] == kind[table[:, :1]]).all()) for name, table in members.items()}
+    return same, {name: table.shape[1] for name, table in members.items()}
 
 
 def _fixed(rows: Rows, shared: Mapping[str, bool]) -> NDArray[np.bool_]:
@@ -106,6 +114,12 @@ def _fixed(rows: Rows, shared: Mapping[str, bool]) -> NDArray[np.bool_]:
         (message & ~axis) | (together & ~group) | (rows.lists["comm_splits"].codes >= 0)
     )
     return fixed
+
+
+def _members(rows: Rows, members: Mapping[str, int]) -> I64:
+    """Return how many ranks are in the group of each node."""
+    column = rows.words["pg_name"]
+    return np.array([*(members.get(name, 1) for name in column.values), members[""]])[column.codes]
 
 
 def _groups(alike: list[Rows]) -> I64:

@@ -98,10 +98,7 @@ def read(graph: Graph) -> Rows:
     """
     graph.validate()
     ptr, parent = graph.parents()
-    tied = np.diff(ptr) > 0
-    tied[parent] = True
-    order = np.argsort(graph.ids, kind="stable")
-    order = order[((graph.types != NodeType.METADATA_NODE) | tied)[order]]
+    order = kept(graph)
     place = np.full(graph.n_nodes, -1, np.int64)
     place[order] = np.arange(len(order))
     ptr, before = csr(place[owners(ptr)], place[parent], len(order))
@@ -115,6 +112,15 @@ def read(graph: Graph) -> Rows:
         {name: coded(graph.strings(name)) for name in WORDS} | {"name": coded(graph.name_codes())},
         {"comm_splits": coded(graph.int_lists("comm_splits")), "involved_dim": coded(graph.bool_lists("involved_dim"))},
     )  # fmt: skip
+
+
+def kept(graph: Graph) -> I64:
+    """Return the positions of the nodes that become rows, in the order of ids."""
+    ptr, parent = graph.parents()
+    tied = np.diff(ptr) > 0
+    tied[parent] = True
+    order = np.argsort(graph.ids, kind="stable")
+    return order[((graph.types != NodeType.METADATA_NODE) | tied)[order]]
 
 
 class _Strings:
