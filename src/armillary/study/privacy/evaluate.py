@@ -34,12 +34,11 @@ class Setting:
 SETTINGS = (
     Setting("names", LEVELS[1]),
     Setting("sizes 5 %", LEVELS[2]),
-    Setting("structure, totals right, 5 %", Strength(0.05, True, 1.0)),
-    Setting("level 3, tolerance 1 %", LEVELS[3], 0.01),
-    Setting("level 3, tolerance 2 %", LEVELS[3], 0.02),
-    Setting("level 3, tolerance 5 %", LEVELS[3], 0.05),
-    Setting("level 3, tolerance 10 %", LEVELS[3], 0.1),
-    Setting("level 3, tolerance 20 %", LEVELS[3], 0.2),
+    Setting("structure, right totals", Strength(0.05, True, 1.0)),
+    Setting("level 3 at 1 %", LEVELS[3], 0.01),
+    Setting("level 3 at 2 %", LEVELS[3], 0.02),
+    Setting("level 3 at 5 %", LEVELS[3], 0.05),
+    Setting("level 3 at 10 %", LEVELS[3], 0.1),
 )
 """What is compared, by default."""
 

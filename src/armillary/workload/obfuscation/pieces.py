@@ -76,6 +76,21 @@ def split(rows: Rows, pieces: I64) -> Rows:
     return replace(made, numbers=numbers, micros=micros)
 
 
+def even_out(rows: Rows, movable: NDArray[np.bool_]) -> Rows:
+    """Return rows in which collectives of one type, one group and about one size, within a factor of 2, are of one size.
+
+    Totals stay, but for rounding; that windows differ in what they communicate is then no longer seen.
+    """
+    at = np.flatnonzero(movable & (rows.types == NodeType.COMM_COLL_NODE) & (rows.number("comm_size") > 0))
+    size = rows.numbers["comm_size"].copy()
+    about = np.floor(np.log2(size[at])).astype(np.int64)
+    table = np.stack([rows.number("comm_type")[at], rows.words["pg_name"].codes[at], about])
+    _, kind = np.unique(table, axis=1, return_inverse=True)
+    mean = np.bincount(kind.ravel(), size[at]) / np.maximum(np.bincount(kind.ravel()), 1)
+    size[at] = np.rint(mean).astype(np.int64)[kind.ravel()]
+    return replace(rows, numbers={**rows.numbers, "comm_size": size})
+
+
 def unfold(rows: Rows, chosen: NDArray[np.bool_], members: I64) -> Rows:
     """Return rows in which each chosen all-reduce is a reduce-scatter and an all-gather: the same bytes, rank by rank.
 

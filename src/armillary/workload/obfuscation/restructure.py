@@ -13,7 +13,7 @@ from armillary.trace.families import Families
 from armillary.trace.schema import NodeType
 from armillary.workload.obfuscation.coarsen import Joined, Spans, coarsen
 from armillary.workload.obfuscation.keyed import I64, generator
-from armillary.workload.obfuscation.pieces import join_runs, shuffle, split, unfold
+from armillary.workload.obfuscation.pieces import even_out, join_runs, shuffle, split, unfold
 from armillary.workload.obfuscation.relabel import Draft
 from armillary.workload.obfuscation.rows import MISSING, Coded, Rows
 
@@ -62,6 +62,7 @@ def restructure(
         whole |= (kind_of == NodeType.COMP_NODE) & (rows.number("is_cpu_op")[joined.like] != 0)
         for number in graphs:
             own = split(joined.of(draft.rows[number]), np.where(whole, 1, pieces))
+            own = even_out(own, ~_fixed(own, shared))
             large = (own.number("comm_size") >= LARGE) & ~_fixed(own, shared)
             own = unfold(own, large, _members(own, members))
             made[number] = _nameless(shuffle(own, generator(key, "order", kind)))
