@@ -15,7 +15,7 @@ from armillary.platform import load_platform
 from armillary.trace import Graph, GraphBuilder, Trace, nodes_of
 from armillary.trace.order import owners
 from armillary.workload.obfuscation.keyed import digest, uniform, word
-from armillary.workload.obfuscation.pieces import join_runs, shuffle, split, unfold
+from armillary.workload.obfuscation.pieces import even_out, join_runs, shuffle, split, unfold
 from armillary.workload.obfuscation.relabel import relabel
 from armillary.workload.obfuscation.restoring import read_legend, restore, write_legend
 from armillary.workload.obfuscation.rows import Rows, read, write
@@ -192,6 +192,13 @@ def test_an_all_reduce_unfolds_into_the_same_time() -> None:
     assert edges(made) == [(1, 0), (2, 1), (3, 2)]
     times = [ticks(Trace.replicate(write(each, "made"), 2)) for each in (rows, made)]
     assert times[1] == pytest.approx(times[0], rel=0.01)
+
+
+def test_sizes_are_evened_out_and_their_sum_stays() -> None:
+    rows = read(build([("all-reduce", size, [1]) for size in (1000, 1020, 5000, 4400)]))
+    made = even_out(rows, np.array([True, True, True, True]))
+    assert made.number("comm_size").tolist() == [1010, 1010, 4700, 4700]
+    assert even_out(rows, np.zeros(4, np.bool_)).number("comm_size").tolist() == [1000, 1020, 5000, 4400]
 
 
 def test_totals_are_scaled_by_kind() -> None:

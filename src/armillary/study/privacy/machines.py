@@ -19,10 +19,14 @@ class Machine:
     profile: str = "physical"
 
 
+_HOST = {"kind": "per-npu", "bandwidth": "64 GB/s", "latency": "1 us"}
+"""Memory of the host behind PCIe 5.0 with 16 lanes."""
+
+
 def usual_machines(ranks: int) -> list[Machine]:
     """Return two machines of so many NPUs: boards of NVIDIA H100 and of AMD MI300X, rails of 50 GB/s between them.
 
-    A board has as many NPUs as divide `ranks`, 8 at most.
+    A board has as many NPUs as divide `ranks`, 8 at most; the numbers are those of the presets ``hgx-h100`` and ``mi300x``.
     """
     board = gcd(ranks, 8)
     rails = [
@@ -54,7 +58,7 @@ def usual_machines(ranks: int) -> list[Machine]:
     found = []
     for name, npu in npus.items():
         network = [part for part in (boards[name], *rails) if part["size"] != 1]
-        document = {"network": network or [{**boards[name], "size": 1}], "npu": npu}
+        document = {"network": network or [{**boards[name], "size": 1}], "npu": npu, "remote_memory": _HOST}
         found.append(Machine(name, _timed(load_platform(document))))
     return found
 

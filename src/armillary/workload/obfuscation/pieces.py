@@ -77,7 +77,7 @@ def split(rows: Rows, pieces: I64) -> Rows:
 
 
 def even_out(rows: Rows, movable: NDArray[np.bool_]) -> Rows:
-    """Return rows in which collectives of one type, one group and about one size, within a factor of 2, are of one size.
+    """Return rows in which collectives of one type, one group and, within a factor of 2, one size are of one size.
 
     Totals stay, but for rounding; that windows differ in what they communicate is then no longer seen.
     """

@@ -120,7 +120,8 @@ def kept(graph: Graph) -> I64:
     tied = np.diff(ptr) > 0
     tied[parent] = True
     order = np.argsort(graph.ids, kind="stable")
-    return order[((graph.types != NodeType.METADATA_NODE) | tied)[order]]
+    found: I64 = order[((graph.types != NodeType.METADATA_NODE) | tied)[order]]
+    return found
 
 
 class _Strings:
