@@ -173,6 +173,15 @@ def test_numbers_out_of_range_are_refused() -> None:
         obfuscate(generate(*PLANS["tp"]), usual_machines(4), LEVELS[1], tolerance=0)
 
 
+def test_totals_alone_are_hidden() -> None:
+    trace = generate(*PLANS["tp"])
+    made = obfuscate(trace, usual_machines(4), Strength(totals=4.0), key="k")
+    assert made.reached.totals > 1.2
+    assert made.trace.graphs[0].n_nodes == trace.graphs[0].n_nodes
+    sizes = [each.graphs[0].ints("comm_size").sum() for each in (trace, made.trace)]
+    assert sizes[0] != sizes[1]
+
+
 def test_what_remains_is_said() -> None:
     trace = generate(*PLANS["tp"])
     found = remains(trace, obfuscate(trace, usual_machines(4), LEVELS[3], key="k"))

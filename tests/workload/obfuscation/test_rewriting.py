@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from armillary.errors import InputError
 from armillary.platform import load_platform
 from armillary.trace import Graph, GraphBuilder, Trace, nodes_of
 from armillary.trace.order import owners
+from armillary.workload.obfuscation.coarsen import Spans, coarsen
 from armillary.workload.obfuscation.keyed import digest, uniform, word
 from armillary.workload.obfuscation.pieces import even_out, join_runs, shuffle, split, unfold
 from armillary.workload.obfuscation.relabel import relabel
@@ -182,6 +184,43 @@ def test_another_order_is_the_same_graph(steps: list[tuple[str, int, list[int]]]
         if kind == 7
     ]
     assert called == [f"secret.{i}" for i, step in enumerate(steps) if step[0] == "all-reduce"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(PROGRAMS, st.integers(0, 99), st.integers(0, 8))
+def test_windows_keep_all_work_and_the_order_of_kernels(
+    steps: list[tuple[str, int, list[int]]], seed: int, windows: int
+) -> None:
+    steps = [
+        ("compute", 10, []),
+        *((("compute" if kind == "measured" else kind), *more) for kind, *more in steps),
+    ]
+    draft, _ = relabel(Trace.replicate(build(steps), 2), "key")
+    rows = draft.rows[0]
+    line = armillary.simulate(draft.trace(), MACHINE)
+    spans = Spans(*(np.asarray(ticks) for ticks in line.spans(0)))
+    none, one = np.zeros(rows.n, np.bool_), np.zeros(rows.n, np.int64)
+    joined = coarsen(rows, spans, none, one, windows, np.random.default_rng(seed))
+    assert joined is not None
+    made = joined.of(rows)
+    assert (joined.parent < joined.child).all()
+    for kind in (2, 4, 7):
+        for name in ("num_ops", "tensor_size", "comm_size"):
+            old, new = (int(each.number(name)[each.types == kind].sum()) for each in (rows, made))
+            assert abs(new - old) <= made.n
+    kernels = np.flatnonzero(made.types == 4).tolist()
+    assert len(kernels) <= windows + 1
+    assert all((later, before) in edges(made) for before, later in pairwise(kernels))
+
+
+def test_several_streams_are_not_cut_into_windows() -> None:
+    b = GraphBuilder()
+    for number, stream in enumerate((1, 2)):
+        b.add(f"k{number}", 4, [("num_ops", "int64", 10**6), ("stream", "int64", stream)])
+    draft, _ = relabel(Trace.replicate(b.graph(), 2), "key")
+    spans = Spans(np.array([0, 0]), np.array([10, 10]))
+    nothing = np.zeros(2, np.bool_), np.zeros(2, np.int64)
+    assert coarsen(draft.rows[0], spans, *nothing, 3, np.random.default_rng(0)) is None
 
 
 def test_an_all_reduce_unfolds_into_the_same_time() -> None:

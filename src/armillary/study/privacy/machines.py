@@ -26,7 +26,7 @@ _HOST = {"kind": "per-npu", "bandwidth": "64 GB/s", "latency": "1 us"}
 def usual_machines(ranks: int) -> list[Machine]:
     """Return two machines of so many NPUs: boards of NVIDIA H100 and of AMD MI300X, rails of 50 GB/s between them.
 
-    A board has as many NPUs as divide `ranks`, 8 at most; the numbers are those of the presets ``hgx-h100`` and ``mi300x``.
+    A board has as many NPUs as divide `ranks`, 8 at most; numbers are those of presets ``hgx-h100`` and ``mi300x``.
     """
     board = gcd(ranks, 8)
     rails = [

@@ -24,6 +24,10 @@ WINDOWS = 6
 """Windows added to a graph on average, at full strength."""
 
 
+_LEAST = 1e-3
+"""Share below which sizes are not perturbed any more."""
+
+
 @dataclass(frozen=True)
 class Strength:
     """How much is hidden.
@@ -161,9 +165,11 @@ def _weaker(
             yield asked, WINDOWS * share if cut else None, perturb(made, asked.sizes, key)
         made, _ = restructure(draft, spans, key, 0, "runs")
         yield asked, None, perturb(made, asked.sizes, key)
+    if asked.totals > 1:
+        yield replace(asked, structure=False), None, perturb(replace(draft), asked.sizes, key)
     sizes = asked.sizes
-    while sizes > 1e-3:
-        yield Strength(sizes, False, asked.totals), None, perturb(draft, sizes, key)
+    while sizes > _LEAST:
+        yield Strength(sizes), None, perturb(draft, sizes, key)
         sizes /= 2
     yield Strength(), None, draft
 
