@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from armillary.cli import main
 from armillary.study.privacy.evaluate import Setting, evaluate
 from armillary.study.privacy.features import features
-from armillary.study.privacy.learners import forest, linear, nearest
+from armillary.study.privacy.learners import forest, linear, nearest, ordered
 from armillary.study.privacy.obfuscate import LEVELS
 from armillary.study.privacy.population import draw
 from armillary.study.privacy.rules import attack
-from armillary.study.privacy.show import evaluation_table, trade_off_picture
+from armillary.study.privacy.show import evaluation_tables, trade_off_picture
 from armillary.trace import write_trace
 from armillary.workload.obfuscation.relabel import relabel
 
@@ -52,6 +52,18 @@ def test_learners_learn(learner: object) -> None:
     assert (table.argmax(axis=1) == labels[200:]).mean() > 0.85
 
 
+def test_an_ordered_value_is_found_by_regression() -> None:
+    draws = np.random.default_rng(0)
+    labels = draws.integers(0, 6, 400)
+    seen = draws.normal(size=(400, 30))
+    seen[:, 0] += labels - seen[:, 1:4].sum(axis=1)
+    table = ordered(seen[:300], labels[:300].astype(float), seen[300:], labels[:300], 6)
+    assert (table.argmax(axis=1) == labels[300:]).mean() > 0.4
+    seen[:, 0] = labels + seen[:, 1:4].sum(axis=1)
+    table = ordered(seen[:300], labels[:300].astype(float), seen[300:], labels[:300], 6)
+    assert (table.argmax(axis=1) == labels[300:]).mean() == 1
+
+
 def test_features_are_finite_and_of_one_length() -> None:
     found = [features(run.trace()) for run in draw(6, seed=1)]
     assert len({len(each) for each in found}) == 1
@@ -66,7 +78,7 @@ def test_an_evaluation_compares_settings(tmp_path: Path) -> None:
     assert np.abs(names.errors).max() == 0
     assert 0 < np.abs(hidden.errors).max() <= 0.05
     assert hidden.whole > 0.8
-    assert evaluation_table(found).row_count == 4
+    assert [table.row_count for table in evaluation_tables(found)] == [4, 2]
     document = json.loads(json.dumps(found.document()))
     assert [each["name"] for each in document["settings"]] == ["names", "level 3"]
     trade_off_picture(found, tmp_path / "curve.png")

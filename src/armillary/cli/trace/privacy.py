@@ -14,8 +14,8 @@ from armillary.cli.trace import SUBCOMMANDS
 _HELP = f"""{SUBCOMMANDS["privacy"]}
 
 Training runs are drawn at random, obfuscated at several strengths, and attacked by rules and by classifiers that were
-trained on other runs obfuscated with the same tool. Printed is the share of runs, in percent, in which the learned
-attack is right (after a slash: the one by rules), beside the share of the most frequent value.
+trained on other runs obfuscated with the same tool. Printed is the share of runs in which an attack is right, beside
+the share of the most frequent value (prior), and what the simulated time gives away alone.
 """
 _PATH = click.Path(path_type=Path)
 
@@ -35,7 +35,7 @@ def command(runs: int, seed: int, workers: int, picture: Path | None, report: Pa
     from armillary.files import check_folder, write_text
     from armillary.report.picture import check_picture
     from armillary.study.privacy.evaluate import evaluate
-    from armillary.study.privacy.show import evaluation_table, trade_off_picture
+    from armillary.study.privacy.show import evaluation_tables, trade_off_picture
 
     for option, path in (("--picture", picture), ("--json", report)):
         if path:
@@ -45,7 +45,8 @@ def command(runs: int, seed: int, workers: int, picture: Path | None, report: Pa
     hidden = not sys.stderr.isatty()
     with click.progressbar(length=runs, label="obfuscating", file=sys.stderr, hidden=hidden) as bar:
         found = evaluate(runs, seed, workers=workers, progress=lambda done: bar.update(done - bar.pos))
-    show_table(evaluation_table(found))
+    for table in evaluation_tables(found):
+        show_table(table)
     if picture:
         trade_off_picture(found, picture)
         click.echo(f"wrote {picture}", err=True)

@@ -1,4 +1,4 @@
-"""Small classifiers on NumPy: randomised trees, nearest neighbours, and linear scores."""
+"""Small classifiers on NumPy: randomised trees, nearest neighbours, linear scores, and a regression."""
 
 from __future__ import annotations
 
@@ -85,6 +85,39 @@ def linear(known: Floats, labels: I64, asked: Floats, classes: int, ridge: float
     gram = known.T @ known + ridge * np.eye(known.shape[1])
     weights = np.linalg.solve(gram, known.T @ (hot - hot.mean(axis=0)))
     scores: Floats = asked @ weights + hot.mean(axis=0)
+    return scores
+
+
+def ordered(known: Floats, values: Floats, asked: Floats, labels: I64, classes: int) -> Floats:
+    """Return scores of a regression on values that have an order: which class a prediction is likely to be of.
+
+    Logarithms of sizes are nearly linear in those of totals. The ridge is that of the least error when each sample is
+    left out in turn (closed form: Allen, Technometrics 16, 1974); predictions of a class are taken as normal.
+
+    Args:
+        known: Features of what is known, (n, features).
+        values: Its values, (n,).
+        asked: Features of what is asked, (m, features).
+        labels: Classes of what is known, (n,).
+        classes: Number of classes.
+    """
+    known, asked = _standard(known, asked)
+    left, scale, right = np.linalg.svd(known, full_matrices=False)
+    mean, best = float(values.mean()), None
+    for ridge in 10.0 ** np.arange(-2, 5):
+        shrink = scale**2 / (scale**2 + ridge)
+        fitted = left @ (shrink * (left.T @ (values - mean)))
+        lever = (left**2 @ shrink) + 1 / len(values)
+        out = values - (values - mean - fitted) / np.maximum(1 - lever, 1e-3)
+        error = float(((out - values) ** 2).mean())
+        if best is None or error < best[0]:
+            best = error, out, right.T @ (scale / (scale**2 + ridge) * (left.T @ (values - mean)))
+    assert best is not None
+    _, out, weights = best
+    count = np.maximum(np.bincount(labels, minlength=classes), 1)
+    centre = np.bincount(labels, out, classes) / count
+    spread = max(float(((out - centre[labels]) ** 2).mean()), 1e-12)
+    scores: Floats = np.log(count) - ((asked @ weights + mean)[:, None] - centre) ** 2 / (2 * spread)
     return scores
 
 

@@ -48,28 +48,23 @@ def remains_tables(found: dict[str, Any]) -> list[Table]:
     return [times, clear, guessed]
 
 
-def evaluation_table(found: Evaluation) -> Table:
-    """Return the share of runs in which the learned attack finds each attribute (and the rules, after a slash)."""
+def evaluation_tables(found: Evaluation) -> list[Table]:
+    """Return the shares of runs in which attacks find each attribute: those that learn, then those by rules."""
     names = list(found.prior)
-    table = _table("setting", *names, "error", "elsewhere")
-    table.add_row("prior", *(_percent(found.prior[name]) for name in names), "", "")
-    table.add_row("from the time alone", *(_percent(found.floor[name]) for name in names), "", "")
+    learned = _table("learned attack, %", *names, "error", "elsewhere")
+    learned.add_row("prior", *(_percent(found.prior[name]) for name in names), "", "")
+    learned.add_row("time alone", *(_percent(found.floor[name]) for name in names), "", "")
+    rules = _table("attack by rules, %", *RULES)
     for each in found.outcomes:
-        cells = [
-            _percent(each.learned[name]) + (f" / {_percent(each.rules[name])}" if name in RULES else "")
-            for name in names
-        ]
-        table.add_row(
-            each.setting.name,
-            *cells,
-            f"{100 * np.abs(each.errors).mean():.1f} %",
-            f"{100 * np.abs(each.elsewhere).mean():.1f} %",
-        )
-    return table
+        errors = (100 * np.abs(each.errors).mean(), 100 * np.abs(each.elsewhere).mean())
+        cells = (_percent(each.learned[name]) for name in names)
+        learned.add_row(each.setting.name, *cells, *(f"{error:.1f}" for error in errors))
+        rules.add_row(each.setting.name, *(_percent(each.rules[name]) for name in RULES))
+    return [learned, rules]
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f}"
+    return f"{100 * share:.1f}"
 
 
 def _table(*columns: str) -> Table:
@@ -78,7 +73,7 @@ def _table(*columns: str) -> Table:
 
     table = Table(box=SIMPLE_HEAD)
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, no_wrap=column == columns[0])
     return table
 
 
