@@ -75,13 +75,11 @@ def balance(
     start = draw.uniform(-1, 1, len(kinds))
     bound = np.log1p(tolerance)
     aim = draw.uniform(-0.6, 0.6, len(machines)) * bound * (most > 1)
+    kernels = np.array([name in (OPERATIONS, TIMES) for name in kinds])
     for share in SHRINK if most > 1 else SHRINK[-1:]:
-        limit = np.full(len(kinds), max(share * np.log(most), 1e-9))
-        limit[[i for i, name in enumerate(kinds) if name in (OPERATIONS, TIMES)]] = max(
-            LEAST, share * np.log(most)
-        )
-        limit = np.maximum(limit, LEAST if share == 0 else 0)
-        found = _solve(draft, machines, ticks, kinds, start * share * np.log(most), limit, aim, bound)
+        width = share * np.log(most)
+        limit = np.where(kernels | (width == 0), max(width, LEAST), width)
+        found = _solve(draft, machines, ticks, kinds, start * width, limit, aim, bound)
         if found is not None:
             return found
     return None

@@ -129,7 +129,7 @@ def evaluate(
 ) -> Evaluation:
     """Obfuscate runs of known configurations, attack them, and say what was found.
 
-    The learned attack is the best of three classifiers, each trained on four fifths of the runs, obfuscated by the same
+    The learned attack is the best of four classifiers, each trained on four fifths of the runs, obfuscated by the same
     tool at the same setting with keys of their own, and asked about the rest.
 
     Args:
