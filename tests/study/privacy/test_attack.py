@@ -71,7 +71,7 @@ def test_features_are_finite_and_of_one_length() -> None:
 
 
 def test_an_evaluation_compares_settings(tmp_path: Path) -> None:
-    found = evaluate(20, seed=2, settings=(Setting("names", LEVELS[1]), Setting("level 3", LEVELS[3])))
+    found = evaluate(12, seed=2, settings=(Setting("names", LEVELS[1]), Setting("level 3", LEVELS[3])))
     names, hidden = found.outcomes
     assert names.rules["hidden"] > 0.5 > hidden.rules["hidden"]
     assert names.rules["layers"] > 0.5 > hidden.rules["layers"]
