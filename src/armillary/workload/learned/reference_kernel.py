@@ -2,7 +2,7 @@
 
 A reference names an earlier token: the last kernel (`KERNEL`), the last collective of the own group (`GROUP`), the
 n-th last token of a symbol in the same microbatch (`SAME`) or at all (`LAST`), the n-th last token (`BACK`); or all
-tokens of a symbol since the last token of the own symbol (`SINCE`).
+tokens of a symbol since the last token of the own symbol (`SINCE`), or the last n of a symbol (`TAIL`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ SAME = 2
 LAST = 3
 SINCE = 4
 BACK = 5
+TAIL = 6
 
 
 @njit
@@ -73,16 +74,22 @@ def refer(
                     if other > at:
                         first = 0
             whole = 0
+            tail = 0
             if mine > 1:
+                oldest = _oldest(symbol, parent, low, high, s)
+                walk = last[s]
+                for _ in range(mine - 1):
+                    walk = before[walk]
+                tail = 1 if walk == oldest else 0
                 since = 0
                 walk = last[s]
                 while walk > last[own] and since <= mine:
                     since += 1
                     walk = before[walk]
-                whole = 1 if since == mine and _oldest(symbol, parent, low, high, s) > last[own] else 0
-            if whole:
+                whole = 1 if since == mine and oldest > last[own] else 0
+            if whole or (tail and mine > 2):
                 if first:
-                    form[used], named[used], count[used] = SINCE, s, 0
+                    form[used], named[used], count[used] = SINCE if whole else TAIL, s, 0 if whole else mine
                     used += 1
                 continue
             if p == kernel:
@@ -185,6 +192,15 @@ def resolve(
                     if write:
                         parent[used] = walk
                     used += 1
+                    walk = before[walk]
+            elif kind == TAIL:
+                walk = last[named[at]]
+                left = count[at]
+                while walk >= 0 and left > 0:
+                    if write:
+                        parent[used] = walk
+                    used += 1
+                    left -= 1
                     walk = before[walk]
             else:
                 left = count[at]

@@ -143,6 +143,18 @@ def split_name(name: str) -> tuple[str, int]:
     return f"{name[: found.start()]}#{name[found.end() :]}", int(found.group())
 
 
+def token_keys(symbols: Sequence[int], vocabulary: Vocabulary) -> list[tuple[str, int, int]]:
+    """Return name, kind and occurrence of every token of a piece."""
+    known: dict[tuple[str, int], int] = {}
+    found = []
+    for at in symbols:
+        symbol = vocabulary.symbols[at]
+        key = (symbol.name, int(symbol.kind))
+        found.append((*key, known.get(key, 0)))
+        known[key] = known.get(key, 0) + 1
+    return found
+
+
 def _symbol(found: Any) -> Symbol:
     kind, name, layout = found
     entries = []
