@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+
 from armillary.errors import InputError
 from armillary.trace import NodeType
 from armillary.workload.learned.tokens import Tokens
-from armillary.workload.learned.vocabulary import Vocabulary
+from armillary.workload.learned.vocabulary import Symbol, Vocabulary
 
-Calls = Counter[tuple[str, int, int]]
+Way = tuple[str, int]
+"""Axis and steps of messages."""
+_HINT = "the model cannot make this trace, expected a condition nearer to its corpus"
 
 
 def check_agreement(sequences: Sequence[Tokens], vocabulary: Vocabulary) -> None:
@@ -19,52 +23,53 @@ def check_agreement(sequences: Sequence[Tokens], vocabulary: Vocabulary) -> None
     Raises:
         InputError: two do not fit; the model cannot make this trace.
     """
-    sent, received, collective = zip(*(_calls(each, vocabulary) for each in sequences), strict=True)
-    stages = len(sequences)
-    for stage, (out, back) in enumerate(zip(sent, received, strict=True)):
-        for (axis, steps), calls in _by_way(out).items():
-            other = received[(stage + steps) % stages] if axis == "pp" else back
-            want = _by_way(other).get((axis, -steps), Counter())
-            if calls != want:
+    sent = [_messages(each, vocabulary, NodeType.COMM_SEND_NODE, "comm_dst") for each in sequences]
+    received = [_messages(each, vocabulary, NodeType.COMM_RECV_NODE, "comm_src") for each in sequences]
+    for stage in range(len(sequences)):
+        for axis, steps in sent[stage]:
+            other = (stage + steps) % len(sequences) if axis == "pp" else stage
+            if sent[stage][axis, steps] != received[other].get((axis, -steps)):
                 raise InputError(
-                    f"stage {stage} would send {sum(calls.values())} messages along {axis} {steps:+d} of which "
-                    f"{sum((calls - want).values())} are not received as they are sent: "
-                    "the model cannot make this trace, expected a condition nearer to its corpus"
+                    f"stage {stage} would send along {axis} {steps:+d} what is not received: {_HINT}"
                 )
-        if sum(out.values()) != sum(back.values()) and stages == 1:
-            raise InputError(
-                f"stage {stage} would receive messages that nobody sends: the model cannot make this trace"
-            )
-    for name in sorted({name for each in collective for name in each}):
-        if "pp" in name.split("+") and any(each.get(name) != collective[0].get(name) for each in collective):
-            raise InputError(
-                f"the stages would call different collectives of group '{name}': the model cannot make this trace, "
-                "expected a condition nearer to its corpus"
-            )
+        for axis, steps in received[stage]:
+            other = (stage + steps) % len(sequences) if axis == "pp" else stage
+            if (axis, -steps) not in sent[other]:
+                raise InputError(
+                    f"stage {stage} would receive along {axis} {steps:+d} what is not sent: {_HINT}"
+                )
+    called = [_shared_calls(each, vocabulary) for each in sequences]
+    for name in sorted({name for each in called for name in each}):
+        if any(each.get(name) != called[0].get(name) for each in called):
+            raise InputError(f"stages would call different collectives of group '{name}': {_HINT}")
 
 
-def _by_way(calls: Calls) -> dict[tuple[str, int], Counter[int]]:
-    found: dict[tuple[str, int], Counter[int]] = {}
-    for (axis, steps, size), count in calls.items():
-        found.setdefault((axis, steps), Counter())[size] += count
+def _messages(tokens: Tokens, vocabulary: Vocabulary, kind: int, end: str) -> dict[Way, Counter[int]]:
+    """Return how many messages of which sizes go each way."""
+    found: dict[Way, Counter[int]] = {}
+    sizes = tokens.column("comm_size")
+    for at, symbol in _used(tokens, vocabulary):
+        if symbol.kind == kind:
+            way = str(symbol.constant("comm_axis", "")), int(symbol.constant(end, 0))
+            found.setdefault(way, Counter()).update(sizes[tokens.symbols == at].tolist())
     return found
 
 
-def _calls(tokens: Tokens, vocabulary: Vocabulary) -> tuple[Calls, Calls, dict[str, list[tuple[str, int]]]]:
-    """Return sends and receives by axis, steps and bytes, and the collectives of every group in order."""
-    sent: Calls = Counter()
-    received: Calls = Counter()
-    collective: dict[str, list[tuple[str, int]]] = {}
-    kinds = vocabulary.kinds()[tokens.symbols]
+def _shared_calls(tokens: Tokens, vocabulary: Vocabulary) -> dict[str, list[tuple[str, int]]]:
+    """Return the collectives, in order, of groups that go over all stages."""
+    groups = {
+        at: symbol
+        for at, symbol in _used(tokens, vocabulary)
+        if symbol.group and "pp" in symbol.group.split("+")
+    }
+    found: dict[str, list[tuple[str, int]]] = {}
     sizes = tokens.column("comm_size")
-    for at in (kinds >= NodeType.COMM_SEND_NODE).nonzero()[0].tolist():
-        symbol, size = vocabulary.symbols[int(tokens.symbols[at])], int(sizes[at])
-        if symbol.kind == NodeType.COMM_COLL_NODE:
-            collective.setdefault(symbol.group or "", []).append((symbol.role, size))
-            continue
-        axis = str(symbol.constant("comm_axis", ""))
-        if symbol.kind == NodeType.COMM_SEND_NODE:
-            sent[axis, int(symbol.constant("comm_dst", 0)), size] += 1
-        else:
-            received[axis, int(symbol.constant("comm_src", 0)), size] += 1
-    return sent, received, collective
+    for at in np.flatnonzero(np.isin(tokens.symbols, list(groups))).tolist():
+        symbol = groups[int(tokens.symbols[at])]
+        found.setdefault(str(symbol.group), []).append((symbol.role, int(sizes[at])))
+    return found
+
+
+def _used(tokens: Tokens, vocabulary: Vocabulary) -> list[tuple[int, Symbol]]:
+    used = np.flatnonzero(np.bincount(tokens.symbols, minlength=len(vocabulary)))
+    return [(at, vocabulary.symbols[at]) for at in used.tolist()]

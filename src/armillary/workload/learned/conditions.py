@@ -48,8 +48,8 @@ WORDS: dict[str, tuple[str, ...]] = {
 """Conditions that are words, the usual one first."""
 OPTIONAL = {"experts": 0, "top_k": 0, "expert_size": 0, "tp": 1, "cp": 1, "pp": 1, "ep": 1, "microbatch": 1}
 DEFAULTS: dict[str, Value] = {
-    "layers": 32, "hidden": 4096, "heads": 32, "vocabulary": 32000, "ranks": 8, "sequence": 2048, "activation": "swiglu",
-    "norm": "rms",
+    "layers": 32, "hidden": 4096, "heads": 32, "vocabulary": 32000, "ranks": 8, "sequence": 2048,
+    "activation": "swiglu", "norm": "rms",
 }  # fmt: skip
 """What a request that leaves it out means."""
 

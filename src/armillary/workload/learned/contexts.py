@@ -29,7 +29,8 @@ def surroundings(roles: Sequence[str], loose: Sequence[bool]) -> list[tuple[str,
     firm = [at for at in range(n) if not loose[at]]
     padded = ["", "", *roles, "", ""]
     names = [roles[at] for at in firm] + ["", "", "", ""]
-    found, ahead = [], 0
+    found: list[tuple[str, ...]] = []
+    ahead = 0
     for at in range(n):
         while ahead < len(firm) and firm[ahead] <= at:
             ahead += 1

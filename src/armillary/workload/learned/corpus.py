@@ -16,35 +16,14 @@ import numpy as np
 
 from armillary.errors import InputError
 from armillary.files import replacing, write_text
-from armillary.trace import Trace, load_trace
-from armillary.workload.learned.conditions import Value
-from armillary.workload.learned.packed import Packed, pack
+from armillary.trace import load_trace
+from armillary.workload.learned.records import Record, arrays_of, record_of, records_of
 from armillary.workload.learned.requests import Request, draw, read_request
-from armillary.workload.learned.tokens import tokens_of
 from armillary.workload.learned.vocabulary import COLUMNS, Vocabulary
 
 FORMAT = "armillary corpus 1"
 PART = 16
 """Traces of a part that are generated."""
-
-
-@dataclass(frozen=True, eq=False)
-class Record:
-    """A trace of a corpus.
-
-    Attributes:
-        condition: What it was made for; of a trace in files its name and the number of its ranks.
-        classes: Tokens of each of its graphs.
-        ranks: How many ranks run each.
-        source: Where it comes from.
-        rank_graph: Of a trace that was read from files: the graph of every rank; empty for others.
-    """
-
-    condition: dict[str, Value]
-    classes: tuple[Packed, ...]
-    ranks: tuple[int, ...]
-    source: str
-    rank_graph: tuple[int, ...] = ()
 
 
 @dataclass(eq=False)
@@ -55,18 +34,6 @@ class Corpus:
     records: list[Record]
     sources: list[str] = field(default_factory=list)
     digest: str = ""
-
-
-def record_of(trace: Trace, condition: dict[str, Value], source: str, vocabulary: Vocabulary) -> Record:
-    """Return a trace as a record.
-
-    Raises:
-        InputError: tokens cannot say something of it.
-    """
-    classes = tuple(pack(tokens_of(graph, vocabulary)) for graph in trace.graphs)
-    ranks = np.bincount(trace.rank_graph, minlength=len(trace.graphs)).tolist()
-    listed = () if trace.grid is not None else tuple(trace.rank_graph.tolist())
-    return Record(condition, classes, tuple(ranks), source, listed)
 
 
 def write_corpus(
@@ -146,25 +113,10 @@ def _drawn_part(name: str, request: Request, part: int, count: int) -> bytes:
 
 
 def _encoded(records: Sequence[Record], vocabulary: Vocabulary) -> bytes:
-    arrays: dict[str, Any] = {}
-    listed = []
-    classes = [each for record in records for each in record.classes]
-    for record in records:
-        listed.append([record.condition, record.ranks, record.source, record.rank_graph, len(record.classes)])
-    for name in ("rows", "row", "reference", "labels"):
-        parts = [getattr(each, name) for each in classes]
-        arrays[name] = np.concatenate(parts, axis=1 if name == "labels" else 0)
-        arrays[f"{name}_size"] = np.array(
-            [part.shape[-1] if name == "labels" else len(part) for part in parts]
-        )
-    references = [each.references for each in classes]
-    header = {
-        "format": FORMAT, "columns": COLUMNS, "symbols": vocabulary.to_json(), "records": listed,
-        "references": references,
-    }  # fmt: skip
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    arrays, header = arrays_of(records)
+    header |= {"format": FORMAT, "columns": COLUMNS, "symbols": vocabulary.to_json()}
     out = io.BytesIO()
-    np.savez_compressed(out, **arrays)
+    np.savez_compressed(out, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
     return out.getvalue()
 
 
@@ -204,31 +156,10 @@ def _decoded(path: Path, vocabulary: Vocabulary, digest: Any) -> list[Record]:
         digest.update(np.ascontiguousarray(arrays["rows"]).tobytes())
         symbols = Vocabulary.from_json(header["symbols"], str(path)).symbols
         place = np.array([vocabulary.number(symbol) for symbol in symbols], np.int64)
-        ends = {
-            name: np.cumsum(arrays[f"{name}_size"])[:-1] for name in ("rows", "row", "reference", "labels")
-        }
-        split = {name: np.split(arrays[name], ends[name], axis=1 if name == "labels" else 0) for name in ends}
-        classes = []
-        for at, lists in enumerate(header["references"]):
-            rows = split["rows"][at].copy()
-            rows[:, 0] = place[rows[:, 0]]
-            references = tuple(
-                tuple((form, int(place[named]) if named >= 0 else -1, count) for form, named, count in each)
-                for each in lists
-            )
-            classes.append(
-                Packed(rows, split["row"][at], references, split["reference"][at], split["labels"][at])
-            )
-        records, at = [], 0
-        for condition, ranks, source, listed, many in header["records"]:
-            records.append(
-                Record(condition, tuple(classes[at : at + many]), tuple(ranks), source, tuple(listed))
-            )
-            at += many
+        return records_of(arrays, header, place)
     except InputError:
         raise
     except Exception as error:
         raise InputError(
             f"{path}: no part of a corpus of this version ({FORMAT}), expected one to be made again"
         ) from error
-    return records

@@ -58,19 +58,23 @@ def value_of(expression: Expression, condition: Mapping[str, Value]) -> int:
 def table_of(expressions: Sequence[Expression], conditions: Sequence[Mapping[str, Value]]) -> Ints:
     """Return the values of all expressions under all conditions, (expressions, conditions)."""
     columns = {v: np.array([int(each.get(v, 0)) for each in conditions], np.int64) for v in VARIABLES}
-    return np.stack([_values(each, columns, len(conditions)) for each in expressions])
+    found: Ints = np.stack([_values(each, columns, len(conditions)) for each in expressions])
+    return found
 
 
 def _values(expression: Expression, columns: Mapping[str, Ints], n: int) -> Ints:
     form, v, u, c, d = expression
     if form == "constant":
-        return np.full(n, c, np.int64)
+        constant: Ints = np.full(n, c, np.int64)
+        return constant
     if form == "plus":
         return columns[v] + c
     if form == "difference":
-        return np.maximum(d, columns[v] - columns[u] + c)
+        difference: Ints = np.maximum(d, columns[v] - columns[u] + c)
+        return difference
     if form == "least":
-        return np.minimum(columns[v] + c, columns[u] + d)
+        least: Ints = np.minimum(columns[v] + c, columns[u] + d)
+        return least
     if form == "double":
         return 2 * columns[v] + c
     return columns[v] * (columns[u] + c) + d

@@ -6,7 +6,6 @@ counts), the variant of each role, what each token waits for, and its numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +17,7 @@ from armillary.workload.learned.expressions import Rule
 from armillary.workload.learned.motifs import Template
 from armillary.workload.learned.packed import References
 from armillary.workload.learned.pieces import Variant
+from armillary.workload.learned.records import Record
 from armillary.workload.learned.skeletons import Block, Step
 from armillary.workload.learned.tree import Tree
 from armillary.workload.learned.vocabulary import Vocabulary
@@ -60,6 +60,9 @@ class Program:
     classes: int
 
 
+NO_SUM = Tree()
+
+
 @dataclass
 class Variants:
     """The variants of a role.
@@ -99,7 +102,7 @@ class Entry:
 
     token: tuple[str, int, int]
     column: int
-    sums: Tree = Tree()
+    sums: Tree = NO_SUM
     rule: Rule | None = None
     choice: Tree | None = None
 
@@ -140,7 +143,9 @@ class StatisticalModel:
         sums: Of all numbers.
         domain: Values of each condition in the corpus: words, or least and greatest number and whether it varies.
         about: What it was trained on.
-        measured: Of a corpus of real traces: which ranks run which class.
+        measured: Traces of files, whose programs are kept as they are.
+        spread: Standard deviation of the logarithm of their durations between ranks, by operator; "": of all.
+        shared: Share of that variance which the tokens of a rank have in common.
     """
 
     vocabulary: Vocabulary
@@ -149,4 +154,6 @@ class StatisticalModel:
     sums: Sums
     domain: dict[str, list[Value]]
     about: dict[str, Any] = field(default_factory=dict)
-    measured: list[Mapping[str, Any]] = field(default_factory=list)
+    measured: list[Record] = field(default_factory=list)
+    spread: dict[str, float] = field(default_factory=dict)
+    shared: float = 0.0

@@ -47,7 +47,8 @@ class Packed:
     def column(self, name: str) -> Ints:
         """Return a column of numbers of all tokens."""
         if name in LABELS:
-            return self.labels[LABELS.index(name)].astype(np.int64)
+            labels: Ints = self.labels[LABELS.index(name)].astype(np.int64)
+            return labels
         found: Ints = self.rows[self.row, 1 + AT[name]]
         return found
 

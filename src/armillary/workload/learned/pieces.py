@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def segments(packed: Packed) -> list[tuple[int, Variant]]:
     ends = np.flatnonzero((np.diff(packed.labels, axis=1) != 0).any(0)) + 1
     bounds = [0, *ends.tolist(), len(packed)]
     symbols = packed.symbols.tolist()
-    return [(a, tuple(symbols[a:b])) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [(a, tuple(symbols[a:b])) for a, b in pairwise(bounds)]
 
 
 def loose_symbols(classes: Iterable[Packed], vocabulary: Vocabulary) -> set[int]:

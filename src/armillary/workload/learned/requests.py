@@ -13,8 +13,8 @@ import yaml
 
 from armillary.errors import InputError, nearest
 from armillary.trace import Trace
-from armillary.workload.generate import generate
 from armillary.units import format_bytes
+from armillary.workload.generate import generate
 from armillary.workload.learned.conditions import NUMBERS, WORDS, Value, Wish, wish
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.numbers import gradient
@@ -167,8 +167,9 @@ def check_modelled(wished: Wish) -> None:
         )
         if least < plan.data.bucket:
             raise InputError(
-                f"hidden {model.hidden}, tp {plan.parallel.tp}: gradients of a layer or table have {format_bytes(least)}, "
-                f"expected at least a bucket of {format_bytes(plan.data.bucket)}: layers that share one are not learned"
+                f"hidden {model.hidden}, tp {plan.parallel.tp}: gradients of a layer or table have "
+                f"{format_bytes(least)}, expected at least a bucket of {format_bytes(plan.data.bucket)}: "
+                "layers that share one are not learned"
             )
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from armillary.errors import InputError, nearest, one_of
 from armillary.trace import Trace
 from armillary.workload.learned.agreement import check_agreement
-from armillary.workload.learned.conditions import WORDS, Value, Wish, of_class, program_of, wish
+from armillary.workload.learned.conditions import WORDS, Value, of_class, program_of, wish
 from armillary.workload.learned.contexts import KEYS, at_level, surroundings
 from armillary.workload.learned.graphs import Layouts, graph_of_tokens
 from armillary.workload.learned.model import Entry, Shape, StatisticalModel, Variants
@@ -26,11 +26,10 @@ from armillary.workload.learned.reference_kernel import TAIL
 from armillary.workload.learned.requests import check_modelled, completed
 from armillary.workload.learned.skeletons import sequence_of
 from armillary.workload.learned.tokens import Tokens
-from armillary.workload.learned.tree import Tree
 from armillary.workload.learned.vocabulary import AT, COLUMNS, token_keys
 
 Ints = NDArray[np.int64]
-TIMES = (AT["duration_ns"], AT["duration_micros"])
+TIMES = [AT["duration_ns"], AT["duration_micros"]]
 """Columns that are drawn with what the fit left; sizes must agree between ranks and follow their condition."""
 
 
@@ -61,7 +60,7 @@ class Sampler:
         self.model = model
         self.layouts = Layouts.of(model.vocabulary)
         self._fixed: dict[tuple[str, tuple[str, ...], int], _Fixed] = {}
-        self._measured = {str(each["condition"]["trace"]): each for each in model.measured}
+        self._measured = {str(each.condition["trace"]): each for each in model.measured}
 
     def sample(self, given: Mapping[str, Value], *, seed: int = 0, temperature: float = 0.0) -> Trace:
         """Return a trace for a condition; keys that are left out have their usual values.
@@ -74,17 +73,14 @@ class Sampler:
         Raises:
             InputError: the condition is none, or the model cannot make such a trace; says why.
         """
-        rng = np.random.default_rng(seed)
-        if "trace" in given or (
-            self._measured and len(self._measured) == len(self.model.about.get("names", ()))
-        ):
-            return self._like_measured(given, rng, temperature)
+        if "trace" in given or not self.model.programs:
+            return self._like_measured(given, seed, temperature)
         wished = wish(completed(given))
         check_modelled(wished)
         condition = wished.condition
         beyond = self.check(condition)
         pp = int(condition["pp"])
-        sequences = [self.tokens(of_class(condition, stage), rng, temperature) for stage in range(pp)]
+        sequences = [self.tokens(of_class(condition, stage)) for stage in range(pp)]
         grid = wished.grid
         check_agreement(sequences, self.model.vocabulary)
         graphs = tuple(
@@ -111,14 +107,15 @@ class Sampler:
             if key in WORDS or len(known) == 1 or key == "cp":
                 if value not in known:
                     near = nearest(str(value), [str(each) for each in known]) if key in WORDS else ""
+                    choices = one_of([str(each) for each in known])
                     raise InputError(
-                        f"{key} {value}: the corpus of the model has none, expected {one_of([str(each) for each in known])}{near}"
+                        f"{key} {value}: not in the corpus of the model, expected {choices}{near}"
                     )
             elif not numbers[0] <= int(value) <= numbers[-1]:
                 beyond.append(key)
         return beyond
 
-    def tokens(self, condition: Mapping[str, Value], rng: np.random.Generator, temperature: float) -> Tokens:
+    def tokens(self, condition: Mapping[str, Value]) -> Tokens:
         """Return the sequence of a class of ranks.
 
         Raises:
@@ -139,7 +136,7 @@ class Sampler:
                 place = made[role, near] = len(pieces)
                 pieces.append(self._piece(role, chosen[role], near, condition, values))
             order.append(place)
-        return self._joined(pieces, order, loose, batches, rng, temperature)
+        return _joined(pieces, order, loose, batches)
 
     def _program(self, condition: Mapping[str, Value]) -> tuple[list[str], list[int]]:
         """Return the roles of all pieces and their microbatches."""
@@ -243,41 +240,7 @@ class Sampler:
             found = self._fixed[role, key, variant] = _Fixed(table[0], table[1], table[2], others)
         return found
 
-    def _joined(
-        self,
-        pieces: Sequence[_Made],
-        order: Sequence[int],
-        loose: Sequence[bool],
-        batches: Sequence[int],
-        rng: np.random.Generator,
-        temperature: float,
-    ) -> Tokens:
-        """Put pieces behind each other."""
-        lengths = np.array([len(pieces[at].symbols) for at in order], np.int64)
-        numbers = np.concatenate([pieces[at].numbers for at in order])
-        numbers[:, AT["micro_batch"]] = np.repeat(np.array(batches, np.int64), lengths)
-        # Pieces that are not loose are the layers of a block, as far as labels go.
-        numbers[:, AT["layer"]] = np.repeat(np.cumsum([not each for each in loose]), lengths)
-        if temperature:
-            spread = float(self.model.about.get("spread", 0.0)) * temperature
-            share = float(self.model.about.get("shared", 0.0))
-            drawn = share**0.5 * rng.standard_normal() + (1 - share) ** 0.5 * rng.standard_normal(
-                len(numbers)
-            )
-            factor = np.exp(spread * drawn - spread**2 / 2)
-            for column in TIMES:
-                numbers[:, column] = np.rint(numbers[:, column] * factor)
-        references = np.concatenate([pieces[at].references for at in order])
-        sizes = np.concatenate([pieces[at].sizes for at in order])
-        return Tokens(
-            np.concatenate([pieces[at].symbols for at in order]), numbers,
-            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-            references[:, 0].copy(), references[:, 1].copy(), references[:, 2].copy(),
-        )  # fmt: skip
-
-    def _like_measured(
-        self, given: Mapping[str, Value], rng: np.random.Generator, temperature: float
-    ) -> Trace:
+    def _like_measured(self, given: Mapping[str, Value], seed: int, temperature: float) -> Trace:
         """Return a trace with the program of one in files, its durations drawn anew."""
         name = str(given.get("trace", next(iter(self._measured), "")))
         other = [key for key in given if key not in ("trace", "ranks")]
@@ -287,16 +250,44 @@ class Sampler:
                 f"{key}: not in the corpus of the model, which has traces {one_of(sorted(self._measured))} as they are"
                 f"{nearest(name, self._measured)}"
             )
-        record = self._measured[name]
-        condition, rank_graph = record["condition"], np.array(record["rank_graph"], np.int32)
-        if given.get("ranks", condition["ranks"]) != condition["ranks"]:
-            raise InputError(
-                f"ranks {given['ranks']}: trace {name} has {condition['ranks']}, expected that number"
-            )
-        sequences = [
-            self.tokens(of_class(condition, at), rng, temperature) for at in range(int(rank_graph.max()) + 1)
-        ]
-        graphs = tuple(
-            graph_of_tokens(each, self.layouts, f"class {at}") for at, each in enumerate(sequences)
-        )
-        return Trace(graphs, rank_graph, None, {"learned": {"condition": condition}})
+        record, rng = self._measured[name], np.random.default_rng(seed)
+        ranks = record.condition["ranks"]
+        if given.get("ranks", ranks) != ranks:
+            raise InputError(f"ranks {given['ranks']}: trace {name} has {ranks}, expected that number")
+        graphs = []
+        for at, packed in enumerate(record.classes):
+            tokens = packed.tokens()
+            tokens.numbers[:, TIMES] = self._drawn(tokens, rng, temperature)
+            graphs.append(graph_of_tokens(tokens, self.layouts, f"class {at}"))
+        about = {"learned": {"condition": record.condition, "seed": seed, "temperature": temperature}}
+        return Trace(tuple(graphs), np.array(record.rank_graph, np.int32), None, about)
+
+    def _drawn(self, tokens: Tokens, rng: np.random.Generator, temperature: float) -> Ints:
+        """Return durations that vary as those of the corpus do; the expected ones stay."""
+        model = self.model
+        usual = model.spread.get("", 0.0)
+        each = np.array([model.spread.get(symbol.name, usual) for symbol in model.vocabulary.symbols])
+        spread = each[tokens.symbols] * temperature
+        common, own = rng.standard_normal(), rng.standard_normal(len(tokens))
+        drawn = spread * (model.shared**0.5 * common + (1 - model.shared) ** 0.5 * own)
+        factor = np.exp(drawn - spread**2 / 2)
+        found: Ints = np.rint(tokens.numbers[:, TIMES] * factor[:, None]).astype(np.int64)
+        return found
+
+
+def _joined(
+    pieces: Sequence[_Made], order: Sequence[int], loose: Sequence[bool], batches: Sequence[int]
+) -> Tokens:
+    """Put pieces behind each other."""
+    lengths = np.array([len(pieces[at].symbols) for at in order], np.int64)
+    numbers = np.concatenate([pieces[at].numbers for at in order])
+    numbers[:, AT["micro_batch"]] = np.repeat(np.array(batches, np.int64), lengths)
+    # Pieces that are not loose are the layers of a block, as far as labels go.
+    numbers[:, AT["layer"]] = np.repeat(np.cumsum([not each for each in loose]), lengths)
+    references = np.concatenate([pieces[at].references for at in order])
+    sizes = np.concatenate([pieces[at].sizes for at in order])
+    return Tokens(
+        np.concatenate([pieces[at].symbols for at in order]), numbers,
+        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        references[:, 0].copy(), references[:, 1].copy(), references[:, 2].copy(),
+    )  # fmt: skip

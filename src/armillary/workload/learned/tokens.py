@@ -19,6 +19,7 @@ from armillary.trace.distinct import distinct_columns
 from armillary.trace.gemm import GEMM
 from armillary.trace.parents import distinct
 from armillary.trace.schema import KINDS
+from armillary.workload.learned.reference_kernel import BACK, LAST, TAIL
 from armillary.workload.learned.vocabulary import (
     AT,
     COLUMNS,
@@ -65,8 +66,16 @@ class Tokens:
         return found
 
 
-def tokens_of(graph: Graph, vocabulary: Vocabulary, *, mode: Mode = "compiled") -> Tokens:
+def tokens_of(
+    graph: Graph, vocabulary: Vocabulary, *, short: bool = False, mode: Mode = "compiled"
+) -> Tokens:
     """Return the tokens of a graph; new symbols join the vocabulary.
+
+    Args:
+        graph: The graph.
+        vocabulary: Of the tokens.
+        short: Whether a token that would have long lists of references leaves out those that others wait for anyway.
+        mode: Of the kernel.
 
     Raises:
         InputError: a node waits for one with a greater id, or has what tokens cannot say: uneven splits, or more than
@@ -76,9 +85,26 @@ def tokens_of(graph: Graph, vocabulary: Vocabulary, *, mode: Mode = "compiled") 
     symbols, numbers = _classified(graph, vocabulary)
     symbols, numbers = symbols[order], numbers[order]
     ptr, parent = _parents(graph, order)
-    n, kinds, groups = graph.n_nodes, vocabulary.kinds(), vocabulary.groups()
-    room = len(parent)
-    form, named, count = (np.zeros(room, np.int64) for _ in range(3))
+    found = _referred(symbols, numbers, ptr, parent, vocabulary, mode)
+    if short:
+        listed = (
+            (found.ref_form >= TAIL)
+            | (found.ref_form == BACK)
+            | ((found.ref_form == LAST) & (found.ref_count > 1))
+        )
+        many = np.add.reduceat(np.append(listed, False), found.ref_ptr[:-1]) if len(found) else np.zeros(0)
+        which = np.flatnonzero((many > 1) & (np.diff(found.ref_ptr) > 1))
+        if len(which):
+            ptr, parent = _without_ancestors(ptr, parent, which, mode)
+            found = _referred(symbols, numbers, ptr, parent, vocabulary, mode)
+    return found
+
+
+def _referred(
+    symbols: Ints, numbers: Ints, ptr: Ints, parent: Ints, vocabulary: Vocabulary, mode: Mode
+) -> Tokens:
+    n, kinds, groups = len(symbols), vocabulary.kinds(), vocabulary.groups()
+    form, named, count = (np.zeros(len(parent), np.int64) for _ in range(3))
     ref_ptr = np.zeros(n + 1, np.int64)
     used = load(_KERNEL, mode).refer(
         symbols, numbers[:, AT["micro_batch"]].copy(), (kinds == NodeType.COMP_NODE).astype(np.int64), groups,
@@ -86,6 +112,21 @@ def tokens_of(graph: Graph, vocabulary: Vocabulary, *, mode: Mode = "compiled") 
         np.zeros(n, np.int64), form, named, count, ref_ptr,
     )  # fmt: skip
     return Tokens(symbols, numbers, ref_ptr, form[:used].copy(), named[:used].copy(), count[:used].copy())
+
+
+def _without_ancestors(ptr: Ints, parent: Ints, which: Ints, mode: Mode) -> tuple[Ints, Ints]:
+    """Return the dependencies, for some tokens without those that others of the same token wait for."""
+    keep, order = np.ones(len(parent), np.bool_), np.arange(len(ptr) - 1)
+    ancestors = load("armillary.trace.reach_kernel", mode).ancestors
+    for token in which.tolist():
+        own = slice(ptr[token], ptr[token + 1])
+        mark = np.zeros(token, np.int64)
+        for each in parent[own].tolist():
+            mark[parent[ptr[each] : ptr[each + 1]]] = 1
+        ancestors(ptr, parent, order[:token], mark)
+        keep[own] = mark[parent[own]] == 0
+    kept = np.concatenate([[0], np.cumsum(keep)])
+    return kept[ptr].astype(np.int64), parent[keep]
 
 
 def parents_of(tokens: Tokens, vocabulary: Vocabulary, *, mode: Mode = "compiled") -> tuple[Ints, Ints]:

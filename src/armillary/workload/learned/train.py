@@ -11,17 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.errors import InputError
-from armillary.workload.learned.conditions import NUMBERS, Value, of_class, program_of
+from armillary.workload.learned.conditions import Value, of_class, program_of
 from armillary.workload.learned.contexts import KEYS, LEVELS, at_level, surroundings
 from armillary.workload.learned.corpus import Corpus
 from armillary.workload.learned.expressions import Explained, Rule
 from armillary.workload.learned.model import Entry, Program, Shape, StatisticalModel, Sums, Variants
-from armillary.workload.learned.monomials import Fitter, Sum, logarithms_of
+from armillary.workload.learned.monomials import VARIABLES, Fitter, Sum, logarithms_of
 from armillary.workload.learned.packed import Packed, References
 from armillary.workload.learned.pieces import Piece, Variant, loose_symbols, pieces_of
+from armillary.workload.learned.records import Record
 from armillary.workload.learned.reference_kernel import TAIL
-from armillary.workload.learned.skeletons import Skeleton, Skeletons, blocks_of, find_skeletons
+from armillary.workload.learned.skeletons import Skeleton, Skeletons, find_skeletons
 from armillary.workload.learned.tree import Tree, grow
+from armillary.workload.learned.variation import variation
 from armillary.workload.learned.vocabulary import AT, COLUMNS, Vocabulary, token_keys
 
 Ints = NDArray[np.int64]
@@ -65,9 +67,10 @@ def train(
     if not corpus.records:
         raise InputError("the corpus has no traces, expected one at least")
     told("pieces")
-    loose = loose_symbols((each for record in corpus.records for each in record.classes), corpus.vocabulary)
+    made = [record for record in corpus.records if not record.rank_graph]
+    loose = loose_symbols((each for record in made for each in record.classes), corpus.vocabulary)
     classes = []
-    for record in corpus.records:
+    for record in made:
         for stage, packed in enumerate(record.classes):
             pieces = pieces_of(packed, corpus.vocabulary, loose)
             around = surroundings([each.role for each in pieces], [each.loose for each in pieces])
@@ -78,30 +81,29 @@ def train(
     seen = _seen(classes)
     rng = np.random.default_rng(seed)
     conditions = [each.condition for each in classes]
-    explained, fitter = Explained(conditions), Fitter(logarithms_of(conditions), conditions)
+    if classes:
+        explained, fitter = Explained(conditions), Fitter(logarithms_of(conditions), conditions)
     roles, sums = {}, list[Sum]()
     for role, found in seen.items():
         told(f"numbers of {role}")
         roles[role] = _variants(role, found, classes, corpus.vocabulary, explained, fitter, sums, rng)
-    about = {
+    about: dict[str, Any] = {
         "sources": corpus.sources, "traces": len(corpus.records), "classes": len(classes),
-        "tokens": sum(len(each.packed) for each in classes), "digest": corpus.digest, "seed": seed, "names": sorted({str(r.condition.get("trace", "")) for r in corpus.records}),
+        "tokens": sum(len(each.packed) for each in classes), "digest": corpus.digest, "seed": seed,
     }  # fmt: skip
-    measured: list[dict[str, Any]] = [
-        {"condition": record.condition, "source": record.source, "rank_graph": list(record.rank_graph)}
-        for record in corpus.records
-        if record.rank_graph
-    ]
+    measured = [record for record in corpus.records if record.rank_graph]
+    spread, shared = variation(measured, corpus.vocabulary)
+    domain = _domain(made)
     return StatisticalModel(
-        corpus.vocabulary, programs, roles, _stacked(sums), _domain(corpus), about, list(measured)
+        corpus.vocabulary, programs, roles, _stacked(sums), domain, about, measured, spread, shared
     )
 
 
-def _domain(corpus: Corpus) -> dict[str, list[Value]]:
-    keys = dict.fromkeys(key for record in corpus.records for key in record.condition)
+def _domain(records: Sequence[Record]) -> dict[str, list[Value]]:
+    keys = dict.fromkeys(key for record in records for key in record.condition)
     return {
         key: sorted(
-            {record.condition[key] for record in corpus.records if key in record.condition},
+            {record.condition[key] for record in records if key in record.condition},
             key=lambda v: (str(type(v)), v),
         )
         for key in keys
@@ -112,6 +114,8 @@ def _programs(classes: Sequence[_Class]) -> dict[tuple[Value, ...], Program]:
     kinds: dict[tuple[Value, ...], list[int]] = defaultdict(list)
     for at, each in enumerate(classes):
         kinds[program_of(each.condition)].append(at)
+    if not classes:
+        return {}
     explained = Explained([each.condition for each in classes])
     parsed: dict[tuple[Value, ...], tuple[Skeletons, list[Skeleton]]] = {}
     slots: dict[tuple[Any, ...], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
@@ -127,15 +131,15 @@ def _programs(classes: Sequence[_Class]) -> dict[tuple[Value, ...], Program]:
     arrays = {
         key: (np.array(rows, np.int64), np.array(values, np.int64)) for key, (rows, values) in slots.items()
     }
-    for rows, values in arrays.values():
-        explained.vote(rows, values)
+    for rows_and_counts in arrays.values():
+        explained.vote(*rows_and_counts)
     rules = {key: explained.rule(*each) if len(each[0]) else Rule() for key, each in arrays.items()}
     found = {}
     for kind, members in kinds.items():
         skeletons, of_class_ = parsed[kind]
         shapes = []
         for place, step in enumerate(skeletons.steps):
-            blocks = {block: [] for symbols in step for block in symbols}
+            blocks: dict[Any, list[Rule]] = {block: [] for symbols in step for block in symbols}
             shape = Shape(step, [], dict(blocks), _counters(skeletons, step))
             for (_, _, where, _), rule in _of_shape(rules, kind, place):
                 (shape.times if where is None else shape.blocks.setdefault(where, [])).append(rule)
@@ -218,7 +222,7 @@ def _references(
     explained: Explained,
     rng: np.random.Generator,
 ) -> tuple[list[tuple[References, ...]], dict[tuple[int, int, int], Rule], Tree]:
-    """Return the lists of references that a variant has, rules of counts, and a tree over surroundings and conditions."""
+    """Return the lists of references of a variant, rules of counts, and a tree over surroundings and conditions."""
     known: dict[tuple[References, ...], int] = {}
     counts: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
     examples = []
@@ -325,11 +329,11 @@ def _entry(
 
 def _stacked(sums: Sequence[Sum]) -> Sums:
     sizes = [len(each.coefficients) for each in sums]
-    width = sums[0].exponents.shape[1] if sums else 0
+    none: NDArray[Any] = np.zeros((0, len(VARIABLES)))
     return Sums(
         np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         np.concatenate([each.coefficients for each in sums] or [np.zeros(0)]),
-        np.concatenate([each.exponents for each in sums] or [np.zeros((0, width))]).astype(np.float64),
+        np.concatenate([each.exponents for each in sums] or [none]).astype(np.float64),
         np.array([each.error for each in sums]),
         np.array([each.spread for each in sums]),
     )

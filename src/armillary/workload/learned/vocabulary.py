@@ -89,6 +89,7 @@ class Vocabulary:
     def __init__(self, symbols: Iterable[Symbol] = ()) -> None:
         self.symbols: list[Symbol] = []
         self._index: dict[Symbol, int] = {}
+        self._kinds = self._groups = np.zeros(0, np.int64)
         for symbol in symbols:
             self.number(symbol)
 
@@ -104,18 +105,18 @@ class Vocabulary:
 
     def kinds(self) -> NDArray[np.int64]:
         """Return the node type of every symbol."""
-        return np.array([symbol.kind for symbol in self.symbols], np.int64)
+        if len(self._kinds) != len(self):
+            self._kinds = np.array([symbol.kind for symbol in self.symbols], np.int64)
+        return self._kinds
 
     def groups(self) -> NDArray[np.int64]:
         """Return a number for the group of every symbol, -1: none."""
-        known: dict[str, int] = {}
-        return np.array(
-            [
-                -1 if symbol.group is None else known.setdefault(symbol.group, len(known))
-                for symbol in self.symbols
-            ],
-            np.int64,
-        )
+        if len(self._groups) != len(self):
+            known: dict[str, int] = {}
+            names = [symbol.group for symbol in self.symbols]
+            found = [-1 if name is None else known.setdefault(name, len(known)) for name in names]
+            self._groups = np.array(found, np.int64)
+        return self._groups
 
     def to_json(self) -> list[Any]:
         """Return the symbols as JSON knows values."""
