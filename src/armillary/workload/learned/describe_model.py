@@ -15,6 +15,9 @@ from armillary.workload.learned.vocabulary import COLUMNS
 if TYPE_CHECKING:
     from rich.table import Table
 
+_WIDE = 60
+"""Most letters of an expression."""
+
 
 def model_tables(model: StatisticalModel) -> list[Table]:
     """Return what a model was trained on, its roles and its programs."""
@@ -75,9 +78,9 @@ def role_table(model: StatisticalModel, role: str) -> Table:
     for entries in list(model.roles[role].numbers.values())[:1]:
         for entry in entries:
             for question, text in _texts(model, entry):
-                table.add_row(
-                    entry.token[0], COLUMNS[entry.column], f"{text}{f' if {question}' if question else ''}"
-                )
+                whole = f"{text} if {question}" if question else text
+                short = whole if len(whole) <= _WIDE else whole[: _WIDE - 1] + "…"
+                table.add_row(entry.token[0], COLUMNS[entry.column], short)
     return table
 
 
