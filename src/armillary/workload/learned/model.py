@@ -144,7 +144,7 @@ class StatisticalModel:
         domain: Values of each condition in the corpus: words, or least and greatest number and whether it varies.
         about: What it was trained on.
         measured: Traces of files, whose programs are kept as they are.
-        spread: Standard deviation of the logarithm of their durations between ranks, by operator; "": of all.
+        spread: Quantiles of the logarithms of their durations between ranks, by operator; "": of all.
         shared: Share of that variance which the tokens of a rank have in common.
     """
 
@@ -155,5 +155,5 @@ class StatisticalModel:
     domain: dict[str, list[Value]]
     about: dict[str, Any] = field(default_factory=dict)
     measured: list[Record] = field(default_factory=list)
-    spread: dict[str, float] = field(default_factory=dict)
+    spread: dict[str, list[float]] = field(default_factory=dict)
     shared: float = 0.0

@@ -16,6 +16,7 @@ from armillary.workload.learned.model import Entry, Program, Shape, StatisticalM
 from armillary.workload.learned.monomials import VARIABLES
 from armillary.workload.learned.records import arrays_of, records_of
 from armillary.workload.learned.tree import Tree
+from armillary.workload.learned.variation import QUANTILES
 from armillary.workload.learned.vocabulary import COLUMNS, Vocabulary
 
 FORMAT = "armillary statistical trace model"
@@ -92,7 +93,9 @@ def _model(header: Any, arrays: dict[str, Any], where: str) -> StatisticalModel:
         name.removeprefix("measured_"): each for name, each in arrays.items() if name.startswith("measured_")
     }
     measured = records_of(listed, header["measured"], np.arange(len(vocabulary)))
-    spread = {str(name): float(value) for name, value in header["spread"].items()}
+    spread = {str(name): [float(each) for each in values] for name, values in header["spread"].items()}
+    if any(len(values) != QUANTILES for values in spread.values()) or (spread and "" not in spread):
+        raise ValueError("spread")
     return StatisticalModel(
         vocabulary,
         programs,

@@ -26,6 +26,7 @@ from armillary.workload.learned.reference_kernel import TAIL
 from armillary.workload.learned.requests import check_modelled, completed
 from armillary.workload.learned.skeletons import sequence_of
 from armillary.workload.learned.tokens import Tokens
+from armillary.workload.learned.variation import drawn_factors
 from armillary.workload.learned.vocabulary import AT, COLUMNS, token_keys
 
 Ints = NDArray[np.int64]
@@ -251,25 +252,15 @@ class Sampler:
         ranks = record.condition["ranks"]
         if given.get("ranks", ranks) != ranks:
             raise InputError(f"ranks {given['ranks']}: trace {name} has {ranks}, expected that number")
-        graphs = []
+        graphs, model = [], self.model
+        names = [symbol.name for symbol in model.vocabulary.symbols]
         for at, packed in enumerate(record.classes):
             tokens = packed.tokens()
-            tokens.numbers[:, TIMES] = self._drawn(tokens, rng, temperature)
+            factors = drawn_factors(model.spread, model.shared, names, tokens.symbols, rng, temperature)
+            tokens.numbers[:, TIMES] = np.rint(tokens.numbers[:, TIMES] * factors[:, None])
             graphs.append(graph_of_tokens(tokens, self.layouts, f"class {at}"))
         about = {"learned": {"condition": record.condition, "seed": seed, "temperature": temperature}}
         return Trace(tuple(graphs), np.array(record.rank_graph, np.int32), None, about)
-
-    def _drawn(self, tokens: Tokens, rng: np.random.Generator, temperature: float) -> Ints:
-        """Return durations that vary as those of the corpus do; the expected ones stay."""
-        model = self.model
-        usual = model.spread.get("", 0.0)
-        each = np.array([model.spread.get(symbol.name, usual) for symbol in model.vocabulary.symbols])
-        spread = each[tokens.symbols] * temperature
-        common, own = rng.standard_normal(), rng.standard_normal(len(tokens))
-        drawn = spread * (model.shared**0.5 * common + (1 - model.shared) ** 0.5 * own)
-        factor = np.exp(drawn - spread**2 / 2)
-        found: Ints = np.rint(tokens.numbers[:, TIMES] * factor[:, None]).astype(np.int64)
-        return found
 
 
 def _joined(
