@@ -118,6 +118,7 @@ def _program(program: Program) -> Any:
                 [block, [rule.to_json() for rule in rules], shape.counters[block]]
                 for block, rules in shape.blocks.items()
             ],
+            shape.counted,
         ]
         for shape in program.shapes
     ]
@@ -127,11 +128,11 @@ def _program(program: Program) -> Any:
 def _read_program(found: Any) -> Program:
     blocks = [tuple(tuple(str(role) for role in symbols) for symbols in template) for template in found[0]]
     shapes = []
-    for step, times, details in found[1]:
+    for step, times, details, counted in found[1]:
         rules = {_pair(block): [Rule.from_json(each) for each in listed] for block, listed, _ in details}
         counters = {_pair(block): str(counter) for block, _, counter in details}
         template = tuple(tuple(_pair(block) for block in symbols) for symbols in step)
-        shape = Shape(template, [Rule.from_json(each) for each in times], rules, counters)
+        shape = Shape(template, [Rule.from_json(each) for each in times], rules, counters, bool(counted))
         if len(shape.times) != _slots(template):
             raise ValueError("counts of a step")
         for block in {block for symbols in template for block in symbols}:

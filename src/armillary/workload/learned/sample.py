@@ -85,7 +85,8 @@ class Sampler:
         grid = wished.grid
         check_agreement(sequences, self.model.vocabulary)
         graphs = tuple(
-            graph_of_tokens(each, self.layouts, f"stage {stage}") for stage, each in enumerate(sequences)
+            graph_of_tokens(each, self.layouts, f"stage {stage}", strict=True)
+            for stage, each in enumerate(sequences)
         )
         about = {
             "learned": {"condition": condition, "beyond": beyond, "seed": seed, "temperature": temperature}
@@ -141,22 +142,15 @@ class Sampler:
         kind = program_of(condition)
         program = self.model.programs.get(kind)
         if program is None:
-            names = ("trace", "schedule", "sharding", "tied")
-            words = ", ".join(
-                f"{key} {value}" for key, value in zip(names, kind, strict=False) if value != ""
-            )
-            several = (
-                ("first", "later"),
-                ("last", "earlier"),
-                ("one replica", "several"),
-                ("one microbatch", "several"),
-            )
-            rest = ", ".join(pair[int(at)] for pair, at in zip(several, kind[4:], strict=True))
             raise InputError(
-                f"no program of this kind in the corpus ({words}; stage: {rest}), expected one of its "
+                f"{_kind_text(kind)}: no program of this kind in the corpus, expected one of its "
                 f"{len(self.model.programs)} kinds (nearest: {self._nearest(kind)})"
             )
         shape: Shape = program.shapes[program.tree.choose(condition)]
+        if not shape.counted:
+            raise InputError(
+                f"{_kind_text(kind)}: microbatches of its blocks follow no order that is learned"
+            )
         blocks = sequence_of(shape.step, [rule.value(condition) for rule in shape.times])
         inside = {}
         for block in dict.fromkeys(blocks):
@@ -164,20 +158,15 @@ class Sampler:
             inside[block] = sequence_of(program.blocks[block[0]], counts)  # type: ignore[index]
         roles: list[str] = []
         batches: list[int] = []
-        turns: dict[str, int] = {}
-        for block in blocks:
-            counter = shape.counters[block]  # type: ignore[index]
-            turn = turns.get(counter, 0) if counter else -1
-            turns[counter] = turn + 1
+        for block, batch in zip(blocks, shape.microbatches(blocks), strict=True):  # type: ignore[arg-type]
             roles += inside[block]  # type: ignore[arg-type]
-            batches += [turn] * len(inside[block])
+            batches += [batch] * len(inside[block])
         return roles, batches
 
     def _nearest(self, kind: tuple[Value, ...]) -> str:
-        best = max(
-            self.model.programs, key=lambda other: sum(a == b for a, b in zip(kind, other, strict=True))
+        return _kind_text(
+            max(self.model.programs, key=lambda other: sum(a == b for a, b in zip(kind, other, strict=True)))
         )
-        return ", ".join(str(each) for each in best[:4] if each != "")
 
     def _piece(
         self, role: str, variant: int, near: tuple[str, ...], condition: Mapping[str, Value], values: Any
@@ -261,6 +250,20 @@ class Sampler:
             graphs.append(graph_of_tokens(tokens, self.layouts, f"class {at}"))
         about = {"learned": {"condition": record.condition, "seed": seed, "temperature": temperature}}
         return Trace(tuple(graphs), np.array(record.rank_graph, np.int32), None, about)
+
+
+def _kind_text(kind: tuple[Value, ...]) -> str:
+    """Return a kind of program for people, see `program_of`."""
+    names = ("trace", "schedule", "sharding", "tied")
+    words = [f"{key} {value}" for key, value in zip(names, kind, strict=False) if value != ""]
+    several = (
+        ("first", "later"),
+        ("last", "earlier"),
+        ("one replica", "several"),
+        ("one microbatch", "several"),
+    )
+    rest = [pair[int(at)] for pair, at in zip(several, kind[4:], strict=True)]
+    return f"{', '.join(words)}, stage {rest[0]} and {rest[1]}, {rest[2]}, {rest[3]}"
 
 
 def _joined(
