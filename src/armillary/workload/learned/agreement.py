@@ -1,0 +1,75 @@
+"""Whether the classes of ranks of a made trace fit: who sends is received, and all members call a collective."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from armillary.errors import InputError
+from armillary.trace import NodeType
+from armillary.workload.learned.tokens import Tokens
+from armillary.workload.learned.vocabulary import Symbol, Vocabulary
+
+Way = tuple[str, int]
+"""Axis and steps of messages."""
+_HINT = "the model cannot make this trace, expected a condition nearer to its corpus"
+
+
+def check_agreement(sequences: Sequence[Tokens], vocabulary: Vocabulary) -> None:
+    """Check the classes of a trace, one for each pipeline stage.
+
+    Raises:
+        InputError: two do not fit; the model cannot make this trace.
+    """
+    sent = [_messages(each, vocabulary, NodeType.COMM_SEND_NODE, "comm_dst") for each in sequences]
+    received = [_messages(each, vocabulary, NodeType.COMM_RECV_NODE, "comm_src") for each in sequences]
+    for stage in range(len(sequences)):
+        for axis, steps in sent[stage]:
+            other = (stage + steps) % len(sequences) if axis == "pp" else stage
+            if sent[stage][axis, steps] != received[other].get((axis, -steps)):
+                raise InputError(
+                    f"stage {stage} would send along {axis} {steps:+d} what is not received: {_HINT}"
+                )
+        for axis, steps in received[stage]:
+            other = (stage + steps) % len(sequences) if axis == "pp" else stage
+            if (axis, -steps) not in sent[other]:
+                raise InputError(
+                    f"stage {stage} would receive along {axis} {steps:+d} what is not sent: {_HINT}"
+                )
+    called = [_shared_calls(each, vocabulary) for each in sequences]
+    for name in sorted({name for each in called for name in each}):
+        if any(each.get(name) != called[0].get(name) for each in called):
+            raise InputError(f"stages would call different collectives of group '{name}': {_HINT}")
+
+
+def _messages(tokens: Tokens, vocabulary: Vocabulary, kind: int, end: str) -> dict[Way, Counter[int]]:
+    """Return how many messages of which sizes go each way."""
+    found: dict[Way, Counter[int]] = {}
+    sizes = tokens.column("comm_size")
+    for at, symbol in _used(tokens, vocabulary):
+        if symbol.kind == kind:
+            way = str(symbol.constant("comm_axis", "")), int(symbol.constant(end, 0))
+            found.setdefault(way, Counter()).update(sizes[tokens.symbols == at].tolist())
+    return found
+
+
+def _shared_calls(tokens: Tokens, vocabulary: Vocabulary) -> dict[str, list[tuple[str, int]]]:
+    """Return the collectives, in order, of groups that go over all stages."""
+    groups = {
+        at: symbol
+        for at, symbol in _used(tokens, vocabulary)
+        if symbol.group and "pp" in symbol.group.split("+")
+    }
+    found: dict[str, list[tuple[str, int]]] = {}
+    sizes = tokens.column("comm_size")
+    for at in np.flatnonzero(np.isin(tokens.symbols, list(groups))).tolist():
+        symbol = groups[int(tokens.symbols[at])]
+        found.setdefault(str(symbol.group), []).append((symbol.role, int(sizes[at])))
+    return found
+
+
+def _used(tokens: Tokens, vocabulary: Vocabulary) -> list[tuple[int, Symbol]]:
+    used = np.flatnonzero(np.bincount(tokens.symbols, minlength=len(vocabulary)))
+    return [(at, vocabulary.symbols[at]) for at in used.tolist()]

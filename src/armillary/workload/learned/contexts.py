@@ -1,0 +1,63 @@
+"""Where in a program a piece is: the roles around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+LEVELS: tuple[tuple[str, ...], ...] = (
+    (),
+    ("before",),
+    ("after",),
+    ("before", "after"),
+    ("next", "next2"),
+    ("next", "next2", "next3"),
+    ("past", "next", "next2", "next3"),
+    ("before2", "before", "after", "after2"),
+    ("before2", "before", "past", "next", "next2", "next3"),
+    ("before", "past", "next", "next2", "next3", "nth", "left"),
+)
+"""What may decide on numbers, the least first."""
+KEYS = ("before", "before2", "after", "after2", "past", "next", "next2", "next3", "nth", "left")
+"""`before`, `before2`, `after`, `after2` are the roles of the neighbours, `past`, `next`, `next2`, `next3` those of the
+nearest that are not loose; `nth` and `left` are how many pieces of the same role come right before and after, 2 at
+most."""
+
+
+def surroundings(roles: Sequence[str], loose: Sequence[bool]) -> list[tuple[str, ...]]:
+    """Return the values of `KEYS` for every piece; "" where there is none."""
+    n = len(roles)
+    firm = [at for at in range(n) if not loose[at]]
+    padded = ["", "", *roles, "", ""]
+    names = [roles[at] for at in firm] + ["", "", "", ""]
+    found: list[tuple[str, ...]] = []
+    ahead = 0
+    for at in range(n):
+        while ahead < len(firm) and firm[ahead] <= at:
+            ahead += 1
+        own = ahead > 0 and firm[ahead - 1] == at
+        past = ahead - 1 - own
+        found.append(
+            (
+                padded[at + 1], padded[at], padded[at + 3], padded[at + 4],
+                roles[firm[past]] if past >= 0 else "", names[ahead], names[ahead + 1], names[ahead + 2],
+                _alike(roles, at, -1), _alike(roles, at, 1),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _alike(roles: Sequence[str], at: int, step: int) -> str:
+    """Return how many neighbours in a direction have the same role, 2 at most."""
+    count = 0
+    while (
+        count < 2
+        and 0 <= at + step * (count + 1) < len(roles)
+        and roles[at + step * (count + 1)] == roles[at]
+    ):
+        count += 1
+    return str(count)
+
+
+def at_level(around: tuple[str, ...], level: int) -> tuple[str, ...]:
+    """Return the part of a piece's surroundings that a level looks at."""
+    return tuple(around[KEYS.index(key)] for key in LEVELS[level])

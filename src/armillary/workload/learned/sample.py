@@ -1,0 +1,284 @@
+"""New traces from the statistical model, for any condition that it can be asked for.
+
+All classes of ranks of a trace are made together, on the grid of the plan, with groups and peers as rules. References
+name earlier tokens only, so a graph has no cycle; that sends and receives, and the collectives of ranks that have
+different programs, fit is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.errors import InputError, nearest, one_of
+from armillary.trace import Trace
+from armillary.workload.learned.agreement import check_agreement
+from armillary.workload.learned.conditions import WORDS, Value, of_class, program_of, wish
+from armillary.workload.learned.contexts import KEYS, at_level, surroundings
+from armillary.workload.learned.graphs import Layouts, graph_of_tokens
+from armillary.workload.learned.model import Entry, Shape, StatisticalModel, Variants
+from armillary.workload.learned.monomials import logarithms_of
+from armillary.workload.learned.reference_kernel import TAIL
+from armillary.workload.learned.requests import check_modelled, completed
+from armillary.workload.learned.skeletons import sequence_of
+from armillary.workload.learned.tokens import Tokens
+from armillary.workload.learned.variation import drawn_factors
+from armillary.workload.learned.vocabulary import AT, COLUMNS, token_keys
+
+Ints = NDArray[np.int64]
+TIMES = [AT["duration_ns"], AT["duration_micros"]]
+"""Columns that are drawn with what the fit left; sizes must agree between ranks and follow their condition."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Made:
+    """A piece: its symbols, numbers, and references."""
+
+    symbols: Ints
+    numbers: Ints
+    sizes: Ints
+    references: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class _Fixed:
+    """What the numbers of a variant are, by where it is: entries that need no question, as arrays, and the others."""
+
+    token: Ints
+    column: Ints
+    sums: Ints
+    others: tuple[tuple[int, Entry], ...]
+
+
+class Sampler:
+    """Makes traces; keep one for many."""
+
+    def __init__(self, model: StatisticalModel) -> None:
+        self.model = model
+        self.layouts = Layouts.of(model.vocabulary)
+        self._fixed: dict[tuple[str, tuple[str, ...], int], _Fixed] = {}
+        self._measured = {str(each.condition["trace"]): each for each in model.measured}
+
+    def sample(self, given: Mapping[str, Value], *, seed: int = 0, temperature: float = 0.0) -> Trace:
+        """Return a trace for a condition; keys that are left out have their usual values.
+
+        Args:
+            given: What is wished for; ``trace`` names a trace of files that the corpus has.
+            seed: Of what is drawn.
+            temperature: Scales what is drawn of durations; 0: nothing is drawn.
+
+        Raises:
+            InputError: the condition is none, or the model cannot make such a trace; says why.
+        """
+        if "trace" in given or not self.model.programs:
+            return self._like_measured(given, seed, temperature)
+        wished = wish(completed(given))
+        check_modelled(wished)
+        condition = wished.condition
+        beyond = self.check(condition)
+        pp = int(condition["pp"])
+        sequences = [self.tokens(of_class(condition, stage)) for stage in range(pp)]
+        grid = wished.grid
+        check_agreement(sequences, self.model.vocabulary)
+        graphs = tuple(
+            graph_of_tokens(each, self.layouts, f"stage {stage}", strict=True)
+            for stage, each in enumerate(sequences)
+        )
+        about = {
+            "learned": {"condition": condition, "beyond": beyond, "seed": seed, "temperature": temperature}
+        }
+        return Trace(graphs, grid.coordinate("pp").astype(np.int32), grid, about)
+
+    def check(self, condition: Mapping[str, Value]) -> list[str]:
+        """Return the conditions that lie beyond those of the corpus.
+
+        Raises:
+            InputError: one cannot be extrapolated: a word, a number of which the corpus has one value, or cp, whose
+                rings are written out.
+        """
+        beyond = []
+        for key, value in condition.items():
+            known = self.model.domain.get(key, [])
+            if not known or key in ("ranks", "batch"):
+                continue
+            numbers = [each for each in known if isinstance(each, int)]
+            if key in WORDS or len(known) == 1 or key == "cp":
+                if value not in known:
+                    choices = one_of([str(each) for each in known]) if len(known) > 1 else str(known[0])
+                    raise InputError(f"{key} {value}: not in the corpus of the model, expected {choices}")
+            elif not numbers[0] <= int(value) <= numbers[-1]:
+                beyond.append(key)
+        return beyond
+
+    def tokens(self, condition: Mapping[str, Value]) -> Tokens:
+        """Return the sequence of a class of ranks.
+
+        Raises:
+            InputError: the corpus has no program of this kind.
+        """
+        roles, batches = self._program(condition)
+        known = self.model.roles
+        loose = [known[role].loose for role in roles]
+        around = surroundings(roles, loose)
+        chosen = {role: known[role].tree.choose(condition) for role in dict.fromkeys(roles)}
+        values = self.model.sums.values(logarithms_of([condition])[0])
+        made: dict[tuple[str, tuple[str, ...]], int] = {}
+        pieces: list[_Made] = []
+        order = []
+        for role, near in zip(roles, around, strict=True):
+            place = made.get((role, near))
+            if place is None:
+                place = made[role, near] = len(pieces)
+                pieces.append(self._piece(role, chosen[role], near, condition, values))
+            order.append(place)
+        return _joined(pieces, order, loose, batches)
+
+    def _program(self, condition: Mapping[str, Value]) -> tuple[list[str], list[int]]:
+        """Return the roles of all pieces and their microbatches."""
+        kind = program_of(condition)
+        program = self.model.programs.get(kind)
+        if program is None:
+            raise InputError(
+                f"{_kind_text(kind)}: no program of this kind in the corpus, expected one of its "
+                f"{len(self.model.programs)} kinds (nearest: {self._nearest(kind)})"
+            )
+        shape: Shape = program.shapes[program.tree.choose(condition)]
+        if not shape.counted:
+            raise InputError(
+                f"{_kind_text(kind)}: microbatches of its blocks follow no order that is learned"
+            )
+        blocks = sequence_of(shape.step, [rule.value(condition) for rule in shape.times])
+        inside = {}
+        for block in dict.fromkeys(blocks):
+            counts = [rule.value(condition) for rule in shape.blocks[block]]  # type: ignore[index]
+            inside[block] = sequence_of(program.blocks[block[0]], counts)  # type: ignore[index]
+        roles: list[str] = []
+        batches: list[int] = []
+        for block, batch in zip(blocks, shape.microbatches(blocks), strict=True):  # type: ignore[arg-type]
+            roles += inside[block]  # type: ignore[arg-type]
+            batches += [batch] * len(inside[block])
+        return roles, batches
+
+    def _nearest(self, kind: tuple[Value, ...]) -> str:
+        return _kind_text(
+            max(self.model.programs, key=lambda other: sum(a == b for a, b in zip(kind, other, strict=True)))
+        )
+
+    def _piece(
+        self, role: str, variant: int, near: tuple[str, ...], condition: Mapping[str, Value], values: Any
+    ) -> _Made:
+        known = self.model.roles[role]
+        symbols = np.array(known.symbols[variant], np.int64)
+        which = known.trees[variant].choose({**dict(zip(KEYS, near, strict=True)), **condition})
+        lists, rules = known.references[variant][which], known.tails[variant]
+        entries = [
+            (form, named, rules[which, token, place].value(condition) if form == TAIL else count)
+            for token, each in enumerate(lists)
+            for place, (form, named, count) in enumerate(each)
+        ]
+        numbers = np.zeros((len(symbols), len(COLUMNS)), np.int64)
+        fixed = self._numbers(role, known, variant, near)
+        numbers[fixed.token, fixed.column] = np.rint(values[fixed.sums])
+        more = {**condition, "variant": f"v{variant}"}
+        for token, entry in fixed.others:
+            if entry.rule is not None:
+                numbers[token, entry.column] = entry.rule.value(condition)
+            elif entry.choice is not None:
+                numbers[token, entry.column] = entry.choice.choose(condition)
+            else:
+                numbers[token, entry.column] = max(1, round(float(values[entry.sums.choose(more)])))
+        sizes = np.array([len(each) for each in lists], np.int64)
+        return _Made(symbols, numbers, sizes, np.array(entries, np.int64).reshape(-1, 3))
+
+    def _numbers(self, role: str, known: Variants, variant: int, near: tuple[str, ...]) -> _Fixed:
+        key = at_level(near, known.level)
+        if key not in known.numbers:
+            key = max(known.numbers, key=lambda other: sum(a == b for a, b in zip(key, other, strict=True)))
+        found = self._fixed.get((role, key, variant))
+        if found is None:
+            place = {
+                token: at
+                for at, token in enumerate(token_keys(known.symbols[variant], self.model.vocabulary))
+            }
+            meant = [
+                set(self.model.vocabulary.symbols[at].columns) | {AT["duration_micros"]}
+                for at in known.symbols[variant]
+            ]
+            own = [
+                (place[each.token], each)
+                for each in known.numbers[key]
+                if each.token in place and each.column in meant[place[each.token]]
+            ]
+            plain = [
+                each
+                for each in own
+                if each[1].rule is None and each[1].choice is None and each[1].sums.yes is None
+            ]
+            table = (
+                np.array([(at, each.column, each.sums.choice) for at, each in plain], np.int64)
+                .reshape(-1, 3)
+                .T
+            )
+            others = tuple(each for each in own if each not in plain)
+            found = self._fixed[role, key, variant] = _Fixed(table[0], table[1], table[2], others)
+        return found
+
+    def _like_measured(self, given: Mapping[str, Value], seed: int, temperature: float) -> Trace:
+        """Return a trace with the program of one in files, its durations drawn anew."""
+        name = str(given.get("trace", next(iter(self._measured), "")))
+        other = [key for key in given if key not in ("trace", "ranks")]
+        if name not in self._measured or other:
+            key = f"trace {name}" if name not in self._measured else other[0]
+            raise InputError(
+                f"{key}: not in the corpus of the model, which has traces {one_of(sorted(self._measured))} as they are"
+                f"{nearest(name, self._measured)}"
+            )
+        record, rng = self._measured[name], np.random.default_rng(seed)
+        ranks = record.condition["ranks"]
+        if given.get("ranks", ranks) != ranks:
+            raise InputError(f"ranks {given['ranks']}: trace {name} has {ranks}, expected that number")
+        graphs, model = [], self.model
+        names = [symbol.name for symbol in model.vocabulary.symbols]
+        for at, packed in enumerate(record.classes):
+            tokens = packed.tokens()
+            factors = drawn_factors(model.spread, model.shared, names, tokens.symbols, rng, temperature)
+            tokens.numbers[:, TIMES] = np.rint(tokens.numbers[:, TIMES] * factors[:, None])
+            graphs.append(graph_of_tokens(tokens, self.layouts, f"class {at}"))
+        about = {"learned": {"condition": record.condition, "seed": seed, "temperature": temperature}}
+        return Trace(tuple(graphs), np.array(record.rank_graph, np.int32), None, about)
+
+
+def _kind_text(kind: tuple[Value, ...]) -> str:
+    """Return a kind of program for people, see `program_of`."""
+    names = ("trace", "schedule", "sharding", "tied")
+    words = [f"{key} {value}" for key, value in zip(names, kind, strict=False) if value != ""]
+    several = (
+        ("first", "later"),
+        ("last", "earlier"),
+        ("one replica", "several"),
+        ("one microbatch", "several"),
+    )
+    rest = [pair[int(at)] for pair, at in zip(several, kind[4:], strict=True)]
+    return f"{', '.join(words)}, stage {rest[0]} and {rest[1]}, {rest[2]}, {rest[3]}"
+
+
+def _joined(
+    pieces: Sequence[_Made], order: Sequence[int], loose: Sequence[bool], batches: Sequence[int]
+) -> Tokens:
+    """Put pieces behind each other."""
+    lengths = np.array([len(pieces[at].symbols) for at in order], np.int64)
+    numbers = np.concatenate([pieces[at].numbers for at in order])
+    numbers[:, AT["micro_batch"]] = np.repeat(np.array(batches, np.int64), lengths)
+    # Pieces that are not loose are the layers of a block, as far as labels go.
+    numbers[:, AT["layer"]] = np.repeat(np.cumsum([not each for each in loose]), lengths)
+    references = np.concatenate([pieces[at].references for at in order])
+    sizes = np.concatenate([pieces[at].sizes for at in order])
+    return Tokens(
+        np.concatenate([pieces[at].symbols for at in order]), numbers,
+        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        references[:, 0].copy(), references[:, 1].copy(), references[:, 2].copy(),
+    )  # fmt: skip

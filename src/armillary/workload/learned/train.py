@@ -1,0 +1,344 @@
+"""Fits the statistical model to a corpus."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.errors import InputError
+from armillary.workload.learned.conditions import Value, of_class, program_of
+from armillary.workload.learned.contexts import KEYS, LEVELS, at_level, surroundings
+from armillary.workload.learned.corpus import Corpus
+from armillary.workload.learned.expressions import Explained, Rule
+from armillary.workload.learned.model import Entry, Program, Shape, StatisticalModel, Sums, Variants
+from armillary.workload.learned.monomials import VARIABLES, Fitter, Sum, logarithms_of
+from armillary.workload.learned.packed import Packed, References
+from armillary.workload.learned.pieces import Piece, Variant, loose_symbols, pieces_of
+from armillary.workload.learned.records import Record
+from armillary.workload.learned.reference_kernel import TAIL
+from armillary.workload.learned.skeletons import Skeleton, Skeletons, blocks_of, find_skeletons, sequence_of
+from armillary.workload.learned.tree import Tree, grow
+from armillary.workload.learned.variation import variation
+from armillary.workload.learned.vocabulary import AT, COLUMNS, Vocabulary, token_keys
+
+Ints = NDArray[np.int64]
+SMALL = ("number", "comm_tag", "comm_src", "comm_dst", "comm_root", "comm_priority", "stream", "tid", "gap")
+"""Columns that hold counts or names, not sizes."""
+_MOST_EXAMPLES = 4000
+
+
+@dataclass(eq=False)
+class _Class:
+    """A class of ranks of the corpus."""
+
+    condition: dict[str, Value]
+    packed: Packed
+    pieces: list[Piece]
+    around: list[tuple[str, ...]]
+
+
+@dataclass(eq=False)
+class _Seen:
+    """The pieces of a role, one for each different surroundings in a class."""
+
+    variants: dict[Variant, int] = field(default_factory=dict)
+    where: list[tuple[int, tuple[str, ...], int, int]] = field(default_factory=list)
+    """Class, surroundings, variant, first token."""
+
+
+def train(
+    corpus: Corpus, *, seed: int = 0, told: Callable[[str], None] = lambda what: None
+) -> StatisticalModel:
+    """Fit a model.
+
+    Args:
+        corpus: The traces.
+        seed: Of the choice of examples where there are very many.
+        told: Called with what is fitted next.
+
+    Raises:
+        InputError: the corpus is empty, or holds what cannot be modelled.
+    """
+    if not corpus.records:
+        raise InputError("the corpus has no traces, expected one at least")
+    told("pieces")
+    made = [record for record in corpus.records if not record.rank_graph]
+    loose = loose_symbols((each for record in made for each in record.classes), corpus.vocabulary)
+    classes = []
+    for record in made:
+        for stage, packed in enumerate(record.classes):
+            pieces = pieces_of(packed, corpus.vocabulary, loose)
+            around = surroundings([each.role for each in pieces], [each.loose for each in pieces])
+            classes.append(_Class(of_class(record.condition, stage), packed, pieces, around))
+    told("programs")
+    programs = _programs(classes)
+    told("pieces and what they wait for")
+    seen = _seen(classes)
+    rng = np.random.default_rng(seed)
+    conditions = [each.condition for each in classes]
+    if classes:
+        explained, fitter = Explained(conditions), Fitter(logarithms_of(conditions), conditions)
+    roles, sums = {}, list[Sum]()
+    for role, found in seen.items():
+        told(f"numbers of {role}")
+        roles[role] = _variants(role, found, classes, corpus.vocabulary, explained, fitter, sums, rng)
+    about: dict[str, Any] = {
+        "sources": corpus.sources, "traces": len(corpus.records), "classes": len(classes),
+        "tokens": sum(len(each.packed) for each in classes), "digest": corpus.digest, "seed": seed,
+    }  # fmt: skip
+    measured = [record for record in corpus.records if record.rank_graph]
+    spread, shared = variation(measured, corpus.vocabulary)
+    domain = _domain(made)
+    return StatisticalModel(
+        corpus.vocabulary, programs, roles, _stacked(sums), domain, about, measured, spread, shared
+    )
+
+
+def _domain(records: Sequence[Record]) -> dict[str, list[Value]]:
+    keys = dict.fromkeys(key for record in records for key in record.condition)
+    return {
+        key: sorted(
+            {record.condition[key] for record in records if key in record.condition},
+            key=lambda v: (str(type(v)), v),
+        )
+        for key in keys
+    }
+
+
+def _programs(classes: Sequence[_Class]) -> dict[tuple[Value, ...], Program]:
+    kinds: dict[tuple[Value, ...], list[int]] = defaultdict(list)
+    for at, each in enumerate(classes):
+        kinds[program_of(each.condition)].append(at)
+    if not classes:
+        return {}
+    explained = Explained([each.condition for each in classes])
+    parsed: dict[tuple[Value, ...], tuple[Skeletons, list[Skeleton]]] = {}
+    slots: dict[tuple[Any, ...], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    for kind, members in kinds.items():
+        parsed[kind] = find_skeletons([classes[at].pieces for at in members])
+        for at, skeleton in zip(members, parsed[kind][1], strict=True):
+            for where, counts in ((None, skeleton.times), *skeleton.blocks.items()):
+                for place, count in enumerate(counts):
+                    rows, values = slots[kind, skeleton.step, where, place]
+                    if count >= 0:
+                        rows.append(at)
+                        values.append(count)
+    arrays = {
+        key: (np.array(rows, np.int64), np.array(values, np.int64)) for key, (rows, values) in slots.items()
+    }
+    for rows_and_counts in arrays.values():
+        explained.vote(*rows_and_counts)
+    rules = {key: explained.rule(*each) if len(each[0]) else Rule() for key, each in arrays.items()}
+    found = {}
+    for kind, members in kinds.items():
+        skeletons, of_class_ = parsed[kind]
+        shapes = []
+        for place, step in enumerate(skeletons.steps):
+            blocks: dict[Any, list[Rule]] = {block: [] for symbols in step for block in symbols}
+            shape = Shape(step, [], dict(blocks), _counters(skeletons, step))
+            for (_, _, where, _), rule in _of_shape(rules, kind, place):
+                (shape.times if where is None else shape.blocks.setdefault(where, [])).append(rule)
+            for at, own in zip(members, of_class_, strict=True):
+                if own.step == place:
+                    made = shape.microbatches(sequence_of(step, own.times))  # type: ignore[arg-type]
+                    true = [batch for batch, _ in blocks_of(classes[at].pieces)]
+                    shape.counted = shape.counted and made == true
+            shapes.append(shape)
+        tree = grow([classes[at].condition for at in members], [each.step for each in of_class_])
+        found[kind] = Program(skeletons.blocks, shapes, tree, len(members))
+    return found
+
+
+def _of_shape(
+    rules: dict[tuple[Any, ...], Rule], kind: tuple[Value, ...], step: int
+) -> list[tuple[Any, Rule]]:
+    own = [(key, rule) for key, rule in rules.items() if key[0] == kind and key[1] == step]
+    return sorted(own, key=lambda each: (each[0][2] is not None, each[0][2] or (0, 0), each[0][3]))
+
+
+def _counters(skeletons: Skeletons, step: Any) -> dict[Any, str]:
+    """Return for each block the role that counts its microbatches: the first of its template that is no message."""
+    found = {}
+    for block in dict.fromkeys(block for symbols in step for block in symbols):
+        roles = [role for symbols in skeletons.blocks[block[0]] for role in symbols]
+        found[block] = "" if "optimizer" in roles else next((r for r in roles if _firm(r)), roles[0])
+    return found
+
+
+def _firm(role: str) -> bool:
+    return not role.startswith(("receive", "send")) and role not in ("weights", "gradients")
+
+
+def _seen(classes: Sequence[_Class]) -> dict[str, _Seen]:
+    found: dict[str, _Seen] = defaultdict(_Seen)
+    for at, each in enumerate(classes):
+        known: set[tuple[str, tuple[str, ...], Variant, Any, Any]] = set()
+        rows, references = each.packed.row, each.packed.reference
+        for piece, around in zip(each.pieces, each.around, strict=True):
+            span = slice(piece.first, piece.first + len(piece.variant))
+            key = (piece.role, around, piece.variant, rows[span].tobytes(), references[span].tobytes())
+            if key in known:
+                continue
+            known.add(key)
+            own = found[piece.role]
+            variant = own.variants.setdefault(piece.variant, len(own.variants))
+            own.where.append((at, around, variant, piece.first))
+    return found
+
+
+def _variants(
+    role: str,
+    seen: _Seen,
+    classes: Sequence[_Class],
+    vocabulary: Vocabulary,
+    explained: Explained,
+    fitter: Fitter,
+    sums: list[Sum],
+    rng: np.random.Generator,
+) -> Variants:
+    """Learn a role."""
+    symbols = list(seen.variants)
+    chosen = dict[int, int]()
+    for at, _, variant, _ in seen.where:
+        chosen.setdefault(at, variant)
+    tree = grow([classes[at].condition for at in chosen], list(chosen.values()))
+    loose = any(piece.loose for piece in classes[seen.where[0][0]].pieces if piece.role == role)
+    references, tails, trees = [], [], []
+    for variant in range(len(symbols)):
+        own = [each for each in seen.where if each[2] == variant]
+        lists, rules, which = _references(own, classes, len(symbols[variant]), explained, rng)
+        references.append(lists)
+        tails.append(rules)
+        trees.append(which)
+    level = _level(seen, classes, symbols)
+    numbers = _numbers(seen, classes, symbols, vocabulary, level, explained, fitter, sums)
+    return Variants(symbols, tree, loose, references, tails, trees, level, numbers)
+
+
+def _references(
+    own: Sequence[tuple[int, tuple[str, ...], int, int]],
+    classes: Sequence[_Class],
+    size: int,
+    explained: Explained,
+    rng: np.random.Generator,
+) -> tuple[list[tuple[References, ...]], dict[tuple[int, int, int], Rule], Tree]:
+    """Return the lists of references of a variant, rules of counts, and a tree over surroundings and conditions."""
+    known: dict[tuple[References, ...], int] = {}
+    counts: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
+    examples = []
+    for at, around, _, first in own:
+        packed = classes[at].packed
+        full = tuple(packed.references[one] for one in packed.reference[first : first + size].tolist())
+        lists = tuple(
+            tuple((form, named, 0 if form == TAIL else n) for form, named, n in each) for each in full
+        )
+        which = known.setdefault(lists, len(known))
+        examples.append((at, around, which))
+        for token, each in enumerate(full):
+            for place, (form, _, count) in enumerate(each):
+                if form == TAIL:
+                    counts[which, token, place].append((at, count))
+    rules = {key: explained.rule(*np.array(found, np.int64).T) for key, found in counts.items()}
+    if len(known) < 2:
+        return list(known), rules, Tree(0)
+    if len(examples) > _MOST_EXAMPLES:
+        often = np.bincount([each[2] for each in examples], minlength=len(known))
+        rare = [at for at, each in enumerate(examples) if often[each[2]] < 100]
+        picked = rng.choice(len(examples), _MOST_EXAMPLES, replace=False).tolist()
+        examples = [examples[at] for at in sorted({*picked, *rare})]
+    conditions = [
+        {**dict(zip(KEYS, around, strict=True)), **classes[at].condition} for at, around, _ in examples
+    ]
+    return list(known), rules, grow(conditions, [each[2] for each in examples])
+
+
+def _level(seen: _Seen, classes: Sequence[_Class], symbols: Sequence[Variant]) -> int:
+    """Return the least level of surroundings that decides on the numbers within every class."""
+    for level in range(len(LEVELS)):
+        known: dict[tuple[int, tuple[str, ...]], bytes] = {}
+        for at, around, variant, first in seen.where:
+            span = classes[at].packed.row[first : first + len(symbols[variant])].tobytes()
+            if known.setdefault((at, at_level(around, level)), span) != span:
+                break
+        else:
+            return level
+    return len(LEVELS) - 1
+
+
+def _numbers(
+    seen: _Seen,
+    classes: Sequence[_Class],
+    symbols: Sequence[Variant],
+    vocabulary: Vocabulary,
+    level: int,
+    explained: Explained,
+    fitter: Fitter,
+    sums: list[Sum],
+) -> dict[tuple[str, ...], list[Entry]]:
+    """Fit every column of every token, for all variants together and, where that is not good, for each."""
+    values: dict[tuple[str, ...], dict[Any, list[tuple[int, int, int]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    done = set()
+    for at, around, variant, first in seen.where:
+        key = at_level(around, level)
+        if (at, key) in done:
+            continue
+        done.add((at, key))
+        packed = classes[at].packed
+        found = packed.rows[packed.row[first : first + len(symbols[variant])], 1:]
+        for token, row, symbol in zip(
+            token_keys(symbols[variant], vocabulary), found.tolist(), symbols[variant], strict=True
+        ):
+            for column in vocabulary.symbols[symbol].columns:
+                values[key][token, column].append((at, variant, row[column]))
+            if row[AT["duration_micros"]]:
+                values[key][token, AT["duration_micros"]].append((at, variant, row[AT["duration_micros"]]))
+    return {
+        key: [
+            entry
+            for (token, column), examples in tokens.items()
+            if COLUMNS[column] not in ("layer", "micro_batch")
+            and (entry := _entry(token, column, examples, explained, fitter, sums)) is not None
+        ]
+        for key, tokens in values.items()
+    }
+
+
+def _entry(
+    token: tuple[str, int, int],
+    column: int,
+    examples: Sequence[tuple[int, int, int]],
+    explained: Explained,
+    fitter: Fitter,
+    sums: list[Sum],
+) -> Entry | None:
+    table = np.array(examples, np.int64)
+    rows, variants, found = table.T
+    if not found.any():
+        return None
+    if COLUMNS[column] in SMALL or (found <= 0).any():
+        rule = explained.rule(rows, found)
+        if rule.exact:
+            return Entry(token, column, rule=rule)
+        return Entry(
+            token, column, choice=grow([explained.conditions[at] for at in rows.tolist()], found.tolist())
+        )
+    return Entry(token, column, fitter.fit(rows, found.astype(np.float64), variants, sums))
+
+
+def _stacked(sums: Sequence[Sum]) -> Sums:
+    sizes = [len(each.coefficients) for each in sums]
+    none: NDArray[Any] = np.zeros((0, len(VARIABLES)))
+    return Sums(
+        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        np.concatenate([each.coefficients for each in sums] or [np.zeros(0)]),
+        np.concatenate([each.exponents for each in sums] or [none]).astype(np.float64),
+        np.array([each.error for each in sums]),
+        np.array([each.spread for each in sums]),
+    )

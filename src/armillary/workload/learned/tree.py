@@ -1,0 +1,123 @@
+"""A decision tree over conditions, for what is a choice: CART with the Gini impurity (Breiman et al., 1984)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.workload.learned.conditions import Value
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A leaf with a choice, or a question with two answers.
+
+    Attributes:
+        choice: Of a leaf: the most frequent class of its examples.
+        share: Of a leaf: how many of its examples have that class.
+        key: The condition asked for.
+        value: A word that it must be, or a number that it must exceed.
+        yes: Where it is.
+        no: Where it is not.
+    """
+
+    choice: int = -1
+    share: float = 1.0
+    key: str = ""
+    value: Value = 0
+    yes: Tree | None = None
+    no: Tree | None = None
+
+    def choose(self, condition: Mapping[str, Value]) -> int:
+        """Return the choice under a condition."""
+        tree = self
+        while tree.yes is not None and tree.no is not None:
+            found = condition.get(tree.key, 0)
+            if isinstance(tree.value, str):
+                answer = found == tree.value
+            else:
+                answer = not isinstance(found, str) and found > tree.value
+            tree = tree.yes if answer else tree.no
+        return tree.choice
+
+    def to_json(self) -> Any:
+        """Return the tree as JSON knows values."""
+        if self.yes is None or self.no is None:
+            return [self.choice, self.share]
+        return [self.key, self.value, self.yes.to_json(), self.no.to_json()]
+
+    @classmethod
+    def from_json(cls, found: Any) -> Tree:
+        """Return the tree that `to_json` described."""
+        if len(found) == 2:
+            return cls(int(found[0]), float(found[1]))
+        key, value, yes, no = found
+        if not isinstance(key, str) or not isinstance(value, (int, float, str)):
+            raise ValueError(key)
+        return cls(key=key, value=value, yes=cls.from_json(yes), no=cls.from_json(no))  # type: ignore[arg-type]
+
+
+def grow(conditions: Sequence[Mapping[str, Value]], classes: Sequence[int], depth: int = 12) -> Tree:
+    """Fit a tree to examples; it ends where all of a leaf are of one class."""
+    if len(set(classes)) <= 1:
+        return Tree(classes[0] if len(classes) else -1)
+    questions = list(_questions(conditions))
+    answers = (
+        np.stack([answer for _, _, answer in questions])
+        if questions
+        else np.zeros((0, len(classes)), np.bool_)
+    )
+    numbers = np.array(classes, np.int64)
+    known, codes = np.unique(numbers, return_inverse=True)
+    shown = np.eye(len(known))[codes]
+    return _grow(questions, answers, shown, known, np.arange(len(classes)), depth)
+
+
+def _questions(conditions: Sequence[Mapping[str, Value]]) -> Any:
+    keys = dict.fromkeys(key for each in conditions for key in each)
+    for key in keys:
+        values = [each.get(key, 0) for each in conditions]
+        if any(isinstance(value, str) for value in values):
+            for word in sorted({str(value) for value in values}):
+                yield key, word, np.array([value == word for value in values], np.bool_)
+        else:
+            column = np.array(values, np.int64)
+            for least in np.unique(column)[:-1].tolist():
+                yield key, least, column > least
+
+
+def _grow(
+    questions: list[Any],
+    answers: NDArray[np.bool_],
+    shown: NDArray[np.float64],
+    known: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    depth: int,
+) -> Tree:
+    total = shown[rows].sum(0)
+    best = int(np.argmax(total))
+    leaf = Tree(int(known[best]), float(total[best] / total.sum()))
+    if leaf.share == 1.0 or depth == 0 or not questions:
+        return leaf
+    part = answers[:, rows].astype(np.float64)
+    yes = part @ shown[rows]
+    many, all_rows = yes.sum(1), len(rows)
+    no = total[None, :] - yes
+    with np.errstate(divide="ignore", invalid="ignore"):
+        purity = (yes**2).sum(1) / many + (no**2).sum(1) / (all_rows - many)
+    purity[(many == 0) | (many == all_rows)] = -1
+    # Of questions that divide as well as each other the first is taken.
+    at = int(np.argmax(purity > purity.max() - 1e-9 * all_rows))
+    if purity[at] <= (total**2).sum() / all_rows + 1e-12 * all_rows and purity[at] < all_rows:
+        return leaf
+    key, value, _ = questions[at]
+    mask = answers[at, rows]
+    return Tree(
+        key=key, value=value,
+        yes=_grow(questions, answers, shown, known, rows[mask], depth - 1),
+        no=_grow(questions, answers, shown, known, rows[~mask], depth - 1),
+    )  # fmt: skip
