@@ -44,6 +44,6 @@ def cases() -> Iterator[Case]:
                 "attention": "flash",
                 "causal": True,
             },
-            stack="megatron-bridge",
+            stack="llama-3",
             amount=flops / gpus / 1e12,
         )
