@@ -20,6 +20,8 @@ _SINGLE = "nccl-tests on one node, NCCL 2.27.3 and 2.29.2 (ai-dynamo/aiconfigura
 _ECHO = "nccl-tests on Azure NDv4 (NetX-lab/Echo@15f0d12, MIT)"
 _NODES = "nccl-tests on 10 nodes of 8 H100, NCCL 2.29.2 (xxrjun/nccl-tests-cluster@455de4f, Apache-2.0)"
 _LOOKUP = "all-reduce of vTrain's profiles (VIA-Research/vTrain, MIT)"
+_VTRAIN_NIC = 12.5
+"""GB/s of a GPU: 800 Gb/s of a node in all (VIA-Research/vTrain, src/config.py)."""
 
 _SMALL = 4.0 * 2**20
 """Bytes up to which a protocol of low latency is taken where nothing was measured."""
@@ -52,7 +54,8 @@ def fit_texts(measured: Path) -> Iterator[tuple[str, str]]:
     for device, name in (("a100", "a100-vtrain"), ("v100", "v100-sxm")):
         files = sorted((measured / "vtrain").glob(f"trace_{device}_*_LUT"))
         inside = nccl.fit_inside([sample for path in files for sample in read_file(path)])[device]
-        yield _file(name, f"{device}-sxm", f"{device} of vTrain, all-reduce only", inside, {}, (_LOOKUP,))
+        nic = _VTRAIN_NIC if device == "a100" else None
+        yield _file(name, f"{device}-sxm", f"{device} of vTrain, all-reduce only", inside, {}, (_LOOKUP,), nic)
 
 
 def _with_small(operation: str, spanning: Spanning, small: Spanning) -> Spanning:
@@ -76,8 +79,14 @@ def _file(
     inside: nccl.Curves,
     between: dict[str, Spanning],
     sources: tuple[str, ...],
+    nic: float | None = None,
 ) -> tuple[str, str]:
-    return name, text_of(CollectiveFit(name, sheets()[device], inside, between, sources), title, device)
+    """Return the name and text of a fit, whose network has other NICs than the data sheet says if `nic` is given."""
+    sheet = sheets()[device]
+    if nic:
+        sheet = sheet.model_copy(update={"nic": nic, "source": f"{sheet.source}; NICs of {title}"})
+    fit = CollectiveFit(name, sheet, inside, between, sources)
+    return name, text_of(fit, title, None if nic else device)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def _from_files(
         known = {digest for stack in {case.stack for case in cases} for digest in sources_of(stack)}
         seen = any(hashlib.sha256(path.read_bytes()).hexdigest() in known for path in files)
         table = Table(
-            name, title, unit, source, rows_of(cases, progress), "fitted" if seen else "held out", bar, notes
+            name, title, unit, source, rows_of(cases, progress), "fitted" if seen else "given", bar, notes
         )
         return replace(table, parts=tuple(_left_out(table, cases, progress))) if seen else table
 
