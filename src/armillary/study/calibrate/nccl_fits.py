@@ -55,7 +55,9 @@ def fit_texts(measured: Path) -> Iterator[tuple[str, str]]:
         files = sorted((measured / "vtrain").glob(f"trace_{device}_*_LUT"))
         inside = nccl.fit_inside([sample for path in files for sample in read_file(path)])[device]
         nic = _VTRAIN_NIC if device == "a100" else None
-        yield _file(name, f"{device}-sxm", f"{device} of vTrain, all-reduce only", inside, {}, (_LOOKUP,), nic)
+        yield _file(
+            name, f"{device}-sxm", f"{device} of vTrain, all-reduce only", inside, {}, (_LOOKUP,), nic
+        )
 
 
 def _with_small(operation: str, spanning: Spanning, small: Spanning) -> Spanning:
