@@ -1,0 +1,218 @@
+"""Fits the network to a corpus with AdamW (Loshchilov and Hutter, 2019) and a cosine that ends at 0.
+
+Several expressions may give a count, and several formulas a number. The loss is the negative logarithm of the
+probability of all that do together, so that the ones which are right under most conditions win.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import cos, pi
+from typing import Any
+
+import numpy as np
+
+from armillary.errors import InputError
+from armillary.workload.learned.corpus import Corpus
+from armillary.workload.learned.expressions import library
+from armillary.workload.learned.neural import batches
+from armillary.workload.learned.neural.examples import Examples, PieceExample, cut, examples_of, programs_of
+from armillary.workload.learned.neural.grammar import Grammar
+from armillary.workload.learned.neural.inputs import features, scales, width
+from armillary.workload.learned.neural.lexicon import Lexicon
+from armillary.workload.learned.neural.model import NeuralModel
+from armillary.workload.learned.neural.network import Sizes, initial
+from armillary.workload.learned.neural.network_torch import hidden, import_torch
+from armillary.workload.learned.train import train as train_library
+
+STEPS = 1000
+WIDTH = 64
+_RATE = 4e-3
+_WARMUP = 50
+_PROGRAMS, _PIECES = 24, 128
+"""Sequences of a step."""
+_HELD_OUT = 10
+"""One trace of so many is kept for the loss that `about` states."""
+
+
+def train(
+    corpus: Corpus,
+    *,
+    seed: int = 0,
+    steps: int = STEPS,
+    size: int = WIDTH,
+    layers: int = 2,
+    threads: int = 1,
+    told: Callable[[str], None] = lambda what: None,
+) -> NeuralModel:
+    """Fit a model.
+
+    Args:
+        corpus: The traces; those of files are left to the statistical model.
+        seed: Of the first weights and of the order of examples.
+        steps: Of gradient descent.
+        size: Width of the network, a multiple of 4.
+        layers: Of the network.
+        threads: That PyTorch computes with; another number may give other last digits.
+        told: Called with what is done next.
+
+    Raises:
+        InputError: there is no PyTorch, or the corpus has no trace that was generated.
+    """
+    torch = import_torch()
+    if size < 4 or size % 4 or steps < 1 or layers < 1:
+        raise InputError(f"size {size}, layers {layers}, steps {steps}: expected positive numbers, size by 4")
+    if all(record.rank_graph for record in corpus.records):
+        raise InputError("the corpus has no generated trace, expected one at least: `--generate PLAN.yaml`")
+    base = train_library(corpus, seed=seed, told=told)
+    told("examples")
+    conditions, record, parts = cut(corpus)
+    programs = programs_of(conditions, [pieces for _, pieces in parts])
+    grammar = Grammar(list(base.roles))
+    for program in programs:
+        grammar.learn(program)
+    lexicon = Lexicon(base, grammar.blocks)
+    examples = examples_of(parts, conditions, record, programs, lexicon)
+    positions = 1 + max(
+        2 * grammar.longest + 16, *(len(s) for each in base.roles.values() for s in each.symbols)
+    )
+    sizes = Sizes(
+        size, layers, 4, positions, lexicon.size, lexicon.near_size, width(), len(library()), lexicon.candidates,
+        lexicon.residuals,
+    )  # fmt: skip
+    found = features(conditions)
+    table = scales(found)
+    weights = {
+        name: torch.tensor(value, requires_grad=True) for name, value in initial(sizes, seed).items()
+    }
+    threads_before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        about = _fit(torch, weights, sizes, examples, (found - table[0]) / table[1], lexicon, steps, seed, told)
+    finally:
+        torch.set_num_threads(threads_before)
+    about |= {"steps": steps, "parameters": sum(value.numel() for value in weights.values())}
+    arrays = {name: value.detach().numpy() for name, value in weights.items()}
+    return NeuralModel(base, grammar, sizes, arrays, table, {**base.about, **about})
+
+
+def _fit(
+    torch: Any,
+    weights: dict[str, Any],
+    sizes: Sizes,
+    examples: Examples,
+    condition: Any,
+    lexicon: Lexicon,
+    steps: int,
+    seed: int,
+    told: Callable[[str], None],
+) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    traces = sorted(set(examples.record))
+    held = set(rng.permutation(traces)[: len(traces) // _HELD_OUT].tolist())
+    own = [at for at, trace in enumerate(examples.record) if trace not in held]
+    other = [at for at, trace in enumerate(examples.record) if trace in held]
+    by_role: dict[int, list[int]] = defaultdict(list)
+    rest = []
+    for number, piece in enumerate(examples.pieces):
+        if examples.record[piece.at] in held:
+            rest.append(number)
+        else:
+            by_role[piece.role].append(number)
+    roles = [by_role[role] for role in sorted(by_role)]
+    optimizer = torch.optim.AdamW(list(weights.values()), lr=_RATE, betas=(0.9, 0.98), weight_decay=0.01)
+
+    def loss(programs: list[int], pieces: list[int]) -> list[Any]:
+        found = _program_losses(torch, weights, sizes, batches.programs(examples, programs, condition, lexicon))
+        # Short and long pieces are batched apart, as most of a long row would be padding.
+        chosen = sorted((examples.pieces[at] for at in pieces), key=lambda each: len(each.symbols))
+        ends = [0, *(at for at in _cuts(chosen)), len(chosen)]
+        parts = [
+            _piece_losses(torch, weights, sizes, batches.pieces(chosen[a:b], condition, lexicon))
+            for a, b in pairwise(ends)
+            if b > a
+        ]
+        return [*found, *(sum(each) / len(pieces) for each in zip(*parts, strict=True))]
+
+    for step in range(steps):
+        warm = min(1.0, (step + 1) / _WARMUP)
+        for group in optimizer.param_groups:
+            group["lr"] = _RATE * warm * 0.5 * (1 + cos(pi * step / steps))
+        # Every role as often, however rare its pieces are.
+        picked = [
+            pieces[int(rng.integers(len(pieces)))]
+            for at in range(_PIECES)
+            for pieces in (roles[at % len(roles)],)
+        ]
+        losses = loss(rng.choice(own, min(_PROGRAMS, len(own)), replace=False).tolist(), picked)
+        total = sum(losses)
+        optimizer.zero_grad(set_to_none=True)
+        total.backward()
+        torch.nn.utils.clip_grad_norm_(list(weights.values()), 1.0)
+        optimizer.step()
+        if step % 50 == 0 or step == steps - 1:
+            told(f"step {step + 1} of {steps}, loss {float(total.detach()):.3f}")
+            train_losses = [round(float(each.detach()), 5) for each in losses]
+    about: dict[str, Any] = {"loss": dict(zip(LOSSES, train_losses, strict=True)), "held_out": len(held)}
+    if held:
+        with torch.no_grad():
+            shown = rest if len(rest) <= 2000 else rng.choice(rest, 2000, replace=False).tolist()
+            values = [round(float(each), 5) for each in loss(other[:400], shown)]
+        about["held_out_loss"] = dict(zip(LOSSES, values, strict=True))
+    return about
+
+
+LOSSES = ("token", "count", "symbol", "choice", "residual")
+
+
+def _program_losses(torch: Any, weights: dict[str, Any], sizes: Sizes, arrays: batches.Batch) -> list[Any]:
+    batch = {name: torch.from_numpy(value) for name, value in arrays.items()}
+    state = hidden(torch, weights, sizes, batch)
+    flat = state.reshape(-1, sizes.width)
+    logits = flat[batch["count_at"]] @ weights["count"] + weights["count.bias"]
+    return [
+        _next_loss(torch, weights, flat, batch["target"]),
+        _marginal(torch, logits, torch.ones_like(batch["count_right"]), batch["count_right"]),
+    ]
+
+
+def _piece_losses(torch: Any, weights: dict[str, Any], sizes: Sizes, arrays: batches.Batch) -> list[Any]:
+    """Return the losses of a batch of pieces, times how many pieces there are."""
+    batch = {name: torch.from_numpy(value) for name, value in arrays.items()}
+    flat = hidden(torch, weights, sizes, batch).reshape(-1, sizes.width)
+    embedding = torch.nn.functional.embedding
+    tables = embedding(batch["choice"], weights["choice"])
+    logits = torch.einsum("nd,ncd->nc", flat[batch["choice_at"]], tables)
+    logits = logits + weights["choice.bias"][batch["choice"]]
+    made = (flat[batch["residual_at"]] * embedding(batch["residual"], weights["residual"])).sum(-1)
+    left = torch.nn.functional.smooth_l1_loss(made, batch["residual_value"]) if len(made) else flat.sum() * 0
+    found = _next_loss(torch, weights, flat, batch["target"]), _marginal(
+        torch, logits, batch["choice_there"], batch["choice_right"]
+    )
+    return [len(arrays["tokens"]) * each for each in (*found, left)]
+
+
+def _cuts(pieces: Sequence[PieceExample]) -> list[int]:
+    lengths = [len(each.symbols) for each in pieces]
+    return [bisect_right(lengths, most) for most in (3, 16)]
+
+
+def _next_loss(torch: Any, weights: dict[str, Any], flat: Any, target: Any) -> Any:
+    target = target.reshape(-1)
+    there = target >= 0
+    logits = flat[there] @ weights["next"] + weights["next.bias"]
+    return torch.nn.functional.cross_entropy(logits, target[there])
+
+
+def _marginal(torch: Any, logits: Any, there: Any, right: Any) -> Any:
+    """Return the mean negative logarithm of the probability of all that is right together."""
+    known = right.any(1)
+    if not bool(known.any()):
+        return logits.sum() * 0
+    logits, there, right = logits[known], there[known], right[known]
+    every = torch.where(there, logits, torch.full_like(logits, -1e9)).logsumexp(1)
+    good = torch.where(right, logits, torch.full_like(logits, -1e9)).logsumexp(1)
+    return (every - good).mean()
