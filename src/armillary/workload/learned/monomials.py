@@ -25,14 +25,17 @@ ABOVE = (
     "ffn",
     "vocabulary",
     "kv_heads",
-    "kv_here",
     "heads",
     "head_size",
     "stage_layers",
 )
+"""Conditions that sizes grow with."""
 BELOW = ("tp", "cp", "dp")
+"""Conditions that divide them."""
+LATE = ("kv_here",)
+"""Conditions that sizes grow with, and that others nearly imply: those are preferred."""
 OTHERS = ("stage", "pp", "microbatches", "layers")
-VARIABLES = (*ABOVE, *BELOW, *OTHERS)
+VARIABLES = (*ABOVE, *BELOW, *LATE, *OTHERS)
 GOOD = 1e-6
 """Relative error of a fit that is as good as exact: sizes are whole numbers, shards are rounded up."""
 _EXACT = 1e-9
@@ -90,7 +93,7 @@ class Fitter:
     def __init__(self, logarithms: Floats, conditions: Sequence[Mapping[str, Value]]) -> None:
         self.logarithms = logarithms
         self.libraries = []
-        for degree in (2, 3, 4):
+        for degree in (1, 2, 3, 4):
             terms = _library(_independent(logarithms), degree)
             self.libraries.append((terms, np.exp(logarithms @ terms.T)))
         self.questions = list(_questions(conditions))
@@ -169,7 +172,7 @@ class Fitter:
     def _monomial(self, rows: NDArray[np.int64], values: Floats) -> Sum:
         logs, target = self.logarithms[rows], np.log(values)
         exponents = np.zeros(len(VARIABLES), np.int64)
-        columns = [v for v in _independent(logs) if v < len(ABOVE) + len(BELOW)]
+        columns = [v for v in _independent(logs) if VARIABLES[v] not in OTHERS]
         if columns:
             matrix = np.column_stack([logs[:, columns], np.ones(len(rows))])
             found = np.linalg.lstsq(matrix, target, rcond=None)[0]
@@ -250,8 +253,8 @@ def _independent(logs: Floats) -> list[int]:
 
 def _library(varying: Sequence[int], most: int) -> NDArray[np.int64]:
     """Return the exponents of all products of up to `most` variables over products of those that divide."""
-    above = [at for at in varying if at < len(ABOVE)]
-    below = [at for at in varying if len(ABOVE) <= at < len(ABOVE) + len(BELOW)]
+    above = [at for at in varying if VARIABLES[at] in (*ABOVE, *LATE)]
+    below = [at for at in varying if VARIABLES[at] in BELOW]
     tops = [each for degree in range(most + 1) for each in combinations_with_replacement(above, degree)]
     rows = []
     for top in tops:
@@ -262,7 +265,7 @@ def _library(varying: Sequence[int], most: int) -> NDArray[np.int64]:
             row[[at for i, at in enumerate(below) if mask >> i & 1]] -= 1
             rows.append(row)
     for at in varying:
-        if at >= len(ABOVE) + len(BELOW):
+        if VARIABLES[at] in OTHERS:
             row = np.zeros(len(VARIABLES), np.int64)
             row[at] = 1
             rows.append(row)

@@ -90,10 +90,10 @@ def tokens_of(
         listed = (
             (found.ref_form >= TAIL)
             | (found.ref_form == BACK)
-            | ((found.ref_form == LAST) & (found.ref_count > 1))
+            | ((found.ref_form == LAST) & (found.ref_count > 2))
         )
         many = np.add.reduceat(np.append(listed, False), found.ref_ptr[:-1]) if len(found) else np.zeros(0)
-        which = np.flatnonzero((many > 1) & (np.diff(found.ref_ptr) > 1))
+        which = np.flatnonzero((many > 0) & (np.diff(found.ref_ptr) > 1))
         if len(which):
             ptr, parent = _without_ancestors(ptr, parent, which, mode)
             found = _referred(symbols, numbers, ptr, parent, vocabulary, mode)

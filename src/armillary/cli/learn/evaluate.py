@@ -1,0 +1,70 @@
+"""`armillary learn evaluate`: how good made traces are."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from armillary.cli.learn import SUBCOMMANDS
+from armillary.cli.outputs import show_table
+from armillary.files import check_folder
+
+_HELP = f"""{SUBCOMMANDS["evaluate"]}
+
+Conditions are drawn from the files of --held-out, which are like those of `armillary learn corpus`; those that the
+corpus has are left out. Beside the made trace stands the baseline: the trace of the corpus whose condition is nearest.
+"""
+_PATH = click.Path(path_type=Path)
+
+
+@click.command(help=_HELP)
+@click.argument("path", metavar="MODEL.npz", type=_PATH)
+@click.argument("folder", metavar="CORPUS", type=_PATH)
+@click.option("--held-out", "plans", metavar="PLAN.yaml", multiple=True, required=True, type=_PATH,
+              help="What to draw; may be repeated.")  # fmt: skip
+@click.option("--count", type=click.IntRange(1), help="Conditions of each file, instead of what it says.")
+@click.option("--json", "json_file", type=_PATH, metavar="FILE", help="Write all numbers as JSON.")
+@click.option(
+    "--plot", type=_PATH, metavar="FILE", help="Draw made against true step times (.png, .svg or .pdf)."
+)
+@click.option("--html", type=_PATH, metavar="FILE", help="Write picture and tables as one page.")
+def command(
+    path: Path, folder: Path, plans: tuple[Path, ...], count: int | None, json_file: Path | None, plot: Path | None,
+    html: Path | None,
+) -> None:  # fmt: skip
+    """Measure and show."""
+    from armillary.report.picture import check_picture
+    from armillary.study.fidelity.measure import measure
+    from armillary.study.fidelity.page import draw_picture, write_page
+    from armillary.study.fidelity.show import tables, write_json
+    from armillary.workload.learned.corpus import read_corpus
+    from armillary.workload.learned.model_file import load_model_file
+    from armillary.workload.learned.requests import read_request
+    from armillary.workload.learned.sample import Sampler
+
+    for option, file in (("--json", json_file), ("--plot", plot), ("--html", html)):
+        if file:
+            check_folder(option, file)
+    if plot:
+        check_picture(plot)
+    requests = [read_request(plan) for plan in plans]
+    if count:
+        requests = [replace(request, count=count) for request in requests]
+    sampler = Sampler(load_model_file(path))
+    corpus = read_corpus(folder)
+    total = sum(request.count for request in requests)
+    with click.progressbar(
+        length=total, label="measuring", file=sys.stderr, hidden=not sys.stderr.isatty()
+    ) as bar:
+        found = measure(corpus, sampler.sample, requests, told=lambda done, _: bar.update(done - bar.pos))
+    for number, table in enumerate(tables(found)):
+        if number:
+            click.echo()
+        show_table(table)
+    for file, write in ((json_file, write_json), (plot, draw_picture), (html, write_page)):
+        if file:
+            write(found, file)
+            click.echo(f"wrote {file}", err=True)

@@ -1,0 +1,79 @@
+"""`armillary learn sample`: new traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from armillary.cli.learn import SUBCOMMANDS
+from armillary.cli.outputs import working
+from armillary.errors import InputError
+
+if TYPE_CHECKING:
+    from armillary.trace import Trace
+
+
+@click.command(help=f"{SUBCOMMANDS['sample']}\n\nConditions that are left out have their usual values.")
+@click.argument("path", metavar="MODEL.npz", type=click.Path(path_type=Path))
+@click.option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="E.g. layers=40; may be repeated.",
+)
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Traces.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the first; each has the next one.")
+@click.option("--temperature", type=click.FloatRange(0, 4), default=0.0, show_default=True,
+              help="Scale of what is drawn of measured durations; sizes follow from the condition.")  # fmt: skip
+@click.option("--write", "folder", metavar="DIR", type=click.Path(path_type=Path),
+              help="Write traces and groups of ranks to a new folder, with several traces a folder for each.")  # fmt: skip
+@click.option("--on", "machine", metavar="FILE", type=click.Path(path_type=Path),
+              help="Simulate on the machine of a study or platform file.")  # fmt: skip
+def command(
+    path: Path, settings: tuple[str, ...], count: int, seed: int, temperature: float, folder: Path | None,
+    machine: Path | None,
+) -> None:  # fmt: skip
+    """Make, describe, write and simulate traces."""
+    from armillary.units import format_time
+    from armillary.workload.learned.conditions import read_settings
+    from armillary.workload.learned.model_file import load_model_file
+    from armillary.workload.learned.sample import Sampler
+
+    if folder and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"--write {folder}: is there already, expected a new or an empty folder")
+    platform = None
+    if machine:
+        from armillary.platform import load_platform, with_roofline
+
+        platform = with_roofline(load_platform(machine))
+    given = read_settings(settings)
+    sampler = Sampler(load_model_file(path))
+    for number in range(count):
+        with working("making"):
+            trace = sampler.sample(given, seed=seed + number, temperature=temperature)
+        text = f"trace {number}: {trace.n_ranks:,} ranks, {len(trace.graphs):,} distinct, {trace.total_nodes:,} nodes"
+        if platform:
+            import armillary
+
+            result = armillary.simulate(trace, platform)
+            text += f", step {format_time(result.total_ticks)}"
+        click.echo(text)
+        if number == 0 and (beyond := trace.about.get("learned", {}).get("beyond")):
+            click.echo(f"beyond the corpus: {', '.join(beyond)}")
+        if folder:
+            _write(folder / f"{number}" if count > 1 else folder, trace)
+
+
+def _write(folder: Path, trace: Trace) -> None:
+    from armillary.trace import write_group_file, write_trace
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_trace(folder / "rank", trace)
+    write_group_file(folder / "groups.json", trace)
+    click.echo(
+        f"wrote {folder / 'rank'}.<rank>.et of {trace.n_ranks:,} ranks, and {folder / 'groups.json'}",
+        err=True,
+    )

@@ -1,0 +1,28 @@
+"""`armillary learn show`: what a model was trained on, and what it found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from armillary.cli.learn import SUBCOMMANDS
+from armillary.cli.outputs import show_table
+
+
+@click.command(help=SUBCOMMANDS["show"])
+@click.argument("path", metavar="MODEL.npz", type=click.Path(path_type=Path))
+@click.option("--role", help="Print the sizes of this kind of piece as expressions, e.g. mlp.residual.add.")
+def command(path: Path, role: str | None) -> None:
+    """Print a model."""
+    from armillary.workload.learned.describe_model import model_tables, role_table
+    from armillary.workload.learned.model_file import load_model_file
+
+    model = load_model_file(path)
+    if role is not None:
+        show_table(role_table(model, role))
+        return
+    for number, table in enumerate(model_tables(model)):
+        if number:
+            click.echo()
+        show_table(table)
