@@ -23,8 +23,8 @@ def check_agreement(sequences: Sequence[Tokens], vocabulary: Vocabulary) -> None
     Raises:
         InputError: two do not fit; the model cannot make this trace.
     """
-    sent = [_messages(each, vocabulary, NodeType.COMM_SEND_NODE, "comm_dst") for each in sequences]
-    received = [_messages(each, vocabulary, NodeType.COMM_RECV_NODE, "comm_src") for each in sequences]
+    sent = [messages(each, vocabulary, NodeType.COMM_SEND_NODE, "comm_dst") for each in sequences]
+    received = [messages(each, vocabulary, NodeType.COMM_RECV_NODE, "comm_src") for each in sequences]
     for stage in range(len(sequences)):
         for axis, steps in sent[stage]:
             other = (stage + steps) % len(sequences) if axis == "pp" else stage
@@ -38,13 +38,13 @@ def check_agreement(sequences: Sequence[Tokens], vocabulary: Vocabulary) -> None
                 raise InputError(
                     f"stage {stage} would receive along {axis} {steps:+d} what is not sent: {_HINT}"
                 )
-    called = [_shared_calls(each, vocabulary) for each in sequences]
+    called = [shared_calls(each, vocabulary) for each in sequences]
     for name in sorted({name for each in called for name in each}):
         if any(each.get(name) != called[0].get(name) for each in called):
             raise InputError(f"stages would call different collectives of group '{name}': {_HINT}")
 
 
-def _messages(tokens: Tokens, vocabulary: Vocabulary, kind: int, end: str) -> dict[Way, Counter[int]]:
+def messages(tokens: Tokens, vocabulary: Vocabulary, kind: int, end: str) -> dict[Way, Counter[int]]:
     """Return how many messages of which sizes go each way."""
     found: dict[Way, Counter[int]] = {}
     sizes = tokens.column("comm_size")
@@ -55,7 +55,7 @@ def _messages(tokens: Tokens, vocabulary: Vocabulary, kind: int, end: str) -> di
     return found
 
 
-def _shared_calls(tokens: Tokens, vocabulary: Vocabulary) -> dict[str, list[tuple[str, int]]]:
+def shared_calls(tokens: Tokens, vocabulary: Vocabulary) -> dict[str, list[tuple[str, int]]]:
     """Return the collectives, in order, of groups that go over all stages."""
     groups = {
         at: symbol

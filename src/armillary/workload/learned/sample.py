@@ -79,8 +79,7 @@ class Sampler:
         check_modelled(wished)
         condition = wished.condition
         beyond = self.check(condition)
-        pp = int(condition["pp"])
-        sequences = [self.tokens(of_class(condition, stage)) for stage in range(pp)]
+        sequences = self.sequences(condition)
         grid = wished.grid
         check_agreement(sequences, self.model.vocabulary)
         graphs = tuple(
@@ -90,6 +89,14 @@ class Sampler:
             "learned": {"condition": condition, "beyond": beyond, "seed": seed, "temperature": temperature}
         }
         return Trace(graphs, grid.coordinate("pp").astype(np.int32), grid, about)
+
+    def sequences(self, condition: Mapping[str, Value]) -> list[Tokens]:
+        """Return the sequences of all classes of ranks, one for each pipeline stage.
+
+        Raises:
+            InputError: the corpus has no program of this kind.
+        """
+        return [self.tokens(of_class(condition, stage)) for stage in range(int(condition["pp"]))]
 
     def check(self, condition: Mapping[str, Value]) -> list[str]:
         """Return the conditions that lie beyond those of the corpus.

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.errors import InputError
 from armillary.workload.learned.conditions import Value
 from armillary.workload.learned.expressions import library, table_of
 from armillary.workload.learned.neural.grammar import CLOSE, END, STEP, BLOCK, Written, read
@@ -28,6 +27,14 @@ Place = tuple[str, tuple[str, ...]]
 """Role and surroundings of a piece."""
 
 
+@dataclass(frozen=True)
+class Program:
+    """Blocks of a step, each as its roles, and the logarithm of their probability."""
+
+    blocks: list[list[str]]
+    score: float
+
+
 @dataclass(frozen=True, eq=False)
 class Chosen:
     """The symbols of a piece, and the hidden state of the network at each, (symbols, width)."""
@@ -40,24 +47,31 @@ class Noise:
     """What is added to logits before the largest is taken."""
 
     def __init__(self, seed: int, temperature: float, lexicon: Lexicon) -> None:
-        self.temperature = temperature
+        self.seed, self.temperature = seed, temperature
         rng = np.random.default_rng(seed)
         self._token = rng.gumbel(size=lexicon.size) if temperature else np.zeros(lexicon.size)
         self._count = rng.gumbel(size=len(library())) if temperature else np.zeros(len(library()))
         self._choice = rng.gumbel(size=lexicon.candidates) if temperature else np.zeros(lexicon.candidates)
 
-    def token(self, logits: Floats, allowed: Sequence[int]) -> int:
-        """Return the token that is drawn of those allowed."""
+    def token(self, logits: Floats, allowed: Sequence[int]) -> tuple[int, float]:
+        """Return the token that is drawn of those allowed, and the logarithm of its probability."""
         own = np.array(allowed)
-        return int(own[np.argmax(logits[own] + self.temperature * self._token[own])])
+        at = int(np.argmax(logits[own] + self.temperature * self._token[own]))
+        return int(own[at]), float(logits[own[at]] - _log_sum(logits[own]))
 
-    def count(self, logits: Floats, values: NDArray[np.int64]) -> int:
-        """Return the count that is drawn, given those of all expressions; without noise they vote."""
-        if self.temperature:
-            return max(0, int(values[np.argmax(logits + self.temperature * self._count)]))
-        share = np.exp(logits.astype(np.float64) - logits.max())
+    def count(self, logits: Floats, values: NDArray[np.int64]) -> tuple[int, float]:
+        """Return the count that is drawn, given those of all expressions, and the logarithm of its probability.
+
+        Without noise the expressions vote.
+        """
+        share = np.exp(logits.astype(np.float64) - _log_sum(logits))
         known, which = np.unique(np.maximum(values, 0), return_inverse=True)
-        return int(known[np.argmax(np.bincount(which, share))])
+        votes = np.bincount(which, share)
+        if self.temperature:
+            at = int(which[np.argmax(logits + self.temperature * self._count)])
+        else:
+            at = int(np.argmax(votes))
+        return int(known[at]), float(np.log(max(votes[at], 1e-30)))
 
     def choice(self, logits: Floats, group: Group) -> int:
         """Return which candidate of a group is drawn."""
@@ -80,34 +94,43 @@ class Decoder:
         scaled: Floats = np.clip(found, -4, 4).astype(np.float32)
         return scaled
 
-    def program(self, condition: Mapping[str, Value], noise: Noise) -> list[list[str]]:
-        """Return the blocks of a step, each as its roles.
-
-        Raises:
-            InputError: the program is too long to be one.
-        """
+    def programs(
+        self, conditions: Sequence[Mapping[str, Value]], noises: Sequence[Noise]
+    ) -> list[Program | None]:
+        """Return a program for each condition and noise; None: it is too long."""
         model, weights, tokens = self.model, self.model.weights, self.lexicon.tokens
-        values = table_of(library(), [condition])[:, 0]
-        scaled = self.scaled([condition])
-        written: list[Written] = []
-        names: list[str] = []
-        while allowed := model.grammar.allowed(names):
-            length = len(names) + 1
-            if length > model.sizes.positions:
-                raise InputError("the program that was drawn does not end, expected a lower temperature")
-            ids = np.array([[tokens["<program>"], *(tokens[each] for each in names)]])
-            before = np.array([[-1, -1, *(count for _, count in written)][:length]])
-            state = hidden(weights, model.sizes, ids, scaled, None, count_features(before))[0, -1]
-            if names and names[-1] not in _UNCOUNTED:
-                logits = state @ weights["count"] + weights["count.bias"]
-                written[-1] = (names[-1], noise.count(logits, values))
-            logits = state @ weights["next"] + weights["next.bias"]
-            name = self.names[noise.token(logits, [tokens[each] for each in allowed])]
-            names.append(name)
-            written.append((name, -1))
-        if _pieces(written) > _MOST_PIECES:
-            raise InputError("the program that was drawn is too long, expected a lower temperature")
-        return read(written)
+        values = table_of(library(), conditions)
+        scaled = self.scaled(conditions)
+        written: list[list[Written]] = [[] for _ in conditions]
+        scores = np.zeros(len(conditions))
+        live = list(range(len(conditions)))
+        while live and len(written[live[0]]) < model.sizes.positions:
+            length = 1 + len(written[live[0]])
+            ids = np.array([[tokens["<program>"], *(tokens[name] for name, _ in written[at])] for at in live])
+            before = np.array([[-1, -1, *(count for _, count in written[at])][:length] for at in live])
+            states = hidden(weights, model.sizes, ids, scaled[live], None, count_features(before))[:, -1]
+            counts = states @ weights["count"] + weights["count.bias"]
+            follow = states @ weights["next"] + weights["next.bias"]
+            left = []
+            for row, at in enumerate(live):
+                own = written[at]
+                if own and own[-1][0] not in _UNCOUNTED:
+                    count, score = noises[at].count(counts[row], values[:, at])
+                    own[-1] = own[-1][0], count
+                    scores[at] += score
+                allowed = [tokens[each] for each in model.grammar.allowed([name for name, _ in own])]
+                token, score = noises[at].token(follow[row], allowed)
+                scores[at] += score
+                own.append((self.names[token], -1))
+                if self.names[token] != END:
+                    left.append(at)
+            live = left
+        return [
+            Program(read(each), float(score))
+            if at not in live and 0 < _pieces(each) <= _MOST_PIECES
+            else None
+            for at, (each, score) in enumerate(zip(written, scores, strict=True))
+        ]
 
     def pieces(
         self, places: Sequence[Place], condition: Mapping[str, Value], noise: Noise
@@ -127,7 +150,7 @@ class Decoder:
             for row, at in enumerate(live):
                 role = places[at][0]
                 prefix = tuple(each - lexicon.first_symbol for each in rows[at][1:])
-                token = noise.token(logits[row], self._continued(role)[prefix])
+                token, _ = noise.token(logits[row], self._continued(role)[prefix])
                 if token == lexicon.tokens[END]:
                     found[places[at]] = Chosen(prefix, states[row, 1:])
                 else:
@@ -159,6 +182,11 @@ class Decoder:
                 found[symbols].add(self.lexicon.tokens[END])
             self._tries[role] = {prefix: sorted(each) for prefix, each in found.items()}
         return self._tries[role]
+
+
+def _log_sum(logits: Floats) -> float:
+    most = float(logits.max())
+    return most + float(np.log(np.exp(logits - most).sum()))
 
 
 def _pieces(written: Sequence[Written]) -> int:
