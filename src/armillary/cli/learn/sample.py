@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "settings",
     metavar="KEY=VALUE",
     multiple=True,
-    help="E.g. layers=40; may be repeated.",
+    help="E.g. layers=40.",
 )
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Traces.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the first; each has the next one.")

@@ -15,7 +15,9 @@ from armillary.errors import InputError, nearest
 from armillary.trace import Trace
 from armillary.units import format_bytes
 from armillary.workload.generate import generate
-from armillary.workload.learned.conditions import NUMBERS, WORDS, Value, Wish, wish
+from armillary.workload.layers.decoder import check_width
+from armillary.workload.layers.shard import training_shard
+from armillary.workload.learned.conditions import DEFAULTS, NUMBERS, WORDS, Value, Wish, wish
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.numbers import gradient
 from armillary.workload.plan.ranks import replicas
@@ -134,8 +136,9 @@ def completed(given: Mapping[str, Value]) -> dict[str, Value]:
     n = {key: int(value) for key, value in found.items() if not isinstance(value, str)}
     if "ranks" not in found and "dp" in found:
         found["ranks"] = prod(n.get(key, 1) for key in ("tp", "cp", "pp", "dp"))
-    if "dp" not in found and "ranks" in found:
-        found["dp"] = max(1, n["ranks"] // prod(n.get(key, 1) for key in ("tp", "cp", "pp")))
+    if "dp" not in found:
+        ranks = n.get("ranks", int(DEFAULTS["ranks"]))
+        found["dp"] = max(1, ranks // max(1, prod(n.get(key, 1) for key in ("tp", "cp", "pp"))))
     if "microbatches" in found:
         many = int(found.pop("microbatches"))
         found.setdefault("batch", many * int(found.get("dp", 1)) * n.get("microbatch", 1))
@@ -145,13 +148,15 @@ def completed(given: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def check_modelled(wished: Wish) -> None:
-    """Refuse what the statistical generator cannot model.
+    """Refuse what is impossible, and what the statistical generator cannot model.
 
     Raises:
         InputError: names it.
     """
     model, plan = wished.model, wished.plan
     pp = plan.parallel.pp
+    check_width(plan.parallel.tp, model)
+    training_shard(plan, plan.sequence or model.context, 0)
     if model.layers % pp:
         near = max(pp, round(model.layers / pp) * pp)
         raise InputError(

@@ -108,16 +108,13 @@ class Sampler:
         beyond = []
         for key, value in condition.items():
             known = self.model.domain.get(key, [])
-            if not known:
+            if not known or key in ("ranks", "batch"):
                 continue
             numbers = [each for each in known if isinstance(each, int)]
             if key in WORDS or len(known) == 1 or key == "cp":
                 if value not in known:
-                    near = nearest(str(value), [str(each) for each in known]) if key in WORDS else ""
-                    choices = one_of([str(each) for each in known])
-                    raise InputError(
-                        f"{key} {value}: not in the corpus of the model, expected {choices}{near}"
-                    )
+                    choices = one_of([str(each) for each in known]) if len(known) > 1 else str(known[0])
+                    raise InputError(f"{key} {value}: not in the corpus of the model, expected {choices}")
             elif not numbers[0] <= int(value) <= numbers[-1]:
                 beyond.append(key)
         return beyond

@@ -1,0 +1,162 @@
+"""Made traces: equal to generated ones where the corpus has none, valid, and refused where they cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from armillary.errors import InputError
+from armillary.trace import GraphBuilder, Trace, write_trace
+from armillary.trace.check_ranks import check_trace
+from armillary.trace.expand import expand
+from armillary.workload.generate import generate
+from armillary.workload.learned.agreement import check_agreement
+from armillary.workload.learned.conditions import read_settings, wish
+from armillary.workload.learned.corpus import read_corpus, write_corpus
+from armillary.workload.learned.describe_model import model_tables, role_table
+from armillary.workload.learned.model import StatisticalModel
+from armillary.workload.learned.model_file import load_model_file, save_model
+from armillary.workload.learned.requests import completed
+from armillary.workload.learned.sample import Sampler
+from armillary.workload.learned.tokens import tokens_of
+from armillary.workload.learned.train import train
+from armillary.workload.learned.vocabulary import Vocabulary
+
+NEW = st.fixed_dictionaries(
+    {
+        "layers": st.sampled_from((6, 10, 14, 20)), "hidden": st.sampled_from((3072, 4608)),
+        "ffn": st.sampled_from((9216, 12288)), "vocabulary": st.sampled_from((64000, 100352)),
+        "kv_heads": st.sampled_from((4, 12)), "tp": st.sampled_from((1, 2, 4)), "pp": st.sampled_from((1, 2)),
+        "dp": st.sampled_from((1, 2)), "microbatches": st.sampled_from((3, 5)),
+    }
+)  # fmt: skip
+
+
+@settings(max_examples=15, deadline=None)
+@given(condition=NEW)
+def test_conditions_between_and_beyond(model: StatisticalModel, condition: dict[str, Any]) -> None:
+    wished = wish(completed(condition))
+    true = generate(wished.model, wished.plan)
+    made = Sampler(model).sample(condition)
+    assert made.total_nodes == pytest.approx(true.total_nodes, rel=0.03)
+    found = check_trace(expand(made))
+    assert not found.ranks
+    assert not any(found.graphs)
+    for one, other in zip(true.graphs, made.graphs, strict=True):
+        if one.n_nodes == other.n_nodes:
+            for name in ("num_ops", "tensor_size", "comm_size"):
+                assert other.ints(name).sum() == pytest.approx(one.ints(name).sum(), rel=0.03)
+
+
+def test_a_condition_of_the_corpus(model: StatisticalModel) -> None:
+    condition: dict[str, Any] = {
+        "layers": 8, "hidden": 4096, "ffn": 11008, "vocabulary": 50304, "kv_heads": 8, "tp": 2, "pp": 2, "dp": 2,
+        "microbatches": 4,
+    }  # fmt: skip
+    wished = wish(completed(condition))
+    for one, other in zip(
+        generate(wished.model, wished.plan).graphs, Sampler(model).sample(condition).graphs, strict=True
+    ):
+        assert one.names() == other.names()
+        assert all(np.array_equal(a, b) for a, b in zip(one.parents()[:2], other.parents()[:2], strict=True))
+        assert np.array_equal(one.ints("micro_batch"), other.ints("micro_batch"))
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["sharding=fsdp"], "sharding fsdp: not in the corpus of the model, expected ddp"),
+        (["layers=5", "pp=2", "ranks=2"], "layers 5: expected a multiple of pp 2"),
+        (["experts=8"], "experts 8: expected 0"),
+        (["hidden=512", "heads=4", "ranks=8"], "layers that share one are not learned"),
+        (["cp=2"], "cp 2: not in the corpus"),
+        (["hiden=512"], "hiden: no such condition.*did you mean 'hidden'"),
+        (["microbatches=1"], "no program of this kind in the corpus"),
+        (["layers"], "--set layers: expected key=value"),
+        (["tp=0"], "tp 0: expected a positive integer"),
+        (["trace=ddp"], "trace ddp: not in the corpus"),
+        (["tp=3", "ranks=3"], "tp 3: expected a divisor of heads"),
+    ],
+)
+def test_what_is_refused(model: StatisticalModel, texts: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Sampler(model).sample(read_settings(texts))
+
+
+def test_stages_must_agree() -> None:
+    vocabulary = Vocabulary()
+    sender, receiver = GraphBuilder(), GraphBuilder()
+    for builder, kind, end, steps in ((sender, 5, "comm_dst", 1), (receiver, 6, "comm_src", -1)):
+        attrs = [("comm_size", "int64", 8 * kind), ("comm_axis", "string", "pp"), (end, "int32", steps)]
+        builder.add("message", kind, attrs)
+    with pytest.raises(InputError, match="stage 0 would send along pp"):
+        check_agreement([tokens_of(each.graph(), vocabulary) for each in (sender, receiver)], vocabulary)
+
+
+def test_model_files(model: StatisticalModel, tmp_path: Path) -> None:
+    save_model(model, tmp_path / "model.npz")
+    again = load_model_file(tmp_path / "model.npz")
+    assert (again.programs, again.roles, again.domain, again.about) == (
+        model.programs, model.roles, model.domain, model.about,
+    )  # fmt: skip
+    save_model(again, tmp_path / "again.npz")
+    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "model.npz").read_bytes()
+    assert len(model_tables(again)) == 3
+    assert role_table(again, "optimizer").row_count > 0
+
+
+@pytest.mark.parametrize("damage", ["junk", "pickle", "version", "sums", "choice", "absent"])
+def test_files_that_are_no_models(model: StatisticalModel, tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "model.npz"
+    save_model(model, path)
+    with np.load(path) as found:
+        arrays = {name: found[name] for name in found.files}
+    text = arrays["header"].tobytes().decode()
+    if damage == "pickle":
+        arrays["header"] = np.array([{"a": 1}], object)
+    elif damage == "version":
+        arrays["header"] = np.frombuffer(text.replace('"version": 1', '"version": 7').encode(), np.uint8)
+    elif damage == "sums":
+        arrays["ptr"] = arrays["ptr"][:-1]
+    elif damage == "choice":
+        arrays["header"] = np.frombuffer(text.replace("[0, 1.0]", "[99999, 1.0]").encode(), np.uint8)
+    np.savez(path, **arrays)
+    if damage == "junk":
+        path.write_bytes(b"no archive")
+    elif damage == "absent":
+        path.unlink()
+    with pytest.raises(InputError, match="expected a model that `armillary learn train` wrote"):
+        load_model_file(path)
+
+
+def test_measured_traces(tmp_path: Path) -> None:
+    """Programs stay as they are; durations are drawn with the spread between ranks, and sizes are not."""
+    rng = np.random.default_rng(0)
+    graphs = []
+    for _ in range(4):
+        builder = GraphBuilder()
+        last: list[int] = []
+        for layer in range(40):
+            attrs = [("is_cpu_op", "bool", False), ("duration_ns", "int64", int(1e5 * rng.lognormal(0, 0.3)))]
+            last = [builder.add(f"work {layer}", 4, attrs, after=last)]
+        builder.all_reduce("sum", "1 MiB", after=last)
+        graphs.append(builder.graph())
+    write_trace(tmp_path / "run", Trace.from_ranks(graphs))
+    write_corpus(tmp_path / "corpus", [str(tmp_path / "run")], [])
+    learned = train(read_corpus(tmp_path / "corpus"))
+    assert 0.15 < learned.spread[""] < 0.4
+    save_model(learned, tmp_path / "model.npz")
+    sampler = Sampler(load_model_file(tmp_path / "model.npz"))
+    plain, drawn = sampler.sample({"trace": "run"}), sampler.sample({"trace": "run"}, temperature=1, seed=2)
+    for graph, one, other in zip(graphs, plain.graphs, drawn.graphs, strict=True):
+        assert np.array_equal(graph.ints("duration_ns"), one.ints("duration_ns"))
+        assert not np.array_equal(graph.ints("duration_ns"), other.ints("duration_ns"))
+        assert np.array_equal(graph.ints("comm_size"), other.ints("comm_size"))
+        assert other.ints("duration_ns").sum() == pytest.approx(graph.ints("duration_ns").sum(), rel=0.3)
+    with pytest.raises(InputError, match="ranks 8: trace run has 4"):
+        sampler.sample({"trace": "run", "ranks": 8})
