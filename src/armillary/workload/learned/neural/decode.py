@@ -1,7 +1,7 @@
 """Decoding: the network proposes, grammar and candidates decide what it may propose.
 
-Draws use the Gumbel maximum (Gumbel, 1954; Maddison et al., *A\\* Sampling*, 2014). The noise belongs to what is drawn, not
-to where, so that all ranks of a trace that have the same choice to make decide alike.
+Draws take the largest logit with Gumbel noise (Gumbel, 1954; Maddison, Tarlow and Minka, 2014, section 2). The noise
+belongs to what is drawn, not to where, so that ranks that have the same choice to make decide alike.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from armillary.workload.learned.conditions import Value
 from armillary.workload.learned.expressions import library, table_of
-from armillary.workload.learned.neural.grammar import CLOSE, END, STEP, BLOCK, Written, read
+from armillary.workload.learned.neural.grammar import BLOCK, CLOSE, END, STEP, Written, read
 from armillary.workload.learned.neural.inputs import count_features, features
 from armillary.workload.learned.neural.lexicon import Group, Lexicon
 from armillary.workload.learned.neural.model import NeuralModel

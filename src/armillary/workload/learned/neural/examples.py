@@ -15,7 +15,7 @@ from armillary.workload.learned.contexts import surroundings
 from armillary.workload.learned.corpus import Corpus
 from armillary.workload.learned.expressions import library, table_of
 from armillary.workload.learned.monomials import logarithms_of
-from armillary.workload.learned.neural.grammar import Grammar, Written, write
+from armillary.workload.learned.neural.grammar import Written, write
 from armillary.workload.learned.neural.lexicon import Group, Lexicon
 from armillary.workload.learned.packed import Packed
 from armillary.workload.learned.pieces import Piece, loose_symbols, pieces_of

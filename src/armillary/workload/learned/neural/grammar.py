@@ -1,13 +1,14 @@
 """Programs of ranks as token sequences, and which tokens may follow.
 
-A program is ``<block> roles … <step> blocks … <end>``; a symbol carries a count, and ``( … )`` is a loop of several runs
-whose count stands at the parenthesis. Blocks are named by the order in which the step mentions them.
+A program is ``<block> roles … <step> blocks … <end>``; a symbol carries a count, and ``( … )`` is a loop of several
+runs whose count stands at the parenthesis. Blocks are named by the order in which the step mentions them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from armillary.workload.learned.skeletons import Block, Skeleton, Skeletons, sequence_of
 
@@ -97,7 +98,7 @@ def _expanded(section: Sequence[Written]) -> list[object]:
                 template.append((token,))
             else:
                 inside.append(token)
-    return sequence_of(template, counts)
+    return sequence_of(tuple(template), counts)
 
 
 @dataclass
@@ -119,7 +120,7 @@ class Grammar:
     def learn(self, tokens: Sequence[Written]) -> None:
         """Take in a program of the corpus."""
         names = ["<program>", *(token for token, _ in tokens)]
-        for one, other in zip(names, names[1:], strict=False):
+        for one, other in pairwise(names):
             self.follows.setdefault(one, set()).add(other)
         self.blocks = max(self.blocks, names.count(BLOCK))
         self.longest = max(self.longest, len(tokens))

@@ -39,7 +39,7 @@ def features(conditions: Sequence[Mapping[str, Value]]) -> Floats:
 
 def width() -> int:
     """Return how many features there are."""
-    return features([{}]).shape[1]
+    return int(features([{}]).shape[1])
 
 
 def scales(found: Floats) -> Floats:

@@ -92,9 +92,7 @@ class Lexicon:
 
     def groups(self) -> list[Group]:
         """Return all groups, in the order of their candidates."""
-        numbers = [
-            group for own in self.numbers.values() for columns in own.values() for _, group in columns
-        ]
+        numbers = [group for own in self.numbers.values() for columns in own.values() for _, group in columns]
         return [*self.references.values(), *self.tails.values(), *numbers]
 
     def surroundings(self, near: Sequence[str]) -> list[int]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from armillary.workload.learned.model import StatisticalModel
 from armillary.workload.learned.neural.grammar import Grammar
@@ -16,12 +15,11 @@ class NeuralModel:
     """All that is learned.
 
     Attributes:
-        base: The library: vocabulary, variants, references, sums and rules.
+        base: The library: vocabulary, variants, references, sums and rules; it says what it was trained on.
         grammar: Of programs.
         sizes: Of the network.
         weights: Of the network.
         scales: Mean and standard deviation of every feature of a condition, (2, features).
-        about: What it was trained on, and with which loss.
     """
 
     base: StatisticalModel
@@ -29,7 +27,6 @@ class NeuralModel:
     sizes: Sizes
     weights: dict[str, Floats]
     scales: Floats
-    about: dict[str, Any] = field(default_factory=dict)
 
     def lexicon(self) -> Lexicon:
         """Return the numbers of tokens and candidates."""

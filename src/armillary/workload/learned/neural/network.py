@@ -133,7 +133,8 @@ def hidden(weights: Weights, sizes: Sizes, tokens: Any, condition: Any, near: An
         x = x + mixed.transpose(0, 2, 1, 3).reshape(n, length, d) @ w[f"{at}.out"]
         y = _norm(x, w, f"{at}.norm2") @ w[f"{at}.up"] + w[f"{at}.up.bias"]
         x = x + _gelu(y) @ w[f"{at}.down"]
-    return _norm(x, w, "norm")
+    found: Floats = _norm(x, w, "norm")
+    return found
 
 
 def _norm(x: Any, w: Weights, name: str) -> Any:

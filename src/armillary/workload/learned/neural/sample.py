@@ -1,7 +1,7 @@
 """New traces from the neural model; what holds for the statistical one (`learned.sample`) holds here.
 
-References name earlier tokens, all ranks of a class run one program, and what classes exchange is made to fit: where the
-most probable programs of the stages do not, the most probable ones that do are looked for among draws.
+References name earlier tokens, all ranks of a class run one program, and what classes exchange is made to fit: where
+the most probable programs of the stages do not, the most probable ones that do are looked for among draws.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class NeuralSampler(Sampler):
         if temperature < 0:
             raise InputError(f"temperature {temperature}: expected 0 or more")
         if "trace" in given:
-            raise InputError(f"trace {given['trace']}: a neural model makes none of files, expected --kind statistical")
+            raise InputError(
+                f"trace {given['trace']}: a neural model makes none of files, expected --kind statistical"
+            )
         self._noise = Noise(seed, temperature, self.decoder.lexicon)
         return super().sample(given, seed=seed, temperature=temperature)
 
@@ -65,7 +67,7 @@ class NeuralSampler(Sampler):
         """
         stages = [of_class(condition, stage) for stage in range(int(condition["pp"]))]
         known: list[dict[Place, Chosen]] = [{} for _ in stages]
-        first = self._drawn(stages, [self._noise] * len(stages), known)
+        first = self._candidates(stages, [self._noise] * len(stages), known)
         try:
             if all(first):
                 found = [each[0][1] for each in first]
@@ -79,7 +81,7 @@ class NeuralSampler(Sampler):
                 Noise(self._noise.seed + 1 + draw, heat + self._noise.temperature, self.decoder.lexicon)
                 for heat in _HEATS
             ]
-            more = self._drawn(
+            more = self._candidates(
                 [stage for stage in stages for _ in noises], noises * len(stages),
                 [each for each in known for _ in noises],
             )  # fmt: skip
@@ -99,12 +101,12 @@ class NeuralSampler(Sampler):
         Raises:
             InputError: the program that was drawn is none.
         """
-        (found,) = self._drawn([condition], [self._noise], [{}])
+        (found,) = self._candidates([condition], [self._noise], [{}])
         if not found:
             raise InputError("the program that was drawn is too long or empty, expected a lower temperature")
         return found[0][1]
 
-    def _drawn(
+    def _candidates(
         self,
         conditions: Sequence[Mapping[str, Value]],
         noises: Sequence[Noise],

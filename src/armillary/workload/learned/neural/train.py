@@ -46,7 +46,7 @@ def train(
     size: int = WIDTH,
     layers: int = 2,
     threads: int = 1,
-    told: Callable[[str], None] = lambda what: None,
+    stepped: Callable[[int], None] = lambda steps: None,
 ) -> NeuralModel:
     """Fit a model.
 
@@ -57,7 +57,7 @@ def train(
         size: Width of the network, a multiple of 4.
         layers: Of the network.
         threads: That PyTorch computes with; another number may give other last digits.
-        told: Called with what is done next.
+        stepped: Called with how many steps are done since it was called last.
 
     Raises:
         InputError: there is no PyTorch, or the corpus has no trace that was generated.
@@ -67,8 +67,7 @@ def train(
         raise InputError(f"size {size}, layers {layers}, steps {steps}: expected positive numbers, size by 4")
     if all(record.rank_graph for record in corpus.records):
         raise InputError("the corpus has no generated trace, expected one at least: `--generate PLAN.yaml`")
-    base = train_library(corpus, seed=seed, told=told)
-    told("examples")
+    base = train_library(corpus, seed=seed)
     conditions, record, parts = cut(corpus)
     programs = programs_of(conditions, [pieces for _, pieces in parts])
     grammar = Grammar(list(base.roles))
@@ -85,18 +84,25 @@ def train(
     )  # fmt: skip
     found = features(conditions)
     table = scales(found)
-    weights = {
-        name: torch.tensor(value, requires_grad=True) for name, value in initial(sizes, seed).items()
-    }
+    weights = {name: torch.tensor(value, requires_grad=True) for name, value in initial(sizes, seed).items()}
     threads_before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        about = _fit(torch, weights, sizes, examples, (found - table[0]) / table[1], lexicon, steps, seed, told)
+        about = _fit(
+            torch, weights, sizes, examples, (found - table[0]) / table[1], lexicon, steps, seed, stepped
+        )
     finally:
         torch.set_num_threads(threads_before)
-    about |= {"steps": steps, "parameters": sum(value.numel() for value in weights.values())}
+    parameters = sum(value.numel() for value in weights.values())
+    base.about["network"] = [
+        f"width {size}",
+        f"{layers} layers",
+        f"{parameters:,} parameters",
+        f"{steps:,} steps",
+    ]
+    base.about |= about
     arrays = {name: value.detach().numpy() for name, value in weights.items()}
-    return NeuralModel(base, grammar, sizes, arrays, table, {**base.about, **about})
+    return NeuralModel(base, grammar, sizes, arrays, table)
 
 
 def _fit(
@@ -108,8 +114,8 @@ def _fit(
     lexicon: Lexicon,
     steps: int,
     seed: int,
-    told: Callable[[str], None],
-) -> dict[str, Any]:
+    stepped: Callable[[int], None],
+) -> dict[str, list[str]]:
     rng = np.random.default_rng(seed)
     traces = sorted(set(examples.record))
     held = set(rng.permutation(traces)[: len(traces) // _HELD_OUT].tolist())
@@ -126,7 +132,9 @@ def _fit(
     optimizer = torch.optim.AdamW(list(weights.values()), lr=_RATE, betas=(0.9, 0.98), weight_decay=0.01)
 
     def loss(programs: list[int], pieces: list[int]) -> list[Any]:
-        found = _program_losses(torch, weights, sizes, batches.programs(examples, programs, condition, lexicon))
+        found = _program_losses(
+            torch, weights, sizes, batches.programs(examples, programs, condition, lexicon)
+        )
         # Short and long pieces are batched apart, as most of a long row would be padding.
         chosen = sorted((examples.pieces[at] for at in pieces), key=lambda each: len(each.symbols))
         ends = [0, *(at for at in _cuts(chosen)), len(chosen)]
@@ -153,16 +161,17 @@ def _fit(
         total.backward()
         torch.nn.utils.clip_grad_norm_(list(weights.values()), 1.0)
         optimizer.step()
-        if step % 50 == 0 or step == steps - 1:
-            told(f"step {step + 1} of {steps}, loss {float(total.detach()):.3f}")
-            train_losses = [round(float(each.detach()), 5) for each in losses]
-    about: dict[str, Any] = {"loss": dict(zip(LOSSES, train_losses, strict=True)), "held_out": len(held)}
+        stepped(1)
+    about = {"loss": _shown(losses)}
     if held:
         with torch.no_grad():
             shown = rest if len(rest) <= 2000 else rng.choice(rest, 2000, replace=False).tolist()
-            values = [round(float(each), 5) for each in loss(other[:400], shown)]
-        about["held_out_loss"] = dict(zip(LOSSES, values, strict=True))
+            about[f"loss of {len(held)} held out"] = _shown(loss(other[:400], shown))
     return about
+
+
+def _shown(losses: Sequence[Any]) -> list[str]:
+    return [f"{name} {float(each):.2g}" for name, each in zip(LOSSES, losses, strict=True)]
 
 
 LOSSES = ("token", "count", "symbol", "choice", "residual")
@@ -189,8 +198,9 @@ def _piece_losses(torch: Any, weights: dict[str, Any], sizes: Sizes, arrays: bat
     logits = logits + weights["choice.bias"][batch["choice"]]
     made = (flat[batch["residual_at"]] * embedding(batch["residual"], weights["residual"])).sum(-1)
     left = torch.nn.functional.smooth_l1_loss(made, batch["residual_value"]) if len(made) else flat.sum() * 0
-    found = _next_loss(torch, weights, flat, batch["target"]), _marginal(
-        torch, logits, batch["choice_there"], batch["choice_right"]
+    found = (
+        _next_loss(torch, weights, flat, batch["target"]),
+        _marginal(torch, logits, batch["choice_there"], batch["choice_right"]),
     )
     return [len(arrays["tokens"]) * each for each in (*found, left)]
 
