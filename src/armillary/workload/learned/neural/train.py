@@ -171,7 +171,7 @@ def _fit(
 
 
 def _shown(losses: Sequence[Any]) -> list[str]:
-    return [f"{name} {float(each):.2g}" for name, each in zip(LOSSES, losses, strict=True)]
+    return [f"{name} {float(each.detach()):.2g}" for name, each in zip(LOSSES, losses, strict=True)]
 
 
 LOSSES = ("token", "count", "symbol", "choice", "residual")
