@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     help="E.g. layers=40.",
 )
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Traces.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the first; each has the next one.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the first trace.")
 @click.option("--temperature", type=click.FloatRange(0, 4), default=0.0, show_default=True,
               help="Scale of what is drawn of measured durations; sizes follow from the condition.")  # fmt: skip
 @click.option("--write", "folder", metavar="DIR", type=click.Path(path_type=Path),
-              help="Write traces and groups of ranks to a new folder, with several traces a folder for each.")  # fmt: skip
+              help="Write traces and groups of ranks to a new folder; of several traces each to its own.")  # fmt: skip
 @click.option("--on", "machine", metavar="FILE", type=click.Path(path_type=Path),
               help="Simulate on the machine of a study or platform file.")  # fmt: skip
 def command(

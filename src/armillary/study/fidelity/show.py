@@ -55,9 +55,9 @@ def tables(found: Fidelity) -> list[Table]:
         distances = f"{found.distances['made']:.3g} (true {found.distances['true']:.3g})"
         tests.add_row("distance to the nearest trained on", distances, "0")
         tests.add_row("copies of traces trained on", _percent(found.copies["made"]), "100 %")
-    reasons = plain_table("refused", "", left=2, widest=12)
-    for each in [each for each in found.compared if each.refused][:5]:
-        reasons.add_row("", each.refused)
+    reasons = plain_table("refused", widest=96)
+    for reason in dict.fromkeys(each.refused for each in found.compared if each.refused):
+        reasons.add_row(reason)
     parts = [errors, machines, tests, reasons]
     return [part for part in parts if part.row_count]
 

@@ -92,10 +92,8 @@ class Fitter:
 
     def __init__(self, logarithms: Floats, conditions: Sequence[Mapping[str, Value]]) -> None:
         self.logarithms = logarithms
-        self.libraries = []
-        for degree in (1, 2, 3, 4):
-            terms = _library(_independent(logarithms), degree)
-            self.libraries.append((terms, np.exp(logarithms @ terms.T)))
+        varying = _independent(logarithms)
+        self.libraries = [_library(varying, degree) for degree in (1, 2, 3, 4)]
         self.questions = list(_questions(conditions))
 
     def fit(
@@ -138,11 +136,11 @@ class Fitter:
         best = self._monomial(rows, values)
         if best.error < GOOD or len(values) < _FEW:
             return best
-        for terms, library in self.libraries:
-            own = np.arange(len(rows))
-            if len(own) > _ROWS:
-                own = np.random.default_rng(0).choice(len(own), _ROWS, replace=False)
-            scaled = library[rows[own]] / values[own, None]
+        own = np.arange(len(rows))
+        if len(own) > _ROWS:
+            own = np.random.default_rng(0).choice(len(own), _ROWS, replace=False)
+        for terms in self.libraries:
+            scaled = np.exp(self.logarithms[rows[own]] @ terms.T) / values[own, None]
             found = nonnegative(scaled, np.ones(len(own)))
             used = np.flatnonzero(found > 0)
             if len(used):
