@@ -126,8 +126,8 @@ class Decoder:
                     left.append(at)
             live = left
         return [
-            Program(read(each), float(score))
-            if at not in live and 0 < _pieces(each) <= _MOST_PIECES
+            Program(blocks, float(score))
+            if at not in live and _pieces(each) <= _MOST_PIECES and (blocks := read(each))
             else None
             for at, (each, score) in enumerate(zip(written, scores, strict=True))
         ]

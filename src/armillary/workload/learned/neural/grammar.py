@@ -68,7 +68,7 @@ def _loops(placed: object) -> list[Written]:
 
 
 def read(tokens: Sequence[Written]) -> list[list[str]]:
-    """Return the blocks of a step in the order in which they run, each as its roles."""
+    """Return the blocks of a step in the order in which they run, each as its roles; empty ones are left out."""
     blocks: list[list[str]] = []
     sections: list[list[Written]] = []
     for token, count in tokens:
@@ -78,7 +78,8 @@ def read(tokens: Sequence[Written]) -> list[list[str]]:
             sections[-1].append((token, count))
     for section in sections[:-1]:
         blocks.append([str(each) for each in _expanded(section)])
-    return [blocks[int(str(name)[1:-1])] for name in _expanded(sections[-1])]
+    order = (blocks[int(str(name)[1:-1])] for name in _expanded(sections[-1]))
+    return [block for block in order if block]
 
 
 def _expanded(section: Sequence[Written]) -> list[object]:
