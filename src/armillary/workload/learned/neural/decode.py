@@ -136,28 +136,47 @@ class Decoder:
         self, places: Sequence[Place], condition: Mapping[str, Value], noise: Noise
     ) -> dict[Place, Chosen]:
         """Return the symbols of pieces; a prefix of one that the role has is continued as one of those was."""
-        model, weights, lexicon = self.model, self.model.weights, self.lexicon
-        scaled = np.repeat(self.scaled([condition]), len(places), 0)
-        near = np.array([lexicon.surroundings(around) for _, around in places])
-        rows = [[lexicon.tokens[role]] for role, _ in places]
-        found: dict[Place, Chosen] = {}
+        weights, first, end = self.model.weights, self.lexicon.first_symbol, self.lexicon.tokens[END]
+        prefixes: list[tuple[int, ...]] = [() for _ in places]
         live = list(range(len(places)))
         while live:
-            ids = np.array([rows[at] for at in live])
-            states = hidden(weights, model.sizes, ids, scaled[live], near[live], None)
-            logits = states[:, -1] @ weights["next"] + weights["next.bias"]
             left = []
-            for row, at in enumerate(live):
-                role = places[at][0]
-                prefix = tuple(each - lexicon.first_symbol for each in rows[at][1:])
-                token, _ = noise.token(logits[row], self._continued(role)[prefix])
-                if token == lexicon.tokens[END]:
-                    found[places[at]] = Chosen(prefix, states[row, 1:])
-                else:
-                    rows[at].append(token)
+            for at in live:
+                # The network is asked only where there is a choice.
+                follow = self._continued(places[at][0])
+                while len(follow[prefixes[at]]) == 1 and follow[prefixes[at]][0] != end:
+                    prefixes[at] += (follow[prefixes[at]][0] - first,)
+                if len(follow[prefixes[at]]) > 1:
                     left.append(at)
-            live = left
-        return found
+            states = self._states([places[at] for at in left], [prefixes[at] for at in left], condition)
+            live = []
+            for at, own in zip(left, states, strict=True):
+                logits = own[-1] @ weights["next"] + weights["next.bias"]
+                token, _ = noise.token(logits, self._continued(places[at][0])[prefixes[at]])
+                if token != end:
+                    prefixes[at] += (token - first,)
+                    live.append(at)
+        states = self._states(places, prefixes, condition)
+        return {
+            place: Chosen(symbols, own[1:])
+            for place, symbols, own in zip(places, prefixes, states, strict=True)
+        }
+
+    def _states(
+        self, places: Sequence[Place], prefixes: Sequence[tuple[int, ...]], condition: Mapping[str, Value]
+    ) -> list[Floats]:
+        """Return the hidden states of each piece, at its role and at every symbol."""
+        if not places:
+            return []
+        lexicon = self.lexicon
+        ids = np.zeros((len(places), 1 + max(map(len, prefixes))), np.int64)
+        for row, ((role, _), prefix) in enumerate(zip(places, prefixes, strict=True)):
+            ids[row, 0] = lexicon.tokens[role]
+            ids[row, 1 : len(prefix) + 1] = np.array(prefix, np.int64) + lexicon.first_symbol
+        near = np.array([lexicon.surroundings(around) for _, around in places])
+        scaled = np.repeat(self.scaled([condition]), len(places), 0)
+        found = hidden(self.model.weights, self.model.sizes, ids, scaled, near, None)
+        return [own[: len(prefix) + 1] for own, prefix in zip(found, prefixes, strict=True)]
 
     def chosen(self, state: Floats, group: Group, noise: Noise) -> int:
         """Return which candidate of a group is right at a token, given the hidden state there."""

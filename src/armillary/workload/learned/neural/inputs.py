@@ -37,6 +37,25 @@ def features(conditions: Sequence[Mapping[str, Value]]) -> Floats:
     return np.concatenate([numbers, np.array(rest).reshape(len(numbers), -1)], 1).astype(np.float32)
 
 
+def varied(condition: Mapping[str, Value], rng: np.random.Generator) -> dict[str, Value]:
+    """Return a condition with other sizes, layers and microbatches, under which the same choices are right.
+
+    Microbatches stay more than all stages have under way, or as they are: programs differ where they are fewer.
+    """
+    found = dict(condition)
+    for key in ("hidden", "ffn", "vocabulary", "sequence"):
+        found[key] = max(1, round(int(condition.get(key, 1)) * 2 ** rng.uniform(-1, 1)))
+    pp, stage_layers = int(condition.get("pp", 1)), int(condition.get("stage_layers", 1))
+    if stage_layers > 2:
+        found["stage_layers"] = int(rng.integers(3, 2 * stage_layers))
+        found["layers"] = int(found["stage_layers"]) * pp
+    many = int(condition.get("microbatches", 1))
+    if many >= pp + 2:
+        found["microbatches"] = int(rng.integers(pp + 2, 2 * many + 2))
+        found["spare"] = int(found["microbatches"]) - pp + int(condition.get("stage", 0))
+    return found
+
+
 def width() -> int:
     """Return how many features there are."""
     return int(features([{}]).shape[1])

@@ -139,10 +139,10 @@ def hidden(weights: Weights, sizes: Sizes, tokens: Any, condition: Any, near: An
 
 def _norm(x: Any, w: Weights, name: str) -> Any:
     centred = x - x.mean(-1, keepdims=True)
-    scale = np.sqrt((centred**2).mean(-1, keepdims=True) + np.float32(1e-5))
+    scale = np.sqrt((centred * centred).mean(-1, keepdims=True) + np.float32(1e-5))
     return centred / scale * w[name] + w[f"{name}.bias"]
 
 
 def _gelu(x: Any) -> Any:
     """Return the GELU in its tanh form (Hendrycks and Gimpel, 2016, section 2)."""
-    return 0.5 * x * (1 + np.tanh(np.float32(sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x**3)))
+    return 0.5 * x * (1 + np.tanh(np.float32(sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x * x * x)))

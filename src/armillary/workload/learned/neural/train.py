@@ -21,7 +21,7 @@ from armillary.workload.learned.expressions import library
 from armillary.workload.learned.neural import batches
 from armillary.workload.learned.neural.examples import Examples, PieceExample, cut, examples_of, programs_of
 from armillary.workload.learned.neural.grammar import Grammar
-from armillary.workload.learned.neural.inputs import features, scales, width
+from armillary.workload.learned.neural.inputs import features, scales, varied, width
 from armillary.workload.learned.neural.lexicon import Lexicon
 from armillary.workload.learned.neural.model import NeuralModel
 from armillary.workload.learned.neural.network import Sizes, initial
@@ -34,6 +34,9 @@ _RATE = 4e-3
 _WARMUP = 50
 _PROGRAMS, _PIECES = 24, 128
 """Sequences of a step."""
+_VARIED = 12
+"""Other conditions of each class, see `varied`; half of the examples have one of them, so that no count is learned by
+heart for the condition that it was seen with."""
 _HELD_OUT = 10
 """One trace of so many is kept for the loss that `about` states."""
 
@@ -82,15 +85,16 @@ def train(
         size, layers, 4, positions, lexicon.size, lexicon.near_size, width(), len(library()), lexicon.candidates,
         lexicon.residuals,
     )  # fmt: skip
+    rng = np.random.default_rng([seed, 1])
     found = features(conditions)
+    other = [features([varied(each, rng) for each in conditions]) for _ in range(_VARIED)]
     table = scales(found)
+    inputs = (np.stack([found, *other]) - table[0]) / table[1]
     weights = {name: torch.tensor(value, requires_grad=True) for name, value in initial(sizes, seed).items()}
     threads_before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        about = _fit(
-            torch, weights, sizes, examples, (found - table[0]) / table[1], lexicon, steps, seed, stepped
-        )
+        about = _fit(torch, weights, sizes, examples, inputs, lexicon, steps, seed, stepped)
     finally:
         torch.set_num_threads(threads_before)
     parameters = sum(value.numel() for value in weights.values())
@@ -110,7 +114,7 @@ def _fit(
     weights: dict[str, Any],
     sizes: Sizes,
     examples: Examples,
-    condition: Any,
+    inputs: Any,
     lexicon: Lexicon,
     steps: int,
     seed: int,
@@ -131,7 +135,7 @@ def _fit(
     roles = [by_role[role] for role in sorted(by_role)]
     optimizer = torch.optim.AdamW(list(weights.values()), lr=_RATE, betas=(0.9, 0.98), weight_decay=0.01)
 
-    def loss(programs: list[int], pieces: list[int]) -> list[Any]:
+    def loss(programs: list[int], pieces: list[int], condition: Any) -> list[Any]:
         found = _program_losses(
             torch, weights, sizes, batches.programs(examples, programs, condition, lexicon)
         )
@@ -145,17 +149,21 @@ def _fit(
         ]
         return [*found, *(sum(each) / len(pieces) for each in zip(*parts, strict=True))]
 
+    every = np.arange(inputs.shape[1])
     for step in range(steps):
         warm = min(1.0, (step + 1) / _WARMUP)
         for group in optimizer.param_groups:
             group["lr"] = _RATE * warm * 0.5 * (1 + cos(pi * step / steps))
+        turn = np.maximum(0, rng.integers(-_VARIED, _VARIED, len(every)) + 1)
         # Every role as often, however rare its pieces are.
         picked = [
             pieces[int(rng.integers(len(pieces)))]
             for at in range(_PIECES)
             for pieces in (roles[at % len(roles)],)
         ]
-        losses = loss(rng.choice(own, min(_PROGRAMS, len(own)), replace=False).tolist(), picked)
+        losses = loss(
+            rng.choice(own, min(_PROGRAMS, len(own)), replace=False).tolist(), picked, inputs[turn, every]
+        )
         total = sum(losses)
         optimizer.zero_grad(set_to_none=True)
         total.backward()
@@ -166,7 +174,7 @@ def _fit(
     if held:
         with torch.no_grad():
             shown = rest if len(rest) <= 2000 else rng.choice(rest, 2000, replace=False).tolist()
-            about[f"loss of {len(held)} held out"] = _shown(loss(other[:400], shown))
+            about[f"loss of {len(held)} held out"] = _shown(loss(other[:400], shown, inputs[0]))
     return about
 
 
