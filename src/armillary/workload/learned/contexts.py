@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-Around = dict[str, str]
-"""Roles: `before`, `before2`, `after`, `after2` of the neighbours; `past`, `next`, `next2`, `next3` of those not loose;
-`nth` and `left` are how many pieces of the same role come right before and after, 2 at most."""
 LEVELS: tuple[tuple[str, ...], ...] = (
     (),
     ("before",),
@@ -21,6 +18,9 @@ LEVELS: tuple[tuple[str, ...], ...] = (
 )
 """What may decide on numbers, the least first."""
 KEYS = ("before", "before2", "after", "after2", "past", "next", "next2", "next3", "nth", "left")
+"""`before`, `before2`, `after`, `after2` are the roles of the neighbours, `past`, `next`, `next2`, `next3` those of the
+nearest that are not loose; `nth` and `left` are how many pieces of the same role come right before and after, 2 at
+most."""
 
 
 def surroundings(roles: Sequence[str], loose: Sequence[bool]) -> list[tuple[str, ...]]:

@@ -41,6 +41,7 @@ def describe(corpus: Corpus) -> dict[str, Any]:
         "digest": corpus.digest,
         "conditions": conditions,
         "operators": _operators(corpus),
+        "grammar": _grammar(corpus),
         "structure": _structure(corpus),
         "motifs": _motifs(corpus),
     }
@@ -85,6 +86,23 @@ def _quantiles(values: Any, times: Any) -> list[int]:
     ends = np.cumsum(times[order])
     return [
         int(values[order[min(np.searchsorted(ends, part * ends[-1]), len(order) - 1)]]) for part in _PARTS
+    ]
+
+
+def _grammar(corpus: Corpus) -> list[dict[str, Any]]:
+    """Return which kinds of nodes follow each other in issue order, most frequent first."""
+    kinds, counts = corpus.vocabulary.kinds(), np.zeros((len(NodeType), len(NodeType)), np.int64)
+    for record in corpus.records:
+        for packed in record.classes:
+            own = kinds[packed.symbols]
+            np.add.at(counts, (own[:-1], own[1:]), 1)
+    pairs = [
+        (int(counts[a, b]), a, b) for a in range(len(counts)) for b in range(len(counts)) if counts[a, b]
+    ]
+    total = max(1, int(counts.sum()))
+    return [
+        {"kind": NodeType(a).name, "next": NodeType(b).name, "share": count / total}
+        for count, a, b in sorted(pairs, reverse=True)
     ]
 
 
@@ -155,7 +173,10 @@ def tables(facts: dict[str, Any]) -> list[Table]:
             row["name"], row["role"], f"{row['tokens']:,}", f"{row['FLOPs'][1]:.3g}" if "FLOPs" in row else "",
             format_bytes(size[1]) if size else "", format_time(row["duration_ns"][1]) if "duration_ns" in row else "",
         )  # fmt: skip
+    grammar = plain_table("kind of node", "next", "share", left=2, widest=24)
+    for row in facts["grammar"][:8]:
+        grammar.add_row(row["kind"], row["next"], f"{100 * row['share']:.1f} %")
     motifs = plain_table("classes", "blocks of one microbatch", left=2)
     for row in facts["motifs"]:
         motifs.add_row(f"{row['classes']:,}", row["block"])
-    return [head, given, operators, *([motifs] if facts["motifs"] else [])]
+    return [head, given, operators, grammar, *([motifs] if facts["motifs"] else [])]

@@ -67,26 +67,6 @@ def _values(graph: Graph) -> Values:
     return Values(np.diff(ptr), children, time[kernels], size[size > 0], np.array([path]), np.array([depth]))
 
 
-def feature_names() -> list[str]:
-    """Return the names of the features."""
-    names = ["nodes", "classes", "ranks"]
-    names += [f"share of {kind.name.lower()}" for kind in _KINDS]
-    names += [f"share of {kind.name.lower().replace('_', '-')}" for kind in _CALLS]
-    names += [
-        "mean degree",
-        "largest degree",
-        "largest children",
-        "depth",
-        "path",
-        "FLOPs",
-        "bytes",
-        "communicated",
-    ]
-    for what in ("FLOPs of a node", "bytes of a node", "bytes of a message"):
-        names += [f"{what}, {round(100 * part)} %" for part in _PARTS]
-    return names
-
-
 def features_of(trace: Trace) -> Floats:
     """Return a trace as a vector; amounts are logarithms."""
     values = values_of(trace)

@@ -72,10 +72,16 @@ class Layouts:
         )  # fmt: skip
 
 
-def graph_of_tokens(tokens: Tokens, layouts: Layouts, source: str, *, mode: Mode = "compiled") -> Graph:
-    """Return the graph of tokens; the k-th of them is node k."""
+def graph_of_tokens(
+    tokens: Tokens, layouts: Layouts, source: str, *, strict: bool = False, mode: Mode = "compiled"
+) -> Graph:
+    """Return the graph of tokens; the k-th of them is node k.
+
+    Raises:
+        InputError: with `strict`, a reference names no earlier token; without, it is left out.
+    """
     n, vocabulary = len(tokens), layouts.vocabulary
-    data_ptr, data = parents_of(tokens, vocabulary, mode=mode)
+    data_ptr, data = parents_of(tokens, vocabulary, strict=strict, mode=mode)
     counts = np.diff(layouts.ptr)[tokens.symbols]
     attr_ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     of_node = np.repeat(np.arange(n), counts)

@@ -6,6 +6,7 @@ counts), the variant of each role, what each token waits for, and its numbers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,12 +36,24 @@ class Shape:
         times: Rules of its counts.
         blocks: Rules of the counts of every block.
         counters: For every block what counts its microbatches; "": they have none (label -1).
+        counted: Whether the microbatches of all sequences of the corpus are those that are counted so.
     """
 
     step: Step
     times: list[Rule]
     blocks: dict[Block, list[Rule]]
     counters: dict[Block, str]
+    counted: bool = True
+
+    def microbatches(self, blocks: Sequence[Block]) -> list[int]:
+        """Return the microbatch of every block of a sequence."""
+        turns: dict[str, int] = {}
+        found = []
+        for block in blocks:
+            counter = self.counters[block]
+            found.append(turns.get(counter, 0) if counter else -1)
+            turns[counter] = found[-1] + 1
+        return found
 
 
 @dataclass
@@ -144,7 +157,7 @@ class StatisticalModel:
         domain: Values of each condition in the corpus: words, or least and greatest number and whether it varies.
         about: What it was trained on.
         measured: Traces of files, whose programs are kept as they are.
-        spread: Standard deviation of the logarithm of their durations between ranks, by operator; "": of all.
+        spread: Quantiles of the logarithms of their durations between ranks, by operator; "": of all.
         shared: Share of that variance which the tokens of a rank have in common.
     """
 
@@ -155,5 +168,5 @@ class StatisticalModel:
     domain: dict[str, list[Value]]
     about: dict[str, Any] = field(default_factory=dict)
     measured: list[Record] = field(default_factory=list)
-    spread: dict[str, float] = field(default_factory=dict)
+    spread: dict[str, list[float]] = field(default_factory=dict)
     shared: float = 0.0

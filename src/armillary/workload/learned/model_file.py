@@ -16,6 +16,7 @@ from armillary.workload.learned.model import Entry, Program, Shape, StatisticalM
 from armillary.workload.learned.monomials import VARIABLES
 from armillary.workload.learned.records import arrays_of, records_of
 from armillary.workload.learned.tree import Tree
+from armillary.workload.learned.variation import QUANTILES
 from armillary.workload.learned.vocabulary import COLUMNS, Vocabulary
 
 T = TypeVar("T")
@@ -126,7 +127,9 @@ def model_of(header: Any, arrays: dict[str, Any], where: str) -> StatisticalMode
         name.removeprefix("measured_"): each for name, each in arrays.items() if name.startswith("measured_")
     }
     measured = records_of(listed, header["measured"], np.arange(len(vocabulary)))
-    spread = {str(name): float(value) for name, value in header["spread"].items()}
+    spread = {str(name): [float(each) for each in values] for name, values in header["spread"].items()}
+    if any(len(values) != QUANTILES for values in spread.values()) or (spread and "" not in spread):
+        raise ValueError("spread")
     return StatisticalModel(
         vocabulary,
         programs,
@@ -149,6 +152,7 @@ def _program(program: Program) -> Any:
                 [block, [rule.to_json() for rule in rules], shape.counters[block]]
                 for block, rules in shape.blocks.items()
             ],
+            shape.counted,
         ]
         for shape in program.shapes
     ]
@@ -158,11 +162,11 @@ def _program(program: Program) -> Any:
 def _read_program(found: Any) -> Program:
     blocks = [tuple(tuple(str(role) for role in symbols) for symbols in template) for template in found[0]]
     shapes = []
-    for step, times, details in found[1]:
+    for step, times, details, counted in found[1]:
         rules = {_pair(block): [Rule.from_json(each) for each in listed] for block, listed, _ in details}
         counters = {_pair(block): str(counter) for block, _, counter in details}
         template = tuple(tuple(_pair(block) for block in symbols) for symbols in step)
-        shape = Shape(template, [Rule.from_json(each) for each in times], rules, counters)
+        shape = Shape(template, [Rule.from_json(each) for each in times], rules, counters, bool(counted))
         if len(shape.times) != _slots(template):
             raise ValueError("counts of a step")
         for block in {block for symbols in template for block in symbols}:

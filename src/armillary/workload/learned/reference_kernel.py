@@ -150,9 +150,10 @@ def resolve(
     before: Any,
     ptr: Any,
     parent: Any,
+    lost: Any,
     write: int,
 ) -> int:
-    """Find the tokens that references name; what names no earlier token is left out.
+    """Find the tokens that references name; what names no earlier token is left out and counted.
 
     Args:
         symbol: See `refer`, as for the other arguments.
@@ -168,6 +169,7 @@ def resolve(
         before: Room.
         ptr: Result: offsets of parents.
         parent: Result: parents, of which two references may name the same.
+        lost: Result, (1,): the first token with a reference that names none; -1 at first.
         write: 0: only count, `parent` is not touched.
 
     Returns:
@@ -212,6 +214,8 @@ def resolve(
                             break
                     walk = before[walk]
                 found = walk
+            if found < 0 and kind not in (SINCE, TAIL) and lost[0] < 0:
+                lost[0] = i
             if found >= 0:
                 if write:
                     parent[used] = found

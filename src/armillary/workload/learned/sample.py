@@ -26,6 +26,7 @@ from armillary.workload.learned.reference_kernel import TAIL
 from armillary.workload.learned.requests import check_modelled, completed
 from armillary.workload.learned.skeletons import sequence_of
 from armillary.workload.learned.tokens import Tokens
+from armillary.workload.learned.variation import drawn_factors
 from armillary.workload.learned.vocabulary import AT, COLUMNS, token_keys
 
 Ints = NDArray[np.int64]
@@ -83,7 +84,8 @@ class Sampler:
         grid = wished.grid
         check_agreement(sequences, self.model.vocabulary)
         graphs = tuple(
-            graph_of_tokens(each, self.layouts, f"stage {stage}") for stage, each in enumerate(sequences)
+            graph_of_tokens(each, self.layouts, f"stage {stage}", strict=True)
+            for stage, each in enumerate(sequences)
         )
         about = {
             "learned": {"condition": condition, "beyond": beyond, "seed": seed, "temperature": temperature}
@@ -147,22 +149,15 @@ class Sampler:
         kind = program_of(condition)
         program = self.model.programs.get(kind)
         if program is None:
-            names = ("trace", "schedule", "sharding", "tied")
-            words = ", ".join(
-                f"{key} {value}" for key, value in zip(names, kind, strict=False) if value != ""
-            )
-            several = (
-                ("first", "later"),
-                ("last", "earlier"),
-                ("one replica", "several"),
-                ("one microbatch", "several"),
-            )
-            rest = ", ".join(pair[int(at)] for pair, at in zip(several, kind[4:], strict=True))
             raise InputError(
-                f"no program of this kind in the corpus ({words}; stage: {rest}), expected one of its "
+                f"{_kind_text(kind)}: no program of this kind in the corpus, expected one of its "
                 f"{len(self.model.programs)} kinds (nearest: {self._nearest(kind)})"
             )
         shape: Shape = program.shapes[program.tree.choose(condition)]
+        if not shape.counted:
+            raise InputError(
+                f"{_kind_text(kind)}: microbatches of its blocks follow no order that is learned"
+            )
         blocks = sequence_of(shape.step, [rule.value(condition) for rule in shape.times])
         inside = {}
         for block in dict.fromkeys(blocks):
@@ -170,20 +165,15 @@ class Sampler:
             inside[block] = sequence_of(program.blocks[block[0]], counts)  # type: ignore[index]
         roles: list[str] = []
         batches: list[int] = []
-        turns: dict[str, int] = {}
-        for block in blocks:
-            counter = shape.counters[block]  # type: ignore[index]
-            turn = turns.get(counter, 0) if counter else -1
-            turns[counter] = turn + 1
+        for block, batch in zip(blocks, shape.microbatches(blocks), strict=True):  # type: ignore[arg-type]
             roles += inside[block]  # type: ignore[arg-type]
-            batches += [turn] * len(inside[block])
+            batches += [batch] * len(inside[block])
         return roles, batches
 
     def _nearest(self, kind: tuple[Value, ...]) -> str:
-        best = max(
-            self.model.programs, key=lambda other: sum(a == b for a, b in zip(kind, other, strict=True))
+        return _kind_text(
+            max(self.model.programs, key=lambda other: sum(a == b for a, b in zip(kind, other, strict=True)))
         )
-        return ", ".join(str(each) for each in best[:4] if each != "")
 
     def _piece(
         self, role: str, variant: int, near: tuple[str, ...], condition: Mapping[str, Value], values: Any
@@ -258,25 +248,29 @@ class Sampler:
         ranks = record.condition["ranks"]
         if given.get("ranks", ranks) != ranks:
             raise InputError(f"ranks {given['ranks']}: trace {name} has {ranks}, expected that number")
-        graphs = []
+        graphs, model = [], self.model
+        names = [symbol.name for symbol in model.vocabulary.symbols]
         for at, packed in enumerate(record.classes):
             tokens = packed.tokens()
-            tokens.numbers[:, TIMES] = self._drawn(tokens, rng, temperature)
+            factors = drawn_factors(model.spread, model.shared, names, tokens.symbols, rng, temperature)
+            tokens.numbers[:, TIMES] = np.rint(tokens.numbers[:, TIMES] * factors[:, None])
             graphs.append(graph_of_tokens(tokens, self.layouts, f"class {at}"))
         about = {"learned": {"condition": record.condition, "seed": seed, "temperature": temperature}}
         return Trace(tuple(graphs), np.array(record.rank_graph, np.int32), None, about)
 
-    def _drawn(self, tokens: Tokens, rng: np.random.Generator, temperature: float) -> Ints:
-        """Return durations that vary as those of the corpus do; the expected ones stay."""
-        model = self.model
-        usual = model.spread.get("", 0.0)
-        each = np.array([model.spread.get(symbol.name, usual) for symbol in model.vocabulary.symbols])
-        spread = each[tokens.symbols] * temperature
-        common, own = rng.standard_normal(), rng.standard_normal(len(tokens))
-        drawn = spread * (model.shared**0.5 * common + (1 - model.shared) ** 0.5 * own)
-        factor = np.exp(drawn - spread**2 / 2)
-        found: Ints = np.rint(tokens.numbers[:, TIMES] * factor[:, None]).astype(np.int64)
-        return found
+
+def _kind_text(kind: tuple[Value, ...]) -> str:
+    """Return a kind of program for people, see `program_of`."""
+    names = ("trace", "schedule", "sharding", "tied")
+    words = [f"{key} {value}" for key, value in zip(names, kind, strict=False) if value != ""]
+    several = (
+        ("first", "later"),
+        ("last", "earlier"),
+        ("one replica", "several"),
+        ("one microbatch", "several"),
+    )
+    rest = [pair[int(at)] for pair, at in zip(several, kind[4:], strict=True)]
+    return f"{', '.join(words)}, stage {rest[0]} and {rest[1]}, {rest[2]}, {rest[3]}"
 
 
 def joined(

@@ -18,7 +18,6 @@ from armillary.trace import Graph, NodeType
 from armillary.trace.distinct import distinct_columns
 from armillary.trace.gemm import GEMM
 from armillary.trace.parents import distinct
-from armillary.trace.schema import KINDS
 from armillary.workload.learned.reference_kernel import BACK, LAST, TAIL
 from armillary.workload.learned.vocabulary import (
     AT,
@@ -129,13 +128,19 @@ def _without_ancestors(ptr: Ints, parent: Ints, which: Ints, mode: Mode) -> tupl
     return kept[ptr].astype(np.int64), parent[keep]
 
 
-def parents_of(tokens: Tokens, vocabulary: Vocabulary, *, mode: Mode = "compiled") -> tuple[Ints, Ints]:
-    """Return the dependencies of tokens as positions, in CSR: what references name, each once."""
+def parents_of(
+    tokens: Tokens, vocabulary: Vocabulary, *, strict: bool = False, mode: Mode = "compiled"
+) -> tuple[Ints, Ints]:
+    """Return the dependencies of tokens as positions, in CSR: what references name, each once.
+
+    Raises:
+        InputError: with `strict`, a reference names no earlier token; without, it is left out.
+    """
     n, kinds, groups = len(tokens), vocabulary.kinds(), vocabulary.groups()
     compute = (kinds == NodeType.COMP_NODE).astype(np.int64)
     batch = tokens.numbers[:, AT["micro_batch"]].copy()
     resolve = load(_KERNEL, mode).resolve
-    ptr, parent = np.zeros(n + 1, np.int64), np.zeros(0, np.int64)
+    ptr, parent, lost = np.zeros(n + 1, np.int64), np.zeros(0, np.int64), np.full(1, -1, np.int64)
     for write in (0, 1):
         rooms = (
             np.full(len(kinds), -1, np.int64),
@@ -144,9 +149,15 @@ def parents_of(tokens: Tokens, vocabulary: Vocabulary, *, mode: Mode = "compiled
         )
         used = resolve(
             tokens.symbols, batch, compute, groups, tokens.ref_ptr, tokens.ref_form, tokens.ref_symbol,
-            tokens.ref_count, *rooms, ptr, parent, write,
+            tokens.ref_count, *rooms, ptr, parent, lost, write,
         )  # fmt: skip
         parent = parent if write else np.zeros(used, np.int64)
+    if strict and lost[0] >= 0:
+        name = vocabulary.symbols[int(tokens.symbols[lost[0]])].name
+        raise InputError(
+            f"token {int(lost[0])} '{name}' would wait for what is not there: the model cannot make this trace, "
+            "expected a condition nearer to its corpus"
+        )
     child = np.repeat(np.arange(n), np.diff(ptr))
     child, parent = np.divmod(distinct(child * max(n, 1) + parent), max(n, 1))
     return np.concatenate([[0], np.cumsum(np.bincount(child, minlength=n))]).astype(np.int64), parent
@@ -240,11 +251,6 @@ def _symbol(graph: Graph, position: int, name: str) -> Symbol:
         elif key == GEMM:
             layout.append((key, kind, len(value) // 5))
     return Symbol(int(graph.types[position]), name, tuple(layout))
-
-
-def kind_number(name: str) -> int:
-    """Return the field number of an attribute kind."""
-    return KINDS[name]
 
 
 def same(one: Tokens, other: Tokens) -> bool:

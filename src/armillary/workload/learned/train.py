@@ -21,7 +21,7 @@ from armillary.workload.learned.packed import Packed, References
 from armillary.workload.learned.pieces import Piece, Variant, loose_symbols, pieces_of
 from armillary.workload.learned.records import Record
 from armillary.workload.learned.reference_kernel import TAIL
-from armillary.workload.learned.skeletons import Skeleton, Skeletons, find_skeletons
+from armillary.workload.learned.skeletons import Skeleton, Skeletons, blocks_of, find_skeletons, sequence_of
 from armillary.workload.learned.tree import Tree, grow
 from armillary.workload.learned.variation import variation
 from armillary.workload.learned.vocabulary import AT, COLUMNS, Vocabulary, token_keys
@@ -143,6 +143,11 @@ def _programs(classes: Sequence[_Class]) -> dict[tuple[Value, ...], Program]:
             shape = Shape(step, [], dict(blocks), _counters(skeletons, step))
             for (_, _, where, _), rule in _of_shape(rules, kind, place):
                 (shape.times if where is None else shape.blocks.setdefault(where, [])).append(rule)
+            for at, own in zip(members, of_class_, strict=True):
+                if own.step == place:
+                    made = shape.microbatches(sequence_of(step, own.times))  # type: ignore[arg-type]
+                    true = [batch for batch, _ in blocks_of(classes[at].pieces)]
+                    shape.counted = shape.counted and made == true
             shapes.append(shape)
         tree = grow([classes[at].condition for at in members], [each.step for each in of_class_])
         found[kind] = Program(skeletons.blocks, shapes, tree, len(members))

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import erf
 
 import numpy as np
+from numpy.typing import NDArray
 
 from armillary.workload.learned.records import Record
 from armillary.workload.learned.vocabulary import Vocabulary, token_keys
 
+QUANTILES = 33
+"""Numbers by which a distribution is kept."""
 
-def variation(records: Sequence[Record], vocabulary: Vocabulary) -> tuple[dict[str, float], float]:
+
+def variation(records: Sequence[Record], vocabulary: Vocabulary) -> tuple[dict[str, list[float]], float]:
     """Return the spread of durations and how much of it ranks have in common.
 
-    Tokens of the classes of a trace that have the same name, kind and occurrence are compared. The logarithms of their
-    durations, less the mean of each token, have a standard deviation, and the means of the classes a share of the
-    variance: with it drawn durations depend on each other as measured ones do (one factor of a Gaussian copula).
+    Tokens of the classes of a trace that have the same name, kind and occurrence are compared: of the logarithms of
+    their durations, less the mean of each token, the distribution is kept, and which share of the variance the means of
+    the classes have. So drawn durations depend on each other as measured ones do (one factor of a Gaussian copula).
 
     Returns:
-        Standard deviation by operator ("": of all; an operator that was seen less than 8 times has none), and share;
-        nothing and 0 where there is nothing to compare.
+        Quantiles by operator ("": of all; an operator that was seen less than 8 times has none), and share; nothing
+        and 0 where there is nothing to compare.
     """
     left: dict[str, list[float]] = defaultdict(list)
     means: list[float] = []
@@ -46,5 +51,40 @@ def variation(records: Sequence[Record], vocabulary: Vocabulary) -> tuple[dict[s
     every = [value for values in left.values() for value in values]
     if not every or not np.std(every):
         return {}, 0.0
-    spread = {name: float(np.std(values)) for name, values in left.items() if len(values) >= 8}
-    return {"": float(np.std(every)), **spread}, min(1.0, float(np.var(means)) / float(np.var(every)))
+    spread = {name: _quantiles(values) for name, values in left.items() if len(values) >= 8}
+    return {"": _quantiles(every), **spread}, min(1.0, float(np.var(means)) / float(np.var(every)))
+
+
+def _quantiles(values: Sequence[float]) -> list[float]:
+    found: list[float] = np.quantile(values, np.linspace(0, 1, QUANTILES)).tolist()
+    return found
+
+
+def drawn_factors(
+    spread: Mapping[str, Sequence[float]],
+    shared: float,
+    names: Sequence[str],
+    which: NDArray[np.int64],
+    rng: np.random.Generator,
+    temperature: float,
+) -> NDArray[np.float64]:
+    """Return factors of durations, one per token, whose mean is 1.
+
+    Args:
+        spread: What `variation` returned.
+        shared: See there.
+        names: Operators.
+        which: Operator of every token.
+        rng: Draws.
+        temperature: Scales the logarithms.
+    """  # fmt: skip
+    if not spread:
+        return np.ones(len(which))
+    table = np.array([spread.get(name, spread[""]) for name in names]).reshape(-1, QUANTILES) * temperature
+    normal = shared**0.5 * rng.standard_normal() + (1 - shared) ** 0.5 * rng.standard_normal(len(which))
+    place = np.array([0.5 * (1 + erf(z / 2**0.5)) for z in normal.tolist()]) * (QUANTILES - 1)
+    low = np.minimum(place.astype(np.int64), QUANTILES - 2)
+    logarithm = table[which, low] + (place - low) * (table[which, low + 1] - table[which, low])
+    mean = np.exp(0.5 * (table[:, 1:] + table[:, :-1])).mean(1)
+    found: NDArray[np.float64] = np.exp(logarithm) / mean[which]
+    return found
