@@ -92,7 +92,7 @@ def read_contents(path: Path, readers: Mapping[str, tuple[int, Reader[T]]]) -> T
     known, reader = readers.get(kind, (None, None))
     if reader is None or version != known or header.get("columns") != list(COLUMNS):
         versions = " or ".join(f"'{name}' version {number}" for name, (number, _) in readers.items())
-        raise InputError(f"{path}: is '{kind}' version {version}, expected {versions}")
+        raise InputError(f"{path}: is '{kind}' version {version}, expected {expected}, {versions}")
     try:
         return reader(header, arrays, str(path))
     except InputError:

@@ -86,6 +86,7 @@ class Decoder:
         self.model = model
         self.lexicon = model.lexicon()
         self.names = list(self.lexicon.tokens)
+        self._steps = {role: self._messages(role) for role in self.lexicon.roles}
         self._tries: dict[str, dict[tuple[int, ...], list[int]]] = {}
 
     def scaled(self, conditions: Sequence[Mapping[str, Value]]) -> Floats:
@@ -118,7 +119,9 @@ class Decoder:
                     count, score = noises[at].count(counts[row], values[:, at])
                     own[-1] = own[-1][0], count
                     scores[at] += score
-                allowed = [tokens[each] for each in model.grammar.allowed([name for name, _ in own])]
+                names = model.grammar.allowed([name for name, _ in own])
+                there = [each for each in names if self._may(each, conditions[at])]
+                allowed = [tokens[each] for each in there or names]
                 token, score = noises[at].token(follow[row], allowed)
                 scores[at] += score
                 own.append((self.names[token], -1))
@@ -131,6 +134,21 @@ class Decoder:
             else None
             for at, (each, score) in enumerate(zip(written, scores, strict=True))
         ]
+
+    def _messages(self, role: str) -> set[int]:
+        """Return the steps along the stages of the messages in pieces of a role."""
+        symbols = self.model.base.vocabulary.symbols
+        own = [symbols[at] for each in self.model.base.roles[role].symbols for at in each]
+        return {
+            int(each.constant("comm_dst", each.constant("comm_src", 0)))
+            for each in own
+            if each.constant("comm_axis") == "pp"
+        }
+
+    def _may(self, name: str, condition: Mapping[str, Value]) -> bool:
+        """Return whether there are stages with which a role exchanges messages."""
+        before, after = int(condition.get("stage", 0)), int(condition.get("stages_left", 0))
+        return all(-before <= steps <= after for steps in self._steps.get(name, ()))
 
     def pieces(
         self, places: Sequence[Place], condition: Mapping[str, Value], noise: Noise
