@@ -18,8 +18,9 @@ from armillary.workload.learned.conditions import Value, of_class
 from armillary.workload.learned.contexts import surroundings
 from armillary.workload.learned.monomials import logarithms_of
 from armillary.workload.learned.neural.agree import Candidate, most_probable
-from armillary.workload.learned.neural.decode import Chosen, Decoder, Noise, Place
+from armillary.workload.learned.neural.decode import Chosen, Decoder, Place
 from armillary.workload.learned.neural.model import NeuralModel
+from armillary.workload.learned.neural.noise import Noise
 from armillary.workload.learned.reference_kernel import TAIL
 from armillary.workload.learned.sample import Made, Sampler, joined
 from armillary.workload.learned.tokens import Tokens

@@ -1,8 +1,4 @@
-"""Fits the network to a corpus with AdamW (Loshchilov and Hutter, 2019) and a cosine that ends at 0.
-
-Several expressions may give a count, and several formulas a number. The loss is the negative logarithm of the
-probability of all that do together, so that the ones which are right under most conditions win.
-"""
+"""Fits the network to a corpus with AdamW (Loshchilov and Hutter, 2019) and a cosine that ends at 0."""
 
 from __future__ import annotations
 
@@ -23,9 +19,10 @@ from armillary.workload.learned.neural.examples import Examples, PieceExample, c
 from armillary.workload.learned.neural.grammar import Grammar
 from armillary.workload.learned.neural.inputs import features, scales, varied, width
 from armillary.workload.learned.neural.lexicon import Lexicon
+from armillary.workload.learned.neural.losses import LOSSES, piece_losses, program_losses
 from armillary.workload.learned.neural.model import NeuralModel
 from armillary.workload.learned.neural.network import Sizes, initial
-from armillary.workload.learned.neural.network_torch import hidden, import_torch
+from armillary.workload.learned.neural.network_torch import import_torch
 from armillary.workload.learned.train import train as train_library
 
 STEPS = 1000
@@ -136,14 +133,14 @@ def _fit(
     optimizer = torch.optim.AdamW(list(weights.values()), lr=_RATE, betas=(0.9, 0.98), weight_decay=0.01)
 
     def loss(programs: list[int], pieces: list[int], condition: Any) -> list[Any]:
-        found = _program_losses(
+        found = program_losses(
             torch, weights, sizes, batches.programs(examples, programs, condition, lexicon)
         )
         # Short and long pieces are batched apart, as most of a long row would be padding.
         chosen = sorted((examples.pieces[at] for at in pieces), key=lambda each: len(each.symbols))
         ends = [0, *(at for at in _cuts(chosen)), len(chosen)]
         parts = [
-            _piece_losses(torch, weights, sizes, batches.pieces(chosen[a:b], condition, lexicon))
+            piece_losses(torch, weights, sizes, batches.pieces(chosen[a:b], condition, lexicon))
             for a, b in pairwise(ends)
             if b > a
         ]
@@ -182,55 +179,6 @@ def _shown(losses: Sequence[Any]) -> list[str]:
     return [f"{name} {float(each.detach()):.2g}" for name, each in zip(LOSSES, losses, strict=True)]
 
 
-LOSSES = ("token", "count", "symbol", "choice", "residual")
-
-
-def _program_losses(torch: Any, weights: dict[str, Any], sizes: Sizes, arrays: batches.Batch) -> list[Any]:
-    batch = {name: torch.from_numpy(value) for name, value in arrays.items()}
-    state = hidden(torch, weights, sizes, batch)
-    flat = state.reshape(-1, sizes.width)
-    logits = flat[batch["count_at"]] @ weights["count"] + weights["count.bias"]
-    return [
-        _next_loss(torch, weights, flat, batch["target"]),
-        _marginal(torch, logits, torch.ones_like(batch["count_right"]), batch["count_right"]),
-    ]
-
-
-def _piece_losses(torch: Any, weights: dict[str, Any], sizes: Sizes, arrays: batches.Batch) -> list[Any]:
-    """Return the losses of a batch of pieces, times how many pieces there are."""
-    batch = {name: torch.from_numpy(value) for name, value in arrays.items()}
-    flat = hidden(torch, weights, sizes, batch).reshape(-1, sizes.width)
-    embedding = torch.nn.functional.embedding
-    tables = embedding(batch["choice"], weights["choice"])
-    logits = torch.einsum("nd,ncd->nc", flat[batch["choice_at"]], tables)
-    logits = logits + weights["choice.bias"][batch["choice"]]
-    made = (flat[batch["residual_at"]] * embedding(batch["residual"], weights["residual"])).sum(-1)
-    left = torch.nn.functional.smooth_l1_loss(made, batch["residual_value"]) if len(made) else flat.sum() * 0
-    found = (
-        _next_loss(torch, weights, flat, batch["target"]),
-        _marginal(torch, logits, batch["choice_there"], batch["choice_right"]),
-    )
-    return [len(arrays["tokens"]) * each for each in (*found, left)]
-
-
 def _cuts(pieces: Sequence[PieceExample]) -> list[int]:
     lengths = [len(each.symbols) for each in pieces]
     return [bisect_right(lengths, most) for most in (3, 16)]
-
-
-def _next_loss(torch: Any, weights: dict[str, Any], flat: Any, target: Any) -> Any:
-    target = target.reshape(-1)
-    there = target >= 0
-    logits = flat[there] @ weights["next"] + weights["next.bias"]
-    return torch.nn.functional.cross_entropy(logits, target[there])
-
-
-def _marginal(torch: Any, logits: Any, there: Any, right: Any) -> Any:
-    """Return the mean negative logarithm of the probability of all that is right together."""
-    known = right.any(1)
-    if not bool(known.any()):
-        return logits.sum() * 0
-    logits, there, right = logits[known], there[known], right[known]
-    every = torch.where(there, logits, torch.full_like(logits, -1e9)).logsumexp(1)
-    good = torch.where(right, logits, torch.full_like(logits, -1e9)).logsumexp(1)
-    return (every - good).mean()
