@@ -38,21 +38,25 @@ def features(conditions: Sequence[Mapping[str, Value]]) -> Floats:
 
 
 def varied(condition: Mapping[str, Value], rng: np.random.Generator) -> dict[str, Value]:
-    """Return a condition with other sizes, layers and microbatches, under which the same choices are right.
+    """Return a condition with other sizes, layers, stages and microbatches, under which the same choices are right.
 
-    Microbatches stay more than all stages have under way, or as they are: programs differ where they are fewer.
+    Where the microbatches are fewer than all stages have under way, those and the stages stay: programs differ there.
     """
     found = dict(condition)
     for key in ("hidden", "ffn", "vocabulary", "sequence"):
         found[key] = max(1, round(int(condition.get(key, 1)) * 2 ** rng.uniform(-1, 1)))
-    pp, stage_layers = int(condition.get("pp", 1)), int(condition.get("stage_layers", 1))
+    pp, many = int(condition.get("pp", 1)), int(condition.get("microbatches", 1))
+    if many >= pp + 2:
+        for key in ("stage", "stages_left"):
+            if int(condition.get(key, 0)) >= 2:
+                found[key] = int(rng.integers(2, MOST))
+        found["pp"] = pp = int(found.get("stage", 0)) + int(found.get("stages_left", 0)) + 1
+        found["microbatches"] = int(rng.integers(pp + 2, pp + 2 + 2 * many))
+        found["spare"] = int(found["microbatches"]) - pp + int(found.get("stage", 0))
+    stage_layers = int(condition.get("stage_layers", 1))
     if stage_layers > 2:
         found["stage_layers"] = int(rng.integers(3, 2 * stage_layers))
-        found["layers"] = int(found["stage_layers"]) * pp
-    many = int(condition.get("microbatches", 1))
-    if many >= pp + 2:
-        found["microbatches"] = int(rng.integers(pp + 2, 2 * many + 2))
-        found["spare"] = int(found["microbatches"]) - pp + int(condition.get("stage", 0))
+    found["layers"] = int(found.get("stage_layers", 1)) * pp
     return found
 
 
