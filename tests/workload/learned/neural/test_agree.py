@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from armillary.errors import InputError
 from armillary.trace import GraphBuilder, NodeType
 from armillary.workload.learned.agreement import check_agreement
-from armillary.workload.learned.neural.agree import Candidate, most_probable
+from armillary.workload.learned.neural.agree import Candidate, finish, most_probable
 from armillary.workload.learned.tokens import Tokens, tokens_of
 from armillary.workload.learned.vocabulary import Vocabulary
 
@@ -69,6 +69,20 @@ def test_as_all_combinations(data: st.DataObject) -> None:
             for own, one in zip(stages, found, strict=True)
         ]
         assert sum(scores) == pytest.approx(max(fitting))
+
+
+def test_stages_that_wait_for_each_other() -> None:
+    """Each receives before it sends: as many messages, but nobody begins."""
+    stages = []
+    for steps in (1, -1):
+        builder = GraphBuilder()
+        for kind, end in ((NodeType.COMM_RECV_NODE, "comm_src"), (NodeType.COMM_SEND_NODE, "comm_dst")):
+            attrs = [("comm_size", "int64", 8), ("comm_axis", "string", "pp"), (end, "int32", steps)]
+            builder.add("message", kind, attrs)
+        stages.append(tokens_of(builder.graph(), VOCABULARY))
+    check_agreement(stages, VOCABULARY)
+    assert not finish(stages, VOCABULARY)
+    assert most_probable([[(0.0, each)] for each in stages], VOCABULARY) is None
 
 
 def test_no_candidates() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from armillary.errors import InputError
-from armillary.study.fidelity.measure import measure
+from armillary.study.fidelity.measure import measure, step_time
 from armillary.trace import Trace
 from armillary.trace.check_ranks import check_trace
 from armillary.trace.expand import expand
@@ -45,6 +45,7 @@ def _check(trace: Trace) -> None:
     found = check_trace(expand(trace))
     assert not found.ranks
     assert not any(found.graphs)
+    assert step_time(trace, "hgx-h100") > 0
 
 
 def test_what_is_made_is_valid(neural: NeuralModel) -> None:

@@ -17,7 +17,7 @@ from armillary.workload.learned.agreement import check_agreement
 from armillary.workload.learned.conditions import Value, of_class
 from armillary.workload.learned.contexts import surroundings
 from armillary.workload.learned.monomials import logarithms_of
-from armillary.workload.learned.neural.agree import Candidate, most_probable
+from armillary.workload.learned.neural.agree import Candidate, finish, most_probable
 from armillary.workload.learned.neural.decode import Chosen, Decoder, Place
 from armillary.workload.learned.neural.model import NeuralModel
 from armillary.workload.learned.neural.noise import Noise
@@ -73,7 +73,8 @@ class NeuralSampler(Sampler):
             if all(first):
                 found = [each[0][1] for each in first]
                 check_agreement(found, self.model.vocabulary)
-                return found
+                if finish(found, self.model.vocabulary):
+                    return found
         except InputError:
             if len(stages) == 1:
                 raise
@@ -89,7 +90,7 @@ class NeuralSampler(Sampler):
             for at, each in enumerate(more):
                 first[at // len(noises)] += each
             fitting = most_probable(first, self.model.vocabulary)
-            if fitting:
+            if fitting and finish(fitting, self.model.vocabulary):
                 return fitting
         raise InputError(
             f"no programs of the {len(stages)} stages fit in {_DRAWS} draws, "
