@@ -54,6 +54,9 @@ bench: .venv/.installed  ## the speed claims, one JSON line each
 	$(BIN)/python benchmarks/synthesis.py
 	$(BIN)/python benchmarks/sweep_point.py
 	$(BIN)/python benchmarks/search.py
+	$(BIN)/python benchmarks/validate.py
+	$(BIN)/python benchmarks/extrapolate.py
+	$(BIN)/python benchmarks/learn.py
 
 clean:  ## everything that make made
 	rm -rf .venv out docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -91,7 +91,9 @@ def test_what_cannot_be_is_said(
 def test_ctrl_c_says_what_is_done_and_how_to_go_on(tmp_path: Path) -> None:
     sizes = ", ".join(f"{size} MB" for size in range(1, 2000))
     (tmp_path / "s.yaml").write_text(SWEEP.replace("1 MB, 2 MB", sizes))
-    code = "from armillary.cli import main; main()"
+    # A shell that runs the tests in the background has them, and what they start, ignore the signal.
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{heard}; from armillary.cli import main; main()"
     words = [sys.executable, "-c", code, "sweep", "s.yaml", "--executor", "serial"]
     run = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 30

@@ -108,7 +108,7 @@ def test_extrapolation_is_one_warning(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("compute", "said"),
     [
-        ("model: sistolic", "expected one of roofline, tiled, table, systolic, subprocess (did you mean 'systolic'?)"),
+        ("model: sistolic", "of roofline, gpu, tiled, table, systolic, subprocess (did you mean 'systolic'?)"),
         ("model: 5", "platform.compute.model: got 5, expected one of roofline"),
         ("model: systolic, rows: 4", "missing key 'columns' in platform.compute"),
         ("model: systolic, rows: 4, columns: 4, clock: 1", "platform.compute.clock: got 1, expected a frequency"),

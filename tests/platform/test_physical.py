@@ -242,6 +242,8 @@ def test_description_and_table(tmp_path: Path) -> None:
         "compute_efficiency": 0.45,
         "memory_efficiency": 0.8,
         "kernel_overhead_ns": 2000,
+        "collective_fit": None,
+        "terms": {},
     }
     assert values["peak_flops_by_precision"] == {"bf16": 1e12, "fp8": 2e12}
     assert values["local_memory_capacity_bytes"] == 80 * 10**9

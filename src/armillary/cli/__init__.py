@@ -36,6 +36,9 @@ COMMANDS = {
     "cost": "Say what a machine and a simulated step cost: price, energy, per token.",
     "allocate": "Spend a budget of bandwidth on the dimensions of a network.",
     "whole-run": "Say how long a whole training run takes, with failures and checkpoints.",
+    "learn": "Learn from traces: make new ones, and measure how good they are.",
+    "validate": "Set predictions beside measurements of real machines.",
+    "calibrate": "Fit constants of models to measurements, your own too.",
     "platform": "Show a machine description as it is understood.",
     "collective": "Show, schedule or synthesize collective algorithms.",
 }

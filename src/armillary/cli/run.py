@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import click
 from armillary.cli import COMMANDS
 from armillary.cli.efficiency import efficiency_option, with_efficiency
 from armillary.cli.outputs import Outputs, network_model_option, output_options, working
+from armillary.cli.terms import chosen_terms, costs_of, print_costs, terms_options
 
 if TYPE_CHECKING:
     from armillary.engine.multi_job import JobsResult
@@ -35,6 +37,7 @@ _PATH = click.Path()
 @click.option("--profile", type=click.Choice(("astra-sim", "physical")), help="Meaning of the numbers.")
 @network_model_option
 @click.option("--no-fold", is_flag=True, help="Simulate every rank on its own; same result, slower.")
+@terms_options
 @efficiency_option
 @output_options
 def command(
@@ -48,6 +51,8 @@ def command(
     profile: str | None,
     network_model: str | None,
     no_fold: bool,
+    no_terms: bool,
+    term_costs: bool,
     efficiency: str | None,
     outputs: Outputs,
 ) -> None:
@@ -67,8 +72,11 @@ def command(
             if given
             else "Missing argument 'STUDY' (or --workload, --system, --network)"
         )
-    if efficiency and not study:
-        raise click.UsageError("--efficiency is for a STUDY")
+    for option, value in {"efficiency": efficiency, "no-terms": no_terms, "term-costs": term_costs}.items():
+        if value and not study:
+            raise click.UsageError(f"--{option} is for a STUDY")
+    if no_terms and term_costs:
+        raise click.UsageError("--no-terms and --term-costs exclude each other")
     import armillary
 
     with working("simulating"):
@@ -83,18 +91,24 @@ def command(
                 plan = load_study(study)
                 if plan.jobs:
                     works = (job.work for job in plan.jobs)
+                    if term_costs:
+                        raise click.UsageError("--term-costs is for one workload")
                     machine_of_study = with_efficiency(_checked(plan, *works), efficiency)
+                    machine_of_study = chosen_terms(machine_of_study, no_terms)
                     jobs = study_jobs(plan, profile, machine_of_study, network_model, fold=not no_fold)
                     outputs.present_jobs(jobs)
                     return
                 trace, machine_of_study, named = study_trace(plan), _checked(plan, plan), plan.profile
-            result = armillary.simulate(
+            simulate = partial(
+                armillary.simulate,
                 trace,
-                with_efficiency(machine_of_study, efficiency),
                 profile=profile or named,
                 fold=not no_fold,
                 network_model=network_model,
             )
+            machine_of_study = chosen_terms(with_efficiency(machine_of_study, efficiency), no_terms)
+            result = simulate(machine_of_study)
+            costs = costs_of(machine_of_study, simulate) if term_costs else None
         elif trace and not given:
             from armillary.platform.recorded import recorded_machine
 
@@ -114,6 +128,8 @@ def command(
                 fold=not no_fold,
             )
     outputs.present(result)
+    if study and costs:
+        print_costs(costs)
 
 
 def pytorch_trace(folder: str) -> Trace:

@@ -12,6 +12,7 @@ from armillary.platform.model import Platform
 GROUP = "armillary.compute"
 """Entry points: the name of a model, and its class."""
 MODELS = {
+    "gpu": "armillary.compute.gpu.model:GpuModel",
     "roofline": "armillary.compute.roofline:Roofline",
     "table": "armillary.compute.table:Table",
     "tiled": "armillary.compute.tiled:Tiled",

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.platform.model import Kernels, Platform
+from armillary.trace.attention import Attention
 from armillary.trace.gemm import Gemm
 
 Ints = NDArray[np.int64]
@@ -60,6 +61,7 @@ class Work:
         precisions: Of matrix products: ``bf16`` where a node says nothing else.
         products: The matrix products of a kernel that does nothing else, in the order in which they run; else ().
         recorded: Recorded duration in ns; 0: none.
+        attention: Shape of a kernel that is fused attention, else None; empty: of none is it known.
     """
 
     names: tuple[str, ...]
@@ -68,9 +70,14 @@ class Work:
     precisions: tuple[str, ...]
     products: tuple[tuple[Gemm, ...], ...]
     recorded: Ints
+    attention: tuple[Attention | None, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def attention_of(self, at: int) -> Attention | None:
+        """Return the shape of kernel `at`, if it is fused attention."""
+        return self.attention[at] if self.attention else None
 
     def kind(self, at: int) -> str:
         """Return which of `KINDS` kernel `at` is."""

@@ -14,13 +14,14 @@ from armillary.compute.overrides import idle, overridden
 from armillary.compute.roofline import Roofline
 from armillary.errors import InputError
 from armillary.platform.model import Platform
+from armillary.trace.attention import ATTENTION, to_attention
 from armillary.trace.distinct import distinct_columns
 from armillary.trace.gemm import GEMM, to_products
 from armillary.trace.graph import Graph
 from armillary.trace.schema import NodeType
 
-Row = tuple[str, int, int, str, tuple[int, ...], int]
-"""A kernel: name, operations, bytes, precision, products, recorded ns."""
+Row = tuple[str, int, int, str, tuple[int, ...], int, tuple[int, ...]]
+"""A kernel: name, operations, bytes, precision, products, recorded ns, attention."""
 
 
 class KernelTimes:
@@ -72,12 +73,13 @@ class KernelTimes:
         name = np.array([names.setdefault(all_names[node], len(names)) for node in nodes.tolist()], np.int64)
         precision, precisions = graph.strings("precision")
         gemm, lists = graph.int_lists(GEMM)
+        attention, shapes = graph.int_lists(ATTENTION)
         recorded = graph.duration_micros[nodes].astype(np.int64) * 1000
         exact = graph.ints("duration_ns", -1)[nodes]
         columns = np.stack(
             [
                 name, graph.ints("num_ops", -1)[nodes], graph.ints("tensor_size", -1)[nodes], precision[nodes],
-                gemm[nodes], np.where(exact >= 0, exact, recorded),
+                gemm[nodes], np.where(exact >= 0, exact, recorded), attention[nodes],
             ]
         )  # fmt: skip
         for row, what in ((1, "num_ops"), (2, "tensor_size")):
@@ -89,7 +91,7 @@ class KernelTimes:
         first, inverse = distinct_columns(columns)
         known = list(names)
         numbers = []
-        for at, (word, operations, size, code, shape, took) in zip(
+        for at, (word, operations, size, code, shape, took, fused) in zip(
             first.tolist(), columns[:, first].T.tolist(), strict=True
         ):
             numbers_of = lists[shape] if shape >= 0 else ()
@@ -97,6 +99,11 @@ class KernelTimes:
                 to_products(numbers_of)
             except ValueError as error:
                 raise InputError(f"{graph.node(int(nodes[at]))}: attribute '{GEMM}': {error}") from None
+            attends = shapes[fused] if fused >= 0 else ()
+            try:
+                to_attention(attends)
+            except ValueError as error:
+                raise InputError(f"{graph.node(int(nodes[at]))}: attribute '{ATTENTION}': {error}") from None
             row_of = (
                 known[word],
                 operations,
@@ -104,6 +111,7 @@ class KernelTimes:
                 precisions[code] if code >= 0 else "bf16",
                 numbers_of,
                 took,
+                attends,
             )
             numbers.append(self._known.setdefault(row_of, len(self._known)))
         return nodes, np.array(numbers, np.int64)[inverse]
@@ -154,11 +162,11 @@ def ask(platform: Platform, work: Work, *, modelled: bool = True) -> Times:
 
 
 def _work(rows: Iterable[Row]) -> Work:
-    columns: list[Any] = list(zip(*rows, strict=True)) or [()] * 6
-    names, operations, size, precisions, shapes, recorded = columns
+    columns: list[Any] = list(zip(*rows, strict=True)) or [()] * 7
+    names, operations, size, precisions, shapes, recorded, attention = columns
     return Work(
         names, np.array(operations, np.int64), np.array(size, np.int64), precisions,
-        tuple(map(to_products, shapes)), np.array(recorded, np.int64),
+        tuple(map(to_products, shapes)), np.array(recorded, np.int64), tuple(map(to_attention, attention)),
     )  # fmt: skip
 
 

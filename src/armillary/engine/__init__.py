@@ -66,7 +66,9 @@ def simulate(
     from armillary.engine.diagnose import check_finished
     from armillary.engine.ignored import ignored
     from armillary.engine.result import timeline_of
+    from armillary.engine.terms.check import check_terms
 
+    check_terms(platform, profile, network_model)
     platform = replace(platform, warnings=(*platform.warnings, *ignored(platform, network_model)))
 
     lowered: Simulated

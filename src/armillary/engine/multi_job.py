@@ -95,6 +95,12 @@ def simulate_jobs(
             f"{platform.source or 'platform'}: groups: several jobs cannot share them; expected groups in their traces"
         )
 
+    if platform.physical.terms.step:
+        raise InputError(
+            f"{platform.source or 'platform'}: terms.step: several jobs do not end their steps together; expected it "
+            "for one workload only"
+        )
+
     def run(composed: Composed) -> Timeline:
         machine = replace(platform, groups=composed.groups)
         found = simulate(composed.trace, machine, fold=fold, network_model=network_model)

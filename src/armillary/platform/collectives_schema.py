@@ -58,4 +58,11 @@ class Collectives(Part):
         min_length=1,
         description="Levels at which collectives run over a topology, innermost first: NPUs per group, groups, …",
     )
+    fit: str | None = Field(
+        default=None,
+        description="Times collectives and messages as measured: name of a fit, or path of its file (physical).",
+    )
+    node: str | None = Field(
+        default=None, description="With fit: the outermost dimension inside a node; if absent the first."
+    )
     queues: Count = Field(default=1, description="Queues per dimension.")

@@ -9,11 +9,11 @@ from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, Wi
 from armillary import units
 from armillary.errors import nearest, one_of
 from armillary.platform.document import Document, KeyPath, key_text
-from armillary.platform.model import KernelModel, Override
+from armillary.platform.model import Interval, KernelModel, Override
 from armillary.platform.native_errors import first_error
 from armillary.platform.schema_fields import BY_TYPE, TAGS, Count, Efficiency, Part, Quantity, Size, Time
 
-BUILT_IN = ("roofline", "tiled", "table", "systolic", "subprocess")
+BUILT_IN = ("roofline", "gpu", "tiled", "table", "systolic", "subprocess")
 Clock = Annotated[float, Quantity(units.parse_frequency, "frequency", "1.4 GHz")]
 
 Wait = Annotated[float, Quantity(units.parse_time, "time", "1 min")]
@@ -46,12 +46,26 @@ class KernelOverride(Part):
         return self
 
 
+class Uncertainty(Part):
+    """How far measured steps lie from predicted ones, as quantiles of measured over predicted time."""
+
+    low: Annotated[float, Field(gt=0, lt=1e3)] = Field(description="Least of the middle 80 %: 0.93.")
+    high: Annotated[float, Field(gt=0, lt=1e3)] = Field(description="Largest of them: 1.07.")
+    of: str = Field(default="", description="What was measured: residuals of 355 vTrain rows.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Uncertainty:
+        if self.low > self.high:
+            raise ValueError(f"got low {self.low} above high {self.high}, expected at most as much")
+        return self
+
+
 class Compute(Part):
     """How nodes are timed: compute by recorded durations or a model, or everything as recorded."""
 
     model: Literal["roofline"] | None = Field(
         default=None,
-        description="roofline (as roofline: true), tiled, table, systolic, subprocess, or another package's.",
+        description="roofline (as roofline: true), gpu, tiled, table, systolic, subprocess, or another package's.",
     )
     roofline: bool = False
     replay: bool = Field(
@@ -67,6 +81,9 @@ class Compute(Part):
     )
     overrides: list[KernelOverride] = Field(
         default=[], description="Of some kernels; the first that fits counts."
+    )
+    uncertainty: Uncertainty | None = Field(
+        default=None, description="How far measured steps lie from predicted ones (physical)."
     )
 
     @model_validator(mode="after")
@@ -84,6 +101,38 @@ class Compute(Part):
     def options(self) -> dict[str, Any]:
         """Return the options of the model."""
         return {}
+
+
+class Factors(Part):
+    """What the model's times are multiplied by; of the device's file where absent."""
+
+    gemm: Annotated[float, Field(gt=0, lt=1e3)] | None = Field(
+        default=None, description="Of matrix products."
+    )
+    attention: Annotated[float, Field(gt=0, lt=1e3)] | None = Field(
+        default=None, description="Of fused attention."
+    )
+    memory: Annotated[float, Field(gt=0, lt=1e3)] | None = Field(
+        default=None, description="Of kernels that are bound by memory."
+    )
+
+
+class GpuKernels(Compute):
+    """Kernels of a known GPU, by constants that are fitted to measurements."""
+
+    model: Literal["gpu"]  # type: ignore[assignment]
+    device: str = Field(
+        min_length=1,
+        description="Its name, e.g. h100-sxm, or the path of a YAML file, relative to the study.",
+    )
+    sustained: Efficiency | None = Field(
+        default=None, description="Share of the clocks of a short measurement that a long run keeps."
+    )
+    factors: Factors = Factors()
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of the model."""
+        return {"device": self.device, "factors": {**self.factors.model_dump(), "sustained": self.sustained}}
 
 
 class TableColumns(Part):
@@ -173,7 +222,7 @@ class Other(Compute):
 
 
 _KINDS: dict[str, type[Compute]] = {
-    "roofline": Compute, "tiled": Tiled, "table": Table, "systolic": Systolic, "subprocess": Program,
+    "roofline": Compute, "gpu": GpuKernels, "tiled": Tiled, "table": Table, "systolic": Systolic, "subprocess": Program,
 }  # fmt: skip
 
 
@@ -209,6 +258,7 @@ def kernel_model(compute: Compute, document: Document, path: KeyPath) -> KernelM
         ),
         source=f"{document.where(path)}: {key_text(path)}",
         folder=document.path.parent if document.path else KernelModel().folder,
+        uncertainty=Interval(own.low, own.high, own.of) if (own := compute.uncertainty) else None,
     )
 
 
@@ -218,6 +268,7 @@ def compute_schema() -> dict[str, Any]:
         Annotated[
             Annotated[Compute, Tag("roofline")]
             | Annotated[Table, Tag("table")]
+            | Annotated[GpuKernels, Tag("gpu")]
             | Annotated[Tiled, Tag("tiled")]
             | Annotated[Systolic, Tag("systolic")]
             | Annotated[Program, Tag("subprocess")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -41,6 +42,8 @@ from armillary.platform.network_schema import InNetwork as InNetworkKeys
 from armillary.platform.network_schema import NetworkDimension
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
 from armillary.platform.study_schema import Npu, Peaks, PlatformFile
+from armillary.platform.terms import FitChoice
+from armillary.platform.terms_schema import terms_of
 from armillary.units import parse_time
 
 if TYPE_CHECKING:
@@ -133,6 +136,8 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             endpoint_delay=float(npu.endpoint_delay or 0),
             kernels=kernels,
             memory=local_memory(npu.memory),
+            fit=_fit(collectives, dimensions, document, (*path, "collectives")),
+            terms=terms_of(model.terms),
         ),
         memory=remote_memory(remote) if remote else RemoteMemory(),
         groups=groups,
@@ -198,6 +203,21 @@ def _kernels(npu: Npu, compute: Compute) -> Kernels:
     share = compute.efficiency
     both = (share, share) if isinstance(share, float) else (share.compute, share.memory)
     return Kernels(peaks, *both, overhead=compute.kernel_overhead)
+
+
+def _fit(
+    keys: Collectives, dimensions: tuple[Dimension, ...], document: Document, path: KeyPath
+) -> FitChoice | None:
+    names = [dimension.name for dimension in dimensions]
+    if keys.fit is None:
+        if keys.node is not None:
+            raise document.error((*path, "node"), "expected only with fit: it says what a node of the fit is")
+        return None
+    inner = 1
+    if keys.node is not None:
+        inner += names.index(document.choice((*path, "node"), keys.node, names))
+    folder = document.path.parent if document.path else Path()
+    return FitChoice(keys.fit, inner, folder, f"{document.where((*path, 'fit'))}: {key_text((*path, 'fit'))}")
 
 
 def _warnings(model: PlatformFile, compute: Compute, document: Document, profile: ProfileName) -> list[str]:

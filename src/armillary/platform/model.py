@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from armillary.platform.terms import FitChoice, Terms
+
 if TYPE_CHECKING:
     from armillary.platform.topology.description import Network
 
@@ -28,7 +30,7 @@ CollectiveName = Literal[
     "reduce-scatter-block",
 ]
 
-PRECISIONS = ("fp32", "bf16", "fp8")
+PRECISIONS = ("fp32", "bf16", "fp8", "fp4")
 """Of matrix products: values of the attribute ``precision`` of a compute node, ``bf16`` where it has none."""
 
 
@@ -192,6 +194,15 @@ class Override:
 
 
 @dataclass(frozen=True)
+class Interval:
+    """Of 80 % of measured steps: `low` and `high` are measured over predicted times, `of` says which steps."""
+
+    low: float
+    high: float
+    of: str = ""
+
+
+@dataclass(frozen=True)
 class KernelModel:
     """What times compute nodes where `System.roofline` is set: a model of `armillary.compute`.
 
@@ -201,6 +212,7 @@ class KernelModel:
         overrides: The first that fits a kernel counts; they also hold for recorded durations.
         source: The file, line and key that say so, or empty.
         folder: What paths are relative to.
+        uncertainty: How far measured steps lie from predicted ones; None: not known.
     """
 
     name: str = "roofline"
@@ -208,6 +220,7 @@ class KernelModel:
     overrides: tuple[Override, ...] = ()
     source: str = field(default="", compare=False)
     folder: Path = field(default=Path(), compare=False)
+    uncertainty: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -235,6 +248,9 @@ class Physical:
     within_dimension: WithinDimensionName = "earliest-phase"
     """Which chunk of a collective a dimension serves first."""
     memory: LocalMemory = field(default_factory=LocalMemory)
+    fit: FitChoice | None = None
+    """What times collectives and messages instead of schedules; None: nothing."""
+    terms: Terms = field(default_factory=Terms)
 
 
 @dataclass(frozen=True)

@@ -114,3 +114,7 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
         yield ("compute", "kernel_overhead"), NOT_ASTRA_SIM
     if physical.jitter:
         yield ("jitter",), NOT_ASTRA_SIM
+    if physical.fit:
+        yield ("collectives", "fit"), f"got '{physical.fit.name}': {NOT_ASTRA_SIM}"
+    for name in physical.terms.on():
+        yield ("terms",), f"{name.replace('_', '.', 1)}: {NOT_ASTRA_SIM}"

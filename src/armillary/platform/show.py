@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from armillary.platform.algorithms import algorithm_text
 from armillary.platform.bandwidth import port, ports
 from armillary.platform.model import Dimension, InNetwork, MemoryStage, Platform, Port
+from armillary.platform.terms import words
 from armillary.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def describe(platform: Platform) -> dict[str, Any]:
             "compute_efficiency": physical.kernels.compute,
             "memory_efficiency": physical.kernels.memory,
             "kernel_overhead_ns": physical.kernels.overhead,
+            "collective_fit": physical.fit.name if physical.fit else None,
+            "terms": physical.terms.facts(),
         },
         "remote_memory": None
         if memory.kind == "none"
@@ -159,6 +162,11 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
         rows.append(("stragglers", _span(physical.delay, format_time)))
     if physical.jitter:
         rows.append(("jitter", f"{100 * physical.jitter.sigma:g} %, seed {physical.jitter.seed}"))
+    if physical.fit:
+        names = [dimension.name for dimension in platform.dimensions[: physical.fit.inner]]
+        rows.append(("collective fit", f"{physical.fit.name}, in physical; a node is {', '.join(names)}"))
+    if physical.terms.on():
+        rows.append(("terms", f"{words(physical.terms.facts())}, in physical"))
     if system.replay_only:
         rows.append(("replay", "every node takes its recorded duration"))
     if system.shared_bus:

@@ -17,6 +17,7 @@ from armillary.platform.memory_schema import Memory, RemoteMemory
 from armillary.platform.model import ProfileName, SchedulingName
 from armillary.platform.network_schema import NetworkDimension
 from armillary.platform.schema_fields import BY_TYPE, TAGS, Flops, Part, Percent, WholeTime
+from armillary.platform.terms_schema import TermsKeys
 from armillary.platform.workload_schema import Job, Workload
 
 
@@ -50,6 +51,7 @@ class Peaks(Part):
 
     bf16: Flops = Field(description="Also that of nodes which name no precision.")
     fp8: Flops | None = None
+    fp4: Flops | None = None
     fp32: Flops | None = None
 
 
@@ -120,6 +122,7 @@ class PlatformFile(Part):
     )
     stragglers: RankTimes = Field(default=None, description="Rank: how late it starts (physical).")
     jitter: Jitter | None = None
+    terms: TermsKeys = TermsKeys()
     rendezvous: bool = Field(default=False, description="Receivers announce themselves before data is sent.")
 
     @model_validator(mode="after")

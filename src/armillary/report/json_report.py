@@ -18,6 +18,7 @@ from armillary.report.links import links_json
 from armillary.report.lower_bound import bound
 from armillary.report.ranks import class_sizes, nanoseconds, slowest
 from armillary.report.serving import serving_json
+from armillary.report.terms import terms_json
 from armillary.report.time_breakdown import astra_exposed, breakdown, waited_for
 
 SCHEMA = "armillary-report"
@@ -49,6 +50,8 @@ def to_json(timeline: Timeline) -> dict[str, Any]:
         "flops": _flops(timeline),
         "roofline": _roofline(timeline),
         "compute_model": timeline.info.get("compute_model"),
+        **_interval(timeline),
+        **terms_json(timeline),
         "serving": serving_json(timeline),
         "network_use": links_json(timeline.network) if timeline.network else None,
         "finish_ticks_by_rank": _runs(timeline),
@@ -79,6 +82,16 @@ def write_json(timeline: Timeline, path: str | os.PathLike[str]) -> None:
 
 def _time(timeline: Timeline, name: str, ticks: int) -> dict[str, int | float]:
     return {f"{name}_ticks": ticks, f"{name}_ns": nanoseconds(timeline, ticks)}
+
+
+def _interval(timeline: Timeline) -> dict[str, Any]:
+    """Return the interval of measured steps, in a study that says how far they lie from predicted ones."""
+    found = timeline.info.get("uncertainty")
+    if not found:
+        return {}
+    step = nanoseconds(timeline, timeline.total_ticks)
+    ends = {f"{name}_ns": step * found[f"{name}_ratio"] for name in ("low", "high")}
+    return {"interval": {"share_ratio": 0.8, **ends, "of": found["of"]}}
 
 
 def _bound(timeline: Timeline) -> dict[str, Any] | None:

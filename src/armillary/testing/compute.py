@@ -8,6 +8,7 @@ import numpy as np
 
 from armillary.compute.model import ComputeModel, Device, Times, Work
 from armillary.platform.model import Kernels
+from armillary.trace.attention import Attention
 from armillary.trace.gemm import Gemm
 
 DEVICE = Device(peak=1e14, memory=2e12, kernels=Kernels({"bf16": 1e14, "fp8": 2e14, "fp32": 1e13}))
@@ -30,12 +31,13 @@ def sample_work() -> Work:
     operations = [sum(each.operations for each in shapes) or 10**9 for shapes in products]
     size = [2 * sum(each.elements for each in shapes) or 10**6 for shapes in products]
     return Work(
-        (*names, "norm", "recorded", "nothing"),
-        np.array([*operations, 1, -1, -1], np.int64),
-        np.array([*size, 10**7, -1, -1], np.int64),
-        (*precisions, "bf16", "bf16", "bf16"),
-        (*products, (), (), ()),
-        np.array([0] * len(names) + [0, 5000, 0], np.int64),
+        (*names, "attend", "norm", "recorded", "nothing"),
+        np.array([*operations, 2**32 + 2**22, 1, -1, -1], np.int64),
+        np.array([*size, 2**24, 10**7, -1, -1], np.int64),
+        (*precisions, "bf16", "bf16", "bf16", "bf16"),
+        (*products, (), (), (), ()),
+        np.array([0] * len(names) + [0, 0, 5000, 0], np.int64),
+        (*[None] * len(names), Attention(1, 16, 4, 1024, 1024, 128, 128), None, None, None),
     )
 
 
@@ -75,6 +77,7 @@ def part(work: Work, which: Sequence[int]) -> Work:
         tuple(work.precisions[at] for at in which),
         tuple(work.products[at] for at in which),
         work.recorded[list(which)],
+        tuple(work.attention_of(at) for at in which),
     )
 
 

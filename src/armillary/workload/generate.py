@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,8 @@ def generate(model: Model, plan: Plan) -> Trace:
     if plan.serve:
         return _serving(model, plan)
     if plan.data.sharding == "parameter-server":
-        return parameter_server_trace(replica_layers(model, plan), plan)
+        trace = parameter_server_trace(replica_layers(model, plan), plan)
+        return replace(trace, about=_about(plan))
     first = layers_of(model, plan)
     partition(first, plan)  # what the model cannot do comes before what the ranks cannot
     grid = rank_grid(plan)
@@ -63,7 +65,12 @@ def generate(model: Model, plan: Plan) -> Trace:
     of_rank = grid.coordinate("pp")
     if len(places) > 1:
         of_rank = of_rank + stages * np.searchsorted(places, alike)[grid.coordinate(axis)]
-    return Trace(tuple(graphs), of_rank.astype(np.int32), grid)
+    return Trace(tuple(graphs), of_rank.astype(np.int32), grid, _about(plan))
+
+
+def _about(plan: Plan) -> dict[str, Any]:
+    """Return what a trace says of its steps, which its nodes do not: how many they are."""
+    return {"iterations": plan.iterations} if plan.iterations > 1 else {}
 
 
 def replica_layers(model: Model, plan: Plan) -> list[Layer]:

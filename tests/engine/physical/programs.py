@@ -197,7 +197,8 @@ def platforms(draw: Any, most: int = 24, staged: bool = True) -> tuple[Platform,
         overrides=draw(st.sampled_from([(), (), OVERRIDES])) if system.local_mem_bandwidth else OVERRIDES[2:]
     )
     if system.roofline and draw(st.booleans()):
-        model = replace(model, name="systolic", options=ARRAY)
+        name, options = draw(st.sampled_from([("systolic", ARRAY), ("gpu", {"device": "h100-sxm"})]))
+        model = replace(model, name=name, options=options)
     platform = Platform(tuple(dimensions), system, physical, memory, groups, kernel_model=model)
     return platform, [None, None, *ways]
 

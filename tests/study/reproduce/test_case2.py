@@ -80,7 +80,7 @@ def test_the_command(tmp_path: Path) -> None:
     # As docs/how-to/reproduce.md says.
     for text in (
         "Conv-3D 1.62x, W-2D 1.93x and Conv-4D 1.30x",
-        "within 8% in 12 of 12 cases",
-        "within 5% in 8 of 12 cases",
+        "within 8 % in 12 of 12 cases",
+        "within 5 % in 8 of 12 cases",
     ):
         assert text in page.read_text()

@@ -21,6 +21,7 @@ from armillary.platform.model import (
     RemoteMemory,
     System,
 )
+from armillary.platform.terms import FitChoice, Terms
 from armillary.study.search.bound import StepBound
 from armillary.study.search.pipeline_kernel import T_LIST, T_PARENT, T_RANK, TASK_COLUMNS
 from armillary.study.search.timetable import timetable
@@ -61,6 +62,8 @@ def machines(draw: Any) -> Platform:
         endpoint_delay=of(draw, 0.0, 5.5),
         kernels=Kernels(compute=0.7, memory=0.8, overhead=of(draw, 0.0, 250.0)),
         chunk_order=of(draw, "baseline", "baseline", "themis", "themis-flex", "online-greedy", "round-robin"),
+        fit=of(draw, None, None, FitChoice("a100-sxm"), FitChoice("h100-sxm")),
+        terms=of(draw, Terms(), Terms(0.1, 0.2, 0.1, 50.0, 0.02, 10.0, 0.01)),
     )
     system = System(
         roofline=True, peak_performance=of(draw, 1e11, 1e12, 1e14), local_mem_bandwidth=of(draw, 1e10, 1e13)

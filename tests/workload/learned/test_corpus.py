@@ -59,6 +59,10 @@ def test_traces_in_files(tmp_path: Path) -> None:
     assert record.condition == {"trace": "run", "ranks": 2}
     assert [len(packed) for packed in record.classes] == [trace.graphs[0].n_nodes]
     assert record.rank_graph == (0, 0)
+    (tmp_path / "other").mkdir()
+    write_trace(tmp_path / "other" / "run", trace)
+    with pytest.raises(InputError, match="two traces of files are called 'run'"):
+        write_corpus(tmp_path / "corpus", [str(tmp_path / "other" / "run")], [])
 
 
 def test_describe(corpus: Corpus) -> None:

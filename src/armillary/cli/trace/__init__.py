@@ -17,10 +17,14 @@ SUBCOMMANDS = {
     "stats": "Sizes, times and operators of trace files, in a table.",
     "diff": "Say how two traces differ.",
     "slice": "Cut a part out of a trace.",
+    "extrapolate": "From a trace to that of more ranks, other batches and lengths, other hardware.",
     "json": "Write a trace as valid JSON.",
     "graph": "Draw the dependencies: DOT, GraphML or HTML.",
     "timeline": "Write a timeline for ui.perfetto.dev.",
     "link": "Join a PyTorch host trace and a device trace.",
+    "obfuscate": "Hide what a trace says about its model, and keep how it runs.",
+    "attack": "Say what a trace gives away: hidden size, layers, parallelism.",
+    "privacy": "Measure what obfuscation hides from attacks, on many training runs.",
     "convert": "Turn another format into Chakra traces PREFIX.<rank>.et.",
 }
 """Command name -> one-line help; the module is the name with underscores."""

@@ -19,7 +19,17 @@ def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[Physical
 
     check_physical(platform)
     program = lower(trace, platform, fold_ranks=fold)
-    return program, execute(program), machine_info(program, platform)
+    run, terms = execute(program), platform.physical.terms
+    if terms.overlap:
+        from armillary.engine.terms.overlap import settle
+
+        program, run = settle(program, run, platform)
+    info = machine_info(program, platform)
+    if terms.step:
+        from armillary.engine.terms.step import add_host_time
+
+        info["host_ns"] = add_host_time(run, terms, trace.about)
+    return program, run, info
 
 
 def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]:
@@ -35,6 +45,13 @@ def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]
         info["peak_flops_per_ns"] = platform.system.peak_performance / 1e9
     if platform.system.local_mem_bandwidth > 0:
         info["memory_bytes_per_ns"] = platform.system.local_mem_bandwidth / 1e9
+    if platform.physical.fit:
+        from armillary.engine.physical.fitted import fit_of
+
+        fit = fit_of(platform.physical.fit)
+        info["collective_fit"] = {"name": platform.physical.fit.name, "notes": list(fit.notes)}
+    if platform.physical.terms.on():
+        info["terms"] = platform.physical.terms.facts()
     kernels = platform.physical.kernels
     if kernels.peaks:
         info["peaks_flops_per_ns"] = {name: peak / 1e9 for name, peak in kernels.peaks.items()}
@@ -47,6 +64,13 @@ def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]
     model = platform.kernel_model
     if (platform.system.roofline and model.name != "roofline") or model.overrides:
         info["compute_model"] = {"name": model.name if platform.system.roofline else "recorded"}
-        info["compute_model"] |= {"file": model.options["file"]} if "file" in model.options else {}
+        own = model.options.get("file") or (model.options.get("device") if model.name == "gpu" else None)
+        info["compute_model"] |= {"file": own} if own else {}
         info["compute_model"] |= {"overrides": len(model.overrides)}
+    if model.uncertainty:
+        info["uncertainty"] = {
+            "low_ratio": model.uncertainty.low,
+            "high_ratio": model.uncertainty.high,
+            "of": model.uncertainty.of,
+        }
     return info

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import ceil
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from armillary.engine import network
 from armillary.engine.items import Channel
+from armillary.engine.physical.fitted import fitted_message
 from armillary.engine.physical.lines import Lines, Use
 from armillary.engine.physical.scale import Scale
 from armillary.engine.physical.workload import PhysicalWorkload
@@ -48,15 +50,20 @@ class Channels:
             if hop
         ]
         key = (tag, a, b, size, tuple(sends), tuple(receives), hops)
+        latency = sum(hop * dimension.latency for _, dimension, hop in crossed)
+        latency += self.platform.physical.endpoint_delay
+        uses = [(d, links_per_npu(dimension.topology, dimension.size)) for d, dimension, _ in crossed]
+        volume: int | Fraction = size
+        if fitted := fitted_message(self.platform, hops, size):
+            latency, volume, uses = fitted.latency, fitted.volume, [(fitted.dim, 1)]
+        if share := self.platform.physical.terms.communication:
+            latency, volume = latency * (1 + share), volume * (1 + Fraction(share))
         if key not in self.tables.channel_at:
             used = []
-            for d, dimension, _ in crossed:
-                links = links_per_npu(dimension.topology, dimension.size)
+            for d, links in uses:
                 used += [(self.lines.port(a, d, False), links, 1), (self.lines.port(b, d, True), links, 1)]
             self.add(key, (a, b), max(len(sends), len(receives)), used)
-        latency = sum(hop * dimension.latency for _, dimension, hop in crossed)
-        delay = ceil(latency + self.platform.physical.endpoint_delay)
-        return self.tables.channel_at[key], delay, self.scale.volume(size)
+        return self.tables.channel_at[key], ceil(latency), self.scale.volume(volume)
 
     def add(self, key: tuple[Any, ...], ends: tuple[int, int], messages: int, used: list[Use]) -> int:
         """Add a channel between two classes with as many messages, that uses these ports; returns its number."""

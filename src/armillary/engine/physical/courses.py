@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import permutations
 from math import factorial
 
@@ -14,6 +15,7 @@ from armillary.collective.physical import plain
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
 from armillary.engine.physical.costs import costs_of, levels_of
+from armillary.engine.physical.fitted import fitted_phase
 from armillary.engine.physical.jobs import (
     PhysicalPhase,
     in_memory,
@@ -61,10 +63,30 @@ def course_of(job: Job, comm: Communicator, platform: Platform) -> Course:
     """Return what the chunks of a job do on a machine.
 
     Raises:
-        InputError: an algorithm cannot do it, or there are too many orders to choose from.
+        InputError: an algorithm cannot do it, or there are too many orders to choose from; or the fit that the machine
+            names cannot be read.
     """
     if job.operation in OPERATIONS:
         return Course(((in_memory(job, platform),),), ((job.size, 0),))  # a memory has chunks of its own
+    whole = fitted_phase(job, comm, platform, lambda: phases(job, comm, platform))
+    course = Course(((whole,),), ((job.size, 0),)) if whole else _scheduled(job, comm, platform)
+    share = platform.physical.terms.communication
+    return _slowed(course, share) if share else course
+
+
+def _slowed(course: Course, share: float) -> Course:
+    """Return a course whose phases take longer by a share."""
+    more = 1 + Fraction(share)
+    ways = tuple(
+        tuple(
+            replace(phase, latency=phase.latency * float(more), volume=phase.volume * more) for phase in way
+        )
+        for way in course.ways
+    )
+    return replace(course, ways=ways)
+
+
+def _scheduled(job: Job, comm: Communicator, platform: Platform) -> Course:
     physical, operation = platform.physical, plain(job.operation)
     how, found = physical.chunk_order, spanned_by(job, comm, platform) or []
     if how == "online-greedy" and operation == "all-gather":

@@ -54,7 +54,7 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
     classes = workload.classify() if fold_ranks else np.arange(trace.n_ranks)
     if trace.grid is not None:
         _check_size(trace, classes)
-    return Build(workload, classes).assemble(workload.warnings())
+    return Build(workload, classes).assemble([*workload.warnings(), *workload.fit_warnings()])
 
 
 def _check_size(trace: Trace, classes: Ints) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from armillary.engine.items import View
 from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
 from armillary.engine.physical.workload import PhysicalWorkload
+from armillary.engine.terms.straggler import slowest
 
 Ints = NDArray[np.int64]
 
@@ -37,12 +39,16 @@ class Paces:
         return self._views[at]
 
     def _ticks(self, nodes: PhysicalNodes, rank: int, speed: float) -> Ints:
-        jitter = self.physical.jitter
-        if speed == 1.0 and not jitter:
+        jitter, terms = self.physical.jitter, self.physical.terms
+        if speed == 1.0 and not (jitter or terms.straggler or terms.launch):
             return nodes.ticks
         stretch: NDArray[np.float64] | float = 1.0 / speed
         if jitter:
             random = np.random.default_rng([jitter.seed, rank])
             stretch *= np.maximum(1 + jitter.sigma * random.standard_normal(len(nodes.kind)), 0)
+        stretch *= slowest(terms.straggler, self.workload.platform.npus)
         timed = np.isin(nodes.slot, (COMPUTE, CPU))
-        return np.where(timed, np.ceil(nodes.ticks * stretch), nodes.ticks).astype(np.int64)
+        ticks = np.where(timed, np.ceil(nodes.ticks * stretch), nodes.ticks).astype(np.int64)
+        # What the CPU has not issued yet cannot begin: of two kernels in a row, the second begins a launch later.
+        least = np.where(nodes.slot == COMPUTE, ceil(terms.launch), 0)
+        return np.maximum(ticks, least)

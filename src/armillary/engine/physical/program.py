@@ -15,6 +15,7 @@ from armillary.engine.jobs import Job
 from armillary.engine.lowered import NO_NETWORK, Simulated
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.courses import Course
+from armillary.engine.physical.fitted import FITTED
 from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.engine.physical.least import least_ticks
 from armillary.engine.physical.trains import fill_spans
@@ -50,7 +51,9 @@ class Plan:
         return self.course.ways[0]
 
     def _dim(self, phase: PhysicalPhase) -> int:
-        return NO_NETWORK if self.job.operation in FROM_MEMORY.values() else phase.dim
+        if self.job.operation in FROM_MEMORY.values():
+            return NO_NETWORK
+        return phase.ports[0][0] if phase.algorithm == FITTED else phase.dim
 
     def rows(self) -> list[tuple[int, int, int, int]]:
         """Return (dimension, operation, bytes sent per NPU, bytes through its port) of `placed`."""

@@ -11,6 +11,7 @@ port can do, and nothing else, so that it is an independent witness of the rules
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import ceil
 from typing import Any
 
@@ -20,6 +21,7 @@ from armillary.engine import network
 from armillary.engine.communicators import Communicators
 from armillary.engine.jobs import Job
 from armillary.engine.physical.courses import course_of
+from armillary.engine.physical.fitted import fitted_message, largest_message
 from armillary.engine.physical.jobs import MEMORY_STORE, PhysicalPhase, latency_ticks
 from armillary.engine.physical.scale import bits
 from armillary.engine.physical.twin_choice import Choices, Instance
@@ -83,10 +85,14 @@ class Machine:
             ceil(p.volume * (job.size + 1)) for job, course in self.courses.items() for p in course.phases
         ]
         staged = platform.memory.kind == "hierarchical" and not platform.system.replay_only
+        alone = [node for nodes in self.ranks.values() for node in nodes if not node.job]
         largest += [
-            node.attrs.get("tensor_size" if node.kind in MEMORY and staged and not node.local else "comm_size", 0)
-            for nodes in self.ranks.values() for node in nodes if not node.job
-        ]  # fmt: skip
+            node.attrs.get(
+                "tensor_size" if node.kind in MEMORY and staged and not node.local else "comm_size", 0
+            )
+            for node in alone
+        ]
+        largest.append(largest_message(platform, [node.attrs.get("comm_size", 0) for node in alone]))
         self.unit = 1 << bits(max(largest, default=1))
         self.port_rates = {
             (d, way): int(getattr(p, way) * self.unit)
@@ -244,9 +250,15 @@ class Machine:
                 if hop:
                     links = links_per_npu(dimension.topology, dimension.size)
                     uses |= {(source, d, "out"): links, (target, d, "into"): links}
+            volume: int | Fraction = size
+            if fitted := fitted_message(self.platform, [int(hop) for hop in hops], size):
+                uses = {(source, fitted.dim, "out"): 1, (target, fitted.dim, "into"): 1}
+                latency, volume = fitted.latency, fitted.volume
+            more = self.physical.terms.communication
             lane = Lane(uses)
             self.lanes.append(lane)
-            self.channels[key] = Channel(lane, ceil(latency), size * self.unit)
+            units = ceil(volume * (1 + Fraction(more)) * self.unit)
+            self.channels[key] = Channel(lane, ceil(latency * (1 + more)), units)
         return self.channels[key]
 
     def arrived(self, channel: Channel) -> None:

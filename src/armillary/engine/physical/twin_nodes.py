@@ -17,6 +17,7 @@ from armillary.engine.nodes import OPERATION
 from armillary.platform.memory import local_speed
 from armillary.platform.model import KernelModel, Platform
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
+from armillary.trace.attention import ATTENTION, to_attention
 from armillary.trace.gemm import GEMM, to_products
 
 MEMORY = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
@@ -98,7 +99,13 @@ def _asked(name: str, attrs: dict[str, Any], platform: Platform, recorded: int) 
     operations, size = (np.array([attrs.get(each, -1)]) for each in ("num_ops", "tensor_size"))
     products = to_products(attrs.get(GEMM, ()))
     work = Work(
-        (name,), operations, size, (attrs.get("precision", "bf16"),), (products,), np.array([recorded])
+        (name,),
+        operations,
+        size,
+        (attrs.get("precision", "bf16"),),
+        (products,),
+        np.array([recorded]),
+        (to_attention(attrs.get(ATTENTION, ())),),
     )
     found = float(ask(platform, work, modelled=platform.system.roofline).ns[0])
     return max(recorded, 1) if np.isnan(found) else ceil(found)

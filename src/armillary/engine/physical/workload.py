@@ -18,6 +18,7 @@ from armillary.engine.jobs import Job
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.classes import lines_of, path_code, special_of
 from armillary.engine.physical.courses import Course, course_of
+from armillary.engine.physical.fitted import fit_warnings, largest_message
 from armillary.engine.physical.memory import OPERATIONS, Groups, refined
 from armillary.engine.physical.nodes import lower_nodes
 from armillary.engine.physical.splits import join_splits
@@ -111,7 +112,21 @@ class PhysicalWorkload(ABC):
         for view in self.views:
             alone = (view.peer >= 0) | (view.nodes.kind[view.nodes.items] == lk.TRANSFER)
             moved.append(int(view.size[alone].max(initial=0)))
+        if self.platform.physical.fit or self.platform.physical.terms.communication:
+            moved.append(largest_message(self.platform, self._message_sizes()))
         return max([1, *moved])
+
+    def _message_sizes(self) -> list[int]:
+        sizes = [np.unique(view.size[view.peer >= 0]) for view in self.views]
+        found: list[int] = np.unique(np.concatenate(sizes)).tolist() if sizes else []
+        return found
+
+    def fit_warnings(self) -> list[str]:
+        """Return what a person should know of a fit that times what is communicated."""
+        if self.platform.physical.fit is None:
+            return []
+        jobs = ((job, self.comms.get(job.comm)) for job in self.jobs)
+        return fit_warnings(self.platform, jobs, self._message_sizes())
 
 
 class ListedWorkload(PhysicalWorkload):

@@ -83,7 +83,7 @@ def _draw(found: Fidelity, file: Any, suffix: str) -> None:
         errors.set(
             xscale="symlog", xlabel="error of step time (%)", ylabel="steps with at most this error (%)"
         )
-        errors.set_xlim(left=0)
+        errors.set_xlim(left=-0.2)
         errors.set_ylim(0, 102)
         errors.axvline(5, color="#666666", linewidth=0.8, linestyle=":")
         errors.legend(frameon=False, fontsize=8)

@@ -13,6 +13,7 @@ from armillary.engine import network
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
 from armillary.engine.physical.courses import course_of
+from armillary.engine.physical.fitted import fitted_message
 from armillary.engine.physical.jobs import PhysicalPhase, latency_ticks
 from armillary.platform.bandwidth import links_per_npu, port
 from armillary.platform.model import Platform
@@ -35,8 +36,10 @@ class Least:
         self.platform = platform
         self.rates = [port(dimension).slower for dimension in platform.dimensions]
         physical = platform.physical
-        self._by_size = physical.chunk_order != "baseline" or any(
-            "auto" in names for names in physical.algorithm.values()
+        self._by_size = (
+            physical.fit is not None
+            or physical.chunk_order != "baseline"
+            or any("auto" in names for names in physical.algorithm.values())
         )
         self._blocks = np.cumprod([dimension.size for dimension in platform.dimensions]).tolist()
         self._kernels: dict[_Kernel, int] = {}
@@ -157,7 +160,10 @@ class Least:
                 if hop:
                     latency += int(hop) * dimension.latency
                     rate = min(rate, of_port / links_per_npu(dimension.topology, dimension.size))
-            self._lags[key] = ceil(latency) + int(size / rate * _SAFE)
+            moving = size / rate
+            if fitted := fitted_message(self.platform, [int(hop) for hop in hops], size):
+                latency, moving = fitted.latency, float(fitted.volume) / self.rates[fitted.dim]
+            self._lags[key] = ceil(latency) + int(moving * _SAFE)
         return self._lags[key]
 
 

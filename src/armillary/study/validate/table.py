@@ -64,7 +64,8 @@ class Table:
         source: Paper and table, or file, from which the measurements are.
         rows: At least one.
         relation: How constants and rows relate: ``blind`` (no constant has seen them), ``held out`` (constants were
-            fitted to other rows of the same set) or ``fitted``.
+            fitted to other rows of the same set), ``fitted``, or ``given`` (a person's own file: nothing says whether
+            constants have seen some of it).
         bar: What it must reach; None: shown only.
         notes: What a person should know: assumptions, and why it fails where it does.
         parts: Errors with rows left out in another way, as further tables: leave one size, device or count out.

@@ -6,7 +6,7 @@ import base64
 import html
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -52,13 +52,21 @@ def write_html(rows: Sequence[Row], sweep: Any, path: str | os.PathLike[str]) ->
     parts = {
         "TITLE": html.escape(title),
         "STYLE": (viewer / "sweep.css").read_text(encoding="utf-8"),
-        "PLOTLY": _plotly(),
+        "PLOTLY": plotly_script(),
         "DATA": data.replace("<", "\\u003c"),
         "SCRIPT": "".join(
             (viewer / name).read_text(encoding="utf-8") for name in ("sweep.js", "sweep_charts.js")
         ),
     }
-    page = (viewer / "sweep.html").read_text(encoding="utf-8")
+    fill_page((viewer / "sweep.html").read_text(encoding="utf-8"), parts, path)
+
+
+def fill_page(page: str, parts: Mapping[str, str], path: str | os.PathLike[str]) -> None:
+    """Write `page` with each ``@NAME@`` replaced by that part, in the order in which they stand in it.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
         for name, text in parts.items():
             before, _, page = page.partition(f"@{name}@")
@@ -76,10 +84,15 @@ def check_page(path: str | os.PathLike[str]) -> None:
     suffix = Path(path).suffix.lower()
     if suffix not in (".html", ".htm"):
         raise InputError(f"{path}: suffix {suffix!r}, expected '.html'")
-    _plotly()
+    plotly_script()
 
 
-def _plotly() -> str:
+def plotly_script() -> str:
+    """Return plotly's JavaScript, to stand inside a page.
+
+    Raises:
+        InputError: plotly is not installed.
+    """
     try:
         source = files("plotly") / "package_data" / "plotly.min.js"
     except ImportError as error:

@@ -24,8 +24,8 @@ class Rank:
         labels: Values of the labels of what is placed next.
     """
 
-    def __init__(self, source: str, grid: RankGrid) -> None:
-        self.grid = grid
+    def __init__(self, source: str, grid: RankGrid, handshake: int = 0) -> None:
+        self.grid, self.handshake = grid, handshake
         self.chain: Nodes = ()
         self.labels = {"layer": -1, "micro_batch": -1}
         self._tiling = Tiling(source)
@@ -70,17 +70,32 @@ class Rank:
         def attributes() -> list[Attribute]:
             return message(Step(name, axes=axis, size=size), steps, True, tag)
 
-        return self._place((name, axis, steps, size, tag), name, NodeType.COMM_SEND_NODE, attributes, after)
+        node = self._place((name, axis, steps, size, tag), name, NodeType.COMM_SEND_NODE, attributes, after)
+        if self.handshake:
+            self.chain = [*self.chain, node]
+        return node
 
     def recv(self, name: str, axis: str, steps: int, size: int, tag: int) -> int:
-        """Place a receive from the rank `steps` along an axis, which is posted when the kernels before are done."""
+        """Place a receive from the rank `steps` along an axis, which is posted when the kernels before are done.
+
+        Where a handshake takes time, what uses the message waits for that, too: Megatron-LM waits on the CPU for
+        messages of a pipeline and then issues kernels anew.
+        """
 
         def attributes() -> list[Attribute]:
             return message(Step(name, axes=axis, size=size), steps, False, tag)
 
-        return self._place(
+        node = self._place(
             (name, axis, steps, size, tag), name, NodeType.COMM_RECV_NODE, attributes, self.chain
         )
+        if not self.handshake:
+            return node
+        work: list[Attribute] = [
+            ("is_cpu_op", "bool", True),
+            ("duration_ns", "int64", self.handshake),
+            *labels(),
+        ]
+        return self._place(("handshake",), "handshake", NodeType.COMP_NODE, lambda: work, [node])
 
     def memory(self, name: str, load: bool, size: int, after: Nodes, together: str = "") -> int:
         """Place a load from, or a store to, remote memory; of all ranks of the family `together` at once, if given."""

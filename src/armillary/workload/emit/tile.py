@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armillary.trace import NodeType
+from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM, to_numbers
 from armillary.trace.grid import AXIS
 from armillary.trace.node import Attribute
@@ -99,6 +100,8 @@ def kernel_attributes(step: Step) -> list[Attribute]:
         found.append(("precision", "string", step.precision))
     if step.gemms and step.flops:
         found.append((GEMM, "int64_list", to_numbers(step.gemms)))
+    if step.attention:
+        found.append((ATTENTION, "int64_list", list(step.attention)))
     return found + labels()
 
 

@@ -64,7 +64,7 @@ class Stage:
         self.boundaries = boundaries
         self.stages = plan.parallel.pp
         self.tied = tied if stage in (0, self.stages - 1) and self.stages > 1 else 0
-        self.rank = Rank(f"stage {stage}", grid)
+        self.rank = Rank(f"stage {stage}", grid, plan.pipeline.handshake)
         self.replicas = STRATEGIES[plan.data.sharding](self.rank, plan)
         self.outputs: dict[tuple[int, int], Nodes] = {}
         """Of forward tasks whose backward task has not begun, by (microbatch, chunk)."""
@@ -89,7 +89,10 @@ class Stage:
             for use in (self.chunks[task.chunk] if task.kind == "F" else reversed(self.chunks[task.chunk]))
         ]
         self.replicas.begin(order)
+        ends: list[Nodes] = [self.rank.chain]
         for i, task in enumerate(self.tasks):
+            if self.plan.pipeline.overlap and i:
+                self.rank.chain = ends[i - 1]
             self.rank.labels["micro_batch"] = task.microbatch
             if task.kind == "F":
                 self._forward(task)
@@ -98,8 +101,11 @@ class Stage:
                 self._backward(task, kind, last[task.chunk] == i or not flush)
             if makes[i]:
                 self.replicas.passed(last[task.chunk] == i or not flush)
+            ends.append(self.rank.chain)
             if makes[i] and not flush:
                 self._update()
+        if self.plan.pipeline.overlap:
+            self.rank.chain = [*ends[-1], *ends[-2]]
         if flush:
             self._update()
 
@@ -120,7 +126,7 @@ class Stage:
         self.rank.labels["layer"] = -1
         if virtual:
             size = self.boundaries[virtual - 1]
-            now = [self.rank.recv("receive activations", "pp", -1, size, 2 * virtual)]
+            now = self._receive("activations", -1, size, 2 * virtual)
         for number, layer in self.chunks[task.chunk]:
             self.rank.labels["layer"] = number
             now = self._use(layer, number, "F", now, ())
@@ -131,7 +137,9 @@ class Stage:
                 ]
         self.outputs[task.microbatch, task.chunk] = now
         if virtual < len(self.boundaries) - 1:
-            self.rank.send("send activations", "pp", 1, self.boundaries[virtual], 2 * virtual + 2, now)
+            self.rank.send(
+                "send activations", "pp", 1, self._part(self.boundaries[virtual]), 2 * virtual + 2, now
+            )
 
     def _backward(self, task: Task, kind: str, last: bool) -> None:
         virtual = task.chunk * self.stages + self.stage
@@ -141,7 +149,7 @@ class Stage:
             now = self.outputs.pop((task.microbatch, task.chunk))
             if virtual < len(self.boundaries) - 1:
                 size = self.boundaries[virtual]
-                now = [self.rank.recv("receive gradients", "pp", 1, size, 2 * virtual + 1)]
+                now = self._receive("gradients", 1, size, 2 * virtual + 1)
         for number, layer in reversed(self.chunks[task.chunk]):
             self.rank.labels["layer"] = number
             also: Nodes = ()
@@ -152,7 +160,22 @@ class Stage:
         if kind != "W" and virtual:
             # Frameworks send when the whole backward pass has returned, gradients of weights included.
             after = [*now, *self.rank.chain]
-            self.rank.send("send gradients", "pp", -1, self.boundaries[virtual - 1], 2 * virtual - 1, after)
+            self.rank.send(
+                "send gradients", "pp", -1, self._part(self.boundaries[virtual - 1]), 2 * virtual - 1, after
+            )
+
+    def _part(self, size: int) -> int:
+        """Return the bytes of a message: a part of the boundary where ranks of tp have copies of it and share them."""
+        own = self.plan.parallel
+        return -(-size // own.tp) if self.plan.pipeline.scatter and not own.sequence else size
+
+    def _receive(self, what: str, steps: int, size: int, tag: int) -> Nodes:
+        """Receive a boundary of `size` bytes, and gather it where each rank of tp has a part."""
+        part = self._part(size)
+        now = [self.rank.recv(f"receive {what}", "pp", steps, part, tag)]
+        if part < size:
+            now = [self.rank.collective(f"gather {what}", CollectiveType.ALL_GATHER, "tp", part, now)]
+        return now
 
     def _use(
         self, layer: Layer, number: int, kind: str, now: Nodes, also: Nodes, last: bool = False

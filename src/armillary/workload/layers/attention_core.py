@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from armillary.trace.attention import Attention
 from armillary.trace.gemm import Gemm
 from armillary.workload.layers.block import Block
 from armillary.workload.layers.layer import Step
@@ -68,8 +69,16 @@ def core(shard: Shard, heads: Heads) -> Block:
     kv_read = kv_new if shard.training else shard.batch * reach * heads.kv_size * element
     q, out = rows * heads.key * element, rows * heads.value * element
     block = Block("core", saved=q + kv_new + lse, working=2 * (q + out) + 2 * kv_new)
-    forward = Step("attend", flops, q + kv_read + out + lse, shard.high)
-    back = Step("attend", 2 * flops, 2 * (q + kv_new) + 2 * out + lse, shard.high)
+    own = -(-shard.queries // shard.cp)
+    shape = Attention(shard.batch, heads.query, heads.kv, own, reach, heads.key, heads.value)
+    forward = Step("attend", flops, q + kv_read + out + lse, shard.high, attention=shape)
+    back = Step(
+        "attend",
+        2 * flops,
+        2 * (q + kv_new) + 2 * out + lse,
+        shard.high,
+        attention=shape._replace(backward=1),
+    )
     if shard.cp == 1:
         return replace(block, forward=(forward,), backward=(back,))
     if shard.ring:
@@ -110,18 +119,47 @@ def _unfused(shard: Shard, heads: Heads, seen: int) -> Block:
         "core",
         (
             Step("scores", up, q + k + held, precision, gemms=(first,)),
-            Step("softmax", bytes=2 * held + (held + mask if mask else 0)),
+            *_softmax(shard, scores),
             Step("values", down, held + v + out, precision, gemms=(second,)),
         ),
         (
             Step("values", 2 * down, 2 * (held + v) + out, precision, gemms=(second.left(), second.right())),
-            Step("softmax", bytes=3 * held + mask),
+            *_softmax_back(shard, scores),
             Step("scores", 2 * up, 2 * (q + k) + held, precision, gemms=(first.left(), first.right())),
         ),
         saved=q + k + v + kept,
         dropped=kept,
         working=2 * held,
     )
+
+
+def _softmax(shard: Shard, scores: int) -> list[Step]:
+    """Return what makes probabilities of scores: one kernel with scale and mask, or one for each of them in fp32."""
+    held, single = scores * shard.element, scores * 4
+    steps = [Step("softmax", bytes=2 * held)]
+    if shard.eager:
+        sizes = {
+            "float": held + single,
+            "scale": 2 * single,
+            "mask": 2 * single + scores,
+            "softmax": 2 * single,
+        }
+        steps = [Step(name, bytes=size) for name, size in (sizes | {"half": held + single}).items()]
+    return [*steps, Step("dropout", bytes=2 * held + scores)] if shard.dropout else steps
+
+
+def _softmax_back(shard: Shard, scores: int) -> list[Step]:
+    held, single = scores * shard.element, scores * 4
+    steps = [Step("softmax", bytes=3 * held)]
+    if shard.eager:
+        sizes = {
+            "float": held + single,
+            "softmax": 3 * single,
+            "mask": 2 * single + scores,
+            "scale": 2 * single,
+        }
+        steps = [Step(name, bytes=size) for name, size in (sizes | {"half": held + single}).items()]
+    return [Step("dropout", bytes=2 * held + scores), *steps] if shard.dropout else steps
 
 
 def _first_chunk(shard: Shard, heads: Heads, flops: int) -> int:
@@ -150,7 +188,8 @@ def _ring(step: Step, cp: int, first: int, own: int, kv: int) -> tuple[Step, ...
             steps.append(Step(f"pass {chunk + 1}", axes="cp", size=kv, shift=1, after=wait))
         wait = (f"attend {chunk - 1}", f"pass {chunk}") if chunk else ("",)
         flops = first if chunk == 0 else _share(step.flops - first, cp - 1, chunk - 1)
-        steps.append(Step(f"attend {chunk}", flops, own + kv, step.precision, after=wait))
+        shape = step.attention and step.attention._replace(keys=-(-step.attention.keys // cp))
+        steps.append(Step(f"attend {chunk}", flops, own + kv, step.precision, after=wait, attention=shape))
     return tuple(steps)
 
 

@@ -61,7 +61,7 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
         name,
         forward,
         _chained(back),
-        _chained((block.name, block.weight) for block in reversed(blocks)),
+        _chained((block.name, _added(shard, block)) for block in reversed(blocks)),
         parameters,
         saved=sum(block.saved for block in blocks) - again,
         working=working + again,
@@ -69,11 +69,23 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
     )
 
 
-def recomputed(layer: Layer, kept: int) -> Layer:
-    """Return the layer that keeps only its input, of `kept` bytes, and runs forward again before its backward pass."""
+def _added(shard: Shard, block: Block) -> Steps:
+    """Return the steps of a block's weights, with the kernel that adds their gradients up where no product does."""
+    count = sum(block.parameters.values())
+    if shard.fused or not shard.training or not block.weight or not count:
+        return block.weight
+    return (*block.weight, Step("accumulate", bytes=count * (shard.element + 2 * shard.gradient)))
+
+
+def recomputed(layer: Layer, kept: int, idle: int = 0) -> Layer:
+    """Return the layer that keeps only its input, of `kept` bytes, and runs forward again before its backward pass.
+
+    The last `idle` steps are left out.
+    """
+    again = layer.forward[: len(layer.forward) - idle]
     return replace(
         layer,
-        backward=_chained([("again", layer.forward), ("", layer.backward)]),
+        backward=_chained([("again", again), ("", layer.backward)]),
         saved=kept,
         working=layer.working + layer.saved,
     )

@@ -101,7 +101,11 @@ def transformer_layer(shard: Shard, model: Decoder, kind: Kind, *, qkv_bias: boo
     boundary = shard.own * hidden * shard.element
     cache = 0 if shard.training else cache_bytes(shard, model, kind.window)
     made = layer(kind.name, shard, blocks, boundary, cache)
-    return recomputed(made, boundary) if shard.training and shard.recompute == "full" else made
+    if not shard.training or shard.recompute != "full":
+        return made
+    # Nothing of the backward pass works on what the last product and residual make.
+    idle = blocks[-1 if kind.experts else -2 :] if shard.early_stop else []
+    return recomputed(made, boundary, sum(len(block.forward) for block in idle))
 
 
 def _all(shard: Shard, model: Decoder, *, shares_table: bool) -> list[Layer]:

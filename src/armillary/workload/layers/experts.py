@@ -115,7 +115,14 @@ def _exchange(shard: Shard, name: str, loads: Load, vector: int, tokens: int) ->
     back = []
     if wide:
         back.append(scatter("scatter", "etp", copies * loads.received * vector))
-    if shard.ep > 1:
+    if shard.ep > 1 and shard.domain and shard.ep > shard.domain:
+        # Of a token's experts some share a node: so many nodes are expected of top_k choices.
+        nodes, choices = shard.ep // shard.domain, loads.sent / max(tokens, 1)
+        distinct = nodes * (1 - (1 - 1 / nodes) ** choices)
+        size = round(tokens * distinct) * vector
+        there.append(_all_to_all(size, ()))
+        back.append(_all_to_all(size, ()))
+    elif shard.ep > 1:
         splits = tuple(each * vector for each in loads.splits)
         there.append(_all_to_all(loads.sent * vector, splits))
         alike = (loads.received // shard.ep * vector,) * shard.ep if splits else ()

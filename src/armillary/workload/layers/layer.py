@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from armillary.trace import CollectiveType
+from armillary.trace.attention import Attention
 from armillary.trace.gemm import Gemm
 
-Precision = Literal["fp32", "bf16", "fp8"]
+Precision = Literal["fp32", "bf16", "fp8", "fp4"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Step:
         splits: Of an all-to-all of uneven parts: bytes to each member; their sum is `size`.
         after: Names of steps of the same list that it waits for; None: the step before.
         gemms: The matrix products of a kernel, where it is nothing else; padding of groups included.
+        attention: Shape of a kernel that is fused attention.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Step:
     splits: tuple[int, ...] = ()
     after: tuple[str, ...] | None = None
     gemms: tuple[Gemm, ...] = ()
+    attention: Attention | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -120,6 +120,8 @@ def column(
     forward, backward = [gemm], [back]
     if shard.sequence:
         forward.insert(0, gather("gather", "tp", shard.own * (k + beside) * element))
+        if shard.overlap:
+            forward = _beside(forward)
         backward = [
             gather("gather", "tp", shard.own * k * element, after=("",)),
             replace(back, after=("",)),
@@ -147,6 +149,8 @@ def row(shard: Shard, name: str, k: int, n: int, *, bias: bool = False) -> Block
     if shard.sequence:
         forward.append(scatter("scatter", "tp", m * n * element))
         backward.insert(0, gather("gather", "tp", shard.own * n * element))
+        if shard.overlap:
+            forward, backward = _beside(forward), _beside(backward)
     elif shard.tp > 1:
         forward.append(reduce("reduce", "tp", m * n * element))
     return Block(
@@ -158,3 +162,12 @@ def row(shard: Shard, name: str, k: int, n: int, *, bias: bool = False) -> Block
         saved=m * k * shard.operand,
         working=m * (k + 2 * n) * element,
     )
+
+
+def _beside(steps: list[Step]) -> list[Step]:
+    """Return a product and its collective, which work on one piece after the other, as steps that start together.
+
+    What follows waits for the collective, and its kernels for the product, which has the device before them.
+    """
+    product, other = sorted(steps, key=lambda step: step.collective is not None)
+    return [replace(product, after=("",)), replace(other, after=("",))]

@@ -22,18 +22,23 @@ class Shard:
         keys: Tokens of a sample that the last of them sees.
         tp: Ranks that share every matrix.
         sequence: Whether they share the residual, too (sequence parallelism).
+        overlap: Whether they gather and scatter beside the products.
         cp: Ranks that share every sample.
         ring: Whether keys and values go round them; else all are gathered.
         ep: Ranks that share the experts.
         etp: Ranks that share every expert.
         expert_rank: Of this rank along ep.
         skew: Exponent of the Zipf law of the experts' load.
+        domain: Ranks of ep to which a token is sent once; None: it is sent to each expert.
         compute: Precision of large matrix products.
         gradient: Bytes of an element of a weight's gradient.
+        fused: Whether products add them to what is there.
         flash: Whether the scores stay on the chip.
+        eager: Whether their scale, mask and casts are kernels of their own.
         causal: Whether to count only the scores that a causal mask keeps.
         dropout: Whether masks are kept.
         recompute: What the backward pass does again.
+        early_stop: Whether that ends with the last result that it needs.
         training: Whether there is a backward pass.
         fused_loss: Whether the gradient of the logits takes the place of their softmax.
     """
@@ -43,18 +48,23 @@ class Shard:
     keys: int
     tp: int
     sequence: bool
+    overlap: bool
     cp: int
     ring: bool
     ep: int
     etp: int
     expert_rank: int
     skew: float
+    domain: int | None
     compute: Precision
     gradient: int
+    fused: bool
     flash: bool
+    eager: bool
     causal: bool
     dropout: bool
     recompute: Literal["none", "selective", "full"]
+    early_stop: bool
     training: bool
     fused_loss: bool
 
@@ -115,8 +125,8 @@ def training_shard(
         nearest = f" cp: {near(own.cp, divisors(sequence))}" if fixed else f": {best}"
         hint = f"nearest: {whole}" if fixed and whole else f"nearest{nearest}" + f", or {whole}" * bool(whole)
         raise InputError(f"sequence {sequence}: expected a multiple of {terms} = {unit} ({hint})")
-    if own.cp > 1 and plan.attention == "unfused":
-        raise InputError(f"attention unfused: expected flash with cp {own.cp}")
+    if own.cp > 1 and plan.attention != "flash":
+        raise InputError(f"attention {plan.attention}: expected flash with cp {own.cp}")
     return _shard(plan, plan.microbatch, sequence, sequence, divided, expert_rank, training=True)
 
 
@@ -162,18 +172,23 @@ def _shard(
         keys=keys,
         tp=own.tp,
         sequence=divided,
+        overlap=own.overlap and training,
         cp=own.cp,
         ring=own.context == "ring",
         ep=own.ep,
         etp=own.etp or own.tp,
         expert_rank=expert_rank,
         skew=plan.experts.skew,
+        domain=plan.experts.domain,
         compute=plan.numbers.compute,
         gradient=gradient(plan),
+        fused=plan.numbers.fused,
         flash=plan.attention == "flash",
+        eager=plan.attention == "eager",
         causal=plan.causal,
         dropout=plan.dropout and training,
         recompute=plan.recompute,
+        early_stop=plan.early_stop,
         training=training,
         fused_loss=plan.data.sharding not in ("fsdp", "hsdp"),
     )

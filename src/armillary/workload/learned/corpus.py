@@ -97,11 +97,8 @@ def _each(missing: dict[str, Callable[[], bytes]], jobs: int) -> Iterator[tuple[
 
 
 def _read_part(prefix: str) -> bytes:
-    trace, vocabulary = load_trace(prefix), Vocabulary()
-    return _encoded(
-        [record_of(trace, {"trace": Path(prefix).name, "ranks": trace.n_ranks}, prefix, vocabulary)],
-        vocabulary,
-    )
+    trace, vocabulary, name = load_trace(prefix), Vocabulary(), Path(prefix).name
+    return _encoded([record_of(trace, {"trace": name, "ranks": trace.n_ranks}, name, vocabulary)], vocabulary)
 
 
 def _drawn_part(name: str, request: Request, part: int, count: int) -> bytes:
@@ -136,7 +133,11 @@ def read_corpus(folder: Path) -> Corpus:
     corpus, seen, digest = Corpus(Vocabulary(), []), set(), hashlib.sha256()
     for name in names:
         for record in _decoded(folder / name, corpus.vocabulary, digest):
-            key = json.dumps(record.condition, sort_keys=True) + (record.source if record.rank_graph else "")
+            key = json.dumps(record.condition, sort_keys=True)
+            if record.rank_graph and key in seen:
+                raise InputError(
+                    f"{folder}: two traces of files are called '{record.source}', expected different names of prefixes"
+                )
             if key not in seen:
                 seen.add(key)
                 corpus.records.append(record)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from armillary.platform.schema_fields import Count, Part, Size
+from armillary.platform.schema_fields import Count, Part, Size, WholeTime
 from armillary.workload.layers.layer import Precision
 
 Natural = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -19,6 +19,10 @@ class Parallel(Part):
     tp: Count = Field(default=1, description="Tensor parallel: ranks that share every matrix.")
     sequence: bool = Field(
         default=True, description="With tp: norms and residuals are divided along the sequence, too."
+    )
+    overlap: bool = Field(
+        default=False,
+        description="With sequence: gather and scatter in pieces beside the products that they belong to.",
     )
     cp: Count = Field(default=1, description="Context parallel: ranks that share every sequence.")
     context: Literal["ring", "all-gather"] = Field(
@@ -43,6 +47,18 @@ class Pipeline(Part):
     layers: list[Natural] | None = Field(
         default=None,
         description="Of each virtual stage, in the order of the model; absent: as even as can be.",
+    )
+    overlap: bool = Field(
+        default=False,
+        description="Run a task beside the one before it, so that what one sends hides behind kernels of the other.",
+    )
+    scatter: bool = Field(
+        default=False,
+        description="Without sequence: each rank of tp sends a part of an activation, which the receivers gather.",
+    )
+    handshake: WholeTime = Field(
+        default=0,
+        description="What the CPU takes over a message from another stage; it waits for messages, and kernels for it.",
     )
 
 
@@ -80,6 +96,10 @@ class Numbers(Part):
 
     compute: Precision = Field(default="bf16", description="Of matrix products; fp8 keeps weights in bf16.")
     gradients: Literal["fp32", "bf16"] = Field(default="fp32", description="As they are summed and reduced.")
+    fused: bool = Field(
+        default=True,
+        description="Add up gradients of weights in the products that make them; else by kernels of their own.",
+    )
 
 
 class Offload(Part):
@@ -97,6 +117,10 @@ class ExpertLoad(Part):
 
     skew: Annotated[float, Field(ge=0, le=10)] = Field(
         default=0.0, description="Exponent of a Zipf law over the experts; 0: all alike."
+    )
+    domain: Count | None = Field(
+        default=None,
+        description="NPUs of a node, to which a token goes once for all its experts there (DeepEP); absent: to each.",
     )
 
 
@@ -132,18 +156,24 @@ class Plan(Part):
     recompute: Literal["none", "selective", "full"] = Field(
         default="none", description="What the backward pass computes a second time instead of keeping it."
     )
+    early_stop: bool = Field(
+        default=False,
+        description="Recompute a layer only up to what its backward pass needs (PyTorch without reentry).",
+    )
     optimizer: Literal["adam", "sgd", "momentum", "none"] = Field(
         default="adam", description="What updates the weights."
     )
     offload: Offload = Offload()
     experts: ExpertLoad = ExpertLoad()
-    attention: Literal["flash", "unfused"] = Field(
-        default="flash", description="flash keeps no scores; unfused writes them to memory and keeps them."
+    attention: Literal["flash", "unfused", "eager"] = Field(
+        default="flash",
+        description="flash keeps no scores; unfused writes them to memory and keeps them; eager also scales, masks and "
+        "casts them by kernels of their own.",
     )
     causal: bool = Field(default=False, description="Count only the scores that a causal mask keeps.")
     serve: Serve | None = Field(default=None, description="Absent: training.")
     dropout: bool = Field(default=False, description="Keep dropout masks for the backward pass.")
 
 
-ELEMENT = {"fp32": 4, "bf16": 2, "fp8": 1}
+ELEMENT = {"fp32": 4, "bf16": 2, "fp8": 1, "fp4": 1}
 """Bytes of an element."""

@@ -1,0 +1,250 @@
+"""How near extrapolated traces are to traces that were generated at their size.
+
+Usage: python benchmarks/extrapolate.py [--table] [NAME ...]
+
+Prints one JSON line per case, or with ``--table`` the largest error of each axis in Markdown. A small run is generated
+and written out rank by rank, so that nothing but numbers of groups and ranks is left of its axes; these are found, the
+run is extrapolated and compared with the one generated at that size: nodes, bytes of kernels and of communication,
+operations, and the step time on two machines, in percent. `seconds` is the time to extrapolate.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from armillary.engine import simulate
+from armillary.platform import load_platform
+from armillary.platform.model import Platform
+from armillary.trace import Trace
+from armillary.trace.expand import expand
+from armillary.workload.extrapolation import Reference, extrapolate, recognise
+from armillary.workload.extrapolation.edit import without
+from armillary.workload.generate import generate
+from armillary.workload.models import load_model
+from armillary.workload.plan.schema import Plan
+
+QUANTITIES = ("num_ops", "tensor_size", "comm_size")
+MACHINES = {
+    "h100": ("Switch", "450 GB/s", "50 GB/s", "989 TFLOP/s", "3.35 TB/s"),
+    "a100": ("Ring", "150 GB/s", "12.5 GB/s", "312 TFLOP/s", "1.6 TB/s"),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run, what it is scaled to, and the plan that says the same.
+
+    Attributes:
+        axis: For the table.
+        name: For people.
+        model: A preset.
+        small: Plan of the run.
+        large: Plan at the new size.
+        scale: What is asked for.
+        reference: Axis, size, and plan of a second run, from which laws are measured.
+        bare: Whether the trace is without layers and microbatches.
+    """
+
+    axis: str
+    name: str
+    model: str
+    small: dict[str, Any]
+    large: dict[str, Any]
+    scale: dict[str, int | Fraction]
+    reference: tuple[str, int, dict[str, Any]] | None = None
+    bare: bool = field(default=False)
+
+
+def plan(tp: int, pp: int, dp: int, batches: int = 4, **more: Any) -> dict[str, Any]:
+    """Return a plan of `batches` microbatches for each replica."""
+    parallel = {"tp": tp, "pp": pp, **more.pop("parallel", {})}
+    micro = more.get("microbatch", 1)
+    return {
+        "ranks": tp * pp * dp * parallel.get("cp", 1),
+        "batch": dp * batches * micro,
+        "parallel": parallel,
+        **more,
+    }
+
+
+def cases() -> Iterator[Case]:
+    """Yield all cases."""
+    shardings: list[dict[str, Any]] = [{"sharding": name} for name in ("ddp", "zero-1", "zero-2", "fsdp")]
+    for data in shardings:
+        for model in ("llama-3-8b", "gpt-3-175b"):
+            for dp in (16, 128):
+                yield Case("dp", f"{data['sharding']} {model} 8 to {4 * dp}", model, plan(2, 2, 2, data=data),
+                           plan(2, 2, dp, data=data), {"dp": dp})  # fmt: skip
+    hybrid = {"sharding": "hsdp", "shard": 2}
+    yield Case("dp", "hsdp llama-3-8b 16 to 512", "llama-3-8b", plan(2, 2, 4, data=hybrid),
+               plan(2, 2, 128, data=hybrid), {"dp": 128})  # fmt: skip
+    experts = {"parallel": {"ep": 4}, "data": {"sharding": "zero-1"}}
+    yield Case("dp", "experts mixtral-8x7b 16 to 512", "mixtral-8x7b", plan(2, 1, 8, **experts),
+               plan(2, 1, 256, **experts), {"ranks": 512})  # fmt: skip
+    for sequence in (True, False):
+        for model in ("llama-3-8b", "llama-3-70b", "gpt-3-175b"):
+            more = {"parallel": {"sequence": sequence}, "data": {"sharding": "zero-1"}}
+            name = f"{model} {'with' if sequence else 'without'} sequence parallelism 8 to 32"
+            yield Case("tp", name, model, plan(2, 2, 2, **more), plan(8, 2, 2, **more), {"tp": 8})
+    for data in (*shardings, hybrid):
+        for pp in (16, 32):
+            yield Case("pp", f"{data['sharding']} llama-3-8b 16 to {8 * pp}", "llama-3-8b", plan(2, 2, 4, 8, data=data),
+                       plan(2, pp, 4, 8, data=data), {"pp": pp})  # fmt: skip
+    for schedule in ("gpipe", "zero-bubble"):
+        run = {"pipeline": {"schedule": schedule}}
+        yield Case("pp", f"{schedule} llama-3-8b 8 to 64", "llama-3-8b", plan(2, 2, 2, 8, **run),
+                   plan(2, 16, 2, 8, **run), {"pp": 16})  # fmt: skip
+    for model in ("gpt-3-175b", "mixtral-8x7b"):
+        yield Case("pp (layers found)", f"{model} 8 to 64", model, plan(2, 2, 2, 8), plan(2, 16, 2, 8), {"pp": 16},
+                   bare=True)  # fmt: skip
+    yield Case("microbatches", "llama-3-8b 4 to 32", "llama-3-8b", plan(2, 2, 2, 4), plan(2, 2, 2, 32),
+               {"microbatches": 8})  # fmt: skip
+    for attention in ("flash", "unfused"):
+        for model in ("llama-3-8b", "gpt-3-175b"):
+            run = {"attention": attention, "sequence": 1024}
+            yield Case("batch", f"{attention} {model} x 8", model, plan(2, 2, 2, microbatch=1, **run),
+                       plan(2, 2, 2, microbatch=8, **run), {"batch": 8})  # fmt: skip
+        run: dict[str, Any] = {"attention": attention}
+        yield Case("sequence", f"{attention} llama-3-8b x 8", "llama-3-8b", plan(2, 2, 2, sequence=1024, **run),
+                   plan(2, 2, 2, sequence=8192, **run), {"sequence": 8})  # fmt: skip
+        yield Case("sequence (measured)", f"{attention} llama-3-8b x 8 by x 2", "llama-3-8b",
+                   plan(2, 2, 2, sequence=1024, **run), plan(2, 2, 2, sequence=8192, **run), {"sequence": 8},
+                   ("sequence", 2, plan(2, 2, 2, sequence=2048, **run)))  # fmt: skip
+    lower: dict[str, Any] = {"causal": True}
+    yield Case("sequence (measured)", "causal llama-3-8b x 8 by x 2", "llama-3-8b",
+               plan(2, 2, 2, sequence=1024, **lower), plan(2, 2, 2, sequence=8192, **lower), {"sequence": 8},
+               ("sequence", 2, plan(2, 2, 2, sequence=2048, **lower)))  # fmt: skip
+    yield Case("tp (measured)", "llama-3-70b 8 to 32 by 16", "llama-3-70b", plan(2, 2, 2), plan(8, 2, 2), {"tp": 8},
+               ("tp", 4, plan(4, 2, 2)))  # fmt: skip
+    experts = {"parallel": {"ep": 2}}
+    yield Case("tp (measured)", "experts mixtral-8x7b 8 to 32 by 16", "mixtral-8x7b", plan(2, 2, 2, **experts),
+               plan(8, 2, 2, **experts), {"tp": 8}, ("tp", 4, plan(4, 2, 2, **experts)))  # fmt: skip
+    for model in ("vit-l-16", "resnet-50", "gnmt", "deepseek-v3"):
+        run = {"data": {"sharding": "zero-1"}}
+        yield Case(
+            "dp", f"zero-1 {model} 8 to 512", model, plan(1, 1, 8, **run), plan(1, 1, 512, **run), {"dp": 512}
+        )
+        yield Case("batch", f"{model} x 4", model, plan(1, 1, 8), plan(1, 1, 8, microbatch=4), {"batch": 4})
+    yield Case(
+        "sequence",
+        "gnmt x 4",
+        "gnmt",
+        plan(1, 1, 8, sequence=50),
+        plan(1, 1, 8, sequence=200),
+        {"sequence": 4},
+    )
+    for model in ("vit-l-16", "deepseek-v3"):
+        yield Case("pp", f"ddp {model} 8 to 32", model, plan(1, 2, 4, 8), plan(1, 8, 4, 8), {"pp": 8})
+    both = {"data": {"sharding": "zero-1"}}
+    yield Case("tp, pp and dp", "llama-3-70b 8 to 64", "llama-3-70b", plan(2, 2, 2, 8, **both),
+               plan(4, 4, 4, 8, **both), {"tp": 4, "pp": 4, "dp": 4})  # fmt: skip
+    yield Case("tp, pp and dp", "llama-3-70b 8 to 512", "llama-3-70b", plan(2, 2, 2, 8, **both),
+               plan(8, 8, 8, 8, **both), {"tp": 8, "pp": 8, "dp": 8})  # fmt: skip
+    yield Case("tp, pp and dp", "llama-3-70b 64 to 512", "llama-3-70b", plan(4, 4, 4, 8, **both),
+               plan(8, 8, 8, 8, **both), {"tp": 8, "pp": 8, "dp": 8})  # fmt: skip
+
+
+def machine(name: str, npus: int) -> Platform:
+    """Return a machine of servers of eight NPUs."""
+    topology, inside, outside, peak, memory = MACHINES[name]
+    network = [
+        {"name": "server", "topology": topology, "size": min(8, npus), "bandwidth": inside, "latency": "1 us"}
+    ]
+    if npus > 8:
+        network.append(
+            {
+                "name": "cluster",
+                "topology": "Switch",
+                "size": npus // 8,
+                "bandwidth": outside,
+                "latency": "5 us",
+            }
+        )
+    return load_platform({"network": network, "npu": {"peak": peak, "memory": {"bandwidth": memory}},
+                          "compute": {"roofline": True}})  # fmt: skip
+
+
+def totals(trace: Trace) -> dict[str, float]:
+    """Return nodes and sums of quantities of all ranks."""
+    ranks = np.bincount(trace.rank_graph, minlength=len(trace.graphs)).astype(float)
+    found = {"nodes": float(trace.total_nodes)}
+    for name in QUANTITIES:
+        sums = [float(graph.ints(name).astype(float).sum()) for graph in trace.graphs]
+        found[name] = float(np.dot(ranks, sums))
+    return found
+
+
+def bare(trace: Trace) -> Trace:
+    """Return a trace whose nodes do not say which layer and microbatch they belong to."""
+    graphs = []
+    for graph in trace.graphs:
+        every = np.ones(graph.n_nodes, np.bool_)
+        graphs.append(without(without(graph, "layer", every), "micro_batch", every))
+    return replace(trace, graphs=tuple(graphs))
+
+
+def made(model: str, of: dict[str, Any]) -> Trace:
+    """Generate a run."""
+    return generate(load_model(model), Plan.model_validate(of))
+
+
+def measure(case: Case) -> dict[str, Any]:
+    """Return the errors of a case in percent."""
+    small, truth = expand(made(case.model, case.small)), made(case.model, case.large)
+    references = {}
+    if case.reference:
+        axis, size, other = case.reference
+        ratio = Fraction(size, 1 if axis == "sequence" else case.small["parallel"][axis])
+        references[axis] = Reference(recognise(expand(made(case.model, other)))[0], ratio, "the second run")
+    at = time.perf_counter()
+    found, axes = recognise(bare(small) if case.bare else small)
+    result = extrapolate(found, case.scale, axes=axes, references=references).trace
+    line: dict[str, Any] = {
+        "axis": case.axis,
+        "name": case.name,
+        "seconds": round(time.perf_counter() - at, 3),
+    }
+    ours, theirs = totals(result), totals(truth)
+    line |= {name: round(100 * (ours[name] / theirs[name] - 1), 4) if theirs[name] else 0.0 for name in ours}
+    for name in MACHINES:
+        platform = machine(name, truth.n_ranks)
+        ticks = [simulate(trace, platform).total_ticks for trace in (result, truth)]
+        line[f"step_{name}"] = round(100 * (ticks[0] / ticks[1] - 1), 4)
+    return line
+
+
+def main() -> None:
+    """Measure the cases that are named, or all."""
+    words = [word for word in sys.argv[1:] if word != "--table"]
+    worst: dict[str, dict[str, float]] = {}
+    for case in cases():
+        if words and not any(word in f"{case.axis} {case.name}" for word in words):
+            continue
+        line = measure(case)
+        if "--table" not in sys.argv:
+            print(json.dumps(line), flush=True)
+        row = worst.setdefault(case.axis, {"runs": 0})
+        row["runs"] += 1
+        for key, value in line.items():
+            if isinstance(value, float) and key != "seconds":
+                row[key] = max(row.get(key, 0.0), abs(value))
+    if "--table" in sys.argv:
+        print(
+            "| axis | runs | nodes | operations | bytes of kernels | bytes communicated | step, H100 | step, A100 |"
+        )
+        print("|---|---|---|---|---|---|---|---|")
+        keys = ("nodes", *QUANTITIES, "step_h100", "step_a100")
+        for axis, row in worst.items():
+            print(f"| {axis} | {row['runs']} | " + " | ".join(f"{row[key]:.2f} %" for key in keys) + " |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""`armillary calibrate nccl`: a fit of collectives from logs of nccl-tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("logs", metavar="LOG…", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--name", help="Title of the fit; by default that of the output file.")
+@click.option(
+    "--device",
+    metavar="NAME",
+    help="Of these GPUs, e.g. h100-sxm, where the files do not say or say several.",
+)
+@click.option(
+    "--gpus-per-node", type=click.IntRange(min=1), metavar="N", help="Where a file does not list its ranks."
+)
+@click.option("--operation", metavar="NAME", help="Of logs that do not name their program, e.g. all-reduce.")
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the fit (.yaml).")
+@click.option(
+    "--picture", type=click.Path(path_type=Path), metavar="FILE", help="Draw bus bandwidth over size."
+)
+def command(
+    logs: tuple[Path, ...],
+    name: str | None,
+    device: str | None,
+    gpus_per_node: int | None,
+    operation: str | None,
+    output: Path | None,
+    picture: Path | None,
+) -> None:
+    """Fit collectives and messages to what nccl-tests measured.
+
+    LOG is what a program of nccl-tests prints (all_reduce_perf, all_gather_perf, reduce_scatter_perf, alltoall_perf,
+    sendrecv_perf, broadcast_perf), or a CSV file of such times; several are fitted together. The out-of-place times are
+    taken. A study uses the fit by `platform: {collectives: {fit: FILE}}`.
+    """
+    from armillary.cli.outputs import show_table, working
+    from armillary.collective.fitted.read import sheets
+    from armillary.collective.fitted.write import text_of
+    from armillary.files import check_folder, write_text
+    from armillary.study.calibrate import nccl, nccl_show
+    from armillary.study.calibrate.nccl_device import choose, known_operation
+    from armillary.study.calibrate.nccl_tables import read_file
+
+    if output:
+        check_folder("--output", output)
+    if picture:
+        from armillary.report.picture import check_picture
+
+        check_folder("--picture", picture)
+        check_picture(picture)
+    what = known_operation(operation)
+    samples = [sample for path in logs for sample in read_file(path, what, gpus_per_node)]
+    sheet_name, samples = choose(samples, device)
+    title = name or (output.stem if output else sheet_name)
+    with working("fitting"):
+        fit = nccl.fit_cluster(title, sheets()[sheet_name], samples, [path.name for path in logs])
+        held_out = nccl.held_out_sizes(samples)
+    click.echo(nccl_show.headline(fit, sheet_name, samples))
+    click.echo()
+    if fit.inside:
+        show_table(nccl_show.regime_table(fit))
+        click.echo()
+    if fit.between:
+        show_table(nccl_show.network_table(fit))
+        click.echo()
+    show_table(nccl_show.error_table(nccl.predictions(fit, samples), held_out))
+    if output:
+        write_text(output, text_of(fit, title, sheet_name))
+        click.echo(f"wrote {output}", err=True)
+    if picture:
+        from armillary.study.calibrate.nccl_picture import draw
+
+        draw(fit, samples, picture)
+        click.echo(f"wrote {picture}", err=True)

@@ -1,0 +1,63 @@
+"""`armillary calibrate training`: constants of training steps from measured ones."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import yaml
+
+from armillary.errors import InputError, nearest, one_of
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
+@click.option("--software", default="", help="Fit the rows of this software only: all of a file if absent.")
+@click.option("--device", default="", help="Take all rows as measured on this GPU, e.g. h100-sxm.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="Write constants to STACK.yaml in this folder."
+)
+def command(files: tuple[Path, ...], software: str, device: str, output: Path | None) -> None:
+    """Fit the constants of training software to measured steps: CSV files of vTrain, MPT or Megatron-Bridge."""
+    from armillary.files import write_text
+    from armillary.study.calibrate.recipes import RECIPES
+    from armillary.study.calibrate.training_files import by_device, calibrate
+    from armillary.study.validate.training.formats import read_cases
+    from armillary.study.validate.training.machines import MACHINES
+
+    cases = [case for path in files for case in read_cases(path)[1]]
+    if device:
+        machines = {each.device: name for name, each in MACHINES.items()}
+        if device not in machines:
+            raise InputError(
+                f"--device: got '{device}', expected {one_of(machines)}{nearest(device, machines)}"
+            )
+        cases = [replace(case, machine=machines[device]) if case.model else case for case in cases]
+    stacks = dict.fromkeys(case.stack for case in cases)
+    if software and software not in stacks:
+        raise InputError(
+            f"--software: got '{software}', expected {one_of(stacks)}{nearest(software, stacks)}"
+        )
+    for stack in [software] if software else stacks:
+        recipe = RECIPES[stack]
+        groups = by_device((case for case in cases if case.stack == stack), recipe)
+        devices = {}
+        for name, mine in groups.items():
+            click.echo(f"{stack} on {name}: {len(mine)} rows, constants {', '.join(recipe.names)}")
+            found = calibrate(mine, recipe, lambda text: click.echo(f"  {text}"))
+            devices[name] = found.document()
+        document = {
+            "title": recipe.title,
+            "script": "armillary calibrate training",
+            "source": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
+            **({"base": recipe.base} if recipe.base else {}),
+            "devices": devices,
+        }
+        text = yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
+        if output:
+            output.mkdir(parents=True, exist_ok=True)
+            write_text(output / f"{stack}.yaml", text)
+        else:
+            click.echo(text)

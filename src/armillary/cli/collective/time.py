@@ -1,0 +1,55 @@
+"""`armillary collective time`: what a fit says."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("fit", metavar="FIT")
+@click.argument("operation", metavar="OPERATION")
+@click.argument("sizes", metavar="BYTES…", nargs=-1, required=True)
+@click.option("--gpus", type=click.IntRange(min=1), required=True, metavar="N", help="Members in each node.")
+@click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, metavar="N")
+def command(fit: str, operation: str, sizes: tuple[str, ...], gpus: int, nodes: int) -> None:
+    """Say how long a collective takes alone, by a fit to measured times.
+
+    FIT is a known machine (h100-sxm, a100-ndv4, b200-sxm, ...) or a file of `armillary calibrate nccl`. BYTES are those
+    of the larger buffer, as nccl-tests count them: of an all-gather its output, of a reduce-scatter its input.
+    """
+    from rich.table import Table
+
+    from armillary.cli.outputs import show_table
+    from armillary.collective.fitted import load_fit
+    from armillary.collective.fitted.model import STAND_INS
+    from armillary.collective.fitted.regimes import share
+    from armillary.errors import InputError, nearest, one_of
+    from armillary.units import format_bandwidth, format_bytes, format_time, parse_bytes
+
+    known = load_fit(fit)
+    if operation not in STAND_INS:
+        raise InputError(
+            f"operation: got '{operation}', expected {one_of(STAND_INS)}{nearest(operation, STAND_INS)}"
+        )
+    if gpus * nodes < 2:
+        raise InputError("--gpus: got 1 on 1 node, expected at least 2 GPUs in all")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("size", "time", "latency", "transfer", "bus bandwidth", "by"):
+        table.add_column(name, justify="left" if name == "by" else "right")
+    for text in sizes:
+        try:
+            size = parse_bytes(text)
+        except ValueError as error:
+            raise InputError(f"BYTES: {error}") from error
+        if size < 1:
+            raise InputError(f"BYTES: got {text!r}, expected at least 1 byte")
+        found = known.time(operation, gpus, nodes, size)
+        if found is None:
+            measured = ", ".join(sorted({*known.inside, *known.between}))
+            raise InputError(f"{fit}: does not know {operation} over {nodes} nodes, only {measured}")
+        bus = size * share(operation, gpus * nodes) / found.total_ns
+        times = (format_time(ns) for ns in (found.total_ns, found.latency_ns, found.transfer_ns))
+        table.add_row(format_bytes(size), *times, format_bandwidth(bus), found.regime)
+    show_table(table)
+    for note in known.notes:
+        click.echo(f"{known.name}: {note}")

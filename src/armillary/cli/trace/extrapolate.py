@@ -1,0 +1,215 @@
+"""`armillary trace extrapolate`: from a trace to that of more ranks, other batches or hardware."""
+
+from __future__ import annotations
+
+import json
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from armillary.cli.generate.request import Request, request_options
+from armillary.cli.outputs import show_table, working
+from armillary.cli.trace import SUBCOMMANDS
+from armillary.cli.trace.group_file import groups_option, read_group_file
+from armillary.errors import InputError, nearest, one_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from armillary.trace import Trace
+    from armillary.workload.extrapolation import Evidence, Extrapolated, Reference
+
+_PATH = click.Path(path_type=Path)
+_SCALED = ("dp", "tp", "pp", "batch", "sequence", "microbatches")
+_HELP = f"""{SUBCOMMANDS["extrapolate"]}
+
+INPUT is a prefix of the files PREFIX.<rank>.et of all ranks, or with --from-one-rank the file of one. Which ranks are
+data, tensor, pipeline, context or expert parallel is found from their groups, collectives and messages, unless
+--axes or --group says it. Without --scale, that is all that is printed. dp, tp and pp are scaled to a number of ranks;
+batch (samples of a microbatch), sequence and microbatches by a factor. Every rule that was applied is listed, with the
+number of nodes.
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("source", type=click.Path(), metavar="INPUT")
+@click.option(
+    "--scale", multiple=True, metavar="AXIS=N", help=f"One of {', '.join(_SCALED)}; may be repeated."
+)
+@click.option("--ranks", type=click.IntRange(1), metavar="N", help="Ranks in all; more or fewer replicas.")
+@click.option(
+    "--axes", "axes_text", metavar="AXIS=N,…", help="All axes, neighbouring ranks first, e.g. tp=2,dp=4,pp=2."
+)
+@click.option(
+    "--group",
+    "roles",
+    multiple=True,
+    metavar="AXIS=GROUP",
+    help="A group that lies along an axis, e.g. dp=3.",
+)
+@click.option("--from-one-rank", is_flag=True, help="All ranks do what that of the file did.")
+@click.option("--also", multiple=True, metavar="PREFIX", help="A second run, from which laws are measured …")
+@click.option("--at", "at", multiple=True, metavar="AXIS=N", help="… and its size, as for --scale.")
+@click.option(
+    "--sizes", metavar="batch=N,sequence=N", help="Those of the trace, where token ids do not show them."
+)
+@click.option(
+    "--hardware",
+    type=_PATH,
+    nargs=2,
+    metavar="FROM TO",
+    help="Machines: recorded durations go from one to the other.",
+)
+@click.option("--report", type=_PATH, metavar="FILE", help="Write the assumptions as JSON.")
+@groups_option
+@request_options
+def command(
+    source: str,
+    scale: tuple[str, ...],
+    ranks: int | None,
+    axes_text: str | None,
+    roles: tuple[str, ...],
+    from_one_rank: bool,
+    also: tuple[str, ...],
+    at: tuple[str, ...],
+    sizes: str | None,
+    hardware: tuple[Path, Path] | None,
+    report: Path | None,
+    groups: Path | None,
+    request: Request,
+) -> None:
+    """Recognise, extrapolate, list assumptions, and write or simulate."""
+    from armillary.files import check_folder, write_text
+    from armillary.platform import load_platform
+    from armillary.workload.extrapolation import extrapolate
+
+    if report:
+        check_folder("--report", report)
+    wanted: dict[str, Fraction | int] = dict(_pairs("--scale", scale, _SCALED))
+    if ranks:
+        wanted["ranks"] = ranks
+    told = _whole("--axes", (axes_text or "").split(",") if axes_text else ())
+    own = _whole("--group", roles)
+    known = _whole("--sizes", sizes.split(",") if sizes else (), ("batch", "sequence"))
+    if sizes and len(known) < 2:
+        raise InputError(f"--sizes {sizes}: expected both, e.g. batch=4,sequence=64")
+    if len(also) != len(at):
+        raise click.UsageError("each --also needs an --at, and each --at an --also")
+    platform = request.platform()
+    with working("recognising"):
+        trace, evidence = _read(source, from_one_rank, told, own, groups)
+    references = {axis: _reference(axis, value, name, trace, told) for name, (axis, value) in
+                  zip(also, _pairs("--at", at, _SCALED).items(), strict=True)}  # fmt: skip
+    machines = (load_platform(hardware[0]), load_platform(hardware[1])) if hardware else None
+    with working("extrapolating"):
+        found = extrapolate(
+            trace, wanted, axes=evidence, references=references,
+            sizes=(known["batch"], known["sequence"]) if known else None, hardware=machines,
+        )  # fmt: skip
+    show_table(_axes_table(found))
+    if found.assumptions:
+        click.echo()
+        show_table(_assumptions_table(found))
+    if report:
+        write_text(report, json.dumps(found.report(), indent=1) + "\n")
+        click.echo(f"wrote {report}", err=True)
+    request.carry_out(found.trace, platform, found.report())
+
+
+def _read(
+    source: str, one: bool, told: dict[str, int], own: dict[str, int], groups: Path | None
+) -> tuple[Trace, tuple[Evidence, ...]]:
+    from math import prod
+
+    from armillary.trace import read_graph
+    from armillary.trace.inputs import read_input
+    from armillary.workload.extrapolation import ranks_named_by, recognise, recognise_one
+
+    if one:
+        graph = read_graph(source)
+        count = prod(told.values()) if told else ranks_named_by(graph)
+        match = re.search(r"\.(\d+)\.(?:et|json)", Path(source).name)
+        rank = int(match[1]) if match and int(match[1]) < count else 0
+        return recognise_one(graph, rank, count, axes=told, groups=own, given=read_group_file(groups, count))
+    found = read_input(source)
+    if not found.whole:
+        raise InputError(f"{source} is the file of one rank; expected the prefix of all, or --from-one-rank")
+    given = read_group_file(groups, found.trace.n_ranks)
+    return recognise(found.trace, axes=told, groups=own, given=given)
+
+
+def _reference(axis: str, value: Fraction, name: str, trace: Trace, told: dict[str, int]) -> Reference:
+    from armillary.trace import load_trace
+    from armillary.trace.families import grid_of
+    from armillary.workload.extrapolation import Reference, recognise
+
+    sizes = {role: int(value) if role == axis else size for role, size in told.items()}
+    other, _ = recognise(load_trace(name), axes=sizes)
+    grid = grid_of(trace)
+    ratio = value / grid.size(axis) if axis in grid.axes else value
+    if ratio == 1:
+        raise InputError(f"--at {axis}={value}: the trace has that size itself; expected another")
+    return Reference(other, ratio, name)
+
+
+def _pairs(option: str, texts: tuple[str, ...], known: tuple[str, ...]) -> dict[str, Fraction]:
+    found: dict[str, Fraction] = {}
+    for text in (part for each in texts for part in each.split(",")):
+        axis, _, value = text.partition("=")
+        if axis not in known:
+            raise InputError(
+                f"{option} {text}: no axis '{axis}', expected {one_of(known)}{nearest(axis, known)}"
+            )
+        try:
+            number = Fraction(value)
+        except (ValueError, ZeroDivisionError):
+            raise InputError(f"{option} {text}: expected a number, e.g. {axis}=8") from None
+        if axis in found:
+            raise InputError(f"{option} {text}: {axis} is given twice")
+        found[axis] = number
+    return found
+
+
+def _whole(
+    option: str, texts: Any, known: tuple[str, ...] = ("tp", "cp", "ep", "dp", "pp")
+) -> dict[str, int]:
+    found = _pairs(option, tuple(texts), known)
+    for axis, value in found.items():
+        if value.denominator > 1 or value < (0 if option == "--group" else 1):
+            raise InputError(f"{option} {axis}={value}: expected a whole number")
+    return {axis: int(value) for axis, value in found.items()}
+
+
+def _axes_table(found: Extrapolated) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in ("axis", "from", "to", "because"):
+        table.add_column(column, justify="right" if column in ("from", "to") else "left")
+    grid = found.trace.grid
+    assert grid is not None
+    for each in found.axes:
+        old, new = found.changes.get(each.role, (each.size, grid.size(each.role)))
+        table.add_row(each.role, f"{int(old):,}", f"{int(new):,}", each.reason)
+    for axis, (_, new) in found.changes.items():
+        if not any(axis == each.role for each in found.axes):
+            table.add_row(axis, "1 x", f"{float(new):g} x", "as asked")
+    table.add_row("ranks", f"{found.before.n_ranks:,}", f"{found.trace.n_ranks:,}", "")
+    table.add_row("nodes", f"{found.before.total_nodes:,}", f"{found.trace.total_nodes:,}", "of all ranks")
+    return table
+
+
+def _assumptions_table(found: Extrapolated) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("assumption")
+    table.add_column("nodes", justify="right")
+    for each in found.assumptions:
+        table.add_row(each.rule, f"{each.nodes:,}" if each.nodes else "-")
+    return table

@@ -1,0 +1,193 @@
+"""`armillary trace obfuscate`: hide what a trace says about its model, and keep how it runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from armillary.cli.outputs import show_table, working
+from armillary.cli.trace import SUBCOMMANDS
+from armillary.cli.trace.group_file import groups_option, read_group_file
+from armillary.errors import InputError
+
+if TYPE_CHECKING:
+    from armillary.study.privacy.machines import Machine
+    from armillary.study.privacy.obfuscate import Strength
+    from armillary.trace.inputs import Input
+
+_HELP = f"""{SUBCOMMANDS["obfuscate"]}
+
+INPUT and OUTPUT are prefixes of the files PREFIX.<rank>.et of all ranks, or a file each; INPUT may be a study that
+generates its workload. Level 1 replaces names, ids and groups and leaves out shapes and metadata; 2 also perturbs sizes
+and times by 5 %; 3 also joins, splits and orders nodes anew and scales totals by factors up to 4. What was asked for is
+weakened until the simulated time stays within the tolerance on all machines.
+"""
+_PATH = click.Path(path_type=Path)
+
+
+@click.command(help=_HELP)
+@click.argument("source", type=click.Path(), metavar="INPUT")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(), metavar="OUTPUT", help="The file or prefix to write."
+)
+@click.option("--level", type=click.IntRange(1, 3), help="Shorthand; options below go over it. [default: 3]")
+@click.option("--names", is_flag=True, help="Only names, ids, shapes and metadata: --level 1.")
+@click.option(
+    "--sizes", metavar="SHARE", help="Perturb single sizes and times by no more than this, such as 5 %."
+)
+@click.option("--structure/--no-structure", default=None, help="Join, split and order nodes anew.")
+@click.option(
+    "--totals", type=float, metavar="FACTOR", help="Scale the total of each kind of work by up to this."
+)
+@click.option(
+    "--tolerance",
+    default="5 %",
+    show_default=True,
+    metavar="SHARE",
+    help="By which the simulated time may differ.",
+)
+@click.option(
+    "--on", "machines", type=click.Path(), multiple=True, metavar="FILE",
+    help="Machine on which the time must stay: a file of it, or a preset. [default: boards of H100 and of MI300X]",
+)  # fmt: skip
+@click.option("--key", help="Secret that all random choices follow from. [default: another one each time]")
+@click.option(
+    "--map", "legend", type=_PATH, metavar="FILE", help="Write what new names stand for; keep it private."
+)
+@click.option("--restore", type=_PATH, metavar="MAP", help="Put names and ids back instead.")
+@click.option("--json", "report", type=_PATH, metavar="FILE", help="Write what remains inferable as JSON.")
+@groups_option
+def command(
+    source: str,
+    output: str,
+    machines: tuple[str, ...],
+    key: str | None,
+    legend: Path | None,
+    restore: Path | None,
+    report: Path | None,
+    groups: Path | None,
+    tolerance: str,
+    **wanted: Any,
+) -> None:
+    """Obfuscate, or restore, and write."""
+    from armillary.files import check_folder
+
+    for option, path in (("--output", Path(output)), ("--map", legend), ("--json", report)):
+        if path:
+            check_folder(option, path)
+    if restore:
+        given = [f"--{name}" for name, value in wanted.items() if value is not None and value is not False]
+        given += (
+            ["--map"] * bool(legend)
+            + ["--json"] * bool(report)
+            + ["--on"] * bool(machines)
+            + ["--key"] * bool(key)
+        )
+        if given:
+            raise click.UsageError(f"--restore and {given[0]} exclude each other")
+        _restore(source, output, restore)
+        return
+    import secrets
+
+    from armillary.files import write_text
+    from armillary.study.privacy.machines import read_machines
+    from armillary.study.privacy.obfuscate import obfuscate
+    from armillary.study.privacy.remains import remains
+    from armillary.study.privacy.show import remains_tables
+    from armillary.workload.obfuscation.restoring import write_legend
+
+    strength, allowed = _strength(**wanted), _share("--tolerance", tolerance)
+    secret = key if key is not None else secrets.token_hex(16)
+    with working("obfuscating"):
+        found, own = _read(source)
+        trace = found.trace
+        chosen = own if own and not machines else read_machines(machines, trace.n_ranks)
+        made = obfuscate(
+            trace,
+            chosen,
+            strength,
+            tolerance=allowed,
+            key=secret,
+            groups=read_group_file(groups, trace.n_ranks),
+        )
+        _write(output, replace(found, trace=made.trace))
+        what = remains(trace, made)
+    if legend:
+        write_legend(legend, made.legend, secret)
+        click.echo(f"wrote {legend}", err=True)
+    for table in remains_tables(what):
+        show_table(table)
+    if made.reached.structure < strength.structure or made.reached.sizes < strength.sizes:
+        click.echo(
+            f"warning: the times hold only with sizes within {100 * made.reached.sizes:.3g} % and "
+            f"{'other' if made.reached.structure else 'the same'} nodes", err=True,
+        )  # fmt: skip
+    if report:
+        write_text(report, json.dumps(what, indent=1, ensure_ascii=False) + "\n")
+        click.echo(f"wrote {report}", err=True)
+
+
+def _strength(
+    level: int | None, names: bool, sizes: str | None, structure: bool | None, totals: float | None
+) -> Strength:
+    from armillary.study.privacy.obfuscate import LEVELS
+
+    if names and (level or sizes or structure or totals):
+        raise click.UsageError("--names and other strengths exclude each other")
+    found = LEVELS[1 if names else level or (3 if (sizes, structure, totals) == (None, None, None) else 1)]
+    changes: dict[str, Any] = {}
+    if sizes is not None:
+        changes["sizes"] = _share("--sizes", sizes)
+    if structure is not None:
+        changes |= {"structure": structure} | ({} if structure else {"totals": 1.0})
+    if totals is not None:
+        changes["totals"] = totals
+    return replace(found, **changes)
+
+
+def _share(option: str, text: str) -> float:
+    from armillary.units import parse_percent
+
+    try:
+        return parse_percent(text)
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from error
+
+
+def _read(source: str) -> tuple[Input, list[Machine]]:
+    """Return the trace, and of a study also its machine."""
+    from armillary.study.privacy.machines import read_machines
+    from armillary.trace.inputs import Input, read_input
+
+    if not source.endswith((".yaml", ".yml")):
+        return read_input(source), []
+    from armillary.platform.native import load_study
+    from armillary.workload.plan.request import study_trace
+
+    study = load_study(source)
+    if study.jobs:
+        raise InputError(f"{source}: jobs: expected a study of one workload")
+    return Input(source, study_trace(study), whole=True), read_machines([source], study.ranks)
+
+
+def _write(output: str, found: Input) -> None:
+    from armillary.trace import write_graph, write_trace
+
+    if found.whole:
+        write_trace(output, found.trace)
+        click.echo(f"wrote {output}.<rank>.et: {found.trace.n_ranks:,} ranks", err=True)
+    else:
+        write_graph(output, found.trace.graphs[0])
+        click.echo(f"wrote {output}", err=True)
+
+
+def _restore(source: str, output: str, legend: Path) -> None:
+    from armillary.trace.inputs import read_input
+    from armillary.workload.obfuscation.restoring import read_legend, restore
+
+    found = read_input(source)
+    _write(output, replace(found, trace=restore(found.trace, read_legend(legend))))

@@ -1,0 +1,55 @@
+"""`armillary trace privacy`: measure what obfuscation hides from attacks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from armillary.cli.outputs import show_table
+from armillary.cli.trace import SUBCOMMANDS
+
+_HELP = f"""{SUBCOMMANDS["privacy"]}
+
+Training runs are drawn at random, obfuscated at several strengths, and attacked by rules and by classifiers that were
+trained on other runs obfuscated with the same tool. Printed is the share of runs in which an attack is right, beside
+the share of the most frequent value (prior), and what the simulated time gives away alone.
+"""
+_PATH = click.Path(path_type=Path)
+
+
+@click.command(help=_HELP)
+@click.option(
+    "--runs", type=click.IntRange(20), default=200, show_default=True, help="How many runs are drawn."
+)
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="What the runs and all keys follow from."
+)
+@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
+@click.option("--picture", type=_PATH, metavar="FILE", help="Draw attack over error (.png, .svg or .pdf).")
+@click.option("--json", "report", type=_PATH, metavar="FILE", help="Write everything as JSON.")
+def command(runs: int, seed: int, workers: int, picture: Path | None, report: Path | None) -> None:
+    """Evaluate, print and write."""
+    from armillary.files import check_folder, write_text
+    from armillary.report.picture import check_picture
+    from armillary.study.privacy.evaluate import evaluate
+    from armillary.study.privacy.show import evaluation_tables, trade_off_picture
+
+    for option, path in (("--picture", picture), ("--json", report)):
+        if path:
+            check_folder(option, path)
+    if picture:
+        check_picture(picture)
+    hidden = not sys.stderr.isatty()
+    with click.progressbar(length=runs, label="obfuscating", file=sys.stderr, hidden=hidden) as bar:
+        found = evaluate(runs, seed, workers=workers, progress=lambda done: bar.update(done - bar.pos))
+    for table in evaluation_tables(found):
+        show_table(table)
+    if picture:
+        trade_off_picture(found, picture)
+        click.echo(f"wrote {picture}", err=True)
+    if report:
+        write_text(report, json.dumps(found.document(), indent=1) + "\n")
+        click.echo(f"wrote {report}", err=True)

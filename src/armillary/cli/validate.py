@@ -1,0 +1,126 @@
+"""`armillary validate`: predictions beside measurements of real machines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from armillary.cli.outputs import show_table
+from armillary.errors import InputError
+from armillary.files import check_folder
+
+if TYPE_CHECKING:
+    from armillary.study.validate.run import Told
+
+_HELP = """Set predictions beside measurements of real machines.
+
+NAMES are validations or patterns of them ('vtrain-*'); without one all run whose measurements are there: those
+published in papers always, others from the folder of measurements.
+"""
+_FILE = click.Path(path_type=Path)
+
+
+@click.command(help=_HELP)
+@click.argument("names", nargs=-1, metavar="[NAMES]...")
+@click.option(
+    "--list", "only_list", is_flag=True, help="List the validations and the columns of their files."
+)
+@click.option(
+    "--data", type=_FILE, multiple=True, metavar="FILE",
+    help="Measurements (.csv, .csv.gz, .json, .md) to predict instead; what they are is found by their columns.",
+)  # fmt: skip
+@click.option(
+    "--measured", type=_FILE, metavar="DIR",
+    help="Folder of measurements; by default ../shared/measured, where that is.",
+)  # fmt: skip
+@click.option("--rows", is_flag=True, help="Show every row, the worst first.")
+@click.option("--json", type=_FILE, metavar="FILE", help="Write all of it as JSON.")
+@click.option("--html", type=_FILE, metavar="FILE", help="Write one interactive page.")
+@click.option(
+    "--picture", type=_FILE, metavar="FILE", help="Draw predicted over measured (.png, .svg or .pdf)."
+)
+@click.option("--check", is_flag=True, help="Exit with 1 if a bar is missed.")
+def command(
+    names: tuple[str, ...],
+    only_list: bool,
+    data: tuple[Path, ...],
+    measured: Path | None,
+    rows: bool,
+    check: bool,
+    **outputs: Path | None,
+) -> None:
+    """Run, print and write."""
+    from armillary.study.validate import run, show
+    from armillary.study.validate.accuracy import verdicts
+    from armillary.study.validate.suites import chosen, suites
+
+    if only_list:
+        show_table(show.listed(chosen(names, suites())))
+        return
+    if data and measured:
+        raise click.UsageError("--data says what is measured, so --measured has no use")
+    wanted = {name: path for name, path in outputs.items() if path}
+    _check(wanted)
+    jobs, skipped = run.plan(names, data, measured)
+    with _bars() as tell:
+        tables = run.run(jobs, tell)
+    for part in show.shown(tables, skipped, rows=rows):
+        show_table(part)
+    for name, path in wanted.items():
+        if name == "json":
+            from armillary.study.validate.saved import write_json
+
+            write_json(tables, path, skipped)
+        elif name == "html":
+            from armillary.study.validate.page import write_html
+
+            write_html(tables, path, skipped)
+        else:
+            from armillary.study.validate.picture import picture
+
+            picture(tables, path)
+        click.echo(f"wrote {path}", err=True)
+    if check and verdicts(tables)["missed"]:
+        click.get_current_context().exit(1)
+
+
+def _check(wanted: dict[str, Path]) -> None:
+    """Refuse, before any work is done, files that cannot be written."""
+    if len({path.resolve() for path in wanted.values()}) < len(wanted):
+        raise InputError(f"{' and '.join(f'--{name}' for name in wanted)} write the same file")
+    for name, path in wanted.items():
+        check_folder(f"--{name}", path)
+        if name == "html":
+            from armillary.study.views.page import check_page
+
+            check_page(path)
+        elif name == "picture":
+            from armillary.report.picture import check_picture
+
+            check_picture(path)
+
+
+@contextmanager
+def _bars() -> Iterator[Told | None]:
+    """Show on a terminal how far each validation is; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks = {}
+
+        def tell(name: str, done: int, of: int) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name)
+            bars.update(tasks[name], completed=done, total=of)
+
+        yield tell

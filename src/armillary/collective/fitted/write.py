@@ -1,0 +1,63 @@
+"""A fit as text in the layout of its files."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from armillary.collective.fitted.between import Spanning
+from armillary.collective.fitted.model import CollectiveFit
+from armillary.collective.fitted.regimes import Curve
+from armillary.collective.fitted.sheet import DataSheet
+
+
+def text_of(fit: CollectiveFit, title: str, device: str | None = None) -> str:
+    """Return the file of a fit; `device` names a known data sheet, else the sheet is written out."""
+    lines = [f"title: {json.dumps(title)}", f"device: {device or _sheet(fit.sheet)}"]
+    lines.append(f"sources: {json.dumps(list(fit.sources))}")
+    for part, given in (("inside", fit.inside), ("between", fit.between)):
+        if given:
+            lines.append(f"{part}:")
+    cut = lines.index("between:") if fit.between else len(lines)
+    inside = [
+        line
+        for operation, curves in fit.inside.items()
+        for line in (f"  {operation}:", *(line for n, curve in curves.items() for line in _curve(n, curve)))
+    ]
+    between = [line for operation, part in fit.between.items() for line in _spanning(operation, part)]
+    return "\n".join([*lines[:cut], *inside, *lines[cut:], *between]) + "\n"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if value < 1e4 else f"{value:.0f}"
+
+
+def _up_to(end: float) -> str:
+    return "" if end == math.inf else f"up_to: {end:.0f} B, "
+
+
+def _curve(members: int, curve: Curve) -> list[str]:
+    lines = [f"    {members}:"]
+    for part in curve:
+        bandwidth = "" if part.bandwidth == math.inf else f", bandwidth: {_number(part.bandwidth)} GB/s"
+        lines.append(f"      - {{{_up_to(part.up_to)}latency: {_number(part.latency / 1e3)} us{bandwidth}}}")
+    return lines
+
+
+def _spanning(operation: str, part: Spanning) -> list[str]:
+    nic = ", ".join(f"{count}: {_number(rate)} GB/s" for count, rate in part.nic.items())
+    lines = [f"  {operation}:", f"    nic: {{{nic}}}", "    stages:"]
+    for each in part.stages:
+        times = (("base", each.base), ("hop", each.hop), ("step", each.step))
+        said = "".join(f"{name}: {_number(value / 1e3)} us, " for name, value in times if value)
+        lines.append(f"      - {{{_up_to(each.up_to)}{said}load: {_number(each.load)}}}")
+    return lines
+
+
+def _sheet(sheet: DataSheet) -> str:
+    return (
+        f"{{link: {_number(sheet.link)} GB/s, memory: {_number(sheet.memory)} GB/s, processors: {sheet.processors}, "
+        f"clock: {_number(sheet.clock / 1e9)} GHz, mesh: {str(sheet.mesh).lower()}, "
+        f"reduces: {str(sheet.reduces).lower()}, nic: {_number(sheet.nic)} GB/s, gpus: {sheet.gpus}, "
+        f"sibling: {sheet.sibling}, source: {json.dumps(sheet.source)}}}"
+    )

@@ -1,0 +1,74 @@
+"""Fused attention on a GPU (FlashAttention: Dao et al., arXiv 2205.14135, 2307.08691).
+
+A tile of queries of one head goes over its keys on one SM: two products of the tensor cores for each score, and a
+softmax that other units compute. The backward pass has five products, as it makes the scores once more.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from armillary.compute.gpu.device import AttentionFit, Gpu
+from armillary.compute.gpu.gemm import ELEMENT, together
+from armillary.compute.model import Floats
+
+TILE = 128
+"""Queries and keys of a tile."""
+TUNED = 128
+"""Elements of the heads that libraries tune their kernels for."""
+COLUMNS = ("batch", "heads", "kv_heads", "queries", "keys", "key", "value", "backward", "pairs")
+"""Of what is to be timed: as `armillary.trace.attention.Attention`, and the scores of a head and sequence."""
+
+
+def attention_seconds(
+    gpu: Gpu, precision: str, table: Floats, fit: AttentionFit | None = None, sustained: float = 1.0
+) -> Floats:
+    """Return (kernels) s.
+
+    Args:
+        gpu: The device.
+        precision: Of the operands.
+        table: (kernels, 9) `COLUMNS`.
+        fit: Constants other than those of `gpu`.
+        sustained: Share of the clocks.
+    """
+    fit = fit or gpu.attention_fit(precision)
+    batch, heads, kv_heads, queries, keys, key, value, backward, pairs = np.asarray(table, float).T
+    back = backward > 0
+    rate = gpu.peaks[precision] / gpu.sms * sustained
+    element = ELEMENT[precision]
+
+    # A mask cuts tiles on its edge, which are computed whole; a window has two edges.
+    causal = queries * (keys - (queries - 1) / 2)
+    edge = np.where(pairs < causal, TILE, np.where(pairs < queries * keys, TILE / 2, 0))
+    computed = np.minimum(pairs + queries * edge, queries * keys)
+    # Scores, and their product with the values; backward also the gradients of V, P, Q and K.
+    flops = np.where(back, 2 * (3 * key + 2 * value), 2 * (key + value))
+    products = flops / (rate * np.where(back, fit.backward_rate, fit.rate))
+    score = np.hypot(products, np.where(back, fit.backward_score, fit.score) / sustained)
+    groups = batch * heads
+    tiles = groups * np.ceil(queries / TILE)
+    reach = np.minimum(keys, computed / queries * np.where(pairs < queries * keys, 2, 1))
+    longest = np.minimum(queries, TILE) * reach * score
+    tensors = groups * queries * (key + value) + batch * kv_heads * keys * (key + value)
+    moved = tensors * element * np.where(back, 2, 1) / (gpu.bandwidth * fit.memory)
+    time = together((groups * computed * score / gpu.sms, longest, moved), fit.sharp)
+    time = time + np.ceil(tiles / gpu.sms) * fit.tile
+    total: Floats = (
+        time * np.where(key == TUNED, 1, np.where(back, fit.backward_other, fit.other)) + fit.launch
+    )
+    return total
+
+
+def context_seconds(gpu: Gpu, precision: str, table: Floats, fit: AttentionFit | None = None) -> Floats:
+    """Return (kernels) s of the prefill of an inference engine: with rotary embedding, and keys put in a cache."""
+    chosen = fit or gpu.attention_fit(precision)
+    return attention_seconds(gpu, precision, table, chosen) + chosen.context_launch
+
+
+def scores(queries: Floats, keys: Floats, window: Floats) -> Floats:
+    """Return the scores of a head by a causal mask; a query sees `window` keys at most (0: all)."""
+    seen = np.where(window > 0, np.minimum(keys, window), keys)
+    lacking = np.maximum(0, seen - (keys - queries + 1))
+    result: Floats = seen * queries - lacking * (lacking + 1) / 2
+    return result

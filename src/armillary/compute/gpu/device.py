@@ -1,0 +1,235 @@
+"""GPUs as data: what their data sheets say, and the constants of their kernels.
+
+A file is ``devices/NAME.yaml`` or of a user. With ``like: NAME`` what it leaves out is taken from that device: shares
+of peaks as they are, what is per SM scaled by the peak of an SM.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from armillary.compute.gpu.read import Reader
+from armillary.errors import InputError, nearest, one_of
+from armillary.platform.document import read_document
+
+FOLDER = Path(__file__).parent / "devices"
+STAND_IN = {"fp4": ("fp8", "bf16"), "fp8": ("bf16",), "fp32": ("bf16",), "bf16": ()}
+"""Precision -> those whose constants it takes where it has none."""
+SECOND = 1e9
+"""ns."""
+
+
+@dataclass(frozen=True)
+class GemmFit:
+    """Constants of matrix products of one precision.
+
+    Attributes:
+        rate: Share of the peak that the tensor cores reach.
+        feed: Bytes/s that an SM takes in operands.
+        step: s that 64 of k take in a tile at least, while it has its SM for itself.
+        tile: s of filling the pipeline and writing the result of a tile.
+        launch: s of a kernel besides.
+        memory: Share of the memory bandwidth that products reach.
+        sharp: Exponent by which limits that lie close together add up: infinite is the largest alone.
+        drop: Share by which a long product is slower, since clocks sink under load.
+        after: s after which half of `drop` is there.
+        split: s of summing up the parts of a product whose k is split.
+        cast: s of making the left operand of that precision before; 0: it is.
+        cast_memory: Share of the memory bandwidth that this reaches.
+    """
+
+    rate: float
+    feed: float
+    step: float
+    tile: float
+    launch: float
+    memory: float
+    sharp: float
+    drop: float
+    after: float
+    split: float
+    cast: float = 0.0
+    cast_memory: float = 1.0
+
+
+@dataclass(frozen=True)
+class AttentionFit:
+    """Constants of fused attention of one precision.
+
+    Attributes:
+        rate: Share of the peak that the two products reach.
+        score: s that an SM spends on the softmax of a score.
+        tile: s of a tile of queries besides.
+        launch: s of a kernel besides.
+        memory: Share of the memory bandwidth.
+        sharp: As of `GemmFit`.
+        other: Time of heads of other than 128 elements, which libraries tune their kernels for less.
+        backward_rate: `rate` of the backward pass, of its five products.
+        backward_score: `score` of it.
+        backward_other: `other` of it.
+        context_launch: s of what an inference engine does before a prefill (rotary embedding, cache).
+    """
+
+    rate: float
+    score: float
+    tile: float
+    launch: float
+    memory: float
+    sharp: float
+    backward_rate: float
+    backward_score: float
+    other: float = 1.0
+    backward_other: float = 1.0
+    context_launch: float = 0.0
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What times are multiplied by where kernels run in training, and not alone.
+
+    Attributes:
+        sustained: Share of the clocks that the fitted constants hold for.
+        gemm: Of matrix products.
+        attention: Of fused attention.
+        memory: Of kernels that are bound by memory.
+    """
+
+    sustained: float = 1.0
+    gemm: float = 1.0
+    attention: float = 1.0
+    memory: float = 1.0
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU.
+
+    Attributes:
+        name: Of its file.
+        title: For people.
+        peaks: Precision -> FLOP/s.
+        bandwidth: Of the memory, bytes/s.
+        capacity: Of the memory, bytes.
+        sms: Streaming multiprocessors.
+        tiles: Rows and columns of the tiles of products, and how many SMs share one.
+        depth: Bytes of k in a step.
+        gemm: Constants by precision.
+        attention: Constants by precision.
+        layouts: Time of ``input`` and ``weight`` gradients and of ``grouped`` products over that of a forward one of
+            the same sizes and bytes.
+        share: Of the memory bandwidth, that kernels bound by it reach.
+        launch: s that every kernel takes besides.
+        factors: See `Factors`.
+        like: Device that absent constants are taken from; "": none is absent.
+        derived: Whether the constants of products are among them.
+        fitted: By what part, what they were fitted to, and the errors: for people.
+    """
+
+    name: str
+    title: str
+    peaks: Mapping[str, float]
+    bandwidth: float
+    capacity: int
+    sms: int
+    tiles: tuple[tuple[int, int, int], ...]
+    depth: int
+    gemm: Mapping[str, GemmFit]
+    attention: Mapping[str, AttentionFit]
+    layouts: Mapping[str, float]
+    share: float
+    launch: float
+    factors: Factors = field(default_factory=Factors)
+    like: str = ""
+    derived: bool = False
+    fitted: Mapping[str, Any] = field(default_factory=dict)
+
+    def gemm_fit(self, precision: str) -> GemmFit:
+        """Return the constants of a precision, or of the nearest that has some."""
+        return next(self.gemm[each] for each in (precision, *STAND_IN[precision]) if each in self.gemm)
+
+    def attention_fit(self, precision: str) -> AttentionFit:
+        """Return the constants of a precision, or of the nearest that has some."""
+        return next(
+            self.attention[each] for each in (precision, *STAND_IN[precision]) if each in self.attention
+        )
+
+
+@functools.cache
+def gpu_names() -> tuple[str, ...]:
+    """Return the names of the devices that come with the package."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
+
+
+def load_gpu(name: str, folder: Path = Path()) -> Gpu:
+    """Return a device.
+
+    Args:
+        name: One of `gpu_names`, or the path of a YAML file.
+        folder: That a path is relative to.
+
+    Raises:
+        InputError: there is none, or its file is wrong.
+    """
+    if name in gpu_names():
+        return _built_in(name)
+    if not name.endswith((".yaml", ".yml")):
+        raise InputError(
+            f"no device '{name}'{nearest(name, gpu_names())}, expected {one_of(gpu_names())}, or a .yaml file"
+        )
+    return _read(folder / name, ())
+
+
+@functools.cache
+def _built_in(name: str) -> Gpu:
+    return _read(FOLDER / f"{name}.yaml", ())
+
+
+def _read(path: Path, below: tuple[str, ...]) -> Gpu:
+    reader = Reader(read_document(path, "device", "yaml"))
+    like = reader.text("like", "")
+    peaks, sms = reader.peaks(), reader.count(("sms",))
+    base = None
+    if like:
+        if like not in gpu_names() or like in below or like == path.stem:
+            known = [each for each in gpu_names() if each != path.stem]
+            reader.reject(
+                ("like",), like, f"the name of another device: {one_of(known)}", nearest(like, known)
+            )
+        base = _read(FOLDER / f"{like}.yaml", (*below, path.stem))
+        base = _scaled(base, peaks["bf16"] / sms / (base.peaks["bf16"] / base.sms))
+    gpu = Gpu(
+        name=path.stem,
+        title=reader.text("title", path.stem),
+        peaks=peaks,
+        bandwidth=reader.bandwidth(("memory", "bandwidth")),
+        capacity=reader.size(("memory", "capacity")),
+        sms=sms,
+        tiles=reader.tiles(base.tiles if base else None),
+        depth=reader.count(("depth",), base.depth if base else None),
+        gemm=reader.fits("gemm", GemmFit, dict(base.gemm) if base else {}),
+        attention=reader.fits("attention", AttentionFit, dict(base.attention) if base else {}),
+        layouts=reader.layouts(base.layouts if base else {}),
+        share=reader.share(("memory", "share"), base.share if base else None),
+        launch=reader.time(("launch",), base.launch if base else None),
+        factors=reader.record(("training",), Factors, base.factors if base else Factors()),
+        like=like,
+        derived=bool(like) and not reader.given("gemm"),
+        fitted=reader.mapping("fitted"),
+    )
+    reader.check_all_read()
+    return gpu
+
+
+def _scaled(gpu: Gpu, ratio: float) -> Gpu:
+    """Return the constants for SMs `ratio` times as fast, which are fed, and compute a softmax, as much faster."""
+    gemm = {name: dataclasses.replace(fit, feed=fit.feed * ratio) for name, fit in gpu.gemm.items()}
+    attention = {
+        name: dataclasses.replace(fit, score=fit.score / ratio, backward_score=fit.backward_score / ratio)
+        for name, fit in gpu.attention.items()
+    }
+    return dataclasses.replace(gpu, gemm=gemm, attention=attention)

@@ -1,0 +1,119 @@
+"""Matrix products on a GPU: waves of tiles, in the best tile that a library would choose.
+
+A product is cut into tiles of the result, and where there are few of them k is cut, too. Tiles run on the SMs in waves
+(tile and wave quantisation: NVIDIA, Matrix Multiplication Background User's Guide). What a wave takes is limited by
+tensor cores, by the operands that an SM takes in, and by the latency of a step of k; the whole by the memory. The
+heuristic of a library is taken to find the fastest choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from armillary.compute.gpu.device import GemmFit, Gpu
+from armillary.compute.model import Floats, Ints
+
+ELEMENT = {"fp32": 4, "bf16": 2, "fp8": 1, "fp4": 0.5}
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
+"""Into how many parts k is cut."""
+LEAST_DEPTH = 256
+"""Of k that a part has at least."""
+RESIDENT = 128 * 128
+"""Results of the tiles that share an SM, whose steps hide each other's latency."""
+MOST_RESIDENT = 4
+CACHED = 6
+"""How much faster than the memory the cache is, which holds the parts of a split product."""
+BOUNDS = ("compute", "cache", "latency", "memory")
+_ROWS = 512
+"""Products at a time: what numpy works on stays in the caches."""
+
+
+def gemm_seconds(
+    gpu: Gpu,
+    precision: str,
+    sizes: Floats,
+    written: Floats | float = 2.0,
+    fit: GemmFit | None = None,
+    sustained: float = 1.0,
+) -> tuple[Floats, Ints]:
+    """Return how long products take, and what limits them.
+
+    Args:
+        gpu: The device.
+        precision: Of the operands.
+        sizes: (products, 4) m, n, k and how many in one kernel.
+        written: (products) or all alike: bytes read and written of an element of the result.
+        fit: Constants other than those of `gpu`.
+        sustained: Share of the clocks.
+
+    Returns:
+        (products) s, and index into `BOUNDS`.
+    """
+    fit = fit or gpu.gemm_fit(precision)
+    candidates = _candidates(gpu)
+    written = np.broadcast_to(np.asarray(written, float), len(sizes))
+    seconds, bound = np.zeros(len(sizes)), np.zeros(len(sizes), np.int64)
+    for at in range(0, len(sizes), _ROWS):
+        part = slice(at, at + _ROWS)
+        seconds[part], bound[part] = _best(
+            gpu, precision, sizes[part], written[part], fit, sustained, candidates
+        )
+    return seconds, bound
+
+
+def _candidates(gpu: Gpu) -> Mapping[str, Floats]:
+    """Return columns of rows, columns and SMs of a tile, and parts of k."""
+    table = np.array([(*tile, parts) for tile in gpu.tiles for parts in SPLITS], float)
+    return {name: table[:, at : at + 1] for at, name in enumerate(("rows", "columns", "share", "parts"))}
+
+
+def _best(
+    gpu: Gpu,
+    precision: str,
+    sizes: Floats,
+    written: Floats,
+    fit: GemmFit,
+    sustained: float,
+    candidates: Mapping[str, Floats],
+) -> tuple[Floats, Ints]:
+    m, n, k, batch = sizes.T
+    rows, columns, share, parts = (candidates[each] for each in ("rows", "columns", "share", "parts"))
+    element = ELEMENT[precision]
+    rate = gpu.peaks[precision] * fit.rate * sustained
+    memory = gpu.bandwidth * fit.memory
+    step = gpu.depth / element
+
+    tiles = np.ceil(m / rows) * np.ceil(n / columns) * batch
+    units = gpu.sms // share
+    turns = np.ceil(tiles * parts / units)
+    depth = np.ceil(k / parts / step) * step
+    resident = np.clip(RESIDENT // (rows * columns), 1, MOST_RESIDENT)
+    waves = np.ceil(turns / resident)
+    moved = ((m * k + k * n) * element + m * n * written) * batch / memory
+    limits = (
+        turns * depth * (2 * rows * columns / (rate / gpu.sms * share)),
+        turns * depth * ((rows + columns) * element / (fit.feed * sustained * share)),
+        waves * depth * (fit.step / 64 / sustained),
+        np.broadcast_to(moved, tiles.shape),
+    )
+    time = together(limits, fit.sharp) + waves * fit.tile
+    time = time + np.where(parts > 1, fit.split + parts * (m * n * batch * 8 / (memory * CACHED)), 0.0)
+    # A library cuts k only where tiles do not fill the device.
+    allowed = (parts == 1) | ((k / parts >= LEAST_DEPTH) & (tiles * (parts - 1) < 2 * units))
+    time = np.where(allowed, time, np.inf)
+    best, each = np.argmin(time, axis=0), np.arange(len(sizes))
+    busy = 2 * m * n * k * batch / rate
+    seconds = time[best, each] * (1 + fit.drop * busy / (busy + fit.after)) + fit.launch
+    if fit.cast:
+        seconds = seconds + fit.cast + m * k * batch * (2 + element) / (gpu.bandwidth * fit.cast_memory)
+    bound = np.argmax(np.stack([limit[best, each] for limit in limits]), axis=0)
+    return seconds, bound
+
+
+def together(limits: tuple[Floats, ...], sharp: float) -> Floats:
+    """Return what limits that overlap take: (Σ xᵖ)^(1/p), the largest where one stands out."""
+    largest = np.maximum.reduce(limits)
+    total: Floats = largest * sum((each / largest) ** sharp for each in limits) ** (1 / sharp)
+    return total

@@ -1,0 +1,146 @@
+"""The compute model ``gpu``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from armillary.compute.gpu.attention import attention_seconds
+from armillary.compute.gpu.device import SECOND, Factors, Gpu, load_gpu
+from armillary.compute.gpu.gemm import BOUNDS, ELEMENT, gemm_seconds
+from armillary.compute.gpu.pointwise import memory_seconds
+from armillary.compute.model import ComputeModel, Device, Floats, Times, Work
+from armillary.errors import InputError, one_of
+
+LAYOUTS = ("input", "weight")
+"""Last words of the names of gradients of linear layers: the left operand's, the right one's."""
+FUSED = ("attend",)
+"""Words in the names of fused attention."""
+
+
+@dataclass(frozen=True)
+class GpuModel(ComputeModel):
+    """Times products by their shape, fused attention by its shape or operations, other kernels by their bytes.
+
+    Attributes:
+        gpu: The device.
+        factors: What times are multiplied by.
+    """
+
+    gpu: Gpu
+    factors: Factors
+
+    @classmethod
+    def create(cls, options: Mapping[str, Any], device: Device, folder: Path) -> GpuModel:
+        """See `ComputeModel`; the options are those of `armillary.platform.compute_schema.GpuKernels`."""
+        gpu = load_gpu(options["device"], folder)
+        given = {name: value for name, value in options.get("factors", {}).items() if value is not None}
+        chosen = {
+            each.name: given.get(each.name, getattr(gpu.factors, each.name)) for each in fields(Factors)
+        }
+        return cls(gpu, Factors(**chosen))
+
+    def durations(self, work: Work) -> Times:
+        """See `ComputeModel`."""
+        self._check(work)
+        ns = np.full(len(work), np.nan)
+        bound = [""] * len(work)
+        kinds = [self._kind(work, at) for at in range(len(work))]
+        self._gemms(work, [at for at, kind in enumerate(kinds) if kind == "gemm"], ns, bound)
+        self._attention(work, [at for at, kind in enumerate(kinds) if kind == "attention"], ns, bound)
+        self._others(work, [at for at, kind in enumerate(kinds) if kind == "other"], ns, bound)
+        note = f"constants of {self.gpu.name} are derived from {self.gpu.like}" if self.gpu.derived else ""
+        return Times(ns, tuple(bound), notes=(note,) if note and len(work) else ())
+
+    def _kind(self, work: Work, at: int) -> str:
+        kind = work.kind(at)
+        if kind in ("gemm", "unknown"):
+            return kind
+        fused = bool(work.attention_of(at)) or any(word in work.names[at] for word in FUSED)
+        return "attention" if kind == "flops" and fused else "other"
+
+    def _check(self, work: Work) -> None:
+        for at, precision in enumerate(work.precisions):
+            if precision not in self.gpu.peaks and work.operations[at] > 1:
+                raise InputError(
+                    f"kernel '{work.names[at]}' has precision '{precision}', of which {self.gpu.name} has no peak; "
+                    f"expected {one_of(self.gpu.peaks)}"
+                )
+
+    def _gemms(self, work: Work, which: Sequence[int], ns: Floats, bound: list[str]) -> None:
+        for precision in sorted({work.precisions[at] for at in which}):
+            mine = [at for at in which if work.precisions[at] == precision]
+            rows = [(at, product) for at in mine for product in work.products[at]]
+            sizes = np.array([(each.m, each.n, each.k, each.batch) for _, each in rows], float)
+            written = np.array([self._written(work, at) for at, _ in rows])
+            seconds, limit = gemm_seconds(
+                self.gpu, precision, sizes, written, sustained=self.factors.sustained
+            )
+            seconds *= np.array([each.calls * self._layout(work.names[at], each.batch) for at, each in rows])
+            total = np.zeros(len(work))
+            np.add.at(total, [at for at, _ in rows], seconds * self.factors.gemm * SECOND)
+            ns[mine] = total[mine]
+            for (at, _), number in zip(rows, limit.tolist(), strict=True):
+                bound[at] = BOUNDS[number]
+
+    def _written(self, work: Work, at: int) -> float:
+        """Return the bytes of an element of the result that are read and written: a gradient is added to in fp32."""
+        element = ELEMENT[work.precisions[at]]
+        least = max(2.0, element)
+        if work.size[at] < 0:
+            return least
+        products = work.products[at]
+        operands = sum((each.m * each.k + each.k * each.n) * each.batch * each.calls for each in products)
+        results = sum(each.m * each.n * each.batch * each.calls for each in products)
+        return float(np.clip((int(work.size[at]) - operands * element) / results, least, 16))
+
+    def _layout(self, name: str, batch: int) -> float:
+        last = name.rpartition(".")[2]
+        factor = self.gpu.layouts[last] if last in LAYOUTS else 1.0
+        return factor * (self.gpu.layouts["grouped"] if batch > 1 else 1.0)
+
+    def _attention(self, work: Work, which: Sequence[int], ns: Floats, bound: list[str]) -> None:
+        for precision in sorted({work.precisions[at] for at in which}):
+            mine = [at for at in which if work.precisions[at] == precision]
+            shaped = [at for at in mine if work.attention_of(at)]
+            if shaped:
+                table = np.array(
+                    [
+                        (*shape, shape.pairs(int(work.operations[at])))
+                        for at in shaped
+                        if (shape := work.attention_of(at))
+                    ]
+                )
+                seconds = attention_seconds(self.gpu, precision, table, sustained=self.factors.sustained)
+                ns[shaped] = seconds * self.factors.attention * SECOND
+            fit, peak = self.gpu.attention_fit(precision), self.gpu.peaks[precision] * self.factors.sustained
+            for at in set(mine) - set(shaped):
+                # Heads of 128 elements on a device that they fill.
+                flops, score = float(work.operations[at]), fit.score / self.factors.sustained
+                busy = float(np.hypot(flops / (peak * fit.rate), flops / 512 * score / self.gpu.sms))
+                moved = max(int(work.size[at]), 0) / (self.gpu.bandwidth * fit.memory)
+                ns[at] = (max(busy, moved) + fit.launch) * self.factors.attention * SECOND
+            for at in mine:
+                bound[at] = "compute"
+
+    def _others(self, work: Work, which: Sequence[int], ns: Floats, bound: list[str]) -> None:
+        if not which:
+            return
+        moving = memory_seconds(self.gpu, np.maximum(work.size[which], 0)) * self.factors.memory
+        # Products of no known shape run at the rate of large ones.
+        rates = np.array(
+            [
+                self.gpu.peaks.get(work.precisions[at], self.gpu.peaks["bf16"])
+                * self.gpu.gemm_fit(work.precisions[at] if work.precisions[at] in ELEMENT else "bf16").rate
+                for at in which
+            ]
+        )
+        flops = np.where(work.operations[which] > 1, work.operations[which], 0)
+        computing = flops / (rates * self.factors.sustained) * self.factors.gemm
+        ns[which] = np.maximum(moving, computing + self.gpu.launch * (flops > 0)) * SECOND
+        for at, computes in zip(which, (computing > moving).tolist(), strict=True):
+            bound[at] = "compute" if computes else "memory"

@@ -1,0 +1,202 @@
+"""Checked values of the file of a device."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeVar
+
+from armillary import units
+from armillary.errors import nearest, one_of
+from armillary.platform.document import Document, KeyPath
+
+PRECISIONS = ("fp32", "bf16", "fp8", "fp4")
+LAYOUTS = ("input", "weight", "grouped")
+_TIMES = ("step", "tile", "launch", "after", "split", "cast", "score", "backward_score", "context_launch")
+_SHARES = ("rate", "memory", "drop", "cast_memory", "backward_rate", "sustained")
+_TILE = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})(?:/([12]))?")
+T = TypeVar("T")
+
+
+class Reader:
+    """Reads values and remembers which keys were asked for."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self._asked: set[str] = {"source", "notes"}
+        if not isinstance(document.data, dict):
+            document.reject((), document.data, "a mapping of keys to values")
+
+    def reject(self, path: KeyPath, value: Any, expected: str, hint: str = "") -> NoReturn:
+        """Refuse a value."""
+        self.document.reject(path, value, expected, hint)
+
+    def given(self, key: str) -> Mapping[str, Any]:
+        """Return a mapping as it stands, empty where it is absent."""
+        value = self.document.data.get(key) or {}
+        if not isinstance(value, dict):
+            self.reject((key,), value, "a mapping of keys to values")
+        found: dict[str, Any] = value
+        return found
+
+    def mapping(self, key: str) -> Mapping[str, Any]:
+        """Return a mapping that people read."""
+        self._asked.add(key)
+        return self.given(key)
+
+    def text(self, key: str, default: str) -> str:
+        """Return a text."""
+        value = self._get((key,), default)
+        if not isinstance(value, str):
+            self.reject((key,), value, "a text")
+        return str(value)
+
+    def count(self, path: KeyPath, default: int | None = None) -> int:
+        """Return a whole number of 1 or more."""
+        value = self._get(path, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            self.reject(path, value, "a whole number of 1 or more")
+        return int(value)
+
+    def peaks(self) -> dict[str, float]:
+        """Return FLOP/s by precision, of which bf16 must be there."""
+        self._asked.add("peak")
+        given = self.given("peak")
+        self._known(("peak",), given, PRECISIONS)
+        return {
+            name: self._parsed(("peak", name), units.parse_flops, "312 TFLOP/s")
+            for name in ("bf16", *(each for each in given if each != "bf16"))
+        }
+
+    def bandwidth(self, path: KeyPath) -> float:
+        """Return bytes/s."""
+        return self._parsed(path, units.parse_bandwidth, "3.35 TB/s") * 1e9
+
+    def size(self, path: KeyPath) -> int:
+        """Return bytes."""
+        return int(self._parsed(path, units.parse_bytes, "80 GB"))
+
+    def share(self, path: KeyPath, default: float | None = None) -> float:
+        """Return a share above 0 and up to 1."""
+        return default if default is not None and self._get(path, None) is None else self._share(path)
+
+    def time(self, path: KeyPath, default: float | None = None) -> float:
+        """Return s."""
+        if default is not None and self._get(path, None) is None:
+            return default
+        return self._parsed(path, units.parse_time, "2.5 us", zero=True) * 1e-9
+
+    def tiles(self, default: tuple[tuple[int, int, int], ...] | None) -> tuple[tuple[int, int, int], ...]:
+        """Return tiles; each is read with its rows and columns changed, too."""
+        value = self._get(("tiles",), None)
+        if value is None and default:
+            return default
+        if not isinstance(value, list) or not value:
+            self.reject(("tiles",), value, "a list of tiles such as 256x128, or 256x256/2 on two SMs")
+        found: dict[tuple[int, int, int], None] = {}
+        for each in value:
+            match = _TILE.fullmatch(str(each))
+            if not match:
+                self.reject(("tiles",), value, "tiles such as 256x128, or 256x256/2 on two SMs")
+                continue
+            rows, columns, share = int(match[1]), int(match[2]), int(match[3] or 1)
+            found |= {(rows, columns, share): None, (columns, rows, share): None}
+        return tuple(found)
+
+    def fits(self, key: str, kind: type[T], default: dict[str, T]) -> dict[str, T]:
+        """Return constants by precision."""
+        self._asked.add(key)
+        given = self.given(key)
+        self._known((key,), given, PRECISIONS)
+        found = default | {name: self.record((key, name), kind, default.get(name)) for name in given}
+        if "bf16" not in found:
+            self.reject((key,), given or None, "constants of bf16 at least")
+        return found
+
+    def layouts(self, default: Mapping[str, float]) -> dict[str, float]:
+        """Return factors of layouts, 1 where there is none."""
+        self._asked.add("layouts")
+        given = self.given("layouts")
+        self._known(("layouts",), given, LAYOUTS)
+        return (
+            dict.fromkeys(LAYOUTS, 1.0)
+            | dict(default)
+            | {name: self._number(("layouts", name)) for name in given}
+        )
+
+    def record(self, path: KeyPath, kind: type[T], default: T | None) -> T:
+        """Return a dataclass of constants; what is absent is that of `default`, or of the class."""
+        value = self._get(path, None)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, dict):
+            self.reject(path, value, "a mapping of constants")
+        fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+        names = [each.name for each in fields]
+        self._known(path, value, names)
+        found: dict[str, float] = {}
+        for each in fields:
+            here = (*path, each.name)
+            if each.name in value:
+                found[each.name] = self._constant(here)
+            elif default is not None:
+                found[each.name] = getattr(default, each.name)
+            elif each.default is dataclasses.MISSING:
+                self.reject(here, None, "a constant, which must be there")
+        return kind(**found)
+
+    def check_all_read(self) -> None:
+        """Refuse a key that nothing asked for."""
+        self._known((), self.document.data, sorted(self._asked))
+        self._known(("memory",), self.given("memory"), ("bandwidth", "capacity", "share"))
+
+    def _constant(self, path: KeyPath) -> float:
+        name = str(path[-1])
+        if name == "feed":
+            return self.bandwidth(path)
+        if name in _TIMES:
+            return self.time(path)
+        return self._share(path, zero=name == "drop") if name in _SHARES else self._number(path)
+
+    def _share(self, path: KeyPath, zero: bool = False) -> float:
+        found = self._parsed(path, units.parse_percent, "85 %", zero=zero)
+        if found > 1:
+            self.reject(path, self._get(path, None), "a share of at most 100 %")
+        return found
+
+    def _number(self, path: KeyPath, zero: bool = False) -> float:
+        value = self._get(path, None)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not (0 if zero else 1e-9) <= value < 1e9
+        ):
+            self.reject(path, value, "a number above 0")
+        return float(value)
+
+    def _parsed(
+        self, path: KeyPath, parse: Callable[[object], float], example: str, zero: bool = False
+    ) -> float:
+        value = self._get(path, None)
+        try:
+            found = parse(value)
+        except ValueError:
+            found = -1.0
+        if found < 0 or (found == 0 and not zero):
+            self.reject(path, value, f"a value such as {example}")
+        return found
+
+    def _get(self, path: KeyPath, default: Any) -> Any:
+        self._asked.add(str(path[0]))
+        value: Any = self.document.data
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return default if value is None else value
+
+    def _known(self, path: KeyPath, given: Mapping[str, Any], names: Any) -> None:
+        for key in given:
+            if key not in names:
+                self.reject(
+                    (*path, key), given[key], f"only the keys {one_of(names)}", nearest(str(key), names)
+                )

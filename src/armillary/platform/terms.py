@@ -1,0 +1,81 @@
+"""What slows a training step on a real machine besides its kernels and its wires, as terms that can be switched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from armillary.units import format_time
+
+
+@dataclass(frozen=True)
+class FitChoice:
+    """The fit that times collectives and messages.
+
+    Attributes:
+        name: Of a fit that comes with the package, or the path of a file.
+        inner: Innermost dimensions that make up a node.
+        folder: What a path is relative to.
+        source: The file, line and key that say so, or empty.
+    """
+
+    name: str
+    inner: int = 1
+    folder: Path = Path()
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms of a step, each 0 where it is off; see ``docs/how-to/interference.md``.
+
+    Attributes:
+        overlap_compute: Share by which a kernel takes longer while a collective moves data on its rank.
+        overlap_communication: Share by which a collective takes longer while one of its ranks computes.
+        communication: Share by which collectives and messages always take longer than alone.
+        launch: ns between two kernels that a CPU can issue.
+        straggler: Standard deviation of the speeds of ranks, relative to the mean.
+        step_time: ns of an iteration outside of kernels.
+        step_share: The same as a share of the rest.
+    """
+
+    overlap_compute: float = 0.0
+    overlap_communication: float = 0.0
+    communication: float = 0.0
+    launch: float = 0.0
+    straggler: float = 0.0
+    step_time: float = 0.0
+    step_share: float = 0.0
+
+    @property
+    def overlap(self) -> bool:
+        """Whether computation and communication slow each other."""
+        return bool(self.overlap_compute or self.overlap_communication)
+
+    @property
+    def step(self) -> bool:
+        """Whether an iteration takes time outside of kernels."""
+        return bool(self.step_time or self.step_share)
+
+    def on(self) -> dict[str, float]:
+        """Return those that are on, by name."""
+        return {each.name: value for each in fields(self) if (value := getattr(self, each.name))}
+
+    def facts(self) -> dict[str, float]:
+        """Return those that are on, by name and unit: ``overlap_compute_ratio``, ``launch_ns``."""
+        return {f"{name}_{'ns' if name in TIMES else 'ratio'}": value for name, value in self.on().items()}
+
+
+TIMES = ("launch", "step_time")
+"""Terms that are times; the others are shares."""
+
+
+def words(facts: Mapping[str, float]) -> str:
+    """Return terms as people read them: "overlap compute 15 %, launch 5 µs"."""
+    texts = []
+    for key, value in facts.items():
+        name, _, unit = key.rpartition("_")
+        amount = format_time(value) if unit == "ns" else f"{100 * value:g} %"
+        texts.append(f"{name.replace('_', ' ')} {amount}")
+    return ", ".join(texts)

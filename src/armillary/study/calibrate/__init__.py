@@ -1,0 +1,1 @@
+"""Constants of models, fitted to what was measured on a person's own machine."""

@@ -1,0 +1,46 @@
+"""Measured times of collectives, whatever file they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One measured time.
+
+    Attributes:
+        device: As the file calls it; empty: it does not say.
+        operation: all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, send.
+        per_node: Members in a node.
+        nodes: How many nodes.
+        size: Bytes, as nccl-tests count them.
+        ns: Of one call.
+    """
+
+    device: str
+    operation: str
+    per_node: int
+    nodes: int
+    size: int
+    ns: float
+
+    @property
+    def members(self) -> int:
+        """How many GPUs."""
+        return self.per_node * self.nodes
+
+    @property
+    def key(self) -> tuple[str, str, int, int, int]:
+        """What was measured: all but the time."""
+        return self.device, self.operation, self.per_node, self.nodes, self.size
+
+
+def merged(samples: Iterable[Sample]) -> list[Sample]:
+    """Return one sample for each thing measured, with the median time, sorted."""
+    times: dict[tuple[str, str, int, int, int], list[float]] = {}
+    for sample in samples:
+        times.setdefault(sample.key, []).append(sample.ns)
+    return [Sample(*key, median(values)) for key, values in sorted(times.items())]

@@ -1,0 +1,236 @@
+"""How much attacks find in traces of known runs, at several strengths, and how far simulated times are off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import armillary
+from armillary.platform import load_platform
+from armillary.study.privacy.features import Floats, features
+from armillary.study.privacy.learners import forest, linear, nearest, ordered
+from armillary.study.privacy.machines import Machine, usual_machines
+from armillary.study.privacy.obfuscate import LEVELS, Strength, obfuscate
+from armillary.study.privacy.population import ATTRIBUTES, Configuration, draw
+from armillary.study.privacy.rules import attack
+
+FOLDS = 5
+RULES = ("hidden", "layers", "tp", "pp", "dp")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A strength and the tolerance that it must keep."""
+
+    name: str
+    strength: Strength
+    tolerance: float = 0.05
+
+
+SETTINGS = (
+    Setting("names", LEVELS[1]),
+    Setting("sizes 5 %", LEVELS[2]),
+    Setting("right totals", Strength(0.05, True, 1.0)),
+    Setting("level 3 at 1 %", LEVELS[3], 0.01),
+    Setting("level 3 at 2 %", LEVELS[3], 0.02),
+    Setting("level 3 at 5 %", LEVELS[3], 0.05),
+    Setting("level 3 at 10 %", LEVELS[3], 0.1),
+)
+"""What is compared, by default."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A run at one setting.
+
+    Attributes:
+        seen: Features of the obfuscated trace, and how long it takes: an attacker can simulate it, too.
+        guesses: What rules say.
+        errors: Share by which the time is off on the machines it was obfuscated for.
+        elsewhere: The same on a machine that obfuscation did not know.
+        whole: Whether all that was asked for held.
+    """
+
+    seen: Floats
+    guesses: dict[str, int | None]
+    errors: tuple[float, ...]
+    elsewhere: float
+    whole: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What attacks found at one setting: shares of all runs by attribute."""
+
+    setting: Setting
+    learned: dict[str, float]
+    rules: dict[str, float]
+    errors: Floats
+    elsewhere: Floats
+    whole: float
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The whole experiment.
+
+    Attributes:
+        runs: How many.
+        prior: Share of the most frequent value of each attribute.
+        floor: What the learned attack finds when it sees nothing but simulated times and the sizes of groups.
+        outcomes: By setting.
+    """
+
+    runs: int
+    prior: dict[str, float]
+    floor: dict[str, float]
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        """Return everything as JSON knows it."""
+        return {
+            "runs": self.runs, "prior": self.prior, "floor": self.floor,
+            "settings": [
+                {
+                    "name": each.setting.name, "tolerance": each.setting.tolerance, **vars(each.setting.strength),
+                    "learned": each.learned, "rules": each.rules, "mean_error": float(np.abs(each.errors).mean()),
+                    "largest_error": float(np.abs(each.errors).max()),
+                    "mean_error_elsewhere": float(np.abs(each.elsewhere).mean()),
+                    "held": each.whole,
+                }
+                for each in self.outcomes
+            ],
+        }  # fmt: skip
+
+
+def elsewhere_machine(ranks: int) -> Machine:
+    """Return a machine that obfuscation is not told of: one switch of TPU v4-like chips."""
+    document = {
+        "network": [
+            {"name": "ici", "topology": "Switch", "size": ranks, "bandwidth": "100 GB/s", "latency": "500 ns"}
+        ],
+        "npu": {"peak": "275 TFLOP/s", "memory": {"bandwidth": "1200 GB/s"}},
+    }
+    from armillary.platform import with_roofline
+
+    return Machine("elsewhere", with_roofline(load_platform(document)))
+
+
+def evaluate(
+    runs: int,
+    seed: int = 0,
+    settings: Sequence[Setting] = SETTINGS,
+    workers: int = 1,
+    progress: Callable[[int], object] | None = None,
+) -> Evaluation:
+    """Obfuscate runs of known configurations, attack them, and say what was found.
+
+    The learned attack is the best of four classifiers, each trained on four fifths of the runs, obfuscated by the same
+    tool at the same setting with keys of their own, and asked about the rest.
+
+    Args:
+        runs: How many runs to draw.
+        seed: What the runs and all keys follow from.
+        settings: Strengths.
+        workers: Processes.
+        progress: Called after each run with how many are done.
+    """
+    configurations = draw(runs, seed)
+    tasks = [(one, f"{seed}-{number}", tuple(settings)) for number, one in enumerate(configurations)]
+    found: list[tuple[Floats, list[Sample]]] = []
+    for done in _carried_out(tasks, workers):
+        found.append(done)
+        if progress:
+            progress(len(found))
+    secrets = [one.secret() for one in configurations]
+    codes = {
+        name: np.unique(np.array([each[name] for each in secrets]), return_inverse=True)
+        for name in ATTRIBUTES
+    }
+    prior = {name: float(np.bincount(code).max() / runs) for name, (_, code) in codes.items()}
+    floor = _learned(np.array([base for base, _ in found]), codes, seed)
+    result = Evaluation(runs, prior, floor)
+    for number, setting in enumerate(settings):
+        samples = [each[number] for _, each in found]
+        rules = {
+            name: float(
+                np.mean(
+                    [
+                        sample.guesses[name] == secret[name]
+                        for sample, secret in zip(samples, secrets, strict=True)
+                    ]
+                )
+            )
+            for name in RULES
+        }
+        result.outcomes.append(
+            Outcome(
+                setting, _learned(np.array([sample.seen for sample in samples]), codes, seed), rules,
+                np.array([sample.errors for sample in samples]), np.array([sample.elsewhere for sample in samples]),
+                float(np.mean([sample.whole for sample in samples])),
+            )
+        )  # fmt: skip
+    return result
+
+
+Task = tuple[Configuration, str, tuple[Setting, ...]]
+
+
+def _carried_out(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Floats, list[Sample]]]:
+    if workers < 2:
+        yield from map(_samples, tasks)
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(_samples, tasks)
+
+
+def _samples(task: Task) -> tuple[Floats, list[Sample]]:
+    """Obfuscate a run at all settings; also return what cannot be hidden: its times and the sizes of groups."""
+    configuration, key, settings = task
+    trace = configuration.trace()
+    machines, other = usual_machines(trace.n_ranks), elsewhere_machine(trace.n_ranks)
+    before = armillary.simulate(trace, other.platform).total_ticks
+    found = []
+    base = np.zeros(0)
+    for number, setting in enumerate(settings):
+        made = obfuscate(
+            trace, machines, setting.strength, tolerance=setting.tolerance, key=f"{key}-{number}"
+        )
+        parallel = configuration.plan.parallel
+        base = np.log([*made.ticks, trace.n_ranks, parallel.tp, parallel.pp, parallel.dp or 1])
+        after = armillary.simulate(made.trace, other.platform).total_ticks
+        asked = setting.strength
+        found.append(
+            Sample(
+                np.concatenate([features(made.trace), np.log(made.ticks * (1 + made.errors))]),
+                {guess.attribute: guess.value for guess in attack(made.trace)},
+                tuple(made.errors.tolist()), after / before - 1,
+                made.reached.structure == asked.structure and made.reached.sizes == asked.sizes,
+            )
+        )  # fmt: skip
+    return base, found
+
+
+def _learned(seen: Floats, codes: dict[str, Any], seed: int) -> dict[str, float]:
+    """Return the share of runs in which the best of the classifiers finds each attribute."""
+    fold = np.random.default_rng(seed).permutation(len(seen)) % FOLDS
+    found = {}
+    for name, (values, code) in codes.items():
+        right = np.zeros(4)
+        order = np.log(values) if values.dtype.kind == "i" else np.arange(len(values)).astype(np.float64)
+        for number in range(FOLDS):
+            known, asked = seen[fold != number], seen[fold == number]
+            labels, classes = code[fold != number], int(code.max()) + 1
+            tables = (
+                forest(known, labels, asked, classes, seed),
+                nearest(known, labels, asked, classes),
+                linear(known, labels, asked, classes),
+                ordered(known, order[labels], asked, labels, classes),
+            )
+            right += [(table.argmax(axis=1) == code[fold == number]).sum() for table in tables]
+        found[name] = float(right.max() / len(seen))
+    return found

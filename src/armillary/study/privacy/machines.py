@@ -1,0 +1,84 @@
+"""The machines on which an obfuscated trace must take as long as the original."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+from pathlib import Path
+
+from armillary.platform import Platform, load_platform
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """A platform and what it is called."""
+
+    name: str
+    platform: Platform
+    profile: str = "physical"
+
+
+_HOST = {"kind": "per-npu", "bandwidth": "64 GB/s", "latency": "1 us"}
+"""Memory of the host behind PCIe 5.0 with 16 lanes."""
+
+
+def usual_machines(ranks: int) -> list[Machine]:
+    """Return two machines of so many NPUs: boards of NVIDIA H100 and of AMD MI300X, rails of 50 GB/s between them.
+
+    A board has as many NPUs as divide `ranks`, 8 at most; numbers are those of presets ``hgx-h100`` and ``mi300x``.
+    """
+    board = gcd(ranks, 8)
+    rails = [
+        {
+            "name": "rail",
+            "topology": "Switch",
+            "size": ranks // board,
+            "bandwidth": "50 GB/s",
+            "latency": "500 ns",
+        }
+    ]
+    boards = {
+        "h100": {"name": "nvlink", "topology": "Switch", "size": board, "bandwidth": "450 GB/s", "latency": "936 ns"},
+        "mi300x": {
+            "name": "xgmi", "topology": "FullyConnected", "size": board, "bandwidth": "64 GB/s", "per": "link",
+            "latency": "500 ns",
+        },
+    }  # fmt: skip
+    npus = {
+        "h100": {
+            "peak": {"bf16": "989 TFLOP/s", "fp8": "1979 TFLOP/s"},
+            "memory": {"bandwidth": "3.35 TB/s"},
+        },
+        "mi300x": {
+            "peak": {"bf16": "1300 TFLOP/s", "fp8": "2600 TFLOP/s"},
+            "memory": {"bandwidth": "5.3 TB/s"},
+        },
+    }
+    found = []
+    for name, npu in npus.items():
+        network = [part for part in (boards[name], *rails) if part["size"] != 1]
+        document = {"network": network or [{**boards[name], "size": 1}], "npu": npu, "remote_memory": _HOST}
+        found.append(Machine(name, _timed(load_platform(document))))
+    return found
+
+
+def read_machines(paths: Sequence[Path | str], ranks: int) -> list[Machine]:
+    """Return the machines of platform or study files or presets, or the usual ones where there is none.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    if not paths:
+        return usual_machines(ranks)
+    return [Machine(Path(path).stem, _timed(load_platform(path))) for path in paths]
+
+
+def _timed(platform: Platform) -> Platform:
+    """Let the roofline time kernels that name their work, where the machine knows how fast it is."""
+    from dataclasses import replace
+
+    system = platform.system
+    if system.replay_only or not (system.peak_performance and system.local_mem_bandwidth):
+        return platform
+    return replace(platform, system=replace(system, roofline=True))

@@ -1,0 +1,73 @@
+"""What an obfuscated trace still says: what is left in clear, and what rules make of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from armillary.study.privacy.facts import facts_of, work_of
+from armillary.study.privacy.obfuscate import Obfuscated
+from armillary.study.privacy.rules import attack
+from armillary.trace.schema import NodeType
+from armillary.trace.trace import Trace
+from armillary.units import format_bytes
+
+CLEAR = (
+    "the number of ranks, and which of them share a graph",
+    "sizes and members of communicators, and who sends to whom",
+    "types of collectives, types of nodes, precisions, which kernels are the CPU's",
+    "the simulated time, within the tolerance: it says how much work a step is",
+)
+"""What a trace cannot hide and still be simulated."""
+
+
+def remains(before: Trace, made: Obfuscated) -> dict[str, Any]:
+    """Return what is in clear before and after, and what the attack by rules says of both, as JSON knows it.
+
+    Raises:
+        InputError: a trace cannot be read.
+    """
+    tables = [in_clear(trace) for trace in (before, made.trace)]
+    guesses = [{guess.attribute: guess for guess in attack(trace)} for trace in (before, made.trace)]
+    return {
+        "obfuscation": made.about(),
+        "in_clear": [
+            {"what": what, "before": tables[0][what], "after": tables[1][what]} for what in tables[0]
+        ],
+        "attack": [
+            {
+                "attribute": name,
+                "before": guesses[0][name].value,
+                "after": guesses[1][name].value,
+                "why": guesses[1][name].why,
+            }
+            for name in guesses[0]
+        ],
+        "cannot_be_hidden": list(CLEAR),
+    }
+
+
+def in_clear(trace: Trace) -> dict[str, str]:
+    """Return amounts that anybody can count in a trace, with units."""
+    facts = facts_of(trace)
+    share = facts.ranks / trace.n_ranks
+    work = np.array([[int(column.sum()) for column in work_of(graph)] for graph in trace.graphs], np.float64)
+    nodes = np.array([graph.n_nodes for graph in trace.graphs])
+    sent = np.array(
+        [graph.ints("comm_size")[graph.types == NodeType.COMM_SEND_NODE].sum() for graph in trace.graphs]
+    )
+    names = {name for graph in trace.graphs for name in graph.names()}
+    circles = ", ".join(f"{c.size} at distance {c.stride}" for c in facts.circles if c.size > 1)
+    return {
+        "ranks": f"{trace.n_ranks:,}",
+        "graphs": f"{len(trace.graphs):,}",
+        "names": f"{len(names):,}",
+        "nodes of a rank": f"{float(share @ nodes):,.0f}",
+        "groups": circles or "none",
+        "pipeline": f"{facts.stages} ranks",
+        "operations of a rank": f"{float(share @ work[:, 0]):.3g}",
+        "memory traffic of a rank": format_bytes(int(share @ work[:, 1])),
+        "collectives of a rank": format_bytes(int(sum(circle.bytes for circle in facts.circles))),
+        "messages of a rank": format_bytes(int(share @ sent)),
+    }

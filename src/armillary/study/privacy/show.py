@@ -1,0 +1,122 @@
+"""Tables and the picture of what attacks find."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from armillary.errors import InputError
+from armillary.files import replacing
+from armillary.study.privacy.evaluate import RULES, Evaluation
+from armillary.study.privacy.rules import Guess
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+SECRETS = ("hidden", "layers")
+"""Attributes that the picture shows: the others follow from who communicates with whom."""
+_COLOURS = {"hidden": "#0072B2", "layers": "#D55E00", "sequence": "#009E73"}
+
+
+def guesses_table(guesses: Sequence[Guess]) -> Table:
+    """Return what an attack by rules says of a trace."""
+    table = _table("attribute", "value", "why")
+    for guess in guesses:
+        table.add_row(guess.attribute, "unknown" if guess.value is None else f"{guess.value:,}", guess.why)
+    return table
+
+
+def remains_tables(found: dict[str, Any]) -> list[Table]:
+    """Return what a trace says before and after, see `remains`."""
+    times = _table("machine", "original", "obfuscated")
+    from armillary.units import format_time
+
+    for row in found["obfuscation"]["times"]:
+        times.add_row(row["machine"], format_time(row["original_ns"]), f"{100 * row['error']:+.2f} %")
+    clear = _table("in clear", "before", "after")
+    for row in found["in_clear"]:
+        clear.add_row(row["what"], row["before"], row["after"])
+    guessed = _table("rules find", "before", "after")
+    for row in found["attack"]:
+        guessed.add_row(
+            row["attribute"],
+            *("unknown" if row[side] is None else f"{row[side]:,}" for side in ("before", "after")),
+        )
+    return [times, clear, guessed]
+
+
+def evaluation_tables(found: Evaluation) -> list[Table]:
+    """Return the shares of runs in which attacks find each attribute: those that learn, then those by rules."""
+    names = list(found.prior)
+    learned = _table("learned attack, %", *names, "error", "elsewhere")
+    learned.add_row("prior", *(_percent(found.prior[name]) for name in names), "", "")
+    learned.add_row("time alone", *(_percent(found.floor[name]) for name in names), "", "")
+    rules = _table("attack by rules, %", *RULES)
+    for each in found.outcomes:
+        errors = (100 * np.abs(each.errors).mean(), 100 * np.abs(each.elsewhere).mean())
+        cells = (_percent(each.learned[name]) for name in names)
+        learned.add_row(each.setting.name, *cells, *(f"{error:.1f}" for error in errors))
+        rules.add_row(each.setting.name, *(_percent(each.rules[name]) for name in RULES))
+    return [learned, rules]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _table(*columns: str) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, no_wrap=column == columns[0])
+    return table
+
+
+def trade_off_picture(found: Evaluation, path: Path) -> None:
+    """Draw the success of the attack over the error of simulated times.
+
+    Raises:
+        InputError: the suffix is none of a picture, or matplotlib is not there.
+    """
+    from armillary.report.picture import check_picture, no_date
+
+    check_picture(path)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    for axes, name in zip(figure.subplots(1, len(SECRETS), sharey=True), SECRETS, strict=True):
+        colour = _COLOURS[name]
+        error = [100 * float(np.abs(each.errors).mean()) for each in found.outcomes]
+        learned = [100 * each.learned[name] for each in found.outcomes]
+        rules = [100 * each.rules[name] for each in found.outcomes]
+        axes.plot(error, learned, "o", color=colour, label="learned attack")
+        axes.plot(error, rules, "x", color="#555555", label="attack by rules")
+        last = -100.0
+        for number, (x, y) in enumerate(zip(error, learned, strict=True), 1):
+            above = y - last > 0 if abs(y - last) < 3 else True
+            axes.annotate(
+                str(number), (x, y), (5, 5 if above else -12), textcoords="offset points", fontsize=9
+            )
+            last = y
+        prior, floor = 100 * found.prior[name], 100 * found.floor[name]
+        axes.axhspan(prior, prior + 10, color=colour, alpha=0.12, label="prior to prior + 10 points")
+        axes.axhline(floor, color="#555555", linestyle=":", label="from the simulated time alone")
+        axes.set_title(f"{name}: {len(found.outcomes)} settings, {found.runs} runs", fontsize=10)
+        axes.set_xlabel("mean error of simulated times (%)")
+        axes.set_ylim(0, 103)
+        axes.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("runs in which the attack is right (%)")
+    figure.axes[-1].legend(fontsize=8, loc="upper right")
+    text = ";  ".join(f"{number} {each.setting.name}" for number, each in enumerate(found.outcomes, 1))
+    figure.supxlabel(text, fontsize=8)
+    with replacing(path) as temporary:
+        suffix = path.suffix.lower()
+        try:
+            figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=no_date(suffix))
+        except ValueError as error:
+            raise InputError(f"{path}: {error}") from error

@@ -1,0 +1,84 @@
+"""What kernels and collectives measured alone do not show of a training step: few constants of a software."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from armillary.study.validate.training.machines import Machine
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Constants of a software on a device, each neutral by default.
+
+    Attributes:
+        sustained: Share of the clocks of a short measurement that a long run keeps.
+        gemm: What matrix products take, over the time that they take alone.
+        attention: The same of fused attention.
+        memory: The same of kernels that are bound by memory: less if the software fuses them.
+        launch: us that a kernel takes at least.
+        handshake: us that the CPU takes over a message of a pipeline.
+        communication: Share by which collectives take longer than alone.
+        overlap_compute: Share by which kernels take longer beside collectives.
+        overlap_communication: Share by which collectives take longer beside kernels.
+        straggler: Standard deviation of the speeds of ranks.
+        step: ms of a step outside of kernels.
+    """
+
+    sustained: float = 1.0
+    gemm: float = 1.0
+    attention: float = 1.0
+    memory: float = 1.0
+    launch: float = 0.0
+    handshake: float = 0.0
+    communication: float = 0.0
+    overlap_compute: float = 0.0
+    overlap_communication: float = 0.0
+    straggler: float = 0.0
+    step: float = 0.0
+
+    def platform(self, machine: Machine) -> dict[str, Any]:
+        """Return the keys of a platform that say so: ``compute``, ``collectives`` and ``terms``."""
+        keys: dict[str, Any] = {
+            "compute": {
+                "model": "gpu",
+                "device": machine.device,
+                "sustained": _percent(self.sustained),
+                "factors": {name: round(getattr(self, name), 6) for name in ("gemm", "attention", "memory")},
+            },
+            "terms": {
+                "overlap": {
+                    "compute": _percent(self.overlap_compute),
+                    "communication": _percent(self.overlap_communication),
+                },
+                "communication": _percent(self.communication),
+                "launch": f"{self.launch:.4f} us",
+                "straggler": _percent(self.straggler),
+                "step": {"time": f"{self.step:.4f} ms"},
+            },
+        }
+        if machine.fit:
+            keys["collectives"] = {"fit": machine.fit}
+        return keys
+
+    def plan(self, plan: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a plan that says so."""
+        wait = round(self.handshake * 1e3)
+        return (
+            {**plan, "pipeline": {**plan.get("pipeline", {}), "handshake": f"{wait} ns"}}
+            if wait
+            else {**plan}
+        )
+
+    def changed(self, values: Mapping[str, float]) -> Constants:
+        """Return these with others of some names."""
+        return replace(self, **values)
+
+
+NAMES = tuple(each.name for each in fields(Constants))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.4f} %"

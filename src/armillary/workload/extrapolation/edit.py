@@ -1,0 +1,151 @@
+"""Graphs with other values of some attributes, or without some nodes; what is not named stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.trace import columns as c
+from armillary.trace.columns import Columns
+from armillary.trace.expand import part_of
+from armillary.trace.graph import Graph
+from armillary.trace.schema import KINDS
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+def with_ints(graph: Graph, values: Mapping[str, Ints]) -> Graph:
+    """Return the graph with other integers, (n_nodes,) for each attribute; nodes that lack one stay without."""
+    part = part_of(graph)
+    node = _nodes(part)
+    found = part.attr_value.copy()
+    for name, each in values.items():
+        at = np.flatnonzero((node >= 0) & (part.attr_name == part.name_code.get(name, -1)))
+        found[at] = each[node[at]]
+    return Graph(replace(part, attr_value=found), 0, graph.source)
+
+
+def with_durations(graph: Graph, ns: Ints) -> Graph:
+    """Return the graph with these durations in ns, in whole microseconds too, as the schema has them."""
+    part = part_of(graph)
+    rows = part.rows.copy()
+    rows[c.DURATION, 1:-1] = -(-ns // 1000)
+    made = Graph(replace(part, rows=rows), 0, graph.source)
+    missing = ~made.has("duration_ns") & (ns % 1000 > 0)
+    return inserted(with_ints(made, {"duration_ns": ns}), "duration_ns", "int64", missing, ns)
+
+
+def with_lists(graph: Graph, name: str, lists: Sequence[Sequence[int] | None]) -> Graph:
+    """Return the graph with other lists of integers, one for each node; None leaves what is there."""
+    part = part_of(graph)
+    node = _nodes(part)
+    at = np.flatnonzero((node >= 0) & (part.attr_name == part.name_code.get(name, -1)))
+    at = at[[lists[i] is not None for i in node[at].tolist()]]
+    index: dict[tuple[int, ...], int] = {}
+    first = len(part.list_ptr) - 1
+    code = [first + index.setdefault(tuple(lists[i] or ()), len(index)) for i in node[at].tolist()]
+    values = part.attr_value.copy()
+    values[at] = code
+    ends = part.list_ptr[-1] + np.cumsum([len(each) for each in index], dtype=np.int64)
+    items = np.array([item for each in index for item in each], np.int64)
+    made = replace(
+        part,
+        attr_value=values,
+        list_ptr=np.concatenate([part.list_ptr, ends]),
+        items=np.concatenate([part.items[: part.list_ptr[-1]], items]),
+    )
+    return Graph(made, 0, graph.source)
+
+
+def with_texts(graph: Graph, name: str, codes: Ints, texts: Sequence[str]) -> Graph:
+    """Return the graph in which nodes have text `codes` of `texts` as an attribute; -1: they have none."""
+    part = part_of(graph)
+    first = len(part.string_ptr) - 1
+    raw = [text.encode() for text in texts]
+    ends = part.string_ptr[-1] + np.cumsum([len(each) for each in raw], dtype=np.int64)
+    pool = np.concatenate([part.pool[: part.string_ptr[-1]], np.frombuffer(b"".join(raw), np.uint8)])
+    part = replace(part, string_ptr=np.concatenate([part.string_ptr, ends]), pool=pool)
+    made = without(Graph(part, 0, graph.source), name, np.ones(graph.n_nodes, np.bool_))
+    return inserted(made, name, "string", codes >= 0, codes + first)
+
+
+def without(graph: Graph, name: str, nodes: Mask) -> Graph:
+    """Return the graph without an attribute of some nodes."""
+    part = part_of(graph)
+    node = _nodes(part)
+    drop = (node >= 0) & (part.attr_name == part.name_code.get(name, -1))
+    drop &= nodes[np.maximum(node, 0)]
+    return graph if not drop.any() else Graph(_kept(part, ~drop), 0, graph.source)
+
+
+def inserted(graph: Graph, name: str, kind: str, nodes: Mask, values: Ints) -> Graph:
+    """Return the graph with an attribute more on some nodes; `values`, (n_nodes,), are as `Columns.attr_value`."""
+    if not nodes.any():
+        return graph
+    part = part_of(graph)
+    names = part.names if name in part.name_code else [*part.names, name]
+    at = part.rows[c.ATTR_AT, 2:][nodes]
+    rows = part.rows.copy()
+    rows[c.ATTR_AT, 2:] += np.cumsum(nodes)
+    docs = part.docs.copy()
+    docs[0] += np.searchsorted(at, docs[0], side="right")
+    made = replace(
+        part,
+        rows=rows,
+        docs=docs,
+        attr_name=np.insert(part.attr_name, at, names.index(name)),
+        attr_kind=np.insert(part.attr_kind, at, KINDS[kind]),
+        attr_value=np.insert(part.attr_value, at, values[nodes]),
+        names=names,
+    )
+    return Graph(made, 0, graph.source)
+
+
+def kept_nodes(graph: Graph, keep: Mask) -> Graph:
+    """Return the graph of some of the nodes; dependencies on the others dangle."""
+    if keep.all():
+        return graph
+    part = part_of(graph)
+    frames = np.concatenate([[0], np.flatnonzero(keep) + 1])
+    rows = part.rows[:, np.append(frames, part.rows.shape[1] - 1)].copy()
+    taken = {}
+    for field in (c.CTRL_AT, c.DATA_AT, c.ATTR_AT):
+        counts = np.diff(part.rows[field])[frames]
+        starts = part.rows[field][frames]
+        rows[field] = np.concatenate([[0], np.cumsum(counts)])
+        taken[field] = np.arange(rows[field, -1]) + np.repeat(starts - rows[field, :-1], counts)
+    new_frame = np.full(part.rows.shape[1], -1, np.int64)
+    new_frame[frames] = np.arange(len(frames))
+    io = part.io[:, new_frame[part.io[0]] >= 0]
+    io = np.concatenate([new_frame[io[:1]], io[1:]])
+    attrs = taken[c.ATTR_AT]
+    docs = part.docs[:, np.isin(part.docs[0], attrs)]
+    docs = np.concatenate([np.searchsorted(attrs, docs[:1]), docs[1:]])
+    made = replace(
+        part, frame_ptr=np.array([0, len(frames)]), rows=rows, ctrl=part.ctrl[taken[c.CTRL_AT]],
+        data=part.data[taken[c.DATA_AT]], attr_name=part.attr_name[attrs], attr_kind=part.attr_kind[attrs],
+        attr_value=part.attr_value[attrs], io=io, docs=docs,
+    )  # fmt: skip
+    return Graph(made, 0, graph.source)
+
+
+def _nodes(part: Columns) -> Ints:
+    """Return the node of every attribute; -1 for those of the GlobalMetadata."""
+    found: Ints = np.repeat(np.arange(part.rows.shape[1] - 1), np.diff(part.rows[c.ATTR_AT])) - 1
+    return found
+
+
+def _kept(part: Columns, keep: Mask) -> Columns:
+    before = np.concatenate([[0], np.cumsum(keep)])
+    rows = part.rows.copy()
+    rows[c.ATTR_AT] = before[rows[c.ATTR_AT]]
+    docs = part.docs[:, keep[part.docs[0]]]
+    docs = np.concatenate([before[docs[:1]], docs[1:]])
+    return replace(
+        part, rows=rows, docs=docs, attr_name=part.attr_name[keep], attr_kind=part.attr_kind[keep],
+        attr_value=part.attr_value[keep],
+    )  # fmt: skip

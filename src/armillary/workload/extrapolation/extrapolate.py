@@ -1,0 +1,283 @@
+"""From a trace to the trace of another size: more ranks, other batches, longer sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from armillary.errors import InputError, nearest, one_of
+from armillary.platform.model import Platform
+from armillary.trace import CollectiveType, Trace
+from armillary.trace.families import grid_of, routes_of
+from armillary.workload.extrapolation.data_axis import scale_data
+from armillary.workload.extrapolation.grow import different_along, digit_to_scale, with_size
+from armillary.workload.extrapolation.hardware import to_hardware
+from armillary.workload.extrapolation.kernels import Nodes
+from armillary.workload.extrapolation.reference import Reference, same_rank, scale_measured
+from armillary.workload.extrapolation.roles import Evidence, check_axis
+from armillary.workload.extrapolation.scaling import Scaling
+from armillary.workload.extrapolation.shapes import Sizes
+from armillary.workload.extrapolation.tensor_axis import divided_part, scale_tensor
+from armillary.workload.extrapolation.token_axis import scale_tokens
+
+RANKS = ("dp", "tp", "pp", "ep")
+"""Axes whose value is a number of ranks."""
+FACTORS = ("batch", "sequence", "microbatches")
+"""Axes whose value is a factor."""
+Rule = Callable[[Nodes], Scaling]
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A rule that was applied.
+
+    Attributes:
+        rule: What was assumed.
+        nodes: Nodes of all distinct graphs that it was applied to; 0: it is about ranks.
+    """
+
+    rule: str
+    nodes: int
+
+
+@dataclass(frozen=True)
+class Extrapolated:
+    """A trace of another size, and what it rests on.
+
+    Attributes:
+        trace: By rules (`Trace.grid`), so that ranks cost nothing.
+        axes: The axes of the trace before, and why they are what they are.
+        changes: Axis -> (before, after); factors start at 1.
+        assumptions: In the order of the changes.
+    """
+
+    trace: Trace
+    axes: tuple[Evidence, ...]
+    changes: Mapping[str, tuple[Fraction, Fraction]]
+    assumptions: tuple[Assumption, ...]
+    before: Trace
+
+    def report(self) -> dict[str, Any]:
+        """Return the report as JSON knows values."""
+        return {
+            "schema": "armillary-extrapolation",
+            "version": 1,
+            "axes": [{"axis": each.role, "ranks": each.size, "because": each.reason} for each in self.axes],
+            "changes": {
+                axis: {"from": _number(old), "to": _number(new)} for axis, (old, new) in self.changes.items()
+            },
+            "assumptions": [{"rule": each.rule, "nodes": each.nodes} for each in self.assumptions],
+            "ranks": {"from": self.before.n_ranks, "to": self.trace.n_ranks},
+            "nodes": {"from": self.before.total_nodes, "to": self.trace.total_nodes},
+        }
+
+
+@dataclass
+class _Work:
+    """The trace while it changes, and as it was."""
+
+    trace: Trace
+    first: Trace
+    changes: dict[str, tuple[Fraction, Fraction]] = field(default_factory=dict)
+    assumptions: dict[str, int] = field(default_factory=dict)
+
+    def note(self, rule: str, nodes: int = 0) -> None:
+        """Add an assumption."""
+        self.assumptions[rule] = self.assumptions.get(rule, 0) + nodes
+
+    def apply(self, rule: Rule) -> None:
+        """Apply a rule to all graphs."""
+        grid = grid_of(self.trace)
+        graphs = []
+        for graph in self.trace.graphs:
+            scaling = rule(Nodes(graph, grid))
+            for text, mask in scaling.rules.items():
+                self.note(text, int(mask.sum()))
+            graphs.append(scaling.graph())
+        self.trace = replace(self.trace, graphs=tuple(graphs))
+
+
+def extrapolate(
+    trace: Trace,
+    scale: Mapping[str, Fraction | int],
+    *,
+    axes: tuple[Evidence, ...] = (),
+    references: Mapping[str, Reference] | None = None,
+    sizes: Sizes | None = None,
+    hardware: tuple[Platform, Platform] | None = None,
+) -> Extrapolated:
+    """Return the trace at another size.
+
+    Args:
+        trace: One with named axes, see `recognise`.
+        scale: New size of ``dp``, ``tp``, ``pp``, or of all ``ranks`` (more replicas), and factors of ``batch``
+            (samples of a microbatch), ``sequence`` and ``microbatches``.
+        axes: What `recognise` found, for the report.
+        references: By axis, a second trace from which its laws are measured; beside it only dp may be scaled.
+        sizes: Samples of a microbatch and tokens of a sample, where shapes of tensors do not show them.
+        hardware: The machine on which durations were recorded, and the one that they are to be for.
+
+    Raises:
+        InputError: an axis is not there or cannot be scaled; says why.
+    """
+    work = _Work(trace, trace)
+    wanted = _wanted(trace, scale)
+    for axis in references or {}:
+        if axis not in wanted:
+            raise InputError(
+                f"a reference at {axis}: nothing is scaled along it; expected one of {list(wanted)}"
+            )
+        others = [other for other in wanted if other not in (axis, "dp")]
+        if others and axis != "dp":
+            raise InputError(
+                f"a reference at {axis}: its laws are those at the sizes of the two runs, but {others[0]} is scaled, "
+                "too; expected one of them, or one after the other with a reference of the new size"
+            )
+    for axis, value in wanted.items():
+        reference = (references or {}).get(axis)
+        if axis in FACTORS:
+            work.changes[axis] = (Fraction(1), value)
+            if value != 1:
+                _scale_factor(work, axis, value, reference, sizes)
+        else:
+            old = grid_of(work.trace).size(axis)
+            work.changes[axis] = (Fraction(old), value)
+            if value != old:
+                _scale_ranks(work, axis, int(value), reference)
+    if hardware:
+        work.trace = to_hardware(work.trace, *hardware, work.note)
+    found = tuple(Assumption(rule, nodes) for rule, nodes in work.assumptions.items())
+    return Extrapolated(work.trace, axes, work.changes, found, trace)
+
+
+def _wanted(trace: Trace, scale: Mapping[str, Fraction | int]) -> dict[str, Fraction]:
+    """Return the changes in the order in which they are made."""
+    known = ("pp", "microbatches", "tp", "dp", "batch", "sequence")
+    found = {}
+    for axis, value in scale.items():
+        if axis == "ranks":
+            if "dp" in scale:
+                raise InputError("scale ranks: dp is given, too; expected one of the two")
+            continue
+        if axis not in known:
+            raise InputError(
+                f"scale {axis}: no such axis; expected {one_of((*known, 'ranks'))}{nearest(axis, known)}"
+            )
+        number = Fraction(value)
+        if number <= 0 or (axis in RANKS and number.denominator > 1):
+            raise InputError(f"scale {axis}: got {value}, expected a number of ranks" if axis in RANKS else
+                             f"scale {axis}: got {value}, expected a factor above 0")  # fmt: skip
+        if axis in RANKS:
+            check_axis(axis, grid_of(trace))
+        found[axis] = number
+    if "ranks" in scale:
+        grid = grid_of(trace)
+        check_axis("dp", grid)
+        rest = Fraction(grid.n_ranks, grid.size("dp"))
+        for axis in ("tp", "pp"):
+            if axis in found:
+                rest = rest * found[axis] / grid.size(axis)
+        replicas = Fraction(scale["ranks"]) / rest
+        if replicas.denominator > 1 or replicas < 1:
+            unit = int(rest)
+            best = unit * max(1, round(float(replicas)))
+            raise InputError(
+                f"ranks {scale['ranks']}: expected a multiple of {unit}, those of one replica (nearest: {best})"
+            )
+        found["dp"] = replicas
+    return {axis: found[axis] for axis in known if axis in found}
+
+
+def _scale_factor(
+    work: _Work, axis: str, value: Fraction, reference: Reference | None, sizes: Sizes | None
+) -> None:
+    if axis == "microbatches":
+        if reference:
+            raise InputError("a reference at microbatches: the schedule is remade; expected none")
+        from armillary.workload.extrapolation.pipeline.remake import remake
+
+        work.trace = remake(work.trace, None, value, work.note)
+    elif reference:
+        _apply_measured(work, axis, value, reference)
+    elif axis == "batch":
+        work.apply(lambda nodes: scale_tokens(nodes, "batch", value, sizes))
+    else:
+        work.apply(lambda nodes: scale_tokens(nodes, "sequence", value, sizes))
+
+
+def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None) -> None:
+    grid = grid_of(work.trace)
+    old = grid.size(axis)
+    if axis == "pp":
+        if reference:
+            raise InputError("a reference at pp: stages are remade from their layers; expected none")
+        from armillary.workload.extrapolation.pipeline.remake import remake
+
+        work.trace = remake(work.trace, size, Fraction(1), work.note)
+        return
+    digit, digits = digit_to_scale(grid, axis, size)
+    factor = Fraction(digits, grid.sizes[digit])
+    _check_members(work.trace, digit, axis)
+    if reference:
+        _apply_measured(work, axis, factor, reference)
+    elif axis == "dp":
+        work.apply(lambda nodes: scale_data(nodes, digit, factor))
+    else:
+        part = divided_part([Nodes(graph, grid) for graph in work.trace.graphs])
+        work.apply(lambda nodes: scale_tensor(nodes, old, size, part))
+    if different_along(work.trace, digit):
+        work.note(f"{axis}: the rank at place c does what the one at c modulo {grid.sizes[digit]} did")
+    else:
+        work.note(f"{axis}: all ranks along it do the same")
+    work.trace = with_size(work.trace, digit, digits)
+
+
+def _apply_measured(work: _Work, axis: str, factor: Fraction, reference: Reference) -> None:
+    if len(work.first.graphs) != len(work.trace.graphs) or any(
+        a.n_nodes != b.n_nodes for a, b in zip(work.first.graphs, work.trace.graphs, strict=True)
+    ):
+        raise InputError(
+            f"a reference at {axis}: its nodes are not those of the remade stages; expected pp and microbatches to be "
+            "scaled before, on their own"
+        )
+    others = {}
+    for at in range(len(work.trace.graphs)):
+        rank = int(np.argmax(work.trace.rank_graph == at))
+        same = reference.trace.graph(same_rank(work.trace, rank, reference.trace))
+        others[id(work.trace.graphs[at])] = (work.first.graphs[at], same)
+
+    def rule(nodes: Nodes) -> Scaling:
+        return scale_measured(nodes, *others[id(nodes.graph)], reference, axis, factor)
+
+    work.apply(rule)
+
+
+def _check_members(trace: Trace, digit: int, axis: str) -> None:
+    """Refuse an axis along which messages or all-to-alls go, whose number or parts depend on its size.
+
+    Raises:
+        InputError: names the graph, and how many nodes there are.
+    """
+    grid = grid_of(trace)
+    for graph in trace.graphs:
+        nodes = Nodes(graph, grid)
+        along = np.zeros(graph.n_nodes, np.bool_)
+        of_node, routes = routes_of(graph, grid)
+        for number, route in enumerate(routes):
+            if route.axis is None or digit in grid.digits_of(route.axis):
+                along |= of_node == number
+        exchanges = nodes.over_digit(digit) & (nodes.collective == CollectiveType.ALL_TO_ALL)
+        for which, what in ((along, "messages"), (exchanges, "all-to-alls")):
+            if which.any():
+                raise InputError(
+                    f"scale {axis}: {graph.source} has {int(which.sum())} {what} along it, whose number or parts "
+                    "depend on how many ranks it has; expected an axis without"
+                )
+
+
+def _number(value: Fraction) -> int | float:
+    return value.numerator if value.denominator == 1 else float(value)

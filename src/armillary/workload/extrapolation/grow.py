@@ -1,0 +1,58 @@
+"""A trace on a grid with more or fewer ranks along one digit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from armillary.errors import InputError
+from armillary.trace import Trace
+from armillary.trace.families import grid_of
+from armillary.trace.grid import RankGrid
+from armillary.workload.divisors import near
+from armillary.workload.plan.ranks import MOST
+
+
+def digit_to_scale(grid: RankGrid, axis: str, size: int) -> tuple[int, int]:
+    """Return which digit of an axis changes, and to what, so that the axis has `size` ranks.
+
+    It is the outermost that the axis has for itself: groups inside stay as large as they are.
+
+    Raises:
+        InputError: the other digits do not divide the size.
+    """
+    digits = grid.digits_of(axis)
+    others = [grid.axes[other] for other in ("ep", "tp", "pp", "cp") if other in grid.axes and other != axis]
+    own = [digit for digit in digits if not any(digit in each for each in others)] or list(digits)
+    digit = own[-1]
+    rest = prod(grid.sizes[d] for d in digits if d != digit)
+    if size < 1 or size % rest:
+        best = near(size, [rest * max(1, size // rest), rest * (size // rest + 1)])
+        raise InputError(f"scale {axis}: got {size}, expected a multiple of {rest} (nearest: {best})")
+    total = grid.n_ranks // grid.sizes[digit] * (size // rest)
+    if total > MOST:
+        raise InputError(f"scale {axis}: got {size}, which makes {total:,} ranks; expected at most {MOST:,}")
+    return digit, size // rest
+
+
+def with_size(trace: Trace, digit: int, size: int) -> Trace:
+    """Return the trace with `size` ranks along a digit; coordinate c does what c modulo the old size did."""
+    grid = grid_of(trace)
+    table = trace.rank_graph.reshape(grid.sizes[::-1])
+    along = len(grid.sizes) - 1 - digit
+    graphs = np.take(table, np.arange(size) % grid.sizes[digit], axis=along)
+    sizes = tuple(size if d == digit else each for d, each in enumerate(grid.sizes))
+    changed = RankGrid(sizes, grid.axes, grid.subsets)
+    subsets = {}
+    for name, (axis, places) in grid.subsets.items():
+        last = (0, changed.size(axis) - 1)
+        subsets[name] = (axis, last if digit in grid.digits_of(axis) else places)
+    return replace(trace, rank_graph=graphs.ravel().astype(np.int32), grid=replace(changed, subsets=subsets))
+
+
+def different_along(trace: Trace, digit: int) -> bool:
+    """Say whether ranks along a digit do different things."""
+    table = trace.rank_graph.reshape(grid_of(trace).sizes[::-1])
+    return bool((table != np.take(table, [0], axis=table.ndim - 1 - digit)).any())

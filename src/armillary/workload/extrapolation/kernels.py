@@ -1,0 +1,194 @@
+"""What the nodes of a graph are, as the laws of scaling ask it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.trace import CollectiveType, Graph, NodeType
+from armillary.trace.gemm import GEMM, Gemm, to_products
+from armillary.trace.grid import AXIS, Ints, RankGrid
+from armillary.trace.order import issue_order
+
+Mask = NDArray[np.bool_]
+SMALL = 64
+"""Bytes up to which a collective is of a few numbers, such as the norm of all gradients."""
+UPDATE = re.compile(r"optim|adam|\bsgd|lamb|gradient norm|clip_grad|_foreach_|unscale", re.IGNORECASE)
+WEIGHTS = re.compile(r"weight|param|optim", re.IGNORECASE)
+OPERAND = {"fp8": 1, "fp32": 4, "fp64": 8}
+"""Bytes of an operand by the precision of a product; others 2."""
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """The nodes of one class of ranks.
+
+    Attributes:
+        graph: By rules.
+        grid: Whose axes they name.
+    """
+
+    graph: Graph
+    grid: RankGrid
+
+    @cached_property
+    def kernel(self) -> Mask:
+        """Compute nodes."""
+        found: Mask = self.graph.types == NodeType.COMP_NODE
+        return found
+
+    @cached_property
+    def operations(self) -> Ints:
+        """Operations of matrix products; 1 stands for none."""
+        return np.where(self.kernel, self.graph.ints("num_ops"), 0)
+
+    @cached_property
+    def products(self) -> list[tuple[Gemm, ...]]:
+        """Of every node."""
+        codes, lists = self.graph.int_lists(GEMM)
+        made = [to_products(each) for each in lists]
+        return [made[code] if code >= 0 else () for code in codes.tolist()]
+
+    @cached_property
+    def multiplies(self) -> Mask:
+        """Kernels with operations that are not those of one vector operation after the other."""
+        dense = self.operations > 4 * np.maximum(self.graph.ints("tensor_size"), 1)
+        return self.kernel & (self.graph.has(GEMM) | dense)
+
+    @cached_property
+    def operand(self) -> Ints:
+        """Bytes of an operand of every product."""
+        codes, names = self.graph.strings("precision")
+        sizes = np.array([*(OPERAND.get(name, 2) for name in names), 2], np.int64)
+        found: Ints = sizes[codes]
+        return found
+
+    @cached_property
+    def collective(self) -> Ints:
+        """`CollectiveType`, -1: no collective."""
+        none = self.graph.types != NodeType.COMM_COLL_NODE
+        return np.where(none, -1, self.graph.ints("comm_type", -1))
+
+    @cached_property
+    def large(self) -> Mask:
+        """Collectives of more than a few numbers."""
+        return (self.collective >= 0) & (self.graph.ints("comm_size") > SMALL)
+
+    @cached_property
+    def message(self) -> Mask:
+        """Sends and receives."""
+        kinds = self.graph.types
+        found: Mask = (kinds == NodeType.COMM_SEND_NODE) | (kinds == NodeType.COMM_RECV_NODE)
+        return found
+
+    @cached_property
+    def memory(self) -> Mask:
+        """Loads and stores."""
+        kinds = self.graph.types
+        found: Mask = (kinds == NodeType.MEM_LOAD_NODE) | (kinds == NodeType.MEM_STORE_NODE)
+        return found
+
+    def over(self, axis: str, *, only: bool = False) -> Mask:
+        """Say which collectives are of groups along an axis, or `only` along it."""
+        digits = set(self.grid.axes.get(axis, ()))
+        codes, names = self.graph.strings("pg_name")
+        found = []
+        for name in names:
+            own = set(self.grid.digits(name) if name else range(len(self.grid.sizes)))
+            found.append(bool(own & digits) and (not only or own <= digits))
+        world = set(range(len(self.grid.sizes)))
+        found.append(bool(world & digits) and (not only or world <= digits))
+        mask: Mask = np.array(found, np.bool_)[codes] & (self.collective >= 0)
+        return mask
+
+    def over_digit(self, digit: int) -> Mask:
+        """Say which collectives are of groups whose members differ in a digit."""
+        codes, names = self.graph.strings("pg_name")
+        inside = [digit in self.grid.digits(name) if name else True for name in names]
+        found: Mask = np.array([*inside, True], np.bool_)[codes] & (self.collective >= 0)
+        return found
+
+    def ends(self) -> Mask:
+        """Say which collectives are of the ends of the pipeline."""
+        codes, names = self.graph.strings("pg_name")
+        subset = np.array([*(name in self.grid.subsets for name in names), False], np.bool_)
+        found: Mask = subset[codes] & (self.collective >= 0)
+        return found
+
+    def along(self, axis: str) -> Mask:
+        """Say which messages go along an axis."""
+        codes, names = self.graph.strings(AXIS)
+        digits = set(self.grid.axes.get(axis, ()))
+        inside = [bool(digits) and set(self.grid.digits_of(name)) <= digits for name in names]
+        found: Mask = np.array([*inside, False], np.bool_)[codes] & self.message
+        return found
+
+    @cached_property
+    def gradients(self) -> Mask:
+        """Collectives of weights and gradients: those of the replicas, and of the ends of the pipeline."""
+        return (self.over("dp") & self.large | self.ends()) & ~self._exchange
+
+    @cached_property
+    def _exchange(self) -> Mask:
+        found: Mask = self.collective == CollectiveType.ALL_TO_ALL
+        return found
+
+    @cached_property
+    def update(self) -> Mask:
+        """What updates weights: by name, or if no name says so what waits for the last reduction of a gradient."""
+        codes, distinct = self.graph.name_codes()
+        by_name = np.array([bool(UPDATE.search(name)) for name in distinct], np.bool_)[codes]
+        local = (self.kernel | self.memory) & ~self.multiplies
+        if (by_name & local).any():
+            return _with_children(self.graph, by_name & local) & local
+        reduces = self.gradients & np.isin(
+            self.collective, (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE_SCATTER)
+        )
+        order = issue_order(self.graph)
+        at = np.flatnonzero(reduces[order])
+        found = np.zeros(self.graph.n_nodes, np.bool_)
+        if not len(at):
+            return found
+        ptr, parents = self.graph.parents()
+        reached = {int(order[at[-1]])}
+        for node in order[at[-1] + 1 :].tolist():
+            if not reached.isdisjoint(parents[ptr[node] : ptr[node + 1]].tolist()):
+                reached.add(node)
+                found[node] = local[node]
+        return found
+
+
+def _with_children(graph: Graph, mask: Mask) -> Mask:
+    """Add to operators those that they call, which are those that they precede by control."""
+    at = {int(node): i for i, node in enumerate(graph.ids.tolist())}
+    found = mask.copy()
+    ptr, deps = graph.ctrl_ptr.tolist(), graph.ctrl_deps.tolist()
+    for node in range(graph.n_nodes):
+        found[node] |= any(
+            found[at[dep]] for dep in deps[ptr[node] : ptr[node + 1]] if dep in at and at[dep] < node
+        )
+    return found
+
+
+def terms(product: Gemm, size: int, operand: int) -> tuple[float, float, float]:
+    """Return the bytes of (left operand, right operand, result) of a product that moves `size` bytes in all.
+
+    Operands are what their shapes say, the result is the rest: it may be in other precision, and be added to. Where
+    that is too much, the largest is smaller than its shape, as the images of a convolution are.
+    """
+    count = product.batch * product.calls * operand
+    left, right, out = (
+        product.m * product.k * count,
+        product.k * product.n * count,
+        product.m * product.n * count,
+    )
+    if left + right < size:
+        return left, right, size - left - right
+    if left >= out and right + out < size:
+        return size - right - out, right, out
+    whole = left + right + out
+    return left * size / whole, right * size / whole, out * size / whole

@@ -1,0 +1,171 @@
+"""What replicas communicate, read from a trace: how weights are sharded, and how many each layer has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from armillary.trace import CollectiveType
+from armillary.workload.extrapolation.pipeline.lift import Work
+from armillary.workload.extrapolation.pipeline.segments import Stage
+
+GATHER, SCATTER, REDUCE = CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_REDUCE
+
+SECOND = {"dp": "edp"}
+"""Family -> the other one over the same ranks, whose gradients are reduced on their own: those of experts."""
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """How replicas share weights.
+
+    Attributes:
+        sharding: As `Plan.data` says it.
+        every: Whether gradients are reduced in every microbatch.
+        gradient: Bytes of a gradient.
+        weight: Bytes of a weight that is gathered.
+        bucket: Bytes of gradients that are reduced together, at least.
+        overlap: Whether that is during the backward pass.
+        parameters: Of each kind of layer, by family.
+        tied: Parameters that both ends of the pipeline have.
+        updates: Whether there is an optimizer.
+    """
+
+    sharding: str
+    every: bool
+    gradient: int
+    weight: int
+    bucket: int
+    overlap: bool
+    parameters: Mapping[Work, Mapping[str, int]]
+    tied: int
+    updates: bool
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """Gradients of some layers that one collective reduces."""
+
+    family: str
+    size: int
+    layers: tuple[int, ...]
+    late: bool
+
+
+def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
+    """Return how the replicas of all stages share weights."""
+    kinds: set[int] = set()
+    forward_gathers = False
+    tied = 0
+    sums: list[_Sum] = []
+    reducing = set()
+    for stage in stages:
+        nodes = stage.nodes
+        own = nodes.gradients & ~nodes.ends()
+        kinds |= set(nodes.collective[own].tolist())
+        batch = nodes.graph.ints("micro_batch", -1)
+        forward_gathers |= bool((own & (nodes.collective == GATHER) & (batch >= 0)).any())
+        reducing |= set(batch[own & np.isin(nodes.collective, (SCATTER, REDUCE)) & (batch >= 0)].tolist())
+        ends = nodes.graph.ints("comm_size")[nodes.ends()]
+        tied = max(tied, int(ends.max(initial=0)))
+        sums += _sums(stage)
+    sharding = "fsdp" if forward_gathers else "zero-1" if SCATTER in kinds else "ddp"
+    if sharding == "fsdp" and REDUCE in kinds:
+        sharding = "hsdp"
+    every = len(reducing) > 1
+    if sharding == "zero-1" and every:
+        sharding = "zero-2"
+    gradient, weight = _elements(stages, sharding)
+    early = [each.size for each in sums if not each.late]
+    return Replicas(
+        sharding,
+        every,
+        gradient,
+        weight,
+        min(early, default=max((each.size for each in sums), default=1) + 1),
+        bool(early) or not sums,
+        _parameters(sums, works, gradient),
+        tied // gradient,
+        any(stage.nodes.update.any() for stage in stages),
+    )
+
+
+def _sums(stage: Stage) -> list[_Sum]:
+    """Return what is reduced in the last microbatch, with the layers whose gradients it has."""
+    nodes = stage.nodes
+    batch = nodes.graph.ints("micro_batch", -1)
+    last = stage.microbatches - 1
+    families, names = nodes.graph.strings("pg_name")
+    size = nodes.graph.ints("comm_size")
+    own = (
+        nodes.gradients
+        & ~nodes.ends()
+        & np.isin(nodes.collective, (SCATTER, REDUCE))
+        & np.isin(batch, (last, -1))
+    )
+    if (nodes.collective[own] == SCATTER).any():
+        own &= nodes.collective == SCATTER
+    backward = {
+        segment.nodes[-1]: segment.layer
+        for segment in stage.segments
+        if segment.microbatch == last and segment.kind in ("B", "FB", "W")
+    }
+    if any(segment.kind == "W" for segment in stage.segments):
+        backward = {
+            segment.nodes[-1]: segment.layer
+            for segment in stage.segments
+            if segment.microbatch == last and segment.kind == "W"
+        }
+    used = [names[code] for code in dict.fromkeys(families[own].tolist())]
+    waiting: dict[str, list[int]] = {
+        name: [] for family in used for name in (family, SECOND.get(family, family))
+    }
+    found = []
+    for node in range(nodes.graph.n_nodes):
+        if node in backward:
+            for layers in waiting.values():
+                layers.append(backward[node])
+        if own[node]:
+            family = names[families[node]]
+            if not waiting[family]:
+                family = SECOND.get(family, family)
+            found.append(_Sum(family, int(size[node]), tuple(waiting[family]), bool(batch[node] < 0)))
+            waiting[family] = []
+    return found
+
+
+def _elements(stages: Sequence[Stage], sharding: str) -> tuple[int, int]:
+    """Return bytes of a gradient and of a weight: their ratio is that of what is scattered to what is gathered."""
+    if sharding == "ddp":
+        return 4, 2
+    scattered = gathered = 0.0
+    for stage in stages:
+        nodes = stage.nodes
+        own = nodes.gradients & ~nodes.ends()
+        size, batch = nodes.graph.ints("comm_size"), nodes.graph.ints("micro_batch", -1)
+        codes, names = nodes.graph.strings("pg_name")
+        members = np.array([*(nodes.grid.members(name).shape[1] for name in names), 1])[codes]
+        late = np.isin(batch, (stage.microbatches - 1, -1))
+        scattered = max(scattered, float(size[own & late & (nodes.collective == SCATTER)].max(initial=0)))
+        gathered = max(gathered, float((size * members)[own & (nodes.collective == GATHER)].max(initial=0)))
+    ratio = scattered / gathered if gathered else 2.0
+    return min(((4, 2), (2, 2), (2, 4)), key=lambda pair: abs(pair[0] / pair[1] - ratio))
+
+
+def _parameters(sums: Sequence[_Sum], works: Mapping[int, Work], gradient: int) -> dict[Work, dict[str, int]]:
+    """Return the parameters of each kind of layer, of which sums of several are known (least squares)."""
+    kinds = list(dict.fromkeys(works.values()))
+    found: dict[Work, dict[str, int]] = {kind: {} for kind in kinds}
+    for family in dict.fromkeys(each.family for each in sums):
+        rows = [each for each in sums if each.family == family]
+        table = np.zeros((len(rows), len(kinds)))
+        for at, each in enumerate(rows):
+            for layer in each.layers:
+                table[at, kinds.index(works[layer])] += 1
+        counts = np.linalg.lstsq(table, np.array([each.size / gradient for each in rows]), rcond=None)[0]
+        for kind, count in zip(kinds, np.rint(counts).astype(int).tolist(), strict=True):
+            if count > 0:
+                found[kind][family] = count
+    return found

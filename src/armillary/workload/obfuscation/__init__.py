@@ -1,0 +1,1 @@
+"""Traces that behave like others and say little about them."""

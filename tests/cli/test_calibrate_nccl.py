@@ -1,0 +1,56 @@
+import pytest
+from click.testing import CliRunner
+
+from armillary.cli.calibrate.nccl import command as calibrate
+from armillary.cli.collective.time import command as time
+from armillary.collective.fitted import load_fit
+from armillary.errors import InputError
+
+ROWS = "".join(f"8,{2**n},{20 + 2**n / 2e5:.2f},1,1,1\n" for n in range(10, 31, 2))
+TABLE = "ngpus,size_bytes,oop_us,oop_busbw_GBps,ip_us,ip_busbw_GBps\n" + ROWS
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.csv").write_text(TABLE)
+    return tmp_path
+
+
+def call(command, line):
+    return CliRunner().invoke(command, line.split(), catch_exceptions=False).output
+
+
+def refused(command, line):
+    with pytest.raises(InputError) as caught:
+        call(command, line)
+    return str(caught.value)
+
+
+def test_a_fit_is_shown_and_written_and_read_again(table):
+    pytest.importorskip("matplotlib")
+    shown = call(calibrate, "mine.csv --device h100 --output mine.yaml --picture mine.svg --name Mine")
+    assert "Mine: h100-sxm, up to 8 GPUs; 11 times of 11 cases" in shown
+    assert "all-reduce" in shown
+    assert "unseen sizes: mean" in shown
+    assert (table / "mine.svg").exists()
+    assert load_fit("mine.yaml").time("all-reduce", 8, 1, 2**21).total_ns == pytest.approx(
+        20e3 + 2**21 / 0.2e3 * 1e0, rel=0.02
+    )
+    assert "8 GPUs of a node" in call(time, "mine.yaml all-reduce --gpus 8 1MiB 64MiB")
+
+
+def test_what_cannot_be_fitted_is_refused(table):
+    (table / "junk.log").write_text("nothing here\n")
+    assert "no times found" in refused(calibrate, "junk.log --device h100")
+    assert "choose one by --device" in refused(calibrate, "mine.csv")
+    assert "did you mean 'all-reduce'" in refused(calibrate, "mine.csv --device h100 --operation al-reduce")
+    assert "no folder" in refused(calibrate, "mine.csv --device h100 --output no/where.yaml")
+
+
+def test_what_a_fit_cannot_say_is_refused(table):
+    assert "did you mean 'h100-sxm'" in refused(time, "h100-sx all-reduce --gpus 8 1MiB")
+    assert "did you mean 'all-reduce'" in refused(time, "h100 al-reduce --gpus 8 1MiB")
+    assert "at least 2 GPUs" in refused(time, "h100 all-reduce --gpus 1 1MiB")
+    assert "BYTES" in refused(time, "h100 all-reduce --gpus 8 1Mb/s")
+    assert "at least 1 byte" in refused(time, "h100 all-reduce --gpus 8 0B")

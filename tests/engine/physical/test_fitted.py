@@ -1,0 +1,166 @@
+"""Collectives and messages that a fit times: kernel against twin, folded or not, and what a fit must say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import armillary
+from armillary.collective.fitted import load_fit
+from armillary.errors import InputError
+from armillary.platform.model import Dimension, Physical, Platform, Port
+from armillary.platform.terms import FitChoice, Terms
+from armillary.report import bound
+from armillary.trace import CollectiveType, GraphBuilder, Trace
+
+from .programs import Case, cases
+from .test_twin import check
+
+FILE = """
+title: a small one
+device: a100-sxm
+inside:
+  all-reduce: {2: [{up_to: 4096 B, latency: 20 ns}, {latency: 300.5 ns, bandwidth: 7 GB/s}]}
+  all-to-all: {2: [{latency: 70 ns, bandwidth: 3 GB/s}]}
+between:
+  all-reduce:
+    nic: {1: 1.7 GB/s}
+    stages: [{up_to: 5 kB, base: 90.25 ns, hop: 12 ns, load: 0.5}, {step: 7.5 ns, load: 1.0}]
+  all-to-all: {nic: {1: 0.7 GB/s, 2: 1.1 GB/s}, stages: [{hop: 30 ns, load: 1.0}]}
+"""
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("fits") / "small.yaml"
+    path.write_text(FILE)
+    return path
+
+
+@st.composite
+def fitted(draw: Any) -> tuple[Case, str]:
+    """A case, and the name of a fit."""
+    case = draw(cases())
+    platform = case.platform
+    terms = Terms(
+        communication=draw(st.sampled_from([0.0, 0.1])),
+        launch=draw(st.sampled_from([0.0, 5_000.5])),
+        straggler=draw(st.sampled_from([0.0, 0.02])),
+    )
+    fit = FitChoice("", draw(st.integers(1, len(platform.dimensions))))
+    physical = replace(platform.physical, fit=draw(st.sampled_from([fit, fit, None])), terms=terms)
+    return replace(case, platform=replace(platform, physical=physical)), draw(
+        st.sampled_from(["a100-sxm", ""])
+    )
+
+
+def named(case: Case, name: str) -> Case:
+    physical = case.platform.physical
+    fit = physical.fit and replace(physical.fit, name=name)
+    return replace(case, platform=replace(case.platform, physical=replace(physical, fit=fit)))
+
+
+@settings(deadline=None, max_examples=80)
+@given(fitted())
+def test_the_kernel_is_the_twin_folded_or_not(small: Path, given: tuple[Case, str]) -> None:
+    check(named(given[0], given[1] or str(small)))
+
+
+@settings(deadline=None, max_examples=40)
+@given(fitted())
+def test_no_program_beats_its_bound(small: Path, given: tuple[Case, str]) -> None:
+    case = named(given[0], given[1] or str(small))
+    timeline = armillary.simulate(case.trace(), case.platform)
+    assert bound(timeline).ticks <= timeline.total_ticks
+
+
+A100 = FitChoice("a100-sxm")
+
+
+def machine(fit: FitChoice = A100, sizes: tuple[int, ...] = (8, 2)) -> Platform:
+    rates = (300.0, 25.0, 25.0)
+    dimensions = tuple(
+        Dimension(f"d{i}", "Switch", n, rate, 1000.0, Port(rate, rate))
+        for i, (n, rate) in enumerate(zip(sizes, rates, strict=False))
+    )
+    return Platform(dimensions, physical=Physical(fit=fit))
+
+
+def one(kind: CollectiveType, size: int, platform: Platform) -> int:
+    b = GraphBuilder()
+    b.collective("c", kind, size)
+    return armillary.simulate(Trace.replicate(b.graph("r"), platform.npus), platform).total_ticks
+
+
+@pytest.mark.parametrize("size", [1000, 1 << 20, 1 << 30])
+@pytest.mark.parametrize(
+    ("kind", "operation", "larger"),
+    [
+        (CollectiveType.ALL_REDUCE, "all-reduce", 1),
+        (CollectiveType.ALL_GATHER, "all-gather", 16),
+        (CollectiveType.REDUCE_SCATTER, "reduce-scatter", 1),
+        (CollectiveType.ALL_TO_ALL, "all-to-all", 1),
+    ],
+)
+def test_a_collective_alone_takes_what_the_fit_says_of_its_larger_buffer(
+    kind: CollectiveType, operation: str, larger: int, size: int
+) -> None:
+    expected = load_fit("a100-sxm").time(operation, 8, 2, size * larger)
+    assert expected is not None
+    assert one(kind, size, machine()) == pytest.approx(expected.total_ns, abs=2)
+
+
+def test_a_message_takes_what_the_fit_says_of_its_nodes() -> None:
+    fit, size = load_fit("a100-sxm"), 1 << 20
+    for target, place in ((1, (2, 1)), (8, (1, 2))):
+        graphs = [GraphBuilder(rank=r) for r in range(16)]
+        graphs[0].send(target, size, 1)
+        graphs[target].recv(0, size, 1)
+        trace = Trace.from_ranks([each.graph("r") for each in graphs])
+        expected = fit.time("send", *place, size)
+        assert expected is not None
+        assert armillary.simulate(trace, machine()).total_ticks == pytest.approx(expected.total_ns, abs=2)
+
+
+def test_a_node_is_what_the_platform_says() -> None:
+    two = machine(FitChoice("a100-sxm", 2), (4, 2, 2))
+    assert one(CollectiveType.ALL_REDUCE, 1 << 20, two) == one(CollectiveType.ALL_REDUCE, 1 << 20, machine())
+
+
+def test_two_at_a_time_share_the_port() -> None:
+    b = GraphBuilder()
+    for stream in range(2):
+        b.collective("c", CollectiveType.ALL_REDUCE, 1 << 30)
+        b.nodes[-1].attrs.append(("stream", "int32", stream))
+    both = armillary.simulate(Trace.replicate(b.graph("r"), 16), machine()).total_ticks
+    expected = load_fit("a100-sxm").time("all-reduce", 8, 2, 1 << 30)
+    assert expected is not None
+    assert both == pytest.approx(2 * expected.transfer_ns + expected.latency_ns, abs=4)
+
+
+def test_what_the_fit_does_not_know_or_the_network_cannot_is_said() -> None:
+    b = GraphBuilder()
+    b.collective("c", CollectiveType.BARRIER, 8)
+    b.collective("c", CollectiveType.ALL_TO_ALL, 1 << 28)
+    slow = machine()
+    slow = replace(slow, dimensions=(slow.dimensions[0], replace(slow.dimensions[1], port=Port(1.0, 1.0))))
+    timeline = armillary.simulate(Trace.replicate(b.graph("r"), 16), slow)
+    said = "\n".join(timeline.info["warnings"])
+    assert "does not know barrier: timed by schedules" in said
+    assert "all-to-all is faster than the bandwidth of the network allows" in said
+    assert bound(timeline).ticks <= timeline.total_ticks
+
+
+def test_unknown_fits_and_other_networks_are_refused() -> None:
+    with pytest.raises(InputError, match=r"a100-sxn.*did you mean 'a100-sxm'"):
+        one(CollectiveType.ALL_REDUCE, 8, machine(FitChoice("a100-sxn")))
+    trace = Trace.replicate(GraphBuilder().graph("r"), 16)
+    with pytest.raises(InputError, match=r"collectives\.fit has no effect .* network model flow"):
+        armillary.simulate(trace, machine(), network_model="flow")
+    with pytest.raises(InputError, match=r"collectives\.fit"):
+        armillary.simulate(trace, machine(), profile="astra-sim")

@@ -1,0 +1,90 @@
+"""Stages put together from the layers of others, against generated ones; layers that are named and that are found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from small_runs import MIXED, TINY, run, step, totals, written
+
+from armillary.errors import InputError
+from armillary.trace import GraphBuilder, Trace
+from armillary.workload.extrapolation import extrapolate, recognise
+from armillary.workload.extrapolation.edit import with_ints, without
+
+PLANS: list[dict[str, Any]] = [
+    *({"data": {"sharding": name}} for name in ("ddp", "zero-1", "zero-2", "fsdp")),
+    {"data": {"sharding": "fsdp", "prefetch": 2, "limit": 3}},
+    {"data": {"sharding": "fsdp", "reshard": False}},
+    {"data": {"sharding": "hsdp", "shard": 2}},
+    {"pipeline": {"schedule": "gpipe"}},
+    {"pipeline": {"schedule": "zero-bubble"}},
+    {"recompute": "full"},
+    {"model": MIXED},
+    {"model": TINY.model_copy(update={"tied": True})},
+    {"parallel": {"cp": 2}},
+    {"optimizer": "none"},
+]
+
+
+def alike(made: Trace, truth: Trace) -> None:
+    """Check that two runs are the same to the byte and to the tick."""
+    assert totals(made) == totals(truth)
+    assert step(made).finish.tolist() == step(truth).finish.tolist()
+
+
+@pytest.mark.parametrize("more", PLANS, ids=str)
+def test_other_numbers_of_stages_and_microbatches(more: dict[str, Any]) -> None:
+    def of(pp: int, batches: int = 4) -> Trace:
+        return run(2, pp, 4, batches, **more)
+
+    alike(extrapolate(written(of(2)), {"pp": 4}).trace, of(4))
+    alike(extrapolate(written(of(4)), {"pp": 2}).trace, of(2))
+    alike(extrapolate(written(of(2)), {"microbatches": 2}).trace, of(2, 8))
+
+
+def bare(trace: Trace, *, names: bool) -> Trace:
+    """Return a trace without layers and microbatches, and without names if so."""
+    graphs = []
+    for graph in trace.graphs:
+        every = np.ones(graph.n_nodes, np.bool_)
+        made = without(without(graph, "layer", every), "micro_batch", every)
+        if not names:
+            columns = replace(made.columns, rows=made.columns.rows.copy())
+            columns.rows[4, 1:-1] = 0
+            made = type(made)(columns, 0, made.source)
+        graphs.append(made)
+    return replace(trace, graphs=tuple(graphs))
+
+
+@pytest.mark.parametrize("names", [True, False])
+@pytest.mark.parametrize("sharding", ["ddp", "fsdp"])
+def test_layers_that_are_not_named_are_found(sharding: str, names: bool) -> None:
+    data = {"sharding": sharding}
+    made = extrapolate(written(bare(run(2, 2, 2, data=data), names=names)), {"pp": 4})
+    alike(made.trace, run(2, 4, 2, data=data))
+    assert "pipeline: layers are what repeats between the messages of a microbatch" in {
+        a.rule for a in made.assumptions
+    }
+
+
+def test_a_layer_that_changes_from_microbatch_to_microbatch_is_refused() -> None:
+    trace = written(run(2, 2, 2))
+    graph = trace.graphs[0]
+    size = graph.ints("tensor_size").copy()
+    size[int(np.flatnonzero(graph.types == 4)[-5])] += 1
+    wrong = replace(trace, graphs=(with_ints(graph, {"tensor_size": size}), *trace.graphs[1:]))
+    with pytest.raises(InputError, match="expected all microbatches to be alike"):
+        extrapolate(wrong, {"pp": 4})
+
+
+def test_an_order_of_its_own_is_refused() -> None:
+    with pytest.raises(InputError, match="interleaved cannot be remade"):
+        extrapolate(written(run(1, 2, 2, pipeline={"schedule": "interleaved", "virtual": 2})), {"pp": 4})
+    builders = [GraphBuilder(rank=rank) for rank in range(2)]
+    builders[0].send(1, 64, after=[builders[0].compute("a", flops=10)])
+    builders[1].compute("b", flops=20, after=[builders[1].recv(0, 64)])
+    with pytest.raises(InputError, match="begins a task in which 1 layers are found"):
+        extrapolate(recognise(Trace.from_ranks([b.graph() for b in builders]))[0], {"pp": 4})

@@ -1,0 +1,79 @@
+"""Small runs, and what of them is compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import armillary
+from armillary.engine.timeline import Timeline
+from armillary.platform import load_platform
+from armillary.trace import Trace
+from armillary.trace.expand import expand
+from armillary.workload.extrapolation import recognise
+from armillary.workload.generate import generate
+from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp
+from armillary.workload.plan.schema import Plan
+
+TINY = Decoder(
+    name="tiny", layers=8, hidden=512, vocabulary=4096, context=256, tied=False, norm="rms", activation="swiglu",
+    attention=Attention(heads=16, kv_heads=16), mlp=Mlp(size=2048),
+)  # fmt: skip
+MIXED = TINY.model_copy(update={"experts": Experts(count=8, top_k=2, size=256)})
+QUANTITIES = ("num_ops", "tensor_size", "comm_size")
+
+
+def run(tp: int = 1, pp: int = 1, dp: int = 1, batches: int = 4, model: Decoder = TINY, **more: Any) -> Trace:
+    """Generate a run of `batches` microbatches for each replica."""
+    parallel = {"tp": tp, "pp": pp, **more.pop("parallel", {})}
+    data = {"bucket": "1 MiB", **more.pop("data", {})}
+    plan = {
+        "ranks": tp * pp * dp * parallel.get("cp", 1),
+        "batch": dp * batches * more.get("microbatch", 1),
+        "parallel": parallel,
+        "data": data,
+        **more,
+    }
+    return generate(model, Plan.model_validate(plan))
+
+
+def written(trace: Trace) -> Trace:
+    """Return a trace as its files have it, with its axes found."""
+    return recognise(expand(trace))[0]
+
+
+def totals(trace: Trace) -> dict[str, float]:
+    """Return nodes and sums of quantities of all ranks."""
+    ranks = np.bincount(trace.rank_graph, minlength=len(trace.graphs)).astype(float)
+    found = {"nodes": float(trace.total_nodes)}
+    for name in QUANTITIES:
+        found[name] = float(np.dot(ranks, [graph.ints(name).sum() for graph in trace.graphs]))
+    return found
+
+
+def step(trace: Trace) -> Timeline:
+    """Simulate on servers of four NPUs."""
+    network = [
+        {
+            "name": "in",
+            "topology": "Switch",
+            "size": min(4, trace.n_ranks),
+            "bandwidth": "100 GB/s",
+            "latency": "1 us",
+        }
+    ]
+    if trace.n_ranks > 4:
+        network.append(
+            {
+                "name": "out",
+                "topology": "Switch",
+                "size": trace.n_ranks // 4,
+                "bandwidth": "10 GB/s",
+                "latency": "5 us",
+            }
+        )
+    npu = {"peak": "100 TFLOP/s", "memory": {"bandwidth": "1 TB/s"}}
+    return armillary.simulate(
+        trace, load_platform({"network": network, "npu": npu, "compute": {"roofline": True}})
+    )
