@@ -2,7 +2,7 @@
 
 `seconds` and `cpu_seconds` are those of one process, `peak_mib` is its memory so far.
 
-python benchmarks/learn_neural.py [STEPS] [TRACES]     # 1,200 steps on 480 traces, 100 traces
+python benchmarks/learn_neural.py [STEPS] [TRACES]     # 2,000 steps on 480 traces, 100 traces
 
 Needs PyTorch: pip install armillary[learn].
 """
@@ -52,7 +52,7 @@ def show(name: str, since: tuple[float, float], **more: object) -> None:
 
 def main() -> None:
     """Write a corpus, train, and sample."""
-    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 1200
+    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 100
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "plan.yaml").write_text(PLAN)

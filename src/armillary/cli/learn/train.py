@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("--kind", type=click.Choice(["statistical", "neural"]), default="statistical", show_default=True,
               help="Of the model; a neural one needs PyTorch to be trained, but not to be used.")  # fmt: skip
 @click.option(
-    "--steps", type=click.IntRange(1), help="Of a neural model's gradient descent.  [default: 1000]"
+    "--steps", type=click.IntRange(1), help="Of a neural model's gradient descent.  [default: 2000]"
 )
 def command(folder: Path, output: Path, seed: int, kind: str, steps: int | None) -> None:
     """Train and write."""

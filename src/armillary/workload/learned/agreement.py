@@ -23,8 +23,8 @@ def check_agreement(sequences: Sequence[Tokens], vocabulary: Vocabulary) -> None
     Raises:
         InputError: two do not fit; the model cannot make this trace.
     """
-    sent = [messages(each, vocabulary, NodeType.COMM_SEND_NODE, "comm_dst") for each in sequences]
-    received = [messages(each, vocabulary, NodeType.COMM_RECV_NODE, "comm_src") for each in sequences]
+    sent = [_messages(each, vocabulary, NodeType.COMM_SEND_NODE, "comm_dst") for each in sequences]
+    received = [_messages(each, vocabulary, NodeType.COMM_RECV_NODE, "comm_src") for each in sequences]
     for stage in range(len(sequences)):
         for axis, steps in sent[stage]:
             other = (stage + steps) % len(sequences) if axis == "pp" else stage
@@ -44,7 +44,7 @@ def check_agreement(sequences: Sequence[Tokens], vocabulary: Vocabulary) -> None
             raise InputError(f"stages would call different collectives of group '{name}': {_HINT}")
 
 
-def messages(tokens: Tokens, vocabulary: Vocabulary, kind: int, end: str) -> dict[Way, Counter[int]]:
+def _messages(tokens: Tokens, vocabulary: Vocabulary, kind: int, end: str) -> dict[Way, Counter[int]]:
     """Return how many messages of which sizes go each way."""
     found: dict[Way, Counter[int]] = {}
     sizes = tokens.column("comm_size")

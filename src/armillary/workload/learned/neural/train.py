@@ -25,7 +25,7 @@ from armillary.workload.learned.neural.network import Sizes, initial
 from armillary.workload.learned.neural.network_torch import import_torch
 from armillary.workload.learned.train import train as train_library
 
-STEPS = 1000
+STEPS = 2000
 WIDTH = 64
 _RATE = 4e-3
 _WARMUP = 50
