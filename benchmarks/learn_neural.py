@@ -69,7 +69,8 @@ def main() -> None:
     for at in range(count):
         wish = {
             "layers": 4 * (2 + at % 5),
-            "hidden": 128 * (20 + at),
+            "hidden": 256 * (8 + at % 12),
+            "kv_heads": 2 * (8 + at % 12),
             "tp": 2,
             "pp": 2,
             "dp": 2,
