@@ -41,9 +41,8 @@ def command(
     from armillary.study.fidelity.page import draw_picture, write_page
     from armillary.study.fidelity.show import tables, write_json
     from armillary.workload.learned.corpus import read_corpus
-    from armillary.workload.learned.model_file import load_model_file
+    from armillary.workload.learned.neural.model_file import open_sampler
     from armillary.workload.learned.requests import read_request
-    from armillary.workload.learned.sample import Sampler
 
     for option, file in (("--json", json_file), ("--plot", plot), ("--html", html)):
         if file:
@@ -53,7 +52,7 @@ def command(
     requests = [read_request(plan) for plan in plans]
     if count:
         requests = [replace(request, count=count) for request in requests]
-    sampler = Sampler(load_model_file(path))
+    sampler = open_sampler(path)
     corpus = read_corpus(folder)
     total = sum(request.count for request in requests)
     with click.progressbar(

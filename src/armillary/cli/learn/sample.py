@@ -39,8 +39,7 @@ def command(
     """Make, describe, write and simulate traces."""
     from armillary.units import format_time
     from armillary.workload.learned.conditions import read_settings
-    from armillary.workload.learned.model_file import load_model_file
-    from armillary.workload.learned.sample import Sampler
+    from armillary.workload.learned.neural.model_file import open_sampler
 
     if folder and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"--write {folder}: is there already, expected a new or an empty folder")
@@ -50,7 +49,7 @@ def command(
 
         platform = with_roofline(load_platform(machine))
     given = read_settings(settings)
-    sampler = Sampler(load_model_file(path))
+    sampler = open_sampler(path)
     for number in range(count):
         with working("making"):
             trace = sampler.sample(given, seed=seed + number, temperature=temperature)

@@ -16,9 +16,9 @@ from armillary.cli.outputs import show_table
 def command(path: Path, role: str | None) -> None:
     """Print a model."""
     from armillary.workload.learned.describe_model import model_tables, role_table
-    from armillary.workload.learned.model_file import load_model_file
+    from armillary.workload.learned.neural.model_file import open_sampler
 
-    model = load_model_file(path)
+    model = open_sampler(path).model
     if role is not None:
         show_table(role_table(model, role))
         return

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from armillary.cli.learn import SUBCOMMANDS
 from armillary.cli.outputs import working
+from armillary.errors import InputError
 from armillary.files import check_folder
+
+if TYPE_CHECKING:
+    from armillary.workload.learned.corpus import Corpus
 
 
 @click.command(help=SUBCOMMANDS["train"])
@@ -24,16 +30,39 @@ from armillary.files import check_folder
 @click.option(
     "--seed", type=int, default=0, show_default=True, help="Of the choice of examples where there are many."
 )
-def command(folder: Path, output: Path, seed: int) -> None:
+@click.option("--kind", type=click.Choice(["statistical", "neural"]), default="statistical", show_default=True,
+              help="Of the model; a neural one needs PyTorch to be trained, but not to be used.")  # fmt: skip
+@click.option(
+    "--steps", type=click.IntRange(1), help="Of a neural model's gradient descent.  [default: 2000]"
+)
+def command(folder: Path, output: Path, seed: int, kind: str, steps: int | None) -> None:
     """Train and write."""
     from armillary.workload.learned.corpus import read_corpus
     from armillary.workload.learned.model_file import save_model
     from armillary.workload.learned.train import train
 
+    if steps and kind != "neural":
+        raise InputError(f"--steps {steps}: expected --kind neural with it")
     check_folder("--output", output)
     corpus = read_corpus(folder)
-    with working("fitting"):
-        model = train(corpus, seed=seed)
-    save_model(model, output)
-    about = model.about
+    if kind == "neural":
+        about = _train_neural(corpus, output, seed, steps)
+    else:
+        with working("fitting"):
+            model = train(corpus, seed=seed)
+        save_model(model, output)
+        about = model.about
     click.echo(f"{output}: {about['traces']:,} traces, {about['tokens']:,} tokens")
+
+
+def _train_neural(corpus: Corpus, output: Path, seed: int, steps: int | None) -> dict[str, Any]:
+    from armillary.workload.learned.neural.model_file import save_neural
+    from armillary.workload.learned.neural.train import STEPS, train
+
+    many = steps or STEPS
+    with click.progressbar(
+        length=many, label="training", file=sys.stderr, hidden=not sys.stderr.isatty()
+    ) as bar:
+        model = train(corpus, seed=seed, steps=many, stepped=bar.update)
+    save_neural(model, output)
+    return model.base.about

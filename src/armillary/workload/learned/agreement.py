@@ -38,7 +38,7 @@ def check_agreement(sequences: Sequence[Tokens], vocabulary: Vocabulary) -> None
                 raise InputError(
                     f"stage {stage} would receive along {axis} {steps:+d} what is not sent: {_HINT}"
                 )
-    called = [_shared_calls(each, vocabulary) for each in sequences]
+    called = [shared_calls(each, vocabulary) for each in sequences]
     for name in sorted({name for each in called for name in each}):
         if any(each.get(name) != called[0].get(name) for each in called):
             raise InputError(f"stages would call different collectives of group '{name}': {_HINT}")
@@ -55,7 +55,7 @@ def _messages(tokens: Tokens, vocabulary: Vocabulary, kind: int, end: str) -> di
     return found
 
 
-def _shared_calls(tokens: Tokens, vocabulary: Vocabulary) -> dict[str, list[tuple[str, int]]]:
+def shared_calls(tokens: Tokens, vocabulary: Vocabulary) -> dict[str, list[tuple[str, int]]]:
     """Return the collectives, in order, of groups that go over all stages."""
     groups = {
         at: symbol

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from armillary.workload.learned.tree import Tree
 from armillary.workload.learned.variation import QUANTILES
 from armillary.workload.learned.vocabulary import COLUMNS, Vocabulary
 
+T = TypeVar("T")
 FORMAT = "armillary statistical trace model"
 VERSION = 1
 _ARRAYS = ("ptr", "coefficients", "exponents", "error", "spread")
@@ -30,16 +31,29 @@ def save_model(model: StatisticalModel, path: Path) -> None:
     Raises:
         InputError: the file cannot be written.
     """
+    header, arrays = contents_of(model)
+    write_contents(path, {"format": FORMAT, "version": VERSION, **header}, arrays)
+
+
+def contents_of(model: StatisticalModel) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a model says as JSON knows values, and its arrays."""
     header: dict[str, Any] = {
-        "format": FORMAT, "version": VERSION, "about": model.about, "columns": COLUMNS, "variables": VARIABLES,
-        "domain": model.domain, "spread": model.spread, "shared": model.shared,
-        "symbols": model.vocabulary.to_json(),
+        "about": model.about, "columns": COLUMNS, "variables": VARIABLES, "domain": model.domain,
+        "spread": model.spread, "shared": model.shared, "symbols": model.vocabulary.to_json(),
         "programs": [[list(kind), _program(program)] for kind, program in model.programs.items()],
         "roles": {role: _variants(each) for role, each in model.roles.items()},
     }  # fmt: skip
     arrays = {name: getattr(model.sums, name) for name in _ARRAYS}
     measured, header["measured"] = arrays_of(model.measured)
-    arrays |= {f"measured_{name}": values for name, values in measured.items()}
+    return header, arrays | {f"measured_{name}": values for name, values in measured.items()}
+
+
+def write_contents(path: Path, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Write a model file of some format.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
 
@@ -50,7 +64,20 @@ def load_model_file(path: Path) -> StatisticalModel:
     Raises:
         InputError: it is none, of another version, or damaged.
     """
-    expected = f"a model that `armillary learn train` wrote, version {VERSION}"
+    return read_contents(path, {FORMAT: (VERSION, model_of)})
+
+
+Reader = Callable[[Any, dict[str, Any], str], T]
+"""Makes a model of header and arrays; the name of the file is for errors."""
+
+
+def read_contents(path: Path, readers: Mapping[str, tuple[int, Reader[T]]]) -> T:
+    """Read a model file of one of some formats, each with the version that can be read.
+
+    Raises:
+        InputError: it is none, of another version, or damaged.
+    """
+    expected = "a model that `armillary learn train` wrote"
     try:
         with np.load(path, allow_pickle=False) as found:
             arrays = {name: found[name] for name in found.files}
@@ -62,17 +89,24 @@ def load_model_file(path: Path) -> StatisticalModel:
         ) from error
     except Exception as error:
         raise InputError(f"{path}: no model, expected {expected}") from error
-    if kind != FORMAT or version != VERSION or header.get("columns") != list(COLUMNS):
-        raise InputError(f"{path}: is '{kind}' version {version}, expected {expected}")
+    known, reader = readers.get(kind, (None, None))
+    if reader is None or version != known or header.get("columns") != list(COLUMNS):
+        versions = " or ".join(f"'{name}' version {number}" for name, (number, _) in readers.items())
+        raise InputError(f"{path}: is '{kind}' version {version}, expected {expected}, {versions}")
     try:
-        return _model(header, arrays, str(path))
+        return reader(header, arrays, str(path))
     except InputError:
         raise
     except Exception as error:
         raise InputError(f"{path}: damaged ({error!r:.80}), expected {expected}") from error
 
 
-def _model(header: Any, arrays: dict[str, Any], where: str) -> StatisticalModel:
+def model_of(header: Any, arrays: dict[str, Any], where: str) -> StatisticalModel:
+    """Return the model that `contents_of` described.
+
+    Raises:
+        InputError, KeyError, ValueError, TypeError, IndexError: it is none.
+    """
     vocabulary = Vocabulary.from_json(header["symbols"], where)
     sums = Sums(*(arrays[name] for name in _ARRAYS))
     terms, many = len(sums.coefficients), len(sums.error)

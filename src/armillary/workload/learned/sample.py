@@ -35,7 +35,7 @@ TIMES = [AT["duration_ns"], AT["duration_micros"]]
 
 
 @dataclass(frozen=True, eq=False)
-class _Made:
+class Made:
     """A piece: its symbols, numbers, and references."""
 
     symbols: Ints
@@ -80,8 +80,7 @@ class Sampler:
         check_modelled(wished)
         condition = wished.condition
         beyond = self.check(condition)
-        pp = int(condition["pp"])
-        sequences = [self.tokens(of_class(condition, stage)) for stage in range(pp)]
+        sequences = self.sequences(condition)
         grid = wished.grid
         check_agreement(sequences, self.model.vocabulary)
         graphs = tuple(
@@ -92,6 +91,14 @@ class Sampler:
             "learned": {"condition": condition, "beyond": beyond, "seed": seed, "temperature": temperature}
         }
         return Trace(graphs, grid.coordinate("pp").astype(np.int32), grid, about)
+
+    def sequences(self, condition: Mapping[str, Value]) -> list[Tokens]:
+        """Return the sequences of all classes of ranks, one for each pipeline stage.
+
+        Raises:
+            InputError: the corpus has no program of this kind.
+        """
+        return [self.tokens(of_class(condition, stage)) for stage in range(int(condition["pp"]))]
 
     def check(self, condition: Mapping[str, Value]) -> list[str]:
         """Return the conditions that lie beyond those of the corpus.
@@ -127,7 +134,7 @@ class Sampler:
         chosen = {role: known[role].tree.choose(condition) for role in dict.fromkeys(roles)}
         values = self.model.sums.values(logarithms_of([condition])[0])
         made: dict[tuple[str, tuple[str, ...]], int] = {}
-        pieces: list[_Made] = []
+        pieces: list[Made] = []
         order = []
         for role, near in zip(roles, around, strict=True):
             place = made.get((role, near))
@@ -135,7 +142,7 @@ class Sampler:
                 place = made[role, near] = len(pieces)
                 pieces.append(self._piece(role, chosen[role], near, condition, values))
             order.append(place)
-        return _joined(pieces, order, loose, batches)
+        return joined(pieces, order, loose, batches)
 
     def _program(self, condition: Mapping[str, Value]) -> tuple[list[str], list[int]]:
         """Return the roles of all pieces and their microbatches."""
@@ -170,7 +177,7 @@ class Sampler:
 
     def _piece(
         self, role: str, variant: int, near: tuple[str, ...], condition: Mapping[str, Value], values: Any
-    ) -> _Made:
+    ) -> Made:
         known = self.model.roles[role]
         symbols = np.array(known.symbols[variant], np.int64)
         which = known.trees[variant].choose({**dict(zip(KEYS, near, strict=True)), **condition})
@@ -192,7 +199,7 @@ class Sampler:
             else:
                 numbers[token, entry.column] = max(1, round(float(values[entry.sums.choose(more)])))
         sizes = np.array([len(each) for each in lists], np.int64)
-        return _Made(symbols, numbers, sizes, np.array(entries, np.int64).reshape(-1, 3))
+        return Made(symbols, numbers, sizes, np.array(entries, np.int64).reshape(-1, 3))
 
     def _numbers(self, role: str, known: Variants, variant: int, near: tuple[str, ...]) -> _Fixed:
         key = at_level(near, known.level)
@@ -266,8 +273,8 @@ def _kind_text(kind: tuple[Value, ...]) -> str:
     return f"{', '.join(words)}, stage {rest[0]} and {rest[1]}, {rest[2]}, {rest[3]}"
 
 
-def _joined(
-    pieces: Sequence[_Made], order: Sequence[int], loose: Sequence[bool], batches: Sequence[int]
+def joined(
+    pieces: Sequence[Made], order: Sequence[int], loose: Sequence[bool], batches: Sequence[int]
 ) -> Tokens:
     """Put pieces behind each other."""
     lengths = np.array([len(pieces[at].symbols) for at in order], np.int64)

@@ -162,12 +162,16 @@ def _of_shape(
 
 
 def _counters(skeletons: Skeletons, step: Any) -> dict[Any, str]:
-    """Return for each block the role that counts its microbatches: the first of its template that is no message."""
-    found = {}
-    for block in dict.fromkeys(block for symbols in step for block in symbols):
-        roles = [role for symbols in skeletons.blocks[block[0]] for role in symbols]
-        found[block] = "" if "optimizer" in roles else next((r for r in roles if _firm(r)), roles[0])
-    return found
+    """Return for each block the role that counts its microbatches."""
+    return {
+        block: counter_of([role for symbols in skeletons.blocks[block[0]] for role in symbols])
+        for block in dict.fromkeys(block for symbols in step for block in symbols)
+    }
+
+
+def counter_of(roles: Sequence[str]) -> str:
+    """Return the role that counts the microbatches of blocks: the first that is no message; "": they have none."""
+    return "" if "optimizer" in roles else next((role for role in roles if _firm(role)), roles[0])
 
 
 def _firm(role: str) -> bool:

@@ -1,0 +1,90 @@
+"""Files of neural models: those of their library (`learned.model_file`) with a grammar and weights, no pickle."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from armillary.workload.learned import model_file as library_file
+from armillary.workload.learned.expressions import library
+from armillary.workload.learned.neural.grammar import Grammar
+from armillary.workload.learned.neural.inputs import width
+from armillary.workload.learned.neural.model import NeuralModel
+from armillary.workload.learned.neural.network import Sizes
+from armillary.workload.learned.neural.sample import NeuralSampler
+from armillary.workload.learned.sample import Sampler
+
+FORMAT = "armillary neural trace model"
+VERSION = 1
+
+
+def save_neural(model: NeuralModel, path: Path) -> None:
+    """Write a model.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    header, arrays = library_file.contents_of(model.base)
+    header |= {
+        "format": FORMAT, "version": VERSION, "grammar": model.grammar.to_json(), "sizes": model.sizes.to_json(),
+    }  # fmt: skip
+    arrays |= {f"weight_{name}": value for name, value in model.weights.items()}
+    library_file.write_contents(path, header, {**arrays, "scales": model.scales})
+
+
+def load_neural(path: Path) -> NeuralModel:
+    """Read a model.
+
+    Raises:
+        InputError: it is none, of another version, or damaged.
+    """
+    return library_file.read_contents(path, {FORMAT: (VERSION, _model)})
+
+
+def open_sampler(path: Path) -> Sampler:
+    """Return a sampler of a model of either kind.
+
+    Raises:
+        InputError: the file holds none.
+    """
+    return library_file.read_contents(
+        path,
+        {
+            library_file.FORMAT: (
+                library_file.VERSION,
+                lambda *found: Sampler(library_file.model_of(*found)),
+            ),
+            FORMAT: (VERSION, lambda *found: NeuralSampler(_model(*found))),
+        },
+    )
+
+
+def _model(header: Any, arrays: dict[str, Any], where: str) -> NeuralModel:
+    base = library_file.model_of(header, arrays, where)
+    grammar = Grammar.from_json(header["grammar"], list(base.roles))
+    sizes = Sizes(**{each.name: int(header["sizes"][each.name]) for each in fields(Sizes)})
+    weights = {
+        name.removeprefix("weight_"): value for name, value in arrays.items() if name.startswith("weight_")
+    }
+    if {name: value.shape for name, value in weights.items()} != sizes.shapes():
+        raise ValueError("weights")
+    if not all(value.dtype == np.float32 and np.isfinite(value).all() for value in weights.values()):
+        raise ValueError("weights are no finite numbers")
+    model = NeuralModel(base, grammar, sizes, weights, arrays["scales"])
+    lexicon = model.lexicon()
+    known = (lexicon.size, lexicon.near_size, width(), len(library()), lexicon.candidates, lexicon.residuals)
+    if known != (
+        sizes.tokens,
+        sizes.near,
+        sizes.features,
+        sizes.expressions,
+        sizes.candidates,
+        sizes.residuals,
+    ):
+        raise ValueError(f"sizes {known}")
+    if model.scales.shape != (2, width()) or not (model.scales[1] > 0).all():
+        raise ValueError("scales")
+    return model
