@@ -39,6 +39,8 @@ EXACT = {
 }
 # Printed counts and what one of their last digit is worth, in 10**9.
 PRINTED = {
+    "gpt-oss-120b": (116.8, 0.1, "arXiv 2508.10925, abstract and table 1"),
+    "kimi-k2": (1000, 100, "arXiv 2507.20534, abstract: '1 trillion total parameters'"),
     "gpt-3-175b": (174.6, 0.1, "arXiv 2005.14165, table D.1"),
     "turing-nlg-17b": (17, 1, "the title of its announcement"),
     "mt-nlg-530b": (530, 1, "arXiv 2201.11990, abstract"),
@@ -55,6 +57,8 @@ PRINTED = {
 }
 # Per token; the makers cut, or round, the last digit.
 ACTIVE = {
+    "kimi-k2": (32, 1, "arXiv 2507.20534, abstract"),
+    "gpt-oss-120b": (5.1, 0.1, "arXiv 2508.10925"),
     "deepseek-v3": (37, 1, "arXiv 2412.19437, abstract"),
     "mixtral-8x7b": (12.9, 0.1, "mistral.ai/news/mixtral-of-experts"),
     "mixtral-8x22b": (39, 1, "mistral.ai/news/mixtral-8x22b"),

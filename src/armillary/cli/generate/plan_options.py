@@ -20,7 +20,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 Kind = Literal["training", "inference", "both"]
 _NAMES: dict[KeyPath, str] = {
     ("parallel", "sequence"): "sequence-parallel",
+    ("parallel", "overlap"): "overlap-tp",
     ("pipeline", "layers"): "stage-layers",
+    ("pipeline", "overlap"): "overlap-tasks",
     ("data", "limit"): "gather-limit",
     ("numbers", "compute"): "precision",
     ("offload", "optimizer"): "offload-optimizer",

@@ -14,6 +14,7 @@ from armillary.engine.communicators import Communicators
 from armillary.engine.items import FROM_MEMORY
 from armillary.engine.jobs import Job
 from armillary.engine.nodes import OPERATION
+from armillary.engine.terms.straggler import slowest
 from armillary.platform.memory import local_speed
 from armillary.platform.model import KernelModel, Platform
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
@@ -53,6 +54,8 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
     if platform.physical.jitter:
         random = np.random.default_rng([platform.physical.jitter.seed, rank])
         stretch *= np.maximum(1 + platform.physical.jitter.sigma * random.standard_normal(len(order)), 0)
+    terms = platform.physical.terms
+    stretch *= slowest(terms.straggler, platform.npus)
     for place, p in enumerate(order):
         kind = NodeType(int(graph.types[p]))
         attrs = {name: value for name, _, value in graph.attrs(p)}
@@ -65,6 +68,8 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
                 took = _roofline(attrs, platform, took)
         if kind == NodeType.COMP_NODE:
             took = ceil(took * stretch[place])
+            if not attrs.get("is_cpu_op"):
+                took = max(took, ceil(terms.launch))
         node = Node(rank, int(graph.ids[p]), kind, attrs, took, int(ptr[p + 1] - ptr[p]), None)
         if kind == NodeType.COMM_COLL_NODE:
             dims, operation = attrs.get("involved_dim"), OPERATION[CollectiveType(attrs["comm_type"])]
