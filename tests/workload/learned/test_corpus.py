@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from armillary.cli.learn.describe import describe
 from armillary.errors import InputError
 from armillary.trace import write_trace
 from armillary.workload.generate import generate
 from armillary.workload.learned.conditions import wish
 from armillary.workload.learned.corpus import Corpus, read_corpus, write_corpus
-from armillary.workload.learned.describe import describe
 from armillary.workload.learned.graphs import Layouts, graph_of_tokens
 from armillary.workload.learned.requests import read_request
 

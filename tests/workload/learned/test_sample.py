@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from armillary.cli.learn.describe_model import model_tables, role_table
 from armillary.errors import InputError
 from armillary.trace import GraphBuilder, Trace, write_trace
 from armillary.trace.check_ranks import check_trace
@@ -18,7 +19,6 @@ from armillary.workload.generate import generate
 from armillary.workload.learned.agreement import check_agreement
 from armillary.workload.learned.conditions import read_settings, wish
 from armillary.workload.learned.corpus import read_corpus, write_corpus
-from armillary.workload.learned.describe_model import model_tables, role_table
 from armillary.workload.learned.model import StatisticalModel
 from armillary.workload.learned.model_file import load_model_file, save_model
 from armillary.workload.learned.requests import completed

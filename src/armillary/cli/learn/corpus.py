@@ -68,8 +68,8 @@ def command(
     if show or json_file:
         import json
 
+        from armillary.cli.learn.describe import describe, tables
         from armillary.files import write_text
-        from armillary.workload.learned.describe import describe, tables
 
         facts = describe(read_corpus(folder))
         if show:

@@ -15,7 +15,7 @@ from armillary.cli.outputs import show_table
 @click.option("--role", help="Print the sizes of this kind of piece as expressions, e.g. mlp.residual.add.")
 def command(path: Path, role: str | None) -> None:
     """Print a model."""
-    from armillary.workload.learned.describe_model import model_tables, role_table
+    from armillary.cli.learn.describe_model import model_tables, role_table
     from armillary.workload.learned.neural.model_file import open_sampler
 
     model = open_sampler(path).model

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from armillary.cli.learn.describe import to_text
 from armillary.errors import InputError, nearest
-from armillary.workload.learned.describe import to_text
 from armillary.workload.learned.model import Entry, StatisticalModel
 from armillary.workload.learned.monomials import Sum
 from armillary.workload.learned.tree import Tree
