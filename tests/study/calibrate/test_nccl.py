@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from armillary.collective.fitted.read import sheets
@@ -6,6 +8,7 @@ from armillary.study.calibrate.nccl_fits import fit_texts
 from armillary.study.calibrate.nccl_picture import draw
 from armillary.study.calibrate.samples import Sample, merged
 
+NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
 FITS = "src/armillary/collective/fitted/fits"
 
 
@@ -61,4 +64,9 @@ def test_a_picture_is_drawn(tmp_path):
 
 def test_the_fits_of_the_package_are_those_of_the_measurements(shared, pytestconfig):
     for name, text in fit_texts(shared / "measured"):
-        assert (pytestconfig.rootpath / FITS / f"{name}.yaml").read_text() == text, name
+        kept = (pytestconfig.rootpath / FITS / f"{name}.yaml").read_text()
+        # Machines differ in the last of the four digits that are written.
+        assert NUMBER.sub("#", kept) == NUMBER.sub("#", text), name
+        assert [float(each) for each in NUMBER.findall(kept)] == pytest.approx(
+            [float(each) for each in NUMBER.findall(text)], rel=2e-3
+        ), name

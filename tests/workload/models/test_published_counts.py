@@ -58,7 +58,6 @@ PRINTED = {
 # Per token; the makers cut, or round, the last digit.
 ACTIVE = {
     "kimi-k2": (32, 1, "arXiv 2507.20534, abstract"),
-    "gpt-oss-120b": (5.1, 0.1, "arXiv 2508.10925"),
     "deepseek-v3": (37, 1, "arXiv 2412.19437, abstract"),
     "mixtral-8x7b": (12.9, 0.1, "mistral.ai/news/mixtral-of-experts"),
     "mixtral-8x22b": (39, 1, "mistral.ai/news/mixtral-8x22b"),

@@ -97,7 +97,7 @@ def _solve(terms: Floats, columns: Sequence[int]) -> tuple[Floats, float]:
             if (weights < 0).any():
                 continue
             cost = float(((part @ weights - 1) ** 2).sum()) + 1e-6 * number
-            if cost < error:
+            if cost < error - 1e-9:  # of terms that say the same the first, whatever the last bit of an error
                 best = np.zeros(4)
                 best[list(chosen)] = weights
                 error = cost
