@@ -94,7 +94,13 @@ def same(expected: str, got: str) -> bool:
     return doctest.OutputChecker().check_output(tidy[0], tidy[1], doctest.ELLIPSIS)
 
 
-LONG = {"networks.md", "in-network.md", "tutorial-memory-or-network.md", "tutorial-budget.md"}
+LONG = {
+    "calibrate-training.md",
+    "networks.md",
+    "in-network.md",
+    "tutorial-memory-or-network.md",
+    "tutorial-budget.md",
+}
 
 
 @pytest.mark.parametrize(

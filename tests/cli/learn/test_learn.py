@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from armillary.cli.learn import command
+from armillary.cli import main
 from armillary.errors import InputError
 from armillary.trace import load_trace
 
@@ -30,9 +30,9 @@ npu: {peak: 989 TFLOP/s, memory: {bandwidth: 3.35 TB/s}}
 
 
 def run(*words: object) -> Result:
-    result = CliRunner().invoke(command, [str(word) for word in words])
-    if isinstance(result.exception, InputError):
-        raise result.exception
+    result = CliRunner().invoke(main, ["learn", *map(str, words)])
+    if result.exit_code == 2:
+        raise InputError(result.output)
     assert result.exit_code == 0, result.output
     return result
 
