@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from armillary.cli.lazy import LazyGroup
 
-_ALL = {
+SUBCOMMANDS = {
     "gemm": "Fit a device's kernel constants to measured matrix products.",
     "nccl": "Fit a machine's collectives to logs of nccl-tests.",
     "training": "Fit the constants of training steps to measured ones.",
 }
-SUBCOMMANDS = {name: text for name, text in _ALL.items() if Path(__file__).with_name(f"{name}.py").exists()}
 """Command name -> one-line help; the module is the name."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import gzip
 import io
 import json
 import re
@@ -19,6 +18,7 @@ from armillary.compute.gpu.attention import attention_seconds, context_seconds, 
 from armillary.compute.gpu.device import AttentionFit, Gpu
 from armillary.compute.model import Floats, Ints
 from armillary.errors import InputError
+from armillary.study.calibrate.measured_file import measured_text
 
 COLUMNS = (
     "device", "batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim", "window_size", "attn_dtype",
@@ -73,11 +73,7 @@ def read_prefills(path: Path) -> Kernels:
     Raises:
         InputError: it is missing or malformed.
     """
-    try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
+    text = measured_text(path)
     rows = list(csv.reader(line for line in io.StringIO(text) if not line.startswith("#")))
     header = rows[0] if rows else []
     for name in COLUMNS:

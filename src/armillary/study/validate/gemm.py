@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import math
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from armillary.compute.table_file import PRECISIONS
 from armillary.errors import InputError
 from armillary.study.calibrate import attention as attention_fit
 from armillary.study.calibrate import gemm as gemm_fit
+from armillary.study.calibrate.measured_file import measured_text
 from armillary.study.validate.fitted_files import is_fitted
 from armillary.study.validate.table import Bar, Progress, Row, Suite, Table
 
@@ -129,11 +129,7 @@ def _rows(device: str, word: str, sizes: Ints, us: Floats) -> list[Row]:
 
 
 def _read(path: Path) -> dict[tuple[str, str], _Column]:
-    try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
+    text = measured_text(path)
     lines = csv.reader(line for line in io.StringIO(text) if line.strip() and not line.startswith("#"))
     header = next(lines, [])
     for name in COLUMNS:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from armillary.errors import InputError
+from armillary.study.calibrate.measured_file import measured_text
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -17,11 +17,7 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
     Raises:
         InputError: the file cannot be read, or its header lacks a column.
     """
-    try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+    text = measured_text(path)
     lines = text.splitlines()
     for start, line in enumerate(lines):
         header = next(csv.reader([line]), [])
