@@ -117,6 +117,8 @@ def test_commands_obfuscate_attack_and_restore(tmp_path: Path) -> None:
         (("--names", "--sizes", "5 %"), "exclude each other"),
         (("--restore", "x", "--structure"), "exclude each other"),
         (("--on", "hgx-h1000"), "hgx-h1000"),
+        (("--level", "4", "--no-structure"), "--level 4 and other strengths exclude each other"),
+        (("--level", "4", "--map", "map.json"), "nothing of the original is left to name"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:

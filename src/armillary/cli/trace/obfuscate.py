@@ -24,7 +24,8 @@ _HELP = f"""{SUBCOMMANDS["obfuscate"]}
 INPUT and OUTPUT are prefixes of the files PREFIX.<rank>.et of all ranks, or a file each; INPUT may be a study that
 generates its workload. Level 1 replaces names, ids and groups and leaves out shapes and metadata; 2 also perturbs sizes
 and times by 5 %; 3 also joins, splits and orders nodes anew and scales totals by factors up to 4. What was asked for is
-weakened until the simulated time stays within the tolerance on all machines.
+weakened until the simulated time stays within the tolerance on all machines. Level 4 writes a stand-in: a training step
+of another model on as many ranks that takes as long.
 """
 _PATH = click.Path(path_type=Path)
 
@@ -34,7 +35,7 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "-o", "--output", required=True, type=click.Path(), metavar="OUTPUT", help="The file or prefix to write."
 )
-@click.option("--level", type=click.IntRange(1, 3), help="Shorthand; options below go over it. [default: 3]")
+@click.option("--level", type=click.IntRange(1, 4), help="Shorthand; options below go over it. [default: 3]")
 @click.option("--names", is_flag=True, help="Only names, ids, shapes and metadata: --level 1.")
 @click.option(
     "--sizes", metavar="SHARE", help="Perturb single sizes and times by no more than this, such as 5 %."
@@ -52,7 +53,8 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option(
     "--on", "machines", type=click.Path(), multiple=True, metavar="FILE",
-    help="Machine on which the time must stay: a file of it, or a preset. [default: boards of H100 and of MI300X]",
+    help="Machine on which the time must stay: a file of it, or a preset. "
+    "[default: boards of H100 and, below level 4, of MI300X]",
 )  # fmt: skip
 @click.option("--key", help="Secret that all random choices follow from. [default: another one each time]")
 @click.option(
@@ -101,11 +103,19 @@ def command(
     from armillary.workload.obfuscation.restoring import write_legend
 
     strength, allowed = _strength(**wanted), _share("--tolerance", tolerance)
+    if strength.stand_in and legend:
+        raise click.UsageError(
+            "--level 4 and --map exclude each other: nothing of the original is left to name"
+        )
     secret = key if key is not None else secrets.token_hex(16)
     with working("obfuscating"):
         found, own = _read(source)
         trace = found.trace
+        if strength.stand_in and not found.whole:
+            raise InputError(f"{source}: is one rank, expected the prefix of all for --level 4")
         chosen = own if own and not machines else read_machines(machines, trace.n_ranks)
+        if strength.stand_in and not (own or machines):
+            chosen = chosen[:1]
         made = obfuscate(
             trace,
             chosen,
@@ -138,6 +148,8 @@ def _strength(
 
     if names and (level or sizes or structure or totals):
         raise click.UsageError("--names and other strengths exclude each other")
+    if level == 4 and (sizes, structure, totals) != (None, None, None):
+        raise click.UsageError("--level 4 and other strengths exclude each other")
     found = LEVELS[1 if names else level or (3 if (sizes, structure, totals) == (None, None, None) else 1)]
     changes: dict[str, Any] = {}
     if sizes is not None:

@@ -79,13 +79,13 @@ def balance(
     for share in SHRINK if most > 1 else SHRINK[-1:]:
         width = share * np.log(most)
         limit = np.where(kernels | (width == 0), max(width, LEAST), width)
-        found = _solve(draft, machines, ticks, kinds, start * width, limit, aim, bound)
+        found = solve(draft, machines, ticks, kinds, start * width, limit, aim, bound)
         if found is not None:
             return found
     return None
 
 
-def _solve(
+def solve(
     draft: Draft,
     machines: Sequence[Machine],
     ticks: Floats,
@@ -95,6 +95,18 @@ def _solve(
     aim: Floats,
     bound: float,
 ) -> Balanced | None:
+    """Return the draft with its work scaled until it takes as long as it shall; None if it does not get there.
+
+    Args:
+        draft: The rewritten trace.
+        machines: Where it must hold.
+        ticks: What it shall take on each, (machines,).
+        kinds: Kinds of work that are scaled.
+        at: Logarithms of the factors to begin with, (kinds,).
+        limit: What they may be at most, up or down, (kinds,).
+        aim: ln(T / ticks) that is aimed at, (machines,).
+        bound: What it may be at most, up or down.
+    """
     jacobian: Floats | None = None
     moved = last = np.zeros(0)
     for _ in range(STEPS):

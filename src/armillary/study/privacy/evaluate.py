@@ -24,11 +24,12 @@ RULES = ("hidden", "layers", "tp", "pp", "dp")
 
 @dataclass(frozen=True)
 class Setting:
-    """A strength and the tolerance that it must keep."""
+    """A strength, the tolerance that it must keep, and on how many of the usual machines."""
 
     name: str
     strength: Strength
     tolerance: float = 0.05
+    machines: int = 2
 
 
 SETTINGS = (
@@ -39,6 +40,9 @@ SETTINGS = (
     Setting("level 3 at 2 %", LEVELS[3], 0.02),
     Setting("level 3 at 5 %", LEVELS[3], 0.05),
     Setting("level 3 at 10 %", LEVELS[3], 0.1),
+    Setting("level 4 at 1 %", LEVELS[4], 0.01, 1),
+    Setting("level 4 at 5 %", LEVELS[4], 0.05, 1),
+    Setting("level 4 at 5 %, two machines", LEVELS[4]),
 )
 """What is compared, by default."""
 
@@ -48,7 +52,8 @@ class Sample:
     """A run at one setting.
 
     Attributes:
-        seen: Features of the obfuscated trace, and how long it takes: an attacker can simulate it, too.
+        seen: Features of the obfuscated trace.
+        times: Logarithms of how long it takes, by machine: an attacker can simulate it, too.
         guesses: What rules say.
         errors: Share by which the time is off on the machines it was obfuscated for.
         elsewhere: The same on a machine that obfuscation did not know.
@@ -56,6 +61,7 @@ class Sample:
     """
 
     seen: Floats
+    times: Floats
     guesses: dict[str, int | None]
     errors: tuple[float, ...]
     elsewhere: float
@@ -81,22 +87,23 @@ class Evaluation:
     Attributes:
         runs: How many.
         prior: Share of the most frequent value of each attribute.
-        floor: What the learned attack finds when it sees nothing but simulated times and the sizes of groups.
+        floors: What the learned attack finds when it sees nothing but simulated times, by the number of machines.
         outcomes: By setting.
     """
 
     runs: int
     prior: dict[str, float]
-    floor: dict[str, float]
+    floors: dict[int, dict[str, float]]
     outcomes: list[Outcome] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
         """Return everything as JSON knows it."""
         return {
-            "runs": self.runs, "prior": self.prior, "floor": self.floor,
+            "runs": self.runs, "prior": self.prior, "floors": self.floors,
             "settings": [
                 {
-                    "name": each.setting.name, "tolerance": each.setting.tolerance, **vars(each.setting.strength),
+                    "name": each.setting.name, "tolerance": each.setting.tolerance,
+                    "machines": each.setting.machines, **vars(each.setting.strength),
                     "learned": each.learned, "rules": each.rules, "mean_error": float(np.abs(each.errors).mean()),
                     "largest_error": float(np.abs(each.errors).max()),
                     "mean_error_elsewhere": float(np.abs(each.elsewhere).mean()),
@@ -129,8 +136,9 @@ def evaluate(
 ) -> Evaluation:
     """Obfuscate runs of known configurations, attack them, and say what was found.
 
-    The learned attack is the best of four classifiers, each trained on four fifths of the runs, obfuscated by the same
-    tool at the same setting with keys of their own, and asked about the rest.
+    The learned attack is the best of four classifiers, on all features or on the times alone, each trained on four
+    fifths of the runs, obfuscated by the same tool at the same setting with keys of their own, and asked about the
+    rest.
 
     Args:
         runs: How many runs to draw.
@@ -152,24 +160,21 @@ def evaluate(
         for name in ATTRIBUTES
     }
     prior = {name: float(np.bincount(code).max() / runs) for name, (_, code) in codes.items()}
-    floor = _learned(np.array([base for base, _ in found]), codes, seed)
-    result = Evaluation(runs, prior, floor)
+    result = Evaluation(runs, prior, {})
+    for count in sorted({setting.machines for setting in settings}):
+        times = np.array([base[:count] for base, _ in found])
+        result.floors[count] = _learned([times], codes, seed)
     for number, setting in enumerate(settings):
         samples = [each[number] for _, each in found]
+        times = np.array([sample.times for sample in samples])
+        seen = np.hstack([np.array([sample.seen for sample in samples]), times])
         rules = {
-            name: float(
-                np.mean(
-                    [
-                        sample.guesses[name] == secret[name]
-                        for sample, secret in zip(samples, secrets, strict=True)
-                    ]
-                )
-            )
+            name: float(np.mean([s.guesses[name] == known[name] for s, known in zip(samples, secrets, strict=True)]))
             for name in RULES
-        }
+        }  # fmt: skip
         result.outcomes.append(
             Outcome(
-                setting, _learned(np.array([sample.seen for sample in samples]), codes, seed), rules,
+                setting, _learned((seen, times), codes, seed), rules,
                 np.array([sample.errors for sample in samples]), np.array([sample.elsewhere for sample in samples]),
                 float(np.mean([sample.whole for sample in samples])),
             )
@@ -189,24 +194,21 @@ def _carried_out(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Floats, 
 
 
 def _samples(task: Task) -> tuple[Floats, list[Sample]]:
-    """Obfuscate a run at all settings; also return what cannot be hidden: its times and the sizes of groups."""
+    """Obfuscate a run at all settings; also return logarithms of the true times by machine."""
     configuration, key, settings = task
     trace = configuration.trace()
     machines, other = usual_machines(trace.n_ranks), elsewhere_machine(trace.n_ranks)
     before = armillary.simulate(trace, other.platform).total_ticks
+    base = np.log([armillary.simulate(trace, machine.platform).total_ticks for machine in machines])
     found = []
-    base = np.zeros(0)
     for number, setting in enumerate(settings):
-        made = obfuscate(
-            trace, machines, setting.strength, tolerance=setting.tolerance, key=f"{key}-{number}"
-        )
-        parallel = configuration.plan.parallel
-        base = np.log([*made.ticks, trace.n_ranks, parallel.tp, parallel.pp, parallel.dp or 1])
+        asked, own = setting.strength, f"{key}-{number}"
+        known = machines[: setting.machines]
+        made = obfuscate(trace, known, asked, tolerance=setting.tolerance, key=own)
         after = armillary.simulate(made.trace, other.platform).total_ticks
-        asked = setting.strength
         found.append(
             Sample(
-                np.concatenate([features(made.trace), np.log(made.ticks * (1 + made.errors))]),
+                features(made.trace), np.log(made.ticks * (1 + made.errors)),
                 {guess.attribute: guess.value for guess in attack(made.trace)},
                 tuple(made.errors.tolist()), after / before - 1,
                 made.reached.structure == asked.structure and made.reached.sizes == asked.sizes,
@@ -215,22 +217,23 @@ def _samples(task: Task) -> tuple[Floats, list[Sample]]:
     return base, found
 
 
-def _learned(seen: Floats, codes: dict[str, Any], seed: int) -> dict[str, float]:
-    """Return the share of runs in which the best of the classifiers finds each attribute."""
-    fold = np.random.default_rng(seed).permutation(len(seen)) % FOLDS
+def _learned(views: Sequence[Floats], codes: dict[str, Any], seed: int) -> dict[str, float]:
+    """Return the share of runs in which the best of the classifiers, on the best of the views, finds each attribute."""
+    fold = np.random.default_rng(seed).permutation(len(views[0])) % FOLDS
     found = {}
     for name, (values, code) in codes.items():
-        right = np.zeros(4)
+        right = np.zeros((len(views), 4))
         order = np.log(values) if values.dtype.kind == "i" else np.arange(len(values)).astype(np.float64)
         for number in range(FOLDS):
-            known, asked = seen[fold != number], seen[fold == number]
             labels, classes = code[fold != number], int(code.max()) + 1
-            tables = (
-                forest(known, labels, asked, classes, seed),
-                nearest(known, labels, asked, classes),
-                linear(known, labels, asked, classes),
-                ordered(known, order[labels], asked, labels, classes),
-            )
-            right += [(table.argmax(axis=1) == code[fold == number]).sum() for table in tables]
-        found[name] = float(right.max() / len(seen))
+            for row, seen in zip(right, views, strict=True):
+                known, asked = seen[fold != number], seen[fold == number]
+                tables = (
+                    forest(known, labels, asked, classes, seed),
+                    nearest(known, labels, asked, classes),
+                    linear(known, labels, asked, classes),
+                    ordered(known, order[labels], asked, labels, classes),
+                )
+                row += [(table.argmax(axis=1) == code[fold == number]).sum() for table in tables]
+        found[name] = float(right.max() / len(fold))
     return found

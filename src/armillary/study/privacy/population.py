@@ -1,4 +1,8 @@
-"""Training runs to attack: hidden size, layers and parallelism are drawn independently of each other."""
+"""Training runs to attack, all on as many ranks: who has a trace knows on how large a machine it ran.
+
+Hidden size, layers, sequence length, tensor and pipeline parallelism and the batch are drawn independently of each
+other; the replicas are the ranks that are left.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,11 @@ from armillary.workload.plan.schema import Data, Parallel, Plan
 HIDDEN = (2048, 3072, 4096, 5120, 6144, 8192)
 LAYERS = (24, 32, 40, 48, 64, 80)
 SEQUENCE = (1024, 2048, 4096, 8192)
-TP, PP, DP = (1, 2, 4, 8), (1, 2, 4), (1, 2, 4, 8)
-MOST_RANKS = 64
+TP, PP = (1, 2, 4, 8), (1, 2, 4, 8)
+BATCH = (32, 64, 128, 256, 512, 1024)
+RANKS = 64
+_MICROBATCHES = 16
+"""Of a replica, at most: traces stay small."""
 _SHARDING: tuple[Literal["ddp", "zero-1", "fsdp"], ...] = ("ddp", "zero-1", "fsdp")
 _RECOMPUTE: tuple[Literal["none", "full"], ...] = ("none", "full")
 ATTRIBUTES = ("hidden", "layers", "sequence", "tp", "pp", "dp", "sharding")
@@ -59,15 +66,16 @@ def _one(random: np.random.Generator) -> Configuration | None:
         return int(values[random.integers(len(values))])
 
     hidden, layers, sequence = pick(HIDDEN), pick(LAYERS), pick(SEQUENCE)
-    tp, pp, dp = pick(TP), pick(PP), pick(DP)
+    tp, pp, batch, microbatch = pick(TP), pick(PP), pick(BATCH), pick((1, 2, 4, 8))
+    dp = RANKS // (tp * pp)
     heads = hidden // 128
     gated = bool(random.integers(2))
     ratio = (8 / 3, 3.5)[random.integers(2)] if gated else 4.0
     vocabulary, grouped = pick((32000, 50304, 128256)), bool(random.integers(2))
-    microbatch, batches = pick((1, 2, 4, 8)), pick((1, 2, 4)) * (2 if pp > 1 else 1)
     sharding = _SHARDING[random.integers(3)] if dp > 1 else _SHARDING[0]
     recompute = _RECOMPUTE[random.integers(2)]
-    if tp * pp * dp > MOST_RANKS or tp * pp * dp < 2 or (sharding == "fsdp" and pp > 1):
+    microbatches, rest = divmod(batch, dp * microbatch)
+    if rest or not 1 <= microbatches <= _MICROBATCHES or (sharding == "fsdp" and pp > 1):
         return None
     model = Decoder(
         name="drawn", layers=layers, hidden=hidden, vocabulary=vocabulary, context=sequence, tied=False, norm="rms",
@@ -77,7 +85,7 @@ def _one(random: np.random.Generator) -> Configuration | None:
     )  # fmt: skip
     try:
         plan = Plan(
-            ranks=tp * pp * dp, batch=dp * microbatch * batches, microbatch=microbatch, sequence=sequence,
+            ranks=RANKS, batch=batch, microbatch=microbatch, sequence=sequence,
             parallel=Parallel(tp=tp, pp=pp, dp=dp), data=Data(sharding=sharding), recompute=recompute,
         )  # fmt: skip
     except InputError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -16,9 +16,10 @@ from armillary.study.privacy.rules import Guess
 if TYPE_CHECKING:
     from rich.table import Table
 
-SECRETS = ("hidden", "layers")
-"""Attributes that the picture shows: the others follow from who communicates with whom."""
-_COLOURS = {"hidden": "#0072B2", "layers": "#D55E00", "sequence": "#009E73"}
+SECRETS = ("hidden", "layers", "tp", "pp", "dp")
+"""Attributes that the picture shows."""
+STYLES: tuple[Literal[":", "--"], ...] = (":", "--")
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9")
 
 
 def guesses_table(guesses: Sequence[Guess]) -> Table:
@@ -53,7 +54,9 @@ def evaluation_tables(found: Evaluation) -> list[Table]:
     names = list(found.prior)
     learned = _table("learned attack, %", *names, "error", "elsewhere")
     learned.add_row("prior", *(_percent(found.prior[name]) for name in names), "", "")
-    learned.add_row("time alone", *(_percent(found.floor[name]) for name in names), "", "")
+    for count, floor in found.floors.items():
+        what = f"time on {count} machine{'s' * (count > 1)} alone"
+        learned.add_row(what, *(_percent(floor[name]) for name in names), "", "")
     rules = _table("attack by rules, %", *RULES)
     for each in found.outcomes:
         errors = (100 * np.abs(each.errors).mean(), 100 * np.abs(each.elsewhere).mean())
@@ -88,30 +91,33 @@ def trade_off_picture(found: Evaluation, path: Path) -> None:
     check_picture(path)
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 4.6), layout="constrained")
-    for axes, name in zip(figure.subplots(1, len(SECRETS), sharey=True), SECRETS, strict=True):
-        colour = _COLOURS[name]
-        error = [100 * float(np.abs(each.errors).mean()) for each in found.outcomes]
-        learned = [100 * each.learned[name] for each in found.outcomes]
-        rules = [100 * each.rules[name] for each in found.outcomes]
-        axes.plot(error, learned, "o", color=colour, label="learned attack")
-        axes.plot(error, rules, "x", color="#555555", label="attack by rules")
+    figure = Figure(figsize=(15, 4.6), layout="constrained")
+    error = [100 * float(np.abs(each.errors).mean()) for each in found.outcomes]
+    many = max(each.setting.machines for each in found.outcomes)
+    panels = zip(figure.subplots(1, len(SECRETS), sharey=True), SECRETS, _COLOURS, strict=True)
+    for axes, name, colour in panels:
+        for each, x in zip(found.outcomes, error, strict=True):
+            few = each.setting.machines < many
+            marker = {"marker": "o", "color": colour, "fillstyle": "none" if few else "full"}
+            axes.plot(x, 100 * each.learned[name], **marker)
+            axes.plot(x, 100 * each.rules[name], "x", color="#555555")
         last = -100.0
-        for number, (x, y) in enumerate(zip(error, learned, strict=True), 1):
+        for number, (x, each) in enumerate(zip(error, found.outcomes, strict=True), 1):
+            y = 100 * each.learned[name]
             above = y - last > 0 if abs(y - last) < 3 else True
-            axes.annotate(
-                str(number), (x, y), (5, 5 if above else -12), textcoords="offset points", fontsize=9
-            )
+            place = (5, 5 if above else -12)
+            axes.annotate(str(number), (x, y), place, textcoords="offset points", fontsize=9)
             last = y
-        prior, floor = 100 * found.prior[name], 100 * found.floor[name]
-        axes.axhspan(prior, prior + 10, color=colour, alpha=0.12, label="prior to prior + 10 points")
-        axes.axhline(floor, color="#555555", linestyle=":", label="from the simulated time alone")
-        axes.set_title(f"{name}: {len(found.outcomes)} settings, {found.runs} runs", fontsize=10)
+        prior = 100 * found.prior[name]
+        axes.axhspan(prior, prior + 10, color=colour, alpha=0.12)
+        for style, floor in zip(STYLES, found.floors.values(), strict=False):
+            axes.axhline(100 * floor[name], color="#555555", linestyle=style, linewidth=1)
+        axes.set_title(name, fontsize=10)
         axes.set_xlabel("mean error of simulated times (%)")
         axes.set_ylim(0, 103)
         axes.grid(alpha=0.3)
-    figure.axes[0].set_ylabel("runs in which the attack is right (%)")
-    figure.axes[-1].legend(fontsize=8, loc="upper right")
+    figure.axes[0].set_ylabel(f"share of {found.runs} runs in which the attack is right (%)")
+    figure.legend(handles=_legend(found, many), loc="outside upper center", ncols=6, fontsize=8)
     text = ";  ".join(f"{number} {each.setting.name}" for number, each in enumerate(found.outcomes, 1))
     figure.supxlabel(text, fontsize=8)
     with replacing(path) as temporary:
@@ -120,3 +126,19 @@ def trade_off_picture(found: Evaluation, path: Path) -> None:
             figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=no_date(suffix))
         except ValueError as error:
             raise InputError(f"{path}: {error}") from error
+
+
+def _legend(found: Evaluation, many: int) -> list[Any]:
+    """Return what the marks of the picture mean."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    marks = [Line2D([], [], color="#555555", marker="o", linestyle="", label="learned attack")]
+    if any(each.setting.machines < many for each in found.outcomes):
+        few = "learned attack, one machine kept"
+        marks.append(Line2D([], [], color="#555555", marker="o", fillstyle="none", linestyle="", label=few))
+    marks.append(Line2D([], [], color="#555555", marker="x", linestyle="", label="attack by rules"))
+    for style, count in zip(STYLES, found.floors, strict=False):
+        what = f"from the time on {count} machine{'s' * (count > 1)} alone"
+        marks.append(Line2D([], [], color="#555555", linestyle=style, linewidth=1, label=what))
+    return [*marks, Patch(color="#555555", alpha=0.12, label="prior to prior + 10 points")]
