@@ -8,6 +8,7 @@ from armillary.cli.lazy import LazyGroup
 
 SUBCOMMANDS = {
     "gemm": "Fit a device's kernel constants to measured matrix products.",
+    "keys": "Print the fitted constants of a training software as keys of a study.",
     "nccl": "Fit a machine's collectives to logs of nccl-tests.",
     "training": "Fit the constants of training steps to measured ones.",
 }

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from armillary.study.validate.training.machines import Machine
-
 
 @dataclass(frozen=True)
 class Constants:
@@ -39,12 +37,12 @@ class Constants:
     straggler: float = 0.0
     step: float = 0.0
 
-    def platform(self, machine: Machine) -> dict[str, Any]:
-        """Return the keys of a platform that say so: ``compute``, ``collectives`` and ``terms``."""
-        keys: dict[str, Any] = {
+    def platform(self, device: str) -> dict[str, Any]:
+        """Return the keys of a platform that say so: ``compute`` and ``terms``."""
+        return {
             "compute": {
                 "model": "gpu",
-                "device": machine.device,
+                "device": device,
                 "sustained": _percent(self.sustained),
                 "factors": {name: round(getattr(self, name), 6) for name in ("gemm", "attention", "memory")},
             },
@@ -59,9 +57,6 @@ class Constants:
                 "step": {"time": f"{self.step:.4f} ms"},
             },
         }
-        if machine.fit:
-            keys["collectives"] = {"fit": machine.fit}
-        return keys
 
     def plan(self, plan: Mapping[str, Any]) -> dict[str, Any]:
         """Return a plan that says so."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from armillary.platform.model import Platform
 from armillary.platform.native import load_platform
@@ -37,9 +38,14 @@ def _seconds(model: str, plan: str, machine: str, keys: str) -> float:
     return simulate(trace, _platform(machine, trace.n_ranks, keys)).total_ticks * 1e-9
 
 
+def _keys(machine: str, constants: Constants) -> dict[str, Any]:
+    fit = MACHINES[machine].fit
+    return constants.platform(MACHINES[machine].device) | ({"collectives": {"fit": fit}} if fit else {})
+
+
 def platform_of(case: Case, constants: Constants = NEUTRAL) -> Platform:
     """Return the machine of a case, as the constants say that it is."""
-    keys = constants.platform(MACHINES[case.machine])
+    keys = _keys(case.machine, constants)
     return _platform(case.machine, case.npus, json.dumps(keys, sort_keys=True))
 
 
@@ -59,7 +65,7 @@ def seconds(case: Case, constants: Constants = NEUTRAL, *, steady: bool = True) 
     def run(chosen: Case) -> float:
         assert chosen.model is not None
         plan = {"ranks": chosen.npus, **constants.plan(chosen.plan)}
-        keys = constants.platform(MACHINES[chosen.machine])
+        keys = _keys(chosen.machine, constants)
         return _seconds(
             chosen.model.model_dump_json(), json.dumps(plan, sort_keys=True), chosen.machine, json.dumps(keys)
         )

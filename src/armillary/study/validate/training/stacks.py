@@ -44,13 +44,19 @@ def stack_names() -> tuple[str, ...]:
 def constants_of(stack: str, device: str) -> Fitted:
     """Return the constants of a software on a device; of a device without any, those that all share.
 
+    Args:
+        stack: Name of a software, or the path of a file of ``armillary calibrate training``.
+        device: Name of the GPU's constants.
+
     Raises:
         InputError: there is no such software, or its file is malformed.
     """
-    if stack not in stack_names():
-        names = stack_names()
-        raise InputError(f"no constants of '{stack}'{nearest(stack, names)}, expected {one_of(names)}")
-    document = _document(FOLDER / f"{stack}.yaml")
+    names = stack_names()
+    if stack not in names and not Path(stack).suffix:
+        raise InputError(
+            f"no constants of '{stack}'{nearest(stack, names)}, expected {one_of(names)} or a file"
+        )
+    document = _document(FOLDER / f"{stack}.yaml" if stack in names else Path(stack))
     start = Constants()
     if base := document.data.get("base"):
         start = constants_of(str(base), device).constants
