@@ -13,9 +13,9 @@ from armillary.cli.trace import SUBCOMMANDS
 
 _HELP = f"""{SUBCOMMANDS["privacy"]}
 
-Training runs are drawn at random, obfuscated at several strengths, and attacked by rules and by classifiers that were
-trained on other runs obfuscated with the same tool. Printed is the share of runs in which an attack is right, beside
-the share of the most frequent value (prior), and what the simulated time gives away alone.
+Training runs of 64 ranks are drawn at random, obfuscated at several strengths, and attacked by rules and by classifiers
+that were trained on other runs obfuscated with the same tool. Printed is the share of runs in which an attack is right,
+beside the share of the most frequent value (prior), and what simulated times give away alone.
 """
 _PATH = click.Path(path_type=Path)
 
