@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 import armillary
+from armillary.errors import InputError
 from armillary.platform import load_platform
 from armillary.study.privacy.features import Floats, features
 from armillary.study.privacy.learners import forest, linear, nearest, ordered
 from armillary.study.privacy.machines import Machine, usual_machines
-from armillary.study.privacy.obfuscate import LEVELS, Strength, obfuscate
+from armillary.study.privacy.obfuscate import LEVELS, Obfuscated, Strength, obfuscate
 from armillary.study.privacy.population import ATTRIBUTES, Configuration, draw
 from armillary.study.privacy.rules import attack
+from armillary.trace.trace import Trace
 
 FOLDS = 5
 RULES = ("hidden", "layers", "tp", "pp", "dp")
@@ -202,9 +205,8 @@ def _samples(task: Task) -> tuple[Floats, list[Sample]]:
     base = np.log([armillary.simulate(trace, machine.platform).total_ticks for machine in machines])
     found = []
     for number, setting in enumerate(settings):
-        asked, own = setting.strength, f"{key}-{number}"
-        known = machines[: setting.machines]
-        made = obfuscate(trace, known, asked, tolerance=setting.tolerance, key=own)
+        asked = setting.strength
+        made = _obfuscated(trace, machines[: setting.machines], setting, f"{key}-{number}")
         after = armillary.simulate(made.trace, other.platform).total_ticks
         found.append(
             Sample(
@@ -215,6 +217,16 @@ def _samples(task: Task) -> tuple[Floats, list[Sample]]:
             )
         )  # fmt: skip
     return base, found
+
+
+def _obfuscated(trace: Trace, machines: Sequence[Machine], setting: Setting, key: str) -> Obfuscated:
+    """Obfuscate with another key where there is no stand-in, as a user would."""
+    for again in range(3):
+        with suppress(InputError):
+            return obfuscate(
+                trace, machines, setting.strength, tolerance=setting.tolerance, key=f"{key}{'+' * again}"
+            )
+    return obfuscate(trace, machines, setting.strength, tolerance=setting.tolerance, key=f"{key}+++")
 
 
 def _learned(views: Sequence[Floats], codes: dict[str, Any], seed: int) -> dict[str, float]:

@@ -24,7 +24,9 @@ from armillary.workload.obfuscation.totals import kinds_of_work, scaled
 from armillary.workload.plan.schema import Data, Parallel, Plan
 
 DRAWS = 8
-"""Workloads that are drawn; those whose times are most like those wanted are scaled first."""
+"""Workloads that are drawn at a time; those whose times are most like those wanted are scaled first."""
+TRIES = 5
+"""How many times."""
 _ALIKE = 0.2
 """Difference of logarithms below which one is as like as another."""
 STARTS = (4.0, 2.0, 1.0)
@@ -63,36 +65,51 @@ def stand_in(ranks: int, machines: Sequence[Machine], ticks: Floats, tolerance: 
                 f"machine {machine.name}: a stand-in has no recorded times, expected the peak of an NPU and the "
                 "bandwidth of its memory"
             )
-    drawn = [_near(each, machines, ticks) for each in _draws(ranks, machines, key)]
-    drawn.sort(key=lambda each: int(np.abs(np.log(each.ticks / ticks)).max() / _ALIKE))
-    bound = np.log1p(tolerance)
-    for number, each in enumerate(drawn):
-        kinds = kinds_of_work(each.draft)
-        limit = np.full(len(kinds), np.log(MOST))
-        draw = generator(key, "stand-in totals", number)
-        start, aim = draw.uniform(-1, 1, len(kinds)), draw.uniform(-0.6, 0.6, len(machines)) * bound
-        for width in np.log(STARTS):
-            found = solve(each.draft, machines, ticks, kinds, start * width, limit, aim, bound)
+    nearest: list[_Drawn] = []
+    for first in range(0, DRAWS * TRIES, DRAWS):
+        drawn = [_near(each, machines, ticks) for each in _draws(ranks, machines, key, first)]
+        drawn.sort(key=lambda each: int(_distance(each, ticks) / _ALIKE))
+        for number, each in enumerate(drawn, first):
+            found = _scaled(each.draft, machines, ticks, tolerance, generator(key, "stand-in totals", number))
             if found is not None:
                 return found
-    wanted, best = (
+        nearest.append(min(drawn, key=lambda each: _distance(each, ticks)))
+    best = min(nearest, key=lambda each: _distance(each, ticks))
+    wanted, reached = (
         ", ".join(
             f"{format_time(int(time))} on {machine.name}"
             for time, machine in zip(times, machines, strict=True)
         )
-        for times in (ticks, drawn[0].ticks)
+        for times in (ticks, best.ticks)
     )
     raise InputError(
-        f"no stand-in takes {wanted}: the nearest of {len(drawn)} takes {best}; expected fewer machines, a larger "
-        "tolerance, or level 3"
+        f"no stand-in takes {wanted}: the nearest of {DRAWS * TRIES} takes {reached}; expected fewer machines, a "
+        "larger tolerance, or level 3"
     )
 
 
-def _draws(ranks: int, machines: Sequence[Machine], key: str) -> Iterator[_Drawn]:
-    """Yield workloads of so many ranks; the last is as small as can be, for times that are short."""
-    for number in range(DRAWS):
+def _scaled(
+    draft: Draft, machines: Sequence[Machine], ticks: Floats, tolerance: float, draw: np.random.Generator
+) -> Balanced | None:
+    kinds, bound = kinds_of_work(draft), np.log1p(tolerance)
+    limit = np.full(len(kinds), np.log(MOST))
+    start, aim = draw.uniform(-1, 1, len(kinds)), draw.uniform(-0.6, 0.6, len(machines)) * bound
+    for width in np.log(STARTS):
+        found = solve(draft, machines, ticks, kinds, start * width, limit, aim, bound)
+        if found is not None:
+            return found
+    return None
+
+
+def _distance(one: _Drawn, ticks: Floats) -> float:
+    return float(np.abs(np.log(one.ticks / ticks)).max())
+
+
+def _draws(ranks: int, machines: Sequence[Machine], key: str, first: int) -> Iterator[_Drawn]:
+    """Yield workloads of so many ranks; the last of all is as small as can be, for times that are short."""
+    for number in range(first, first + DRAWS):
         draw = generator(key, "stand-in", number)
-        trace = generate(*_workload(ranks, draw, smallest=number == DRAWS - 1))
+        trace = generate(*_workload(ranks, draw, smallest=number == DRAWS * TRIES - 1))
         draft, _ = relabel(trace, key)
         yield _Drawn(draft, _times(draft, machines))
 
