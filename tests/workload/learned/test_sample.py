@@ -175,5 +175,5 @@ def test_what_no_ranks_did_twice_is_not_drawn(tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus", [str(tmp_path / "run")], [])
     sampler = Sampler(train(read_corpus(tmp_path / "corpus")))
     assert sampler.sample({"trace": "run"}).total_nodes == 1
-    with pytest.raises(InputError, match="temperature 1: the corpus has no ranks .* of run can be compared"):
+    with pytest.raises(InputError, match=r"temperature 1: the corpus has no ranks .* of run can be compared"):
         sampler.sample({"trace": "run"}, temperature=1)
