@@ -59,16 +59,16 @@ def write_corpus(
     """
     requests = [(path.name, read_request(path)) for path in plans]
     wanted: dict[str, Callable[[], bytes]] = {}
-    there = {_of_files(part): part for part in _parts(folder) if part.startswith(FILES)}
+    there = {_of_files(file): file for file in _parts(folder) if file.startswith(FILES)}
     for prefix in prefixes:
         name = name_of(prefix)
-        part = f"{FILES}{name}-{hashlib.sha256(prefix.encode()).hexdigest()[:12]}.npz"
-        if there.setdefault(name, part) != part:
+        file = f"{FILES}{name}-{hashlib.sha256(prefix.encode()).hexdigest()[:12]}.npz"
+        if there.setdefault(name, file) != file:
             raise InputError(
                 f"{folder}: two traces of files are called '{name}', the second is {prefix}; expected different names"
                 " of prefixes, or of the folders of prefixes 'rank'"
             )
-        wanted[part] = partial(_read_part, prefix, name)
+        wanted[file] = partial(_read_part, prefix, name)
     for name, request in requests:
         tag = hashlib.sha256(request.text.encode()).hexdigest()[:8]
         for part in range(-(-request.count // PART)):
@@ -110,9 +110,9 @@ def name_of(prefix: str) -> str:
     return path.resolve().parent.name if path.name == "rank" else path.name
 
 
-def _of_files(part: str) -> str:
+def _of_files(file: str) -> str:
     """Return the trace of a part that was read from files."""
-    return part.removeprefix(FILES).rpartition("-")[0]
+    return file.removeprefix(FILES).rpartition("-")[0]
 
 
 def _read_part(prefix: str, name: str) -> bytes:
