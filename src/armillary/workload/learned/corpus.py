@@ -22,9 +22,10 @@ from armillary.workload.learned.requests import Request, draw, read_request
 from armillary.workload.learned.vocabulary import COLUMNS, Vocabulary
 
 FORMAT = "armillary corpus 1"
-FILES = "files-"
 PART = 16
 """Traces of a part that are generated."""
+FILES = "files-"
+"""What names of other parts begin with."""
 
 
 @dataclass(eq=False)
