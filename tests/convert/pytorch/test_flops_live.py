@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from armillary.convert import front_end
 from armillary.convert.pytorch.flops import Arguments, exclusive, family, work
 
 EXACT = {"matmul", "convolution", "attention"}
@@ -41,7 +43,7 @@ def calls(trace: dict[str, Any]) -> tuple[list[tuple[str, str, Arguments, Argume
 def counted(trace: dict[str, Any]) -> tuple[int, int]:
     """Return the FLOPs of the exact families, and of all operators."""
     found, parents = calls(trace)
-    shares = exclusive([work(*call) for call in found], parents)
+    shares = exclusive([work(*call) for call in found], parents, [call[0] for call in found])
     exact = sum(share.flops for share, call in zip(shares, found, strict=True) if family(call[0]) in EXACT)
     return exact, sum(share.flops for share in shares)
 
@@ -177,16 +179,32 @@ def test_all_operators_of_the_reference_traces_are_known(shared: Path) -> None:
 
 
 @pytest.mark.shared
-def test_totals_of_the_reference_traces(shared: Path) -> None:
+def test_resnet_does_what_its_layers_do(shared: Path) -> None:
     """ResNet-50 with batch 32: 4.089 G multiply-adds an image forward, three passes but for the first layer."""
-    traces = host_traces(shared)
-    exact, _ = counted(traces["1.0.3-chakra.0.0.4/resnet_1gpu_et.json.gz"])
+    exact, _ = counted(host_traces(shared)["1.0.3-chakra.0.0.4/resnet_1gpu_et.json.gz"])
     first = 64 * 112 * 112 * 147
     assert exact == pytest.approx(3 * 2 * 32 * (3 * 4.089e9 - first), rel=0.001)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("run", ["single1", "ddp4", "fsdp4", "tp2", "pp2"])
+def test_every_rank_of_the_cpu_runs_does_its_part(shared: Path, run: str) -> None:
+    """The model of collect_traces.py: 4 blocks, of which tp2 divides fc1 and fc2 alone and pp2 gives two to each rank.
+
+    SGD's update is two operations a weight. DDP divides each gradient by the ranks, FSDP each with the rows that
+    make its leading dimension a multiple of them.
+    """
     layers, width, tokens, length, words = 4, 128, 256, 64, 1024
-    inner = 12 * width * width * tokens + 2 * length * width * tokens
-    head = words * width * tokens
-    exact, everything = counted(traces["single1"])
+    weights = layers * (12 * width + 13) * width + (2 * words + length + 2) * width
+    averaged = {"ddp4": weights, "fsdp4": weights + 3 * length * width}.get(run, 0)
+    feed_forward = 8 * width * width // (2 if run == "tp2" else 1)
     # Attention's backward pass computes the scores again: 5 products for 2.
-    assert exact == 2 * (layers * (3 * inner + length * width * tokens) + 3 * head)
-    assert everything < 1.1 * exact
+    block = 3 * ((4 * width + 2 * length) * width + feed_forward) + length * width
+    trace = front_end("pytorch").convert([shared / "traces/torch_cpu" / run]).trace
+    for rank in range(trace.n_ranks):
+        operations, names = trace.graph(rank).ints("num_ops"), np.array(trace.graph(rank).names())
+        exact = operations[[family(name) in EXACT for name in names]].sum()
+        blocks, heads = (layers // 2, rank) if run == "pp2" else (layers, 1)
+        assert exact == 2 * tokens * (blocks * block + 3 * heads * words * width)
+        assert exact < operations.sum() < 1.1 * exact
+        assert operations[np.isin(names, ["aten::mul", "aten::div_"])].sum() == averaged

@@ -110,6 +110,32 @@ def test_a_step_on_a_device_ends_when_it_did() -> None:
     assert {s: int(length[stream == s].sum()) for s in (7, 40)} == {7: 560 * US, 40: 200 * US}
 
 
+def test_the_work_of_an_operator_is_where_its_time_is() -> None:
+    """On a CPU after the questions it asks first, on a device in the kernel, not in the fill before it."""
+    rec = Recording()
+    rec.op("ProfilerStep#3", 0, 1000 * US, annotation=True)
+    matrix = tensor(1, 64 * 64)
+    rec.op("aten::mm", 100 * US, 600 * US, inputs=(matrix, matrix), outputs=(matrix,))
+    rec.op("aten::resolve_conj", 110 * US, 112 * US, inputs=(matrix,), outputs=(matrix,))
+    rec.op("aten::mm", 700 * US, 730 * US, inputs=(matrix, matrix), outputs=(matrix,))
+    rec.launch(705 * US, 707 * US, (720 * US, 725 * US), name="Memset (Device)", cat="gpu_memset")
+    rec.launch(710 * US, 712 * US, (730 * US, 900 * US), name="sgemm")
+    linked = rec.linked()
+    for node in linked.host.nodes:
+        node.input_shapes = [[64, 64] for _ in node.inputs]
+        node.output_shapes = [[64, 64] for _ in node.outputs]
+    graph = convert_job([linked]).trace.graph(0)
+    found = np.flatnonzero(graph.ints("num_ops"))
+    assert [(graph.name(at), int(graph.ints("num_ops")[at])) for at in found] == [
+        ("aten::mm", 2 * 64**3),
+        ("sgemm", 2 * 64**3),
+    ]
+    assert graph.ints("duration_ns")[found].tolist() == [488 * US, 170 * US]
+    codes, products = graph.int_lists("gemm")
+    assert [products[code] for code in codes[found]] == [(1, 1, 64, 64, 64)] * 2
+    assert all(graph.io(int(at))["outputs"][1] == "[[64, 64]]" for at in found)
+
+
 def test_what_the_nodes_say() -> None:
     converted = convert_job([device_step(rank).linked() for rank in (0, 1)])
     graph = converted.trace.graph(0)

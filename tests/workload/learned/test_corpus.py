@@ -63,6 +63,11 @@ def test_traces_in_files(tmp_path: Path) -> None:
     write_trace(tmp_path / "other" / "run", trace)
     with pytest.raises(InputError, match="two traces of files are called 'run'"):
         write_corpus(tmp_path / "corpus", [str(tmp_path / "other" / "run")], [])
+    write_trace(tmp_path / "other" / "rank", trace)
+    prefixes = [str(tmp_path / name) for name in ("run", "other/rank")]
+    assert write_corpus(tmp_path / "corpus", prefixes, []) == 2  # what was refused has spoilt nothing
+    names = [record.condition["trace"] for record in read_corpus(tmp_path / "corpus").records]
+    assert sorted(map(str, names)) == ["other", "run"]
 
 
 def test_describe(corpus: Corpus) -> None:

@@ -144,12 +144,16 @@ def test_measured_traces(tmp_path: Path) -> None:
         for layer in range(40):
             attrs = [("is_cpu_op", "bool", False), ("duration_ns", "int64", int(1e5 * rng.lognormal(0, 0.3)))]
             last = [builder.add(f"work {layer}", 4, attrs, after=last)]
+        rare = [("is_cpu_op", "bool", False), ("duration_ns", "int64", int(1e5 * rng.lognormal(0, 9)))]
+        if not graphs:
+            builder.add("one rank only", 4, rare, after=last)
+            builder.add("one rank only", 4, rare, after=last)
         builder.all_reduce("sum", "1 MiB", after=last)
         graphs.append(builder.graph())
     write_trace(tmp_path / "run", Trace.from_ranks(graphs))
     write_corpus(tmp_path / "corpus", [str(tmp_path / "run")], [])
     learned = train(read_corpus(tmp_path / "corpus"))
-    assert 0.15 < np.std(learned.spread[""]) < 0.4
+    assert 0.15 < np.std(learned.spread["work #"]) < 0.4
     save_model(learned, tmp_path / "model.npz")
     sampler = Sampler(load_model_file(tmp_path / "model.npz"))
     plain, drawn = sampler.sample({"trace": "run"}), sampler.sample({"trace": "run"}, temperature=1, seed=2)
@@ -158,5 +162,18 @@ def test_measured_traces(tmp_path: Path) -> None:
         assert not np.array_equal(graph.ints("duration_ns"), other.ints("duration_ns"))
         assert np.array_equal(graph.ints("comm_size"), other.ints("comm_size"))
         assert other.ints("duration_ns").sum() == pytest.approx(graph.ints("duration_ns").sum(), rel=0.3)
+        alone = np.array(graph.names()) == "one rank only"
+        assert np.array_equal(graph.ints("duration_ns")[alone], other.ints("duration_ns")[alone])
     with pytest.raises(InputError, match="ranks 8: trace run has 4"):
         sampler.sample({"trace": "run", "ranks": 8})
+
+
+def test_what_no_ranks_did_twice_is_not_drawn(tmp_path: Path) -> None:
+    builder = GraphBuilder()
+    builder.add("work", 4, [("duration_ns", "int64", 1000)])
+    write_trace(tmp_path / "run", Trace.from_ranks([builder.graph()]))
+    write_corpus(tmp_path / "corpus", [str(tmp_path / "run")], [])
+    sampler = Sampler(train(read_corpus(tmp_path / "corpus")))
+    assert sampler.sample({"trace": "run"}).total_nodes == 1
+    with pytest.raises(InputError, match=r"temperature 1: the corpus has no ranks .* of run can be compared"):
+        sampler.sample({"trace": "run"}, temperature=1)

@@ -120,12 +120,18 @@ def test_what_tokens_cannot_say() -> None:
     builder.add("to all", NodeType.COMM_COLL_NODE, [("comm_splits", "int64_list", [1, 2])])
     with pytest.raises(InputError, match="comm_splits, expected even parts"):
         tokens_of(builder.graph(), Vocabulary())
+
+
+def test_nodes_may_wait_for_greater_ids() -> None:
+    """As in traces that Chakra's tools linked."""
     builder = GraphBuilder()
-    first = builder.compute("first", after=[1])
-    builder.compute("second")
-    assert first == 0
-    with pytest.raises(InputError, match="waits for node 1, expected ids in an order"):
-        tokens_of(builder.graph(), Vocabulary())
+    builder.compute("last", after=[2])
+    builder.compute("first")
+    builder.compute("middle", after=[1])
+    vocabulary = Vocabulary()
+    tokens = tokens_of(builder.graph(), vocabulary)
+    assert [vocabulary.symbols[at].name for at in tokens.symbols] == ["first", "middle", "last"]
+    assert pairs(*parents_of(tokens, vocabulary)) == {(1, 0), (2, 1)}
 
 
 @pytest.mark.shared

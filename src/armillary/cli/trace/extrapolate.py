@@ -187,6 +187,8 @@ def _axes_table(found: Extrapolated) -> Table:
     from rich import box
     from rich.table import Table
 
+    from armillary.workload.extrapolation.extrapolate import FACTORS
+
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in ("axis", "from", "to", "because"):
         table.add_column(column, justify="right" if column in ("from", "to") else "left")
@@ -195,9 +197,10 @@ def _axes_table(found: Extrapolated) -> Table:
     for each in found.axes:
         old, new = found.changes.get(each.role, (each.size, grid.size(each.role)))
         table.add_row(each.role, f"{int(old):,}", f"{int(new):,}", each.reason)
-    for axis, (_, new) in found.changes.items():
+    for axis, (old, new) in found.changes.items():
         if not any(axis == each.role for each in found.axes):
-            table.add_row(axis, "1 x", f"{float(new):g} x", "as asked")
+            unit = " x" if axis in FACTORS else ""
+            table.add_row(axis, f"{float(old):g}{unit}", f"{float(new):g}{unit}", "as asked")
     table.add_row("ranks", f"{found.before.n_ranks:,}", f"{found.trace.n_ranks:,}", "")
     table.add_row("nodes", f"{found.before.total_nodes:,}", f"{found.trace.total_nodes:,}", "of all ranks")
     return table

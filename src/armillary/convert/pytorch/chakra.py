@@ -91,10 +91,15 @@ def nodes_of_rank(
             node.attrs.append(("start_ns", "int64", step.begin - origin))
         node.attrs += _place(step)
         if source and step.kind == "cpu":
-            _describe(node, source)
+            node.attrs.append(("rf_id", "int64", source.rf_id))
+            if source.op_schema:
+                node.attrs.append(("op_schema", "string", source.op_schema))
+        worker = host[step.item.host] if step.item and (flops or moved) else source
+        if worker and (step.kind == "cpu" or flops or moved):
+            _name_tensors(node, worker)
         if flops or moved:
             node.attrs += [("num_ops", "int64", flops), ("tensor_size", "uint64", moved)]
-            product = source and flops and _product(source)
+            product = worker and flops and _product(worker)
             # An operator whose work several kernels share is no single product.
             if product and product.operations == flops:
                 node.attrs.append((GEMM, "int64_list", to_numbers([product])))
@@ -130,10 +135,7 @@ def _place(step: Step) -> list[Attribute]:
     return where if step.kind in ("cpu", "call") else [*where, (step.kind, "bool", True)]
 
 
-def _describe(node: Node, source: HostNode) -> None:
-    node.attrs.append(("rf_id", "int64", source.rf_id))
-    if source.op_schema:
-        node.attrs.append(("op_schema", "string", source.op_schema))
+def _name_tensors(node: Node, source: HostNode) -> None:
     if source.inputs:
         node.inputs = (str(source.inputs), str(source.input_shapes), str(source.input_types))
     if source.outputs:
@@ -167,19 +169,24 @@ def _communicate(node: Node, comm: Communication, group: Group, number: tuple[in
 
 
 def _shares(steps: Sequence[Step], work: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
-    """Share the work of each operator among its kernels by their time; without kernels it is the operator's."""
+    """Share the work of each operator among its kernels by their time; without kernels its longest step does it.
+
+    Fills and copies of the device have a part only where there is nothing else.
+    """
     kernels: dict[int, list[Step]] = {}
+    own: dict[int, list[Step]] = {}
     for step in steps:
         if step.kind == "kernel" and step.item is not None and step.item.host >= 0:
             kernels.setdefault(step.item.host, []).append(step)
+        elif step.kind in ("cpu", "part") and 0 <= step.host < len(work) and any(work[step.host]):
+            own.setdefault(step.host, []).append(step)
     shares: dict[int, tuple[int, int]] = {}
-    for step in steps:
-        if step.kind != "cpu" or step.host < 0 or step.host >= len(work) or not any(work[step.host]):
-            continue
-        total = work[step.host]
-        mine = kernels.get(step.host)
+    for host, parts in own.items():
+        total = work[host]
+        launched = kernels.get(host, [])
+        mine = [each for each in launched if not each.name.startswith(("Memset", "Memcpy"))] or launched
         if not mine:
-            shares[id(step)] = total
+            shares[id(max(parts, key=lambda step: step.end - step.begin))] = total
             continue
         whole = sum(kernel.end - kernel.begin for kernel in mine) or 1
         left = list(total)

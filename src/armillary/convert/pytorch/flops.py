@@ -76,18 +76,21 @@ def family(name: str) -> str | None:
     return found[0] if found else None
 
 
-def exclusive(works: Sequence[Work | None], parents: Sequence[int]) -> list[Work]:
+def exclusive(works: Sequence[Work | None], parents: Sequence[int], names: Sequence[str]) -> list[Work]:
     """Return what each call costs without the calls below it, so that the sum over all calls is right.
 
     A call that is known, with none below that are, keeps its work: a kernel. One whose parts are known keeps what
     they leave, never less than nothing: ``aten::linear`` nothing, an ``embedding_dense_backward`` that calls
-    ``zero_`` all but the zeros.
+    ``zero_`` all but the zeros. One on distributed tensors has their whole shapes, and does its work in a call of
+    the same name on this rank's part of them: it keeps nothing, nor does any call around it.
 
     Args:
         works: of every call, by `work`.
         parents: index of the call around each, or a negative number; in any order.
+        names: of every call.
     """
     calls = len(works)
+    distributed = _distributed(works, parents, names)
     waiting = [0] * calls
     for parent in parents:
         if parent >= 0:
@@ -101,6 +104,7 @@ def exclusive(works: Sequence[Work | None], parents: Sequence[int]) -> list[Work
         flops, size = flops_below[call], bytes_below[call]
         if own is not None:
             share = Work(max(own.flops - flops, 0), max(own.bytes - size, 0))
+            share = NOTHING if distributed[call] else share
             shares[call] = share
             flops += share.flops
             size += share.bytes
@@ -108,7 +112,20 @@ def exclusive(works: Sequence[Work | None], parents: Sequence[int]) -> list[Work
         if parent >= 0:
             flops_below[parent] += flops
             bytes_below[parent] += size
+            distributed[parent] |= distributed[call]
             waiting[parent] -= 1
             if not waiting[parent]:
                 ready.append(parent)
     return shares
+
+
+def _distributed(works: Sequence[Work | None], parents: Sequence[int], names: Sequence[str]) -> list[bool]:
+    """Return which calls have a call of the same name directly inside that does less than they say."""
+    found = [False] * len(works)
+    for call, (own, above) in enumerate(zip(works, parents, strict=True)):
+        if above >= 0 and works[above] is None:  # PythonSubclass, which PyTorch records since 2.8
+            above = parents[above]
+        whole = works[above] if above >= 0 else None
+        if own and whole and names[call] == names[above]:
+            found[above] |= own.flops < whole.flops or (not whole.flops and own.bytes < whole.bytes)
+    return found

@@ -137,7 +137,7 @@ def _work(linked: Linked) -> list[tuple[int, int]]:
         for node in nodes
     ]
     parents = [above if (above := index.get(node.parent, -1)) < at else -1 for at, node in enumerate(nodes)]
-    return [(own.flops, own.bytes) for own in exclusive(works, parents)]
+    return [(own.flops, own.bytes) for own in exclusive(works, parents, [node.name for node in nodes])]
 
 
 def _metadata(linked: Linked) -> list[tuple[str, str, Any]]:

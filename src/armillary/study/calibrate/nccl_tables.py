@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from armillary.errors import InputError
+from armillary.study.calibrate.measured_file import measured_text
 from armillary.study.calibrate.nccl_logs import PROGRAMS, read_log
 from armillary.study.calibrate.samples import Sample
 
@@ -32,7 +32,7 @@ def read_file(path: Path, operation: str = "", per_node: int | None = None) -> l
 
 
 def _read(path: Path, operation: str, per_node: int | None) -> list[Sample]:
-    text = text_of(path)
+    text = measured_text(path)
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     head = next((line for _, line in lines if not line.startswith("#")), "")
     header = [word.strip() for word in head.split(",")]
@@ -57,21 +57,6 @@ def _read(path: Path, operation: str, per_node: int | None) -> list[Sample]:
     if not samples:
         raise InputError(f"{path}: no rows below the header, expected at least one")
     return samples
-
-
-def text_of(path: Path) -> str:
-    """Return the text of a file, unpacked if gzip packed it.
-
-    Raises:
-        InputError: It cannot be read, or is not text.
-    """
-    try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except (UnicodeDecodeError, EOFError) as error:
-        raise InputError(f"{path}: is not text, expected a log of nccl-tests or a CSV file") from error
 
 
 class _Row:

@@ -60,10 +60,10 @@ def run_gemm(files: Sequence[Path], progress: Progress, name: str = "gemm") -> T
     partly = False
     for done, path in enumerate(files):
         progress(done, len(files))
-        read = _read(path)
-        fitted = is_fitted(path)
+        text = measured_text(path)
+        fitted = is_fitted(text)
         partly |= fitted
-        for (device, word), column in read.items():
+        for (device, word), column in _read(path, text).items():
             sizes, us = np.array(column.sizes, np.int64), np.array(column.us)
             keep = us >= _LEAST_US
             if fitted:
@@ -128,8 +128,7 @@ def _rows(device: str, word: str, sizes: Ints, us: Floats) -> list[Row]:
     ]
 
 
-def _read(path: Path) -> dict[tuple[str, str], _Column]:
-    text = measured_text(path)
+def _read(path: Path, text: str) -> dict[tuple[str, str], _Column]:
     lines = csv.reader(line for line in io.StringIO(text) if line.strip() and not line.startswith("#"))
     header = next(lines, [])
     for name in COLUMNS:
@@ -163,7 +162,7 @@ def run_attention(files: Sequence[Path], progress: Progress) -> Table:
         progress(done, len(files))
         kernels = attention_fit.read_prefills(path)
         keep = kernels.seconds * 1e6 >= _LEAST_US
-        if is_fitted(path):
+        if is_fitted(measured_text(path)):
             partly = True
             keep &= attention_fit.held_out(kernels.table)
         kernels = kernels.part(keep)

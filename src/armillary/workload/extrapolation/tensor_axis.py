@@ -147,8 +147,7 @@ def _between(nodes: Nodes, own: Mask, whole: int) -> Mask:
     size = nodes.graph.ints("comm_size")
     closes = own & (nodes.collective == REDUCE) & (2 * size >= whole)
     tokens = token_count([p for each in nodes.products for p in each if p.batch == 1])
-    products = [p for each in nodes.products for p in each]
-    element = _element(products, whole)
+    element = _element(nodes, np.flatnonzero([bool(each) for each in nodes.products]).tolist(), whole)
     order = issue_order(nodes.graph)
     found = np.zeros(nodes.graph.n_nodes, np.bool_)
     since: list[int] = []
@@ -201,10 +200,9 @@ def _products(made: Scaling, nodes: Nodes, blocks: Blocks, last: Mask, share: Fr
     """Divide products: flops by the share, bytes by what of each matrix is divided; `last` ones close a block."""
     whole = blocks.whole
     at = np.flatnonzero(np.array([bool(each) for each in nodes.products]) & blocks.divided).tolist()
-    known = [(node, product) for node in at for product in nodes.products[node]]
-    if not known:
+    if not at:
         return
-    element = _element([product for _, product in known], whole)
+    element = _element(nodes, at, whole)
     size = nodes.graph.ints(SIZE)
     factor = np.ones(nodes.graph.n_nodes)
     unknown: Counter[str] = Counter()
@@ -247,9 +245,17 @@ def _products(made: Scaling, nodes: Nodes, blocks: Blocks, last: Mask, share: Fr
     made.note("tensor: dimensions that do not divide are padded in products, not in operations", padded)
 
 
-def _element(products: list[Gemm], whole: int) -> int:
-    """Return the bytes of an element: those with which most products have `whole` bytes as one matrix."""
-    return max(ELEMENTS, key=lambda each: sum(bool(list(_third(p, whole // each))) for p in products))
+def _element(nodes: Nodes, at: list[int], whole: int) -> int:
+    """Return the bytes of an element: those with which most products have `whole` bytes as one matrix.
+
+    Of several those nearest to what the products move for each of their elements.
+    """
+    products = [product for node in at for product in nodes.products[node]]
+    moved = int(nodes.graph.ints(SIZE)[at].sum()) / max(1, sum(product.elements for product in products))
+    return max(
+        ELEMENTS,
+        key=lambda each: (sum(bool(list(_third(p, whole // each))) for p in products), -abs(each - moved)),
+    )
 
 
 def _third(product: Gemm, activation: int) -> Iterator[str]:

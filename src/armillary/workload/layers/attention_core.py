@@ -7,6 +7,7 @@ is just that, changes nothing for them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from armillary.trace.attention import Attention
@@ -110,6 +111,7 @@ def _unfused(shard: Shard, heads: Heads, seen: int) -> Block:
     held = scores * element
     kept = held + (mask + held if mask else 0)  # softmax; mask and what it leaves
     up, down = (2 * seen * heads.query * size for size in (heads.key, heads.value))
+    dropout = (Step("dropout", bytes=2 * held + scores),) if shard.dropout else ()
     precision = shard.high
     # Products are of whole matrices, a mask is applied to their result.
     groups = shard.batch * heads.query
@@ -119,12 +121,14 @@ def _unfused(shard: Shard, heads: Heads, seen: int) -> Block:
         "core",
         (
             Step("scores", up, q + k + held, precision, gemms=(first,)),
-            *_softmax(shard, scores),
+            *_softmax(shard, scores, 2, ("float", "scale", "mask", "softmax", "half")),
+            *dropout,
             Step("values", down, held + v + out, precision, gemms=(second,)),
         ),
         (
             Step("values", 2 * down, 2 * (held + v) + out, precision, gemms=(second.left(), second.right())),
-            *_softmax_back(shard, scores),
+            *dropout,
+            *_softmax(shard, scores, 3, ("float", "softmax", "mask", "scale", "half")),
             Step("scores", 2 * up, 2 * (q + k) + held, precision, gemms=(first.left(), first.right())),
         ),
         saved=q + k + v + kept,
@@ -133,33 +137,23 @@ def _unfused(shard: Shard, heads: Heads, seen: int) -> Block:
     )
 
 
-def _softmax(shard: Shard, scores: int) -> list[Step]:
-    """Return what makes probabilities of scores: one kernel with scale and mask, or one for each of them in fp32."""
-    held, single = scores * shard.element, scores * 4
-    steps = [Step("softmax", bytes=2 * held)]
-    if shard.eager:
-        sizes = {
-            "float": held + single,
-            "scale": 2 * single,
-            "mask": 2 * single + scores,
-            "softmax": 2 * single,
-        }
-        steps = [Step(name, bytes=size) for name, size in (sizes | {"half": held + single}).items()]
-    return [*steps, Step("dropout", bytes=2 * held + scores)] if shard.dropout else steps
+def _softmax(shard: Shard, scores: int, tensors: int, order: Sequence[str]) -> list[Step]:
+    """Return what is between scores and probabilities, or their gradients.
 
-
-def _softmax_back(shard: Shard, scores: int) -> list[Step]:
+    Args:
+        shard: With `eager`, scale, mask and casts are kernels of their own, in fp32.
+        scores: Elements.
+        tensors: What the softmax itself reads and writes.
+        order: Of the kernels.
+    """
     held, single = scores * shard.element, scores * 4
-    steps = [Step("softmax", bytes=3 * held)]
-    if shard.eager:
-        sizes = {
-            "float": held + single,
-            "softmax": 3 * single,
-            "mask": 2 * single + scores,
-            "scale": 2 * single,
-        }
-        steps = [Step(name, bytes=size) for name, size in (sizes | {"half": held + single}).items()]
-    return [Step("dropout", bytes=2 * held + scores), *steps] if shard.dropout else steps
+    if not shard.eager:
+        return [Step("softmax", bytes=tensors * held)]
+    sizes = {
+        "float": held + single, "scale": 2 * single, "mask": 2 * single + scores, "softmax": tensors * single,
+        "half": held + single,
+    }  # fmt: skip
+    return [Step(name, bytes=sizes[name]) for name in order]
 
 
 def _first_chunk(shard: Shard, heads: Heads, flops: int) -> int:

@@ -24,6 +24,8 @@ from armillary.workload.learned.vocabulary import COLUMNS, Vocabulary
 FORMAT = "armillary corpus 1"
 PART = 16
 """Traces of a part that are generated."""
+FILES = "files-"
+"""What names of other parts begin with."""
 
 
 @dataclass(eq=False)
@@ -58,9 +60,16 @@ def write_corpus(
     """
     requests = [(path.name, read_request(path)) for path in plans]
     wanted: dict[str, Callable[[], bytes]] = {}
+    there = {_of_files(file): file for file in _parts(folder) if file.startswith(FILES)}
     for prefix in prefixes:
-        name = f"{hashlib.sha256(str(prefix).encode()).hexdigest()[:12]}.npz"
-        wanted[f"files-{name}"] = partial(_read_part, str(prefix))
+        name = name_of(prefix)
+        file = f"{FILES}{name}-{hashlib.sha256(prefix.encode()).hexdigest()[:12]}.npz"
+        if there.setdefault(name, file) != file:
+            raise InputError(
+                f"{folder}: two traces of files are called '{name}', the second is {prefix}; expected different names"
+                " of prefixes, or of the folders of prefixes 'rank'"
+            )
+        wanted[file] = partial(_read_part, prefix, name)
     for name, request in requests:
         tag = hashlib.sha256(request.text.encode()).hexdigest()[:8]
         for part in range(-(-request.count // PART)):
@@ -96,8 +105,19 @@ def _each(missing: dict[str, Callable[[], bytes]], jobs: int) -> Iterator[tuple[
             yield futures[future], future.result()
 
 
-def _read_part(prefix: str) -> bytes:
-    trace, vocabulary, name = load_trace(prefix), Vocabulary(), Path(prefix).name
+def name_of(prefix: str) -> str:
+    """Return what a corpus calls a trace: the last part of its prefix, but DIR of the usual DIR/rank."""
+    path = Path(prefix)
+    return path.resolve().parent.name if path.name == "rank" else path.name
+
+
+def _of_files(file: str) -> str:
+    """Return the trace of a part that was read from files."""
+    return file.removeprefix(FILES).rpartition("-")[0]
+
+
+def _read_part(prefix: str, name: str) -> bytes:
+    trace, vocabulary = load_trace(prefix), Vocabulary()
     return _encoded([record_of(trace, {"trace": name, "ranks": trace.n_ranks}, name, vocabulary)], vocabulary)
 
 
@@ -134,10 +154,6 @@ def read_corpus(folder: Path) -> Corpus:
     for name in names:
         for record in _decoded(folder / name, corpus.vocabulary, digest):
             key = json.dumps(record.condition, sort_keys=True)
-            if record.rank_graph and key in seen:
-                raise InputError(
-                    f"{folder}: two traces of files are called '{record.source}', expected different names of prefixes"
-                )
             if key not in seen:
                 seen.add(key)
                 corpus.records.append(record)

@@ -157,7 +157,7 @@ class StatisticalModel:
         domain: Values of each condition in the corpus: words, or least and greatest number and whether it varies.
         about: What it was trained on.
         measured: Traces of files, whose programs are kept as they are.
-        spread: Quantiles of the logarithms of their durations between ranks, by operator; "": of all.
+        spread: Quantiles of the logarithms of their durations between ranks, by operator.
         shared: Share of that variance which the tokens of a rank have in common.
     """
 

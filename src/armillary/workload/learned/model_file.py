@@ -128,7 +128,7 @@ def model_of(header: Any, arrays: dict[str, Any], where: str) -> StatisticalMode
     }
     measured = records_of(listed, header["measured"], np.arange(len(vocabulary)))
     spread = {str(name): [float(each) for each in values] for name, values in header["spread"].items()}
-    if any(len(values) != QUANTILES for values in spread.values()) or (spread and "" not in spread):
+    if any(len(values) != QUANTILES for values in spread.values()):
         raise ValueError("spread")
     return StatisticalModel(
         vocabulary,

@@ -250,6 +250,13 @@ class Sampler:
             raise InputError(f"ranks {given['ranks']}: trace {name} has {ranks}, expected that number")
         graphs, model = [], self.model
         names = [symbol.name for symbol in model.vocabulary.symbols]
+        if temperature and not any(
+            names[at] in model.spread for each in record.classes for at in each.symbols
+        ):
+            raise InputError(
+                f"temperature {temperature:g}: the corpus has no ranks of one trace whose operators of {name} can be "
+                "compared, expected 0"
+            )
         for at, packed in enumerate(record.classes):
             tokens = packed.tokens()
             factors = drawn_factors(model.spread, model.shared, names, tokens.symbols, rng, temperature)

@@ -87,9 +87,10 @@ def train(
     for role, found in seen.items():
         told(f"numbers of {role}")
         roles[role] = _variants(role, found, classes, corpus.vocabulary, explained, fitter, sums, rng)
+    sizes = [len(packed) for record in corpus.records for packed in record.classes]
     about: dict[str, Any] = {
-        "sources": corpus.sources, "traces": len(corpus.records), "classes": len(classes),
-        "tokens": sum(len(each.packed) for each in classes), "digest": corpus.digest, "seed": seed,
+        "sources": corpus.sources, "traces": len(corpus.records), "classes": len(sizes), "tokens": sum(sizes),
+        "digest": corpus.digest, "seed": seed,
     }  # fmt: skip
     measured = [record for record in corpus.records if record.rank_graph]
     spread, shared = variation(measured, corpus.vocabulary)

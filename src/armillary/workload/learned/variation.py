@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from math import erf
 
@@ -19,13 +19,14 @@ QUANTILES = 33
 def variation(records: Sequence[Record], vocabulary: Vocabulary) -> tuple[dict[str, list[float]], float]:
     """Return the spread of durations and how much of it ranks have in common.
 
-    Tokens of the classes of a trace that have the same name, kind and occurrence are compared: of the logarithms of
-    their durations, less the mean of each token, the distribution is kept, and which share of the variance the means of
-    the classes have. So drawn durations depend on each other as measured ones do (one factor of a Gaussian copula).
+    Tokens of the classes of a trace that have the same name, kind and occurrence are compared, if all classes have as
+    many: of the logarithms of their durations, less the mean of each token, the distribution is kept, and which share
+    of the variance the means of the classes have. So drawn durations depend on each other as measured ones do (one
+    factor of a Gaussian copula).
 
     Returns:
-        Quantiles by operator ("": of all; an operator that was seen less than 8 times has none), and share; nothing
-        and 0 where there is nothing to compare.
+        Quantiles by operator (one that was compared less than 8 times has none), and share; nothing and 0 where there
+        is nothing to compare.
     """
     left: dict[str, list[float]] = defaultdict(list)
     means: list[float] = []
@@ -33,12 +34,11 @@ def variation(records: Sequence[Record], vocabulary: Vocabulary) -> tuple[dict[s
         if len(record.classes) < 2:
             continue
         seen: dict[tuple[str, int, int], list[tuple[int, float]]] = defaultdict(list)
+        keys = [token_keys(packed.symbols.tolist(), vocabulary) for packed in record.classes]
+        counts = [Counter(key[:2] for key in each) for each in keys]
         for number, packed in enumerate(record.classes):
-            values = packed.column("duration_ns")
-            for key, value in zip(
-                token_keys(packed.symbols.tolist(), vocabulary), values.tolist(), strict=True
-            ):
-                if value > 0:
+            for key, value in zip(keys[number], packed.column("duration_ns").tolist(), strict=True):
+                if value > 0 and all(count[key[:2]] == counts[number][key[:2]] for count in counts):
                     seen[key].append((number, float(np.log(value))))
         of_class: dict[int, list[float]] = defaultdict(list)
         for (name, _, _), found in seen.items():
@@ -52,7 +52,7 @@ def variation(records: Sequence[Record], vocabulary: Vocabulary) -> tuple[dict[s
     if not every or not np.std(every):
         return {}, 0.0
     spread = {name: _quantiles(values) for name, values in left.items() if len(values) >= 8}
-    return {"": _quantiles(every), **spread}, min(1.0, float(np.var(means)) / float(np.var(every)))
+    return spread, min(1.0, float(np.var(means)) / float(np.var(every)))
 
 
 def _quantiles(values: Sequence[float]) -> list[float]:
@@ -68,7 +68,7 @@ def drawn_factors(
     rng: np.random.Generator,
     temperature: float,
 ) -> NDArray[np.float64]:
-    """Return factors of durations, one per token, whose mean is 1.
+    """Return factors of durations, one per token, whose mean is 1; those of operators without a spread are 1.
 
     Args:
         spread: What `variation` returned.
@@ -78,9 +78,9 @@ def drawn_factors(
         rng: Draws.
         temperature: Scales the logarithms.
     """  # fmt: skip
-    if not spread:
-        return np.ones(len(which))
-    table = np.array([spread.get(name, spread[""]) for name in names]).reshape(-1, QUANTILES) * temperature
+    table = (
+        np.array([spread.get(name, [0.0] * QUANTILES) for name in names]).reshape(-1, QUANTILES) * temperature
+    )
     normal = shared**0.5 * rng.standard_normal() + (1 - shared) ** 0.5 * rng.standard_normal(len(which))
     place = np.array([0.5 * (1 + erf(z / 2**0.5)) for z in normal.tolist()]) * (QUANTILES - 1)
     low = np.minimum(place.astype(np.int64), QUANTILES - 2)

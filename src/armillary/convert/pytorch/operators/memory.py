@@ -38,7 +38,7 @@ masked_select_backward reflection_pad2d_backward one_hot quantize_per_tensor deq
 fake_quantize_per_tensor_affine mkldnn_reorder_conv2d_weight to_mkldnn to_dense _convert_weight_to_int4pack
 block_diag _nested_tensor_from_mask _jagged_to_padded_dense_forward fbgemm::permute_2D_sparse_data
 fbgemm::permute_1D_sparse_data fbgemm::bounds_check_indices fbgemm::jagged_to_padded_dense
-fsdp::all_gather_copy_in fsdp::split_with_sizes_copy fsdp::chunk_cat
+fsdp::split_with_sizes_copy fsdp::chunk_cat
 """
 GATHERS = "index_select index _unsafe_index gather take take_along_dim embedding"
 SCATTERS = """
@@ -71,6 +71,12 @@ def copy(op: Operator) -> Work:
 def move(op: Operator) -> int:
     """Return no FLOPs; all is read and written."""
     return 0
+
+
+@rule(FAMILY, "fsdp::all_gather_copy_in")
+def copy_in(op: Operator) -> Work:
+    """Return the bytes of the shards, read and written; of the buffer that they go into, no more is touched."""
+    return Work(0, 2 * op.size("all_gather_inputs", 0)[1])
 
 
 @rule(FAMILY, *GATHERS.split())
