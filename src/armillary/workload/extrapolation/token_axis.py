@@ -97,7 +97,7 @@ def _products(made: Scaling, nodes: Nodes, axis: Axis, factor: Fraction, constan
                     dims.append(("calls",))  # one call for each token of a sample: a recurrence
                 else:
                     dims.append(
-                        ("k",) if _over_tokens(product, tokens, accumulates if named else wide) else ("m",)
+                        ("k",) if over_tokens(product, tokens, accumulates if named else wide) else ("m",)
                     )
         before = sum(product.operations for product in products)
         changed = tuple(_grown(p, d, factor) for p, d in zip(products, dims, strict=True))
@@ -151,7 +151,7 @@ def token_count(products: list[Gemm]) -> int:
     return votes.most_common(1)[0][0] if votes else 0
 
 
-def _over_tokens(product: Gemm, tokens: int, accumulates: bool) -> bool:
+def over_tokens(product: Gemm, tokens: int, accumulates: bool) -> bool:
     """Say whether a product sums over tokens: the gradient of a weight does."""
     if (product.m == tokens) != (product.k == tokens):
         return product.k == tokens
