@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 
@@ -79,6 +80,7 @@ def scale_experts(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
     exchange = _exchanges(nodes)
     _check_even(nodes, exchange)
     experts = experts_of(nodes)
+    _check_copies(nodes, exchange, experts)
     _products(made, nodes, experts, share)
     made.assume("experts: all ranks have as many tokens, and send as many to the experts of others", exchange)
     made.assume(
@@ -89,6 +91,11 @@ def scale_experts(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
     replicas = nodes.gradients & ~nodes.ends()
     own = replicas & ~_over_any(nodes, set(nodes.grid.axes["ep"]))
     made.assume("experts: their weights and gradients are a share", own, comm=share)
+    if {SCATTER, REDUCE} <= set(nodes.collective[own].tolist()):
+        raise InputError(
+            f"scale ep: {nodes.graph.source} has all-reduces and reduce-scatters between replicas of experts, so shards "
+            "of other layers (hsdp) cannot be told from experts; expected another sharding"
+        )
     gathers = replicas & ~own & nodes.over_digit(digit) & (nodes.collective == GATHER)
     made.assume("experts: replicas of other layers grow with them, whose gathers shrink", gathers, comm=share)
     if np.isin(nodes.collective[replicas], (GATHER, SCATTER)).any():
@@ -165,6 +172,29 @@ def _check_even(nodes: Nodes, exchange: Mask) -> None:
                 f"scale ep: {nodes.graph.node(node)} has uneven parts, of all experts of a rank together, so how many "
                 "tokens each of them gets is not seen; expected a trace in which all experts get as many, or dp"
             )
+
+
+def _check_copies(nodes: Nodes, exchange: Mask, experts: Experts) -> None:
+    """Check that a token goes to each of its experts, and not once to a node of several (DeepEP)."""
+    graph = nodes.graph
+    groups = {1}
+    codes, names = graph.strings("pg_name")
+    for code in set(codes[experts.inside & (nodes.collective >= 0)].tolist()):
+        groups.add(prod(nodes.grid.sizes[digit] for digit in nodes.grid.digits(names[code])))
+    at = np.flatnonzero(experts.inside & graph.has(GEMM) & nodes.multiplies)
+    opens = np.flatnonzero(exchange)
+    if not len(at) or not len(opens) or not nodes.products[at[0]]:
+        return
+    first = nodes.products[at[0]][0]
+    rows = int(nodes.operations[at[0]]) // (2 * first.n * first.k)
+    sent = int(graph.ints("comm_size")[opens[opens < at[0]][-1]]) if (opens < at[0]).any() else 0
+    copies = [rows * first.k * element for element in (2, 4, 1)]
+    if sent and not any(each == sent * group for each in copies for group in groups):
+        raise InputError(
+            f"scale ep: {graph.node(int(opens[0]))} sends {sent} bytes, but experts work on {rows} rows of {first.k}: "
+            "how many experts of a token are on one node depends on where ranks are, which is not in the trace; "
+            "expected a token to be sent to each of its experts, or dp to be scaled"
+        )
 
 
 def _products(made: Scaling, nodes: Nodes, experts: Experts, share: Fraction) -> None:

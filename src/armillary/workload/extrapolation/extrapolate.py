@@ -202,17 +202,16 @@ def _check_experts(grid: RankGrid, found: dict[str, Fraction]) -> None:
     Raises:
         InputError: they do not.
     """
-    alone = "dp" not in found
-    data = found.setdefault("dp", Fraction(grid.size("dp")))
+    old, data = grid.size("dp"), int(found.setdefault("dp", Fraction(grid.size("dp"))))
     digit, size = digit_to_scale(grid, "ep", int(found["ep"]))
-    rest = Fraction(int(data) * grid.sizes[digit], grid.size("dp") * size)
-    replicas = rest * grid.size("dp") / prod(grid.sizes[each] for each in grid.axes["dp"] if each in grid.axes["ep"])
-    if replicas.denominator > 1:
-        unit = int(Fraction(int(data)) / replicas)
-        what = f"dp {data}, as many replicas as before," if alone else f"dp {data}"
+    before = old // prod(grid.sizes[each] for each in grid.axes["dp"] if each in grid.axes["ep"])
+    unit = old // before * size // grid.sizes[digit]
+    if data % unit or (before == 1 and data != unit):
+        lack = "; the trace has one replica of experts, so what more would reduce is not seen" * (before == 1)
+        best = unit if before == 1 else unit * max(1, round(data / unit))
         raise InputError(
-            f"scale ep: got {found['ep']}, which has no whole number of replicas in {what}; expected dp to be a multiple "
-            f"of {unit}, such as dp={unit * max(1, round(data / unit))}"
+            f"scale ep: got {found['ep']} with dp {data}{lack}; expected dp to be a multiple of {unit} (such as "
+            f"dp={best})"
         )
 
 

@@ -63,7 +63,8 @@ def named(trace: Trace, told: Mapping[int, str] | None = None) -> tuple[Trace, l
         if size > 1:
             known = (told or {}).get(digit)
             roles[digit] = Evidence(known, size, "as told") if known else _role(trace, digit)
-    axes = _axes(grid, {digit: each.role for digit, each in roles.items()})
+    axes = _axes(grid, {digit: each.role for digit, each in roles.items()}, _exchanged(trace))
+    roles = {digit: _whole(each, axes, grid) for digit, each in roles.items()}
     subsets = {}
     names = {}
     for name, (axis, places) in grid.subsets.items():
@@ -96,7 +97,19 @@ def _renamed(
     return with_texts(made, AXIS, codes.astype(np.int64), [_name_of(axes, (int(name),)) for name in old])
 
 
-def _axes(grid: RankGrid, roles: Mapping[int, str]) -> dict[str, tuple[int, ...]]:
+def _exchanged(trace: Trace) -> set[int]:
+    """Return the digits along which all-to-alls go: ranks of tp or cp may have experts of their own."""
+    grid = grid_of(trace)
+    families = {family for graph in trace.graphs for family in graph.strings("pg_name")[1] if family}
+    return {
+        digit
+        for family in families
+        if CollectiveType.ALL_TO_ALL in _kinds(trace, family)
+        for digit in grid.digits(family)
+    }
+
+
+def _axes(grid: RankGrid, roles: Mapping[int, str], exchanged: set[int]) -> dict[str, tuple[int, ...]]:
     axes = {role: tuple(d for d, each in roles.items() if each == role) for role in ROLES}
     data, experts = axes["dp"], axes["ep"]
     if experts:
@@ -105,8 +118,15 @@ def _axes(grid: RankGrid, roles: Mapping[int, str]) -> dict[str, tuple[int, ...]
     for role, digits in axes.items():
         if len(digits) > 1 and not (role == "dp" and experts and len(data) < 2):
             found |= {f"{role}{i}": (digit,) for i, digit in enumerate(d for d in digits if d not in experts)}
+    axes["ep"] = tuple(sorted({*experts, *exchanged}))
     # Names of single digits first: a family is named by the first axis that is just its digits.
     return found | {role: digits for role, digits in axes.items() if digits}
+
+
+def _whole(each: Evidence, axes: Mapping[str, tuple[int, ...]], grid: RankGrid) -> Evidence:
+    """Return the evidence of experts with all their ranks, those of tp and cp included."""
+    size = prod(grid.sizes[digit] for digit in axes["ep"]) if each.role == "ep" else each.size
+    return each if size == each.size else replace(each, size=size, reason=f"{each.reason}, and along others")
 
 
 def _name_of(axes: Mapping[str, tuple[int, ...]], digits: tuple[int, ...]) -> str:
@@ -132,13 +152,16 @@ def _role(trace: Trace, digit: int) -> Evidence:
     families = {name for graph in trace.graphs for name in graph.strings("pg_name")[1]}
     mine = {family for family in families if digit in grid.digits(family)}
     kinds = {family: _kinds(trace, family) for family in mine}
-    if any(CollectiveType.ALL_TO_ALL in kinds[family] for family in mine):
-        return Evidence("ep", size, "all-to-alls along it")
     waits = {}
     for family in mine:
         shares = [share for graph in trace.graphs for share in _waited(Nodes(graph, grid), family)]
         if shares:
             waits[family] = float(np.median(shares))
+    if any(CollectiveType.ALL_TO_ALL in kinds[family] for family in mine):
+        # Ranks of tp with other experts each exchange tokens, too, but only they reduce activations.
+        alone = [share for family, share in waits.items() if grid.digits(family) == (digit,)]
+        if max(alone, default=0) < 0.5:
+            return Evidence("ep", size, "all-to-alls along it")
     own = {family: share for family, share in waits.items() if len(grid.digits(family)) == 1}
     awaited = [family for family, share in waits.items() if share >= 0.5]
     free = [family for family, share in waits.items() if share < 0.5]
