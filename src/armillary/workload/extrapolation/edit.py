@@ -74,6 +74,21 @@ def with_texts(graph: Graph, name: str, codes: Ints, texts: Sequence[str]) -> Gr
     return inserted(made, name, "string", codes >= 0, codes + first)
 
 
+def with_names(graph: Graph, names: Sequence[str]) -> Graph:
+    """Return the graph with other names of its nodes."""
+    part = part_of(graph)
+    index: dict[str, int] = {}
+    first = len(part.string_ptr) - 1
+    codes = [first + index.setdefault(name, len(index)) for name in names]
+    raw = [name.encode() for name in index]
+    ends = part.string_ptr[-1] + np.cumsum([len(each) for each in raw], dtype=np.int64)
+    pool = np.concatenate([part.pool[: part.string_ptr[-1]], np.frombuffer(b"".join(raw), np.uint8)])
+    rows = part.rows.copy()
+    rows[c.NAME_AT, 1:-1] = codes
+    made = replace(part, rows=rows, string_ptr=np.concatenate([part.string_ptr, ends]), pool=pool)
+    return Graph(made, 0, graph.source)
+
+
 def without(graph: Graph, name: str, nodes: Mask) -> Graph:
     """Return the graph without an attribute of some nodes."""
     part = part_of(graph)

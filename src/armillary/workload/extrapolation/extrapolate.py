@@ -15,6 +15,7 @@ from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Trace
 from armillary.trace.families import grid_of, routes_of
 from armillary.trace.grid import RankGrid
+from armillary.workload.extrapolation.context_axis import scale_context
 from armillary.workload.extrapolation.data_axis import scale_data
 from armillary.workload.extrapolation.expert_axis import scale_experts
 from armillary.workload.extrapolation.grow import different_along, digit_to_scale, with_size, without_alone
@@ -207,12 +208,10 @@ def _check_experts(grid: RankGrid, found: dict[str, Fraction]) -> None:
     before = old // prod(grid.sizes[each] for each in grid.axes["dp"] if each in grid.axes["ep"])
     unit = old // before * size // grid.sizes[digit]
     if data % unit or (before == 1 and data != unit):
-        lack = "; the trace has one replica of experts, so what more would reduce is not seen" * (before == 1)
-        best = unit if before == 1 else unit * max(1, round(data / unit))
-        raise InputError(
-            f"scale ep: got {found['ep']} with dp {data}{lack}; expected dp to be a multiple of {unit} (such as "
-            f"dp={best})"
-        )
+        expected = f"dp to be a multiple of {unit}, such as dp={unit * max(1, round(data / unit))}"
+        if before == 1:
+            expected = f"dp={unit}, for the trace has one replica of experts, and not what more of them reduce"
+        raise InputError(f"scale ep: got {found['ep']} with dp {data}; expected {expected}")
 
 
 def _scale_factor(
@@ -244,11 +243,14 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
         return
     digit, digits = digit_to_scale(grid, axis, size)
     factor = Fraction(digits, grid.sizes[digit])
-    _check_members(work.trace, digit, axis)
+    if axis != "cp":
+        _check_members(work.trace, digit, axis)
     if reference:
         _apply_measured(work, axis, factor, reference)
     elif axis == "dp":
         work.apply(lambda nodes: scale_data(nodes, digit, factor))
+    elif axis == "cp":
+        work.apply(lambda nodes: scale_context(nodes, digit, size))
     elif axis == "ep":
         work.apply(lambda nodes: scale_experts(nodes, digit, factor))
     else:
@@ -258,10 +260,20 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
         work.note(f"{axis}: the rank at place c does what the one at c modulo {grid.sizes[digit]} did")
     else:
         work.note(f"{axis}: all ranks along it do the same")
-    work.trace = without_alone(with_size(work.trace, digit, digits))
+    work.trace = with_size(work.trace, digit, digits)
+    if axis == "ep" and reference:
+        # A second run has as many replicas of all other layers: those of experts have become fewer.
+        work.trace = with_size(work.trace, *digit_to_scale(grid_of(work.trace), "dp", grid.size("dp")))
+    work.trace = without_alone(work.trace)
 
 
 def _apply_measured(work: _Work, axis: str, factor: Fraction, reference: Reference) -> None:
+    ours, theirs = grid_of(work.first), grid_of(reference.trace)
+    if axis == "ep" and ours.size("dp") != (theirs.size("dp") if "dp" in theirs.axes else 1):
+        raise InputError(
+            f"a reference at ep: {reference.name} has {theirs.n_ranks} ranks; expected {ours.n_ranks}, as the trace, "
+            "of which others share the experts"
+        )
     if len(work.first.graphs) != len(work.trace.graphs) or any(
         a.n_nodes != b.n_nodes for a, b in zip(work.first.graphs, work.trace.graphs, strict=True)
     ):

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.trace import CollectiveType, Graph, NodeType
+from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM, Gemm, to_products
 from armillary.trace.grid import AXIS, Ints, RankGrid
 from armillary.trace.order import issue_order
 
 Mask = NDArray[np.bool_]
+FUSED = re.compile(r"attention|attend|sdpa|fmha", re.IGNORECASE)
 SMALL = 64
 """Bytes up to which a collective is of a few numbers, such as the norm of all gradients."""
 UPDATE = re.compile(r"optim|adam|\bsgd|lamb|gradient norm|clip_grad|_foreach_|unscale", re.IGNORECASE)
@@ -129,8 +131,28 @@ class Nodes:
 
     @cached_property
     def gradients(self) -> Mask:
-        """Collectives of weights and gradients: those of the replicas, and of the ends of the pipeline."""
-        return (self.over("dp") & self.large | self.ends()) & ~self._exchange
+        """Collectives of weights and gradients: those of the replicas, and of the ends of the pipeline.
+
+        Ranks of cp are replicas, too: theirs are those but the ones whose keys and values attention reads and makes.
+        """
+        around = self.over("cp", only=True) & self.large & ~self.attended
+        return (self.over("dp") & self.large | around | self.ends()) & ~self._exchange
+
+    @cached_property
+    def attended(self) -> Mask:
+        """Gathers that attention waits for, and scatters that wait for it."""
+        graph = self.graph
+        codes, distinct = graph.name_codes()
+        by_name = np.array([bool(FUSED.search(name)) for name in distinct], np.bool_)[codes]
+        ptr, parents = graph.parents()
+        found = np.zeros(graph.n_nodes, np.bool_)
+        fused = self.kernel & (graph.has(ATTENTION) | (by_name & self.multiplies))
+        for node in np.flatnonzero(fused).tolist():
+            own = parents[ptr[node] : ptr[node + 1]]
+            found[own] |= self.collective[own] == CollectiveType.ALL_GATHER
+        for node in np.flatnonzero(self.collective == CollectiveType.REDUCE_SCATTER).tolist():
+            found[node] = fused[parents[ptr[node] : ptr[node + 1]]].any()
+        return found
 
     @cached_property
     def _exchange(self) -> Mask:

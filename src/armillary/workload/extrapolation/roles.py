@@ -149,6 +149,8 @@ def _role(trace: Trace, digit: int) -> Evidence:
         if role:
             reason = "messages go round it" if role == "cp" else "messages go from stage to stage"
             return Evidence(role, size, reason)
+    if any(_attends(Nodes(graph, grid), digit) for graph in trace.graphs):
+        return Evidence("cp", size, "keys and values are gathered along it")
     families = {name for graph in trace.graphs for name in graph.strings("pg_name")[1]}
     mine = {family for family in families if digit in grid.digits(family)}
     kinds = {family: _kinds(trace, family) for family in mine}
@@ -197,6 +199,14 @@ def _by_messages(trace: Trace, graph: Graph, digit: int) -> str:
         sends = bool(graph.types[node] == NodeType.COMM_SEND_NODE)
         waits[sends].append(parents[ptr[node] : ptr[node + 1]].tolist())
     return "cp" if alike and waits[True] == waits[False] else "pp"
+
+
+def _attends(nodes: Nodes, digit: int) -> bool:
+    """Say whether attention gathers what it reads along a digit, and scatters what it makes."""
+    codes, names = nodes.graph.strings("pg_name")
+    own = np.array([*(nodes.grid.digits(name) == (digit,) for name in names), False], np.bool_)[codes]
+    kinds = set(nodes.collective[own & nodes.attended].tolist())
+    return {CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER} <= kinds
 
 
 def _kinds(trace: Trace, family: str) -> set[CollectiveType]:

@@ -89,6 +89,7 @@ def scale_tensor(nodes: Nodes, old: int, new: int, part: float = 1.0) -> Scaling
     made.assume(
         "tensor: kernels inside of divided blocks do a share of the work", plain & divided, ops=x, size=x
     )
+    made.attend(divided, heads=share, kv_heads=share)
     outside = plain & ~divided
     if sequence:
         full = outside & _whole(nodes, own)

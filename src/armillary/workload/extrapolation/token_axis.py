@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from fractions import Fraction
 from typing import Literal
@@ -11,12 +10,20 @@ import numpy as np
 
 from armillary.errors import InputError
 from armillary.trace.gemm import GEMM, Gemm
-from armillary.workload.extrapolation.kernels import WEIGHTS, Mask, Nodes, terms
+from armillary.workload.extrapolation.kernels import FUSED, WEIGHTS, Mask, Nodes, terms
 from armillary.workload.extrapolation.scaling import SIZE, Scaling
 from armillary.workload.extrapolation.shapes import Sizes, has_shapes, shape_factors, token_sizes
 
-Axis = Literal["batch", "sequence"]
-ATTENTION = re.compile(r"attention|attend|sdpa|fmha", re.IGNORECASE)
+Axis = Literal["batch", "sequence", "context", "ring"]
+"""What grows: samples, their lengths, or the queries of a rank, which sees all keys, or in a ring some at a time."""
+GROWS = {
+    "batch": ("batch",),
+    "sequence": ("queries", "keys"),
+    "context": ("queries",),
+    "ring": ("queries", "keys"),
+}
+"""Dimensions of fused attention."""
+SHARED = {"batch": "samples", "context": "queries", "ring": "queries"}
 
 
 def scale_tokens(nodes: Nodes, axis: Axis, factor: Fraction, sizes: Sizes | None = None) -> Scaling:
@@ -43,13 +50,14 @@ def scale_tokens(nodes: Nodes, axis: Axis, factor: Fraction, sizes: Sizes | None
     counted = (nodes.operations > 1) | (nodes.graph.ints(SIZE) > 0)
     plain = (nodes.kernel | nodes.memory) & ~nodes.graph.has(GEMM) & ~constant & counted
     shaped = plain & has_shapes(nodes.graph)
-    attends = np.array([bool(ATTENTION.search(name)) for name in distinct], np.bool_)[codes]
+    attends = np.array([bool(FUSED.search(name)) for name in distinct], np.bool_)[codes]
     core = plain & nodes.multiplies & (attends | ~shaped)
     square = f * f if axis == "sequence" else f
-    law = "quadratic in the length" if axis == "sequence" else "linear in the samples"
+    law = "quadratic in the length" if axis == "sequence" else f"linear in the {SHARED[axis]}"
     made.assume(
         f"tokens: operations of fused attention are {law}, its bytes linear", core, ops=square, size=f
     )
+    made.attend(core, **dict.fromkeys(GROWS[axis], factor))
     between = plain & ~core & _between(nodes, scores)
     made.assume(f"tokens: what reads and writes scores is {law}", between, ops=square, size=square)
     rest = plain & ~core & ~between
