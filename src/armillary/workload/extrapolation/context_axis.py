@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
 from armillary.errors import InputError
 from armillary.trace import CollectiveType
+from armillary.trace.attention import ATTENTION
+from armillary.trace.grid import RankGrid
+from armillary.workload.divisors import divisors, near
 from armillary.workload.extrapolation.kernels import Mask, Nodes
 from armillary.workload.extrapolation.rings import with_rounds
 from armillary.workload.extrapolation.scaling import SIZE, Scaling
@@ -24,28 +28,62 @@ def scale_context(nodes: Nodes, digit: int, new: int) -> Scaling:
     2407.21783, section 3.3.2). Ranks of cp are replicas, too: they reduce gradients and share weights as those of dp.
 
     Raises:
-        InputError: messages along cp are those of no known ring, or experts go over the ranks of cp.
+        InputError: messages along cp are those of no known ring, or the sequence cannot be divided so.
     """
     grid = nodes.grid
-    if set(grid.axes.get("ep", ())) & set(grid.axes["cp"]):
-        raise InputError(
-            f"scale cp: experts are divided over the {grid.size('cp')} ranks of cp, too, and what others would have is "
-            "not in the trace; expected a trace whose ep is 1, or dp, ep or sequence to be scaled"
-        )
     old = grid.size("cp")
     ring = bool(nodes.along("cp").any())
+    _check(nodes, old, new, ring=ring)
     nodes = Nodes(with_rounds(nodes, new), grid)
     share = Fraction(old, new)
     made = scale_tokens(nodes, "ring" if ring else "context", share)
     made.note("context: a ring has a round for each of its ranks", nodes.along("cp"))
     _gathered(made, nodes, float(share), old)
-    own = nodes.gradients & nodes.over_digit(digit)
+    # Experts that are divided over cp have as many replicas more.
+    own = nodes.gradients & ~nodes.ends() & (nodes.over_digit(digit) | nodes.over("edp"))
     made.assume("context: reductions of gradients keep their size", own, comm=1.0)
     gathers = own & (nodes.collective == GATHER)
     made.assume("context: gathers of weights, whose size is of a rank's share, shrink", gathers, comm=share)
     if np.isin(nodes.collective[own], (GATHER, SCATTER)).any():
-        made.assume("context: a rank updates its share of sharded weights", nodes.update, ops=share, size=share)
+        made.assume(
+            "context: a rank updates its share of sharded weights", nodes.update, ops=share, size=share
+        )
     return made
+
+
+def experts_apart(grid: RankGrid, digit: int, new: int) -> RankGrid:
+    """Return the grid with `new` ranks along a digit of cp; where experts go over it they stay as many.
+
+    Raises:
+        InputError: they go over no other ranks of which they could leave some.
+    """
+    factor = Fraction(new, grid.sizes[digit])
+    sizes = {digit: Fraction(new)}
+    if digit in grid.axes.get("ep", ()):
+        inner = [d for d in grid.axes["ep"] if d in grid.axes["dp"]]
+        outer = [d for d in grid.axes["dp"] if d not in grid.axes["ep"]]
+        sizes |= {d: grid.sizes[d] / factor for d in inner[-1:]} | {
+            d: grid.sizes[d] * factor for d in outer[-1:]
+        }
+        if len(sizes) < 3 or any(each.denominator > 1 for each in sizes.values()):
+            raise InputError(
+                f"scale cp: ep {grid.size('ep')} goes over the {grid.size('cp')} ranks of cp and over others, and of "
+                f"these a part cannot take the place of {float(factor):g} times the ranks of cp; expected a trace "
+                "whose ep is 1 or larger, or with replicas of experts, or dp, ep or sequence to be scaled"
+            )
+    return replace(grid, sizes=tuple(int(sizes.get(d, each)) for d, each in enumerate(grid.sizes)))
+
+
+def _check(nodes: Nodes, old: int, new: int, *, ring: bool) -> None:
+    if ring and new < 2:
+        raise InputError(
+            "scale cp: got 1, which is no ring: attention would be one kernel, whose bytes its rounds do not show; "
+            "expected 2 or more"
+        )
+    for tokens in {numbers[3] * old for numbers in nodes.graph.int_lists(ATTENTION)[1]}:
+        if tokens % new:
+            best = near(new, divisors(tokens))
+            raise InputError(f"scale cp: got {new}, expected a divisor of {tokens} tokens (nearest: {best})")
 
 
 def _gathered(made: Scaling, nodes: Nodes, share: float, old: int) -> None:

@@ -12,7 +12,7 @@ from armillary.errors import InputError
 from armillary.trace import CollectiveType
 from armillary.trace.gemm import GEMM, Gemm
 from armillary.trace.order import issue_order
-from armillary.workload.extrapolation.kernels import Mask, Nodes, terms
+from armillary.workload.extrapolation.kernels import Mask, Nodes, accumulates, terms
 from armillary.workload.extrapolation.scaling import SIZE, Scaling
 from armillary.workload.extrapolation.token_axis import over_tokens, token_count
 
@@ -84,7 +84,8 @@ def scale_experts(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
     _products(made, nodes, experts, share)
     made.assume("experts: all ranks have as many tokens, and send as many to the experts of others", exchange)
     made.assume(
-        "experts: what works on tokens of experts stays", experts.inside & nodes.kernel & ~nodes.graph.has(GEMM)
+        "experts: what works on tokens of experts stays",
+        experts.inside & nodes.kernel & ~nodes.graph.has(GEMM),
     )
     adds = _adds_up(nodes, experts)
     made.assume("experts: what adds up their gradients has a share of them", adds, ops=share, size=share)
@@ -93,7 +94,7 @@ def scale_experts(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
     made.assume("experts: their weights and gradients are a share", own, comm=share)
     if {SCATTER, REDUCE} <= set(nodes.collective[own].tolist()):
         raise InputError(
-            f"scale ep: {nodes.graph.source} has all-reduces and reduce-scatters between replicas of experts, so shards "
+            f"scale ep: {nodes.graph.source} all-reduces and reduce-scatters between replicas of experts, so shards "
             "of other layers (hsdp) cannot be told from experts; expected another sharding"
         )
     gathers = replicas & ~own & nodes.over_digit(digit) & (nodes.collective == GATHER)
@@ -113,27 +114,23 @@ def _exchanges(nodes: Nodes) -> Mask:
 
 
 def _over_any(nodes: Nodes, digits: set[int]) -> Mask:
-    found = np.zeros(nodes.graph.n_nodes, np.bool_)
+    found: Mask = np.zeros(nodes.graph.n_nodes, np.bool_)
     for digit in digits:
         found |= nodes.over_digit(digit)
     return found
 
 
 def _inside(nodes: Nodes) -> Mask:
-    exchange = _exchanges(nodes)
+    """Return what comes after an odd number of all-to-alls: every other one opens, the next takes tokens back."""
+    exchange = _exchanges(nodes).tolist()
     ptr, parents = nodes.graph.parents()
-    inside, opens = (np.zeros(nodes.graph.n_nodes, np.bool_) for _ in range(2))
     ignored = nodes.gradients | nodes.along("pp") | nodes.update
+    passed = [0] * nodes.graph.n_nodes
     for node in issue_order(nodes.graph).tolist():
-        reached = any(
-            opens[each] if exchange[each] else inside[each] and not ignored[each]
-            for each in parents[ptr[node] : ptr[node + 1]].tolist()
-        )
-        if exchange[node]:
-            opens[node] = not reached
-        else:
-            inside[node] = reached
-    return inside & ~ignored
+        before = [each for each in parents[ptr[node] : ptr[node + 1]].tolist() if not ignored[each]]
+        passed[node] = max((passed[each] + exchange[each] for each in before), default=0)
+    found: Mask = (np.array(passed) % 2 == 1) & ~_exchanges(nodes) & ~ignored
+    return found
 
 
 def _dimensions(product: Gemm) -> tuple[int, ...]:
@@ -141,10 +138,7 @@ def _dimensions(product: Gemm) -> tuple[int, ...]:
 
 
 def _sums(nodes: Nodes, node: int, product: Gemm) -> bool:
-    """Say whether a product is for the gradient of a weight: its result is read and written in full precision."""
-    operand = int(nodes.operand[node])
-    out = terms(product, int(nodes.graph.ints(SIZE)[node]), operand)[2]
-    return out > max(3, 1.5 * operand) * product.m * product.n * product.batch * product.calls
+    return accumulates(product, int(nodes.graph.ints(SIZE)[node]), int(nodes.operand[node]))
 
 
 def _adds_up(nodes: Nodes, experts: Experts) -> Mask:
@@ -154,14 +148,15 @@ def _adds_up(nodes: Nodes, experts: Experts) -> Mask:
     plain = experts.inside & nodes.kernel & ~nodes.graph.has(GEMM)
     for node in np.flatnonzero(plain).tolist():
         found[node] = any(
-            experts.inside[each] and any(_over(nodes, each, p, experts.rows) for p in nodes.products[each])
+            experts.inside[each] and any(is_gradient(nodes, each, p, experts) for p in nodes.products[each])
             for each in parents[ptr[node] : ptr[node + 1]].tolist()
         )
     return found
 
 
-def _over(nodes: Nodes, node: int, product: Gemm, rows: int) -> bool:
-    return over_tokens(product, rows, _sums(nodes, node, product))
+def is_gradient(nodes: Nodes, node: int, product: Gemm, experts: Experts) -> bool:
+    """Say whether a product of an expert is for the gradient of its weight: it sums over rows."""
+    return over_tokens(product, experts.rows, _sums(nodes, node, product))
 
 
 def _check_even(nodes: Nodes, exchange: Mask) -> None:
@@ -223,14 +218,18 @@ def _products(made: Scaling, nodes: Nodes, experts: Experts, share: Fraction) ->
                 )
             grouped = "batch" if product.batch > 1 or fewer > 1 else "calls"
             one = product._replace(batch=1, calls=1)
-            sums = _over(nodes, node, product, experts.rows)
+            sums = is_gradient(nodes, node, product, experts)
             # What is summed up is added to, in a precision of its own.
             weights = (product.m * product.n if sums else product.k * product.n) * count
             element = operand
             if sums:
                 element = max(1, round(terms(product, before, operand)[2] / weights))
             after -= int(weights * element * (1 - share))
-            whole = Fraction(int(nodes.operations[node]), one.operations) if len(nodes.products[node]) == 1 else count
+            whole = (
+                Fraction(int(nodes.operations[node]), one.operations)
+                if len(nodes.products[node]) == 1
+                else count
+            )
             rows = (one.k if sums else one.m) * whole / fewer
             changed.append(one._replace(**{"k" if sums else "m": -(-rows.numerator // rows.denominator),
                                            grouped: int(fewer)}))  # fmt: skip
@@ -238,5 +237,7 @@ def _products(made: Scaling, nodes: Nodes, experts: Experts, share: Fraction) ->
         made.products[node] = tuple(changed)
         mask[node] = True
     made.assume(
-        "experts: products have a share of the experts, each with more rows; operations stay", mask, size=moved
+        "experts: products have a share of the experts, each with more rows; operations stay",
+        mask,
+        size=moved,
     )

@@ -15,10 +15,16 @@ from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Trace
 from armillary.trace.families import grid_of, routes_of
 from armillary.trace.grid import RankGrid
-from armillary.workload.extrapolation.context_axis import scale_context
+from armillary.workload.extrapolation.context_axis import experts_apart, scale_context
 from armillary.workload.extrapolation.data_axis import scale_data
 from armillary.workload.extrapolation.expert_axis import scale_experts
-from armillary.workload.extrapolation.grow import different_along, digit_to_scale, with_size, without_alone
+from armillary.workload.extrapolation.grow import (
+    different_along,
+    digit_to_scale,
+    with_size,
+    with_sizes,
+    without_alone,
+)
 from armillary.workload.extrapolation.hardware import to_hardware
 from armillary.workload.extrapolation.kernels import Nodes
 from armillary.workload.extrapolation.reference import Reference, same_rank, scale_measured
@@ -210,7 +216,9 @@ def _check_experts(grid: RankGrid, found: dict[str, Fraction]) -> None:
     if data % unit or (before == 1 and data != unit):
         expected = f"dp to be a multiple of {unit}, such as dp={unit * max(1, round(data / unit))}"
         if before == 1:
-            expected = f"dp={unit}, for the trace has one replica of experts, and not what more of them reduce"
+            expected = (
+                f"dp={unit}, for the trace has one replica of experts, and not what more of them reduce"
+            )
         raise InputError(f"scale ep: got {found['ep']} with dp {data}; expected {expected}")
 
 
@@ -243,7 +251,10 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
         return
     digit, digits = digit_to_scale(grid, axis, size)
     factor = Fraction(digits, grid.sizes[digit])
-    if axis != "cp":
+    sizes = (*grid.sizes[:digit], digits, *grid.sizes[digit + 1 :])
+    if axis == "cp":
+        sizes = experts_apart(grid, digit, digits).sizes
+    else:
         _check_members(work.trace, digit, axis)
     if reference:
         _apply_measured(work, axis, factor, reference)
@@ -260,7 +271,7 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
         work.note(f"{axis}: the rank at place c does what the one at c modulo {grid.sizes[digit]} did")
     else:
         work.note(f"{axis}: all ranks along it do the same")
-    work.trace = with_size(work.trace, digit, digits)
+    work.trace = with_sizes(work.trace, sizes)
     if axis == "ep" and reference:
         # A second run has as many replicas of all other layers: those of experts have become fewer.
         work.trace = with_size(work.trace, *digit_to_scale(grid_of(work.trace), "dp", grid.size("dp")))

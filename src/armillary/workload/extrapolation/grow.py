@@ -26,10 +26,14 @@ def digit_to_scale(grid: RankGrid, axis: str, size: int) -> tuple[int, int]:
     """
     digits = grid.digits_of(axis)
     others = [other for other in ("ep", "tp", "pp", "cp") if other in grid.axes and other != axis]
+    if axis == "cp" and "ep" in others:
+        others.remove("ep")  # which of them are ranks of cp can change
     own = [digit for digit in digits if not any(digit in grid.axes[other] for other in others)]
     if not own:
         shared = next(other for other in others if set(grid.axes[other]) & set(digits))
-        also = "its experts have no replicas" if axis == "dp" and shared == "ep" else f"it lies within {shared}"
+        also = (
+            "its experts have no replicas" if axis == "dp" and shared == "ep" else f"it lies within {shared}"
+        )
         raise InputError(
             f"scale {axis}: all of its ranks are those of {shared}, too ({also}), so what {axis} alone does is not in "
             f"the trace; expected a trace with more of {axis}, or {shared} to be scaled instead"
@@ -47,16 +51,21 @@ def digit_to_scale(grid: RankGrid, axis: str, size: int) -> tuple[int, int]:
 
 def with_size(trace: Trace, digit: int, size: int) -> Trace:
     """Return the trace with `size` ranks along a digit; coordinate c does what c modulo the old size did."""
+    sizes = grid_of(trace).sizes
+    return with_sizes(trace, tuple(size if d == digit else each for d, each in enumerate(sizes)))
+
+
+def with_sizes(trace: Trace, sizes: tuple[int, ...]) -> Trace:
+    """Return the trace with other sizes of all digits, as `with_size`."""
     grid = grid_of(trace)
-    table = trace.rank_graph.reshape(grid.sizes[::-1])
-    along = len(grid.sizes) - 1 - digit
-    graphs = np.take(table, np.arange(size) % grid.sizes[digit], axis=along)
-    sizes = tuple(size if d == digit else each for d, each in enumerate(grid.sizes))
+    graphs = trace.rank_graph.reshape(grid.sizes[::-1])
+    for digit, size in enumerate(sizes):
+        graphs = np.take(graphs, np.arange(size) % grid.sizes[digit], axis=len(sizes) - 1 - digit)
     changed = RankGrid(sizes, grid.axes, grid.subsets)
     subsets = {}
     for name, (axis, places) in grid.subsets.items():
         last = (0, changed.size(axis) - 1)
-        subsets[name] = (axis, last if digit in grid.digits_of(axis) else places)
+        subsets[name] = (axis, last if changed.size(axis) != grid.size(axis) else places)
     return replace(trace, rank_graph=graphs.ravel().astype(np.int32), grid=replace(changed, subsets=subsets))
 
 

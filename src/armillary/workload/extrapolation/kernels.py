@@ -108,9 +108,14 @@ class Nodes:
         return mask
 
     def over_digit(self, digit: int) -> Mask:
-        """Say which collectives are of groups whose members differ in a digit."""
+        """Say which collectives are of groups along a digit, though it may have a single value."""
         codes, names = self.graph.strings("pg_name")
-        inside = [digit in self.grid.digits(name) if name else True for name in names]
+        subsets, axes = self.grid.subsets, self.grid.axes
+        along = [subsets[name][:1] if name in subsets else name.split("+") for name in names]
+        inside = [
+            not name or any(digit in axes[axis] for axis in own)
+            for name, own in zip(names, along, strict=True)
+        ]
         found: Mask = np.array([*inside, True], np.bool_)[codes] & (self.collective >= 0)
         return found
 
@@ -214,3 +219,12 @@ def terms(product: Gemm, size: int, operand: int) -> tuple[float, float, float]:
         return size - right - out, right, out
     whole = left + right + out
     return left * size / whole, right * size / whole, out * size / whole
+
+
+def accumulates(product: Gemm, size: int, operand: int) -> bool:
+    """Say whether a product that moves `size` bytes adds to its result in full precision, as gradients of weights are.
+
+    Others write a result of at most two bytes for each element, or as many as an operand has.
+    """
+    out = terms(product, size, operand)[2]
+    return out > max(3, 1.5 * operand) * product.m * product.n * product.batch * product.calls

@@ -119,7 +119,7 @@ def _rings(nodes: Nodes, rounds: int) -> list[_Ring]:
 
 def _unknown(graph: Graph, node: int) -> InputError:
     return InputError(
-        f"scale cp: {graph.node(node)} is of no ring that is known, so what more ranks would do is not either; expected "
+        f"scale cp: {graph.node(node)} is of no known ring, so what more ranks would do is not known; expected "
         "rounds in which keys and values are passed on, attended to, and followed by sums of their gradients; or "
         "context parallelism by all-gathers"
     )

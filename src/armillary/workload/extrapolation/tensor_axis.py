@@ -11,9 +11,11 @@ import numpy as np
 
 from armillary.errors import InputError
 from armillary.trace import CollectiveType
+from armillary.trace.attention import ATTENTION, Attention
 from armillary.trace.gemm import GEMM, Gemm
 from armillary.trace.order import issue_order
-from armillary.workload.extrapolation.kernels import Mask, Nodes, terms
+from armillary.workload.divisors import divisors, near
+from armillary.workload.extrapolation.kernels import Mask, Nodes, accumulates, terms
 from armillary.workload.extrapolation.scaling import SIZE, Scaling
 from armillary.workload.extrapolation.token_axis import token_count
 
@@ -71,9 +73,10 @@ def scale_tensor(nodes: Nodes, old: int, new: int, part: float = 1.0) -> Scaling
         part: Of all weights that is divided, see `divided_part`.
 
     Raises:
-        InputError: it cannot be seen how a product is divided.
+        InputError: it cannot be seen how a product is divided, or ranks would have copies of heads.
     """
     made, share = Scaling(nodes), Fraction(old, new)
+    _check_heads(nodes, old, new)
     own = nodes.over("tp", only=True)
     blocks = blocks_of(nodes)
     divided, whole, sequence = blocks.divided, blocks.whole, blocks.sequence
@@ -86,13 +89,14 @@ def scale_tensor(nodes: Nodes, old: int, new: int, part: float = 1.0) -> Scaling
     _products(made, nodes, blocks, _parents(nodes, closes), share)
     counted = (nodes.operations > 1) | (nodes.graph.ints(SIZE) > 0)
     plain = nodes.kernel & ~nodes.graph.has(GEMM) & ~nodes.update & counted
+    full = plain & (_children(nodes, own & (nodes.collective == GATHER)) | _whole(nodes, own))
+    divided = divided & ~full
     made.assume(
         "tensor: kernels inside of divided blocks do a share of the work", plain & divided, ops=x, size=x
     )
     made.attend(divided, heads=share, kv_heads=share)
     outside = plain & ~divided
     if sequence:
-        full = outside & _whole(nodes, own)
         made.assume(
             "tensor: kernels outside of divided blocks have a share of the tokens",
             outside & ~full,
@@ -117,8 +121,21 @@ def scale_tensor(nodes: Nodes, old: int, new: int, part: float = 1.0) -> Scaling
     stages = nodes.along("pp")
     law = "are of a share of the tokens" if sequence else "keep their size"
     made.assume(f"tensor: messages between stages {law}", stages, comm=x if sequence else 1.0)
-    made.assume("tensor: messages round cp are of a share of the heads", nodes.along("cp"), comm=x)
+    around = nodes.along("cp") | (nodes.over("cp", only=True) & nodes.attended)
+    made.assume("tensor: keys and values round cp are of a share of the heads", around, comm=x)
     return made
+
+
+def _check_heads(nodes: Nodes, old: int, new: int) -> None:
+    """Check that every rank has heads of keys and values of its own."""
+    for numbers in nodes.graph.int_lists(ATTENTION)[1]:
+        heads = Attention(*numbers).kv_heads * old
+        if heads % new:
+            raise InputError(
+                f"scale tp: got {new}, but attention has {heads} heads of keys and values, or copies of them, of which "
+                f"ranks would have copies; expected a divisor of {heads} (nearest: {near(new, divisors(heads))}), or a "
+                "second trace with another tp (--also TRACE --at tp=N)"
+            )
 
 
 def _inside(nodes: Nodes, own: Mask) -> Mask:
@@ -198,6 +215,14 @@ def _parents(nodes: Nodes, which: Mask) -> Mask:
     return found
 
 
+def _children(nodes: Nodes, which: Mask) -> Mask:
+    """Return what waits for some nodes."""
+    ptr, parents = nodes.graph.parents()
+    waited: Mask = np.concatenate([[0], np.cumsum(which[parents])])
+    found: Mask = np.diff(waited[ptr]) > 0
+    return found
+
+
 def _products(made: Scaling, nodes: Nodes, blocks: Blocks, last: Mask, share: Fraction) -> None:
     """Divide products: flops by the share, bytes by what of each matrix is divided; `last` ones close a block."""
     whole = blocks.whole
@@ -218,6 +243,9 @@ def _products(made: Scaling, nodes: Nodes, blocks: Blocks, last: Mask, share: Fr
             left, right, out = terms(product, part, int(nodes.operand[node]))
             total += left + right + out
             dims = ["batch"] if product.batch > 1 else list(_third(product, whole // element))
+            if len(dims) > 1:
+                tokens = "k" if accumulates(product, part, int(nodes.operand[node])) else "m"
+                dims = [dim for dim in dims if dim != tokens]
             if not dims:
                 unknown[nodes.graph.name(node)] += 1
                 continue

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.trace import CollectiveType
+from armillary.workload.extrapolation.expert_axis import experts_of, is_gradient
 from armillary.workload.extrapolation.pipeline.lift import Work
 from armillary.workload.extrapolation.pipeline.segments import Stage
 
@@ -79,6 +80,10 @@ def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
         sharding = "zero-2"
     gradient, weight = _elements(stages, sharding)
     early = [each.size for each in sums if not each.late]
+    parameters = _parameters(sums, works, gradient)
+    if not any(each.family == "edp" for each in sums):
+        for layer, count in _experts_alone(stages).items():
+            parameters[works[layer]]["edp"] = count
     return Replicas(
         sharding,
         every,
@@ -86,7 +91,7 @@ def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
         weight,
         min(early, default=max((each.size for each in sums), default=1) + 1),
         bool(early) or not sums,
-        _parameters(sums, works, gradient),
+        parameters,
         tied // gradient,
         any(stage.nodes.update.any() for stage in stages),
     )
@@ -152,6 +157,24 @@ def _elements(stages: Sequence[Stage], sharding: str) -> tuple[int, int]:
         gathered = max(gathered, float((size * members)[own & (nodes.collective == GATHER)].max(initial=0)))
     ratio = scattered / gathered if gathered else 2.0
     return min(((4, 2), (2, 2), (2, 4)), key=lambda pair: abs(pair[0] / pair[1] - ratio))
+
+
+def _experts_alone(stages: Sequence[Stage]) -> dict[int, int]:
+    """Return how many parameters the experts of each layer have that no replica reduces, by their products."""
+    found: dict[int, int] = {}
+    for stage in stages:
+        nodes = stage.nodes
+        if not nodes.over("ep").any():
+            continue
+        experts = experts_of(nodes)
+        for segment in stage.segments:
+            for node in segment.nodes if segment.microbatch == 0 else ():
+                if experts.inside[node]:
+                    sums = [each for each in nodes.products[node] if is_gradient(nodes, node, each, experts)]
+                    found[segment.layer] = found.get(segment.layer, 0) + sum(
+                        each.m * each.n * each.batch * each.calls for each in sums
+                    )
+    return found
 
 
 def _parameters(sums: Sequence[_Sum], works: Mapping[int, Work], gradient: int) -> dict[Work, dict[str, int]]:
