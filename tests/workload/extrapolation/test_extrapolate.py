@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_runs import MIXED, TINY, run, step, totals, written
+from small_runs import MIXED, run, step, totals, written
 
 from armillary.errors import InputError
 from armillary.trace import GraphBuilder, Trace
@@ -175,6 +175,7 @@ def test_report_lists_rules_and_nodes() -> None:
         (run(2, 1, 2), {"ranks": 7}, "expected a multiple of 2"),
         (run(2, 1, 8, model=MIXED, parallel={"ep": 4}), {"dp": 6}, "expected a multiple of 4"),
         (run(2, 1, 8, model=MIXED, parallel={"ep": 4}), {"tp": 4}, "the trace has experts"),
+        (run(2, 1, 2), {"tp": 32}, r"expected a divisor of 16 \(nearest: 16\)"),
         (run(1, 2, 2), {"pp": 16}, "expected at most the model's 8 layers"),
         (run(1, 2, 2), {"microbatches": Fraction(1, 3)}, "no whole number"),
     ],
@@ -182,9 +183,3 @@ def test_report_lists_rules_and_nodes() -> None:
 def test_what_cannot_be_is_refused(trace: Trace, scale: dict[str, int], message: str) -> None:
     with pytest.raises(InputError, match=message):
         extrapolate(written(trace), scale)
-
-
-def test_a_ring_is_refused() -> None:
-    trace = written(run(1, 1, 2, parallel={"cp": 2}, model=TINY))
-    with pytest.raises(InputError, match="scale cp: no such axis"):
-        extrapolate(trace, {"cp": 4})

@@ -39,7 +39,9 @@ def experts_of(nodes: Nodes) -> Experts:
     # Gradients of weights that are made later wait for nothing inside; their products are known by their dimensions.
     known = {_dimensions(p) for node in np.flatnonzero(inside) for p in nodes.products[node]}
     for node, products in enumerate(nodes.products):
-        inside[node] |= bool(products) and all(_dimensions(p) in known and p.k == rows for p in products)
+        inside[node] |= bool(products) and all(
+            _dimensions(p) in known and p.k == rows and _sums(nodes, node, p) for p in products
+        )
     return Experts(inside, rows)
 
 
@@ -110,7 +112,8 @@ def scale_experts(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
 
 
 def _exchanges(nodes: Nodes) -> Mask:
-    return nodes.over("ep") & (nodes.collective == CollectiveType.ALL_TO_ALL)
+    found: Mask = nodes.over("ep") & (nodes.collective == CollectiveType.ALL_TO_ALL)
+    return found
 
 
 def _over_any(nodes: Nodes, digits: set[int]) -> Mask:

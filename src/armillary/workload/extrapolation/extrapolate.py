@@ -209,17 +209,19 @@ def _check_experts(grid: RankGrid, found: dict[str, Fraction]) -> None:
     Raises:
         InputError: they do not.
     """
-    old, data = grid.size("dp"), int(found.setdefault("dp", Fraction(grid.size("dp"))))
+    data = int(found.setdefault("dp", Fraction(grid.size("dp"))))
+    if found["ep"] == 1:
+        raise InputError(
+            "scale ep: got 1, which has no all-to-alls, by which experts are told from other layers; expected 2 or more"
+        )
     digit, size = digit_to_scale(grid, "ep", int(found["ep"]))
-    before = old // prod(grid.sizes[each] for each in grid.axes["dp"] if each in grid.axes["ep"])
-    unit = old // before * size // grid.sizes[digit]
-    if data % unit or (before == 1 and data != unit):
-        expected = f"dp to be a multiple of {unit}, such as dp={unit * max(1, round(data / unit))}"
-        if before == 1:
-            expected = (
-                f"dp={unit}, for the trace has one replica of experts, and not what more of them reduce"
-            )
-        raise InputError(f"scale ep: got {found['ep']} with dp {data}; expected {expected}")
+    shared = prod(grid.sizes[each] for each in grid.axes["dp"] if each in grid.axes["ep"])
+    unit = shared * size // grid.sizes[digit]
+    if data % unit:
+        best = unit * max(1, round(data / unit))
+        raise InputError(
+            f"scale ep: got {found['ep']} with dp {data}; expected dp to be a multiple of {unit}, such as dp={best}"
+        )
 
 
 def _scale_factor(
@@ -248,6 +250,17 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
         from armillary.workload.extrapolation.pipeline.remake import remake
 
         work.trace = remake(work.trace, size, Fraction(1), work.note)
+        return
+    if (
+        axis == "dp"
+        and not reference
+        and set(grid.axes["dp"]) <= set(grid.axes.get("ep", ()))
+        and size % old == 0
+    ):
+        # What reduces gradients of experts is not in the trace.
+        from armillary.workload.extrapolation.pipeline.remake import remake
+
+        work.trace = remake(work.trace, None, Fraction(1), work.note, replicas=size // old)
         return
     digit, digits = digit_to_scale(grid, axis, size)
     factor = Fraction(digits, grid.sizes[digit])

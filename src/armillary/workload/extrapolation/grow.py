@@ -80,6 +80,22 @@ def without_alone(trace: Trace) -> Trace:
     return replace(trace, graphs=tuple(graphs))
 
 
+def with_replicas(grid: RankGrid, count: int) -> RankGrid:
+    """Return the grid with `count` replicas of experts that had one: a digit more, next to those of dp."""
+    at = grid.axes["dp"][-1] + 1
+    axes = {
+        axis: tuple(digit + (digit >= at) for digit in digits)
+        for axis, digits in grid.axes.items()
+        if axis != "edp"
+    }
+    whole = tuple(sorted({*axes["dp"], *axes.get("cp", ())}))
+    for axis in ("dp", "fsdp"):
+        if axis in axes and (axis == "dp" or axes[axis] == whole):
+            axes[axis] = (*axes[axis], at)
+    sizes = (*grid.sizes[:at], count, *grid.sizes[at:])
+    return RankGrid(sizes, axes | {"edp": (at,)}, grid.subsets)
+
+
 def different_along(trace: Trace, digit: int) -> bool:
     """Say whether ranks along a digit do different things."""
     table = trace.rank_graph.reshape(grid_of(trace).sizes[::-1])

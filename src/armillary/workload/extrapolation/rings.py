@@ -61,11 +61,10 @@ def with_rounds(nodes: Nodes, rounds: int) -> Graph:
         return graph
     made = _made(graph, rings, old)
     ours, theirs = graph.parents(), made.parents()
-    if ours[0].tolist() != theirs[0].tolist() or ours[1].tolist() != theirs[1].tolist():
-        same = min(len(ours[1]), len(theirs[1]))
-        differ = np.flatnonzero(ours[1][:same] != theirs[1][:same])
-        at = int(np.searchsorted(ours[0], differ[0] if len(differ) else same, side="right")) - 1
-        raise _unknown(graph, min(at, graph.n_nodes - 1))
+    for node in range(graph.n_nodes):
+        waits = [set(parents[ptr[node] : ptr[node + 1]].tolist()) for ptr, parents in (ours, theirs)]
+        if waits[0] != waits[1]:
+            raise _unknown(graph, node)
     return _made(graph, rings, rounds, turned=old == 2)
 
 

@@ -80,7 +80,12 @@ def named(trace: Trace, told: Mapping[int, str] | None = None) -> tuple[Trace, l
         subsets["pp.ends"] = ("pp", (0, 1))
     made = RankGrid(grid.sizes, axes, subsets)
     graphs = tuple(_renamed(graph, names, axes, ends) for graph in trace.graphs)
-    return replace(trace, graphs=graphs, grid=made), list(roles.values())
+    found = list(roles.values())
+    if "dp" in axes and not any(each.role == "dp" for each in found):
+        found.append(
+            Evidence("dp", made.size("dp"), "the ranks of ep: other layers are replicated along them")
+        )
+    return replace(trace, graphs=graphs, grid=made), found
 
 
 def _renamed(
@@ -92,6 +97,12 @@ def _renamed(
         mine = (codes == new.index("pp")) & (graph.ints("comm_size") > SMALL)
         codes = np.where(mine, len(new), codes)
         new.append("pp.ends")
+    if "ep" in new:
+        # The same ranks may be all replicas of other layers: what is not exchanged goes along their axes.
+        kinds = np.where(graph.types == NodeType.COMM_COLL_NODE, graph.ints("comm_type", -1), -1)
+        mine = (codes == new.index("ep")) & (kinds != CollectiveType.ALL_TO_ALL)
+        codes = np.where(mine, len(new), codes)
+        new.append(_name_of({name: own for name, own in axes.items() if name != "ep"}, axes["ep"]))
     made = with_texts(graph, "pg_name", codes.astype(np.int64), new)
     codes, old = made.strings(AXIS)
     return with_texts(made, AXIS, codes.astype(np.int64), [_name_of(axes, (int(name),)) for name in old])
@@ -124,9 +135,12 @@ def _axes(grid: RankGrid, roles: Mapping[int, str], exchanged: set[int]) -> dict
 
 
 def _whole(each: Evidence, axes: Mapping[str, tuple[int, ...]], grid: RankGrid) -> Evidence:
-    """Return the evidence of experts with all their ranks, those of tp and cp included."""
-    size = prod(grid.sizes[digit] for digit in axes["ep"]) if each.role == "ep" else each.size
-    return each if size == each.size else replace(each, size=size, reason=f"{each.reason}, and along others")
+    """Return the evidence of experts with those of their ranks that are of tp or cp, and of dp with those of ep."""
+    if each.role not in ("ep", "dp") or "ep" not in axes:
+        return each
+    size = prod(grid.sizes[digit] for digit in axes[each.role])
+    also = {"ep": ", and along others", "dp": ", and those of ep"}[each.role]
+    return each if size == each.size else replace(each, size=size, reason=each.reason + also)
 
 
 def _name_of(axes: Mapping[str, tuple[int, ...]], digits: tuple[int, ...]) -> str:

@@ -13,9 +13,11 @@ from armillary.errors import InputError, one_of
 from armillary.trace import Graph, Trace
 from armillary.trace.families import grid_of
 from armillary.trace.grid import AXIS, Ints, RankGrid
+from armillary.units import format_bytes
 from armillary.workload.emit.training import Pieces
 from armillary.workload.emit.training import Stage as Emitted
 from armillary.workload.extrapolation.edit import with_ints
+from armillary.workload.extrapolation.grow import with_replicas
 from armillary.workload.extrapolation.kernels import Nodes
 from armillary.workload.extrapolation.pipeline.lift import Work, works_of
 from armillary.workload.extrapolation.pipeline.motifs import labelled
@@ -54,8 +56,10 @@ class _Taken:
         return self.stages[0].microbatches
 
 
-def remake(trace: Trace, stages: int | None, times: Fraction, note: Callable[[str, int], None]) -> Trace:
-    """Return the trace with another number of stages, or `times` as many microbatches.
+def remake(
+    trace: Trace, stages: int | None, times: Fraction, note: Callable[[str, int], None], *, replicas: int = 1
+) -> Trace:
+    """Return the trace with another number of stages, `times` as many microbatches, or replicas of experts.
 
     The layers are put together again by the rules of `armillary.workload.emit`. That these are the rules of the trace
     is proved first: with the old numbers they must give its graphs, node by node.
@@ -74,9 +78,11 @@ def remake(trace: Trace, stages: int | None, times: Fraction, note: Callable[[st
     new = old if stages is None else stages
     same = new == old
     made = _plan(taken, plan.data.prefetch, new, list(taken.counts) if same else None)
-    graphs = _emit(taken, made, new, int(count))
+    grid = _grid(grid_of(trace) if replicas == 1 else with_replicas(grid_of(trace), replicas), new)
+    graphs = _emit(taken, made, grid, int(count))
     graphs = [_corrected(graph, corrections) for graph in graphs]
-    grid = _grid(grid_of(trace), new)
+    if replicas > 1:
+        note("data: gradients of experts, which had one replica, are reduced as those of other layers", 0)
     if not same:
         note("pipeline: layers are divided evenly over the stages, with the smaller numbers at both ends", 0)
     if not any(graph.has("layer").any() for graph in trace.graphs):
@@ -86,6 +92,11 @@ def remake(trace: Trace, stages: int | None, times: Fraction, note: Callable[[st
     note(f"pipeline: schedule {taken.schedule}, proved on the trace itself", 0)
     note(f"pipeline: each layer does in its new stage and microbatches what it did ({len(taken.layers)} layers)",
          sum(graph.n_nodes for graph in graphs))  # fmt: skip
+    if taken.replicas.overlap and taken.replicas.sharding in ("ddp", "zero-1", "zero-2"):
+        note(
+            f"pipeline: gradients are reduced from {format_bytes(taken.replicas.bucket)} on, as far as the trace shows",
+            0,
+        )
     note(
         f"pipeline: weights are shared by replicas as {taken.replicas.sharding}, found from their collectives",
         0,
@@ -190,7 +201,7 @@ def _proved(taken: _Taken) -> tuple[Plan, dict[str, dict[str, float]]]:
     remade = _grid(grid_of(taken.trace), len(taken.stages))
     for ahead in AHEAD if taken.replicas.sharding in ("fsdp", "hsdp") else AHEAD[:1]:
         plan = _plan(taken, ahead, len(taken.stages), list(taken.counts))
-        graphs = _emit(taken, plan, len(taken.stages), taken.microbatches)
+        graphs = _emit(taken, plan, remade, taken.microbatches)
         pairs = [(stage.nodes, graph) for stage, graph in zip(taken.stages, graphs, strict=True)]
         here = next((text for nodes, graph in pairs if (text := _difference(nodes, graph, remade))), "")
         if not here:
@@ -224,8 +235,8 @@ def _plan(taken: _Taken, ahead: int, stages: int, counts: list[int] | None) -> P
     )
 
 
-def _emit(taken: _Taken, plan: Plan, stages: int, microbatches: int) -> list[Graph]:
-    grid = _grid(grid_of(taken.trace), stages)
+def _emit(taken: _Taken, plan: Plan, grid: RankGrid, microbatches: int) -> list[Graph]:
+    stages = plan.parallel.pp
     virtual = partition(list(taken.layers), plan)
     order = tasks(taken.schedule, stages, taken.virtual, microbatches)
     pieces, first, graphs = Pieces(), 0, []

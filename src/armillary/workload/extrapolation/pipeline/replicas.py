@@ -14,6 +14,8 @@ from armillary.workload.extrapolation.pipeline.segments import Stage
 
 GATHER, SCATTER, REDUCE = CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_REDUCE
 
+USUAL = 25 * 2**20
+"""Bytes of a bucket of gradients in PyTorch's DistributedDataParallel."""
 SECOND = {"dp": "edp"}
 """Family -> the other one over the same ranks, whose gradients are reduced on their own: those of experts."""
 
@@ -79,7 +81,7 @@ def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
     if sharding == "zero-1" and every:
         sharding = "zero-2"
     gradient, weight = _elements(stages, sharding)
-    early = [each.size for each in sums if not each.late]
+    early = [each for each in sums if not each.late]
     parameters = _parameters(sums, works, gradient)
     if not any(each.family == "edp" for each in sums):
         for layer, count in _experts_alone(stages).items():
@@ -89,12 +91,34 @@ def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
         every,
         gradient,
         weight,
-        min(early, default=max((each.size for each in sums), default=1) + 1),
+        _bucket(early, sums, works, parameters, gradient),
         bool(early) or not sums,
         parameters,
         tied // gradient,
         any(stage.nodes.update.any() for stage in stages),
     )
+
+
+def _bucket(
+    early: Sequence[_Sum],
+    sums: Sequence[_Sum],
+    works: Mapping[int, Work],
+    parameters: Mapping[Work, Mapping[str, int]],
+    gradient: int,
+) -> int:
+    """Return from how many bytes gradients are reduced: more than each sum had before its last layer.
+
+    What is usual is taken where it is between these and the smallest sum; else the smallest sum.
+    """
+    if not early:
+        return max((each.size for each in sums), default=1) + 1
+    most = min(each.size for each in early)
+    least = max(
+        each.size - parameters[works[each.layers[-1]]].get(each.family, 0) * gradient
+        for each in early
+        if each.layers
+    )
+    return USUAL if least < USUAL <= most else most
 
 
 def _sums(stage: Stage) -> list[_Sum]:
