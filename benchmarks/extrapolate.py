@@ -176,6 +176,17 @@ def expert_cases(shardings: list[dict[str, Any]]) -> Iterator[Case]:
             yield Case("ep", f"{model} ep {few} to {many}, 8 to {dp}", model,
                        plan(1, 1, 8, parallel={"ep": few}, **run), plan(1, 1, dp, parallel={"ep": many}, **run),
                        {"ep": many, "dp": dp})  # fmt: skip
+    for model in ("mixtral-8x7b", "deepseek-v3", "gpt-oss-120b"):
+        for tp, dp in ((8, 8), (8, 64)):
+            run = {"data": {"sharding": "zero-1"}, "batches": 2, "parallel": {"ep": 4}}
+            yield Case("tp (experts)", f"{model} 8 to {tp * dp}", model, plan(2, 1, 4, **run), plan(tp, 1, dp, **run),
+                       {"tp": tp, "dp": dp})  # fmt: skip
+    for model, pp in (("mixtral-8x7b", 4), ("gpt-oss-120b", 2)):
+        for dp in (8, 64):
+            run = {"data": {"sharding": "zero-1"}}
+            yield Case("tp, ep, pp and dp", f"{model} 8 to {2 * pp * dp}", model,
+                       plan(2, 2, 2, parallel={"ep": 2}, **run), plan(4, pp, dp, parallel={"ep": 8}, **run),
+                       {"tp": 4, "ep": 8, "pp": pp, "dp": dp})  # fmt: skip
     for ep in (4, 8):
         yield Case("ep", f"mixtral-8x7b ep 2 to {ep} of 16", "mixtral-8x7b", plan(1, 1, 16, parallel={"ep": 2}),
                    plan(1, 1, 16, parallel={"ep": ep}), {"ep": ep})  # fmt: skip

@@ -54,6 +54,15 @@ def totals(trace: Trace) -> dict[str, float]:
     return found
 
 
+def alike(made: Trace, truth: Trace, error: float = 0.0) -> None:
+    """Check quantities and the step."""
+    ours, theirs = totals(made), totals(truth)
+    assert ours["nodes"] == theirs["nodes"]
+    for name, value in ours.items():
+        assert value == pytest.approx(theirs[name], rel=error or 1e-5), name
+    assert step(made).total_ticks == pytest.approx(step(truth).total_ticks, rel=error or 1e-5)
+
+
 def nodes_of(trace: Trace, rank: int) -> list[tuple[object, ...]]:
     """Return of every node of a rank what must not differ: kind, quantities, shapes, and the ranks of its group."""
     graph, grid = trace.graph(rank), grid_of(trace)

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_runs import MIXED, TINY, run, same_nodes, same_step, written
+from small_runs import MIXED, TINY, alike, run, same_nodes, same_step, written
 
 from armillary.errors import InputError
 from armillary.trace import Trace
 from armillary.trace.expand import expand
 from armillary.workload.extrapolation import Reference, extrapolate, recognise
 
+SLIM = MIXED.model_copy(update={"experts": MIXED.experts.model_copy(update={"size": 384})})
 SHARED = MIXED.model_copy(
     update={"experts": MIXED.experts.model_copy(update={"shared": 1, "dense_first": 2})}
 )
@@ -77,6 +78,19 @@ def test_with_other_axes() -> None:
         check(of(2, 2, 2, 2, **data), {"ep": 8, "dp": 8, "pp": 4}, of(8, 8, 2, 4, **data))
         few, many = ({"parallel": {"cp": cp}} for cp in (2, 4))
         check(of(4, 4, **data, **few), {"cp": 4, "ep": 8, "dp": 8}, of(8, 8, **data, **many))
+
+
+@pytest.mark.parametrize("sequence", [True, False])
+@pytest.mark.parametrize("sharding", ["ddp", "zero-1", "fsdp"])
+def test_tensors(sharding: str, sequence: bool) -> None:
+    def made(tp: int, ep: int = 2, dp: int = 4, pp: int = 1) -> Trace:
+        # Widths that are no other width or number of tokens.
+        return of(ep, dp, tp, pp, model=SLIM, sequence=192, parallel={"sequence": sequence},
+                  data={"sharding": sharding, "bucket": "1 KiB"})  # fmt: skip
+
+    alike(extrapolate(written(made(2)), {"tp": 4}).trace, made(4), 0.003)
+    alike(extrapolate(written(made(4)), {"tp": 2}).trace, made(2), 0.003)
+    alike(extrapolate(written(made(2)), {"tp": 4, "ep": 4, "dp": 8}).trace, made(4, 4, 8), 0.003)
 
 
 def test_measured() -> None:

@@ -165,7 +165,7 @@ def extrapolate(
 
 def _wanted(trace: Trace, scale: Mapping[str, Fraction | int]) -> dict[str, Fraction]:
     """Return the changes in the order in which they are made."""
-    known = ("pp", "microbatches", "tp", "cp", "ep", "dp", "batch", "sequence")
+    known = ("pp", "microbatches", "ep", "dp", "tp", "cp", "batch", "sequence")
     found: dict[str, Fraction] = {}
     for axis, value in scale.items():
         if axis == "ranks":
@@ -278,8 +278,8 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
     elif axis == "ep":
         work.apply(lambda nodes: scale_experts(nodes, digit, factor))
     else:
-        part = divided_part([Nodes(graph, grid) for graph in work.trace.graphs])
-        work.apply(lambda nodes: scale_tensor(nodes, old, size, part))
+        parts = divided_part([Nodes(graph, grid) for graph in work.trace.graphs])
+        work.apply(lambda nodes: scale_tensor(nodes, old, size, parts))
     if different_along(work.trace, digit):
         work.note(f"{axis}: the rank at place c does what the one at c modulo {grid.sizes[digit]} did")
     else:
