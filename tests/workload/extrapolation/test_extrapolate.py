@@ -118,19 +118,20 @@ def test_factor_1_is_the_identity(sharding: str, shape: tuple[int, int], axes: l
 
 
 @given(
-    st.sampled_from(["dp", "batch", "sequence", "microbatches", "pp"]),
+    st.sampled_from(["dp", "tp", "batch", "sequence", "microbatches", "pp"]),
     *(st.sampled_from([2, 4]) for _ in range(2)),
     st.sampled_from(SHARDINGS),
 )
 @settings(max_examples=15, deadline=None)
 def test_a_then_b_is_a_times_b(axis: str, a: int, b: int, sharding: str) -> None:
-    if axis == "pp":
+    if axis in ("pp", "tp"):
         a, b = 2, 2
     trace = written(run(2, 2, 2, data={"sharding": sharding}))
-    old = 2 if axis in ("dp", "pp") else 1
+    old = 2 if axis in ("dp", "pp", "tp") else 1
     first = extrapolate(trace, {axis: old * a}).trace
     second = extrapolate(first, {axis: old * a * b if old == 2 else b}).trace
-    alike(second, extrapolate(trace, {axis: old * a * b}).trace)
+    # Norms, which tp does not divide, are a part of the weights that changes.
+    alike(second, extrapolate(trace, {axis: old * a * b}).trace, 0.002 if axis == "tp" else 0.0)
 
 
 def test_ranks_that_differ_are_repeated() -> None:
