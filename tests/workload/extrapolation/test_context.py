@@ -42,6 +42,9 @@ def test_more_and_fewer_ranks(kind: str, causal: bool, sharding: str, shape: tup
         truth = of(new, kind, *shape, **more)
         same_nodes(made, truth)
         same_step(made, truth)
+        for ours, theirs in zip(made.graphs, truth.graphs, strict=True):
+            assert [each.tolist() for each in ours.parents()] == [each.tolist() for each in theirs.parents()]
+            assert ours.names() == theirs.names()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -51,6 +51,7 @@ def test_among_more_ranks(sharding: str) -> None:
     check(of(2, 4, **more), {"ep": 4, "dp": 32}, of(4, 32, **more))
     check(of(2, 2, **more), {"dp": 8}, of(2, 8, **more))
     check(of(2, 2, **more), {"ep": 4, "dp": 4}, of(4, 4, **more))
+    check(of(2, 4, **more), {"ep": 4, "ranks": 32}, of(4, 16, **more))
 
 
 @pytest.mark.parametrize(
