@@ -5,7 +5,8 @@ Usage: python benchmarks/extrapolate.py [--table] [NAME ...]
 Prints one JSON line per case, or with ``--table`` the largest error of each axis in Markdown. A small run is generated
 and written out rank by rank, so that nothing but numbers of groups and ranks is left of its axes; these are found, the
 run is extrapolated and compared with the one generated at that size: nodes, bytes of kernels and of communication,
-operations, and the step time on two machines, in percent. `seconds` is the time to extrapolate.
+operations, and the step time on two machines, in percent; `rank` is the largest error of these four on any one rank.
+`seconds` is the time to extrapolate.
 """
 
 from __future__ import annotations
@@ -98,10 +99,18 @@ def cases() -> Iterator[Case]:
         for pp in (16, 32):
             yield Case("pp", f"{data['sharding']} llama-3-8b 16 to {8 * pp}", "llama-3-8b", plan(2, 2, 4, 8, data=data),
                        plan(2, pp, 4, 8, data=data), {"pp": pp})  # fmt: skip
-    for schedule in ("gpipe", "zero-bubble"):
-        run = {"pipeline": {"schedule": schedule}}
-        yield Case("pp", f"{schedule} llama-3-8b 8 to 64", "llama-3-8b", plan(2, 2, 2, 8, **run),
-                   plan(2, 16, 2, 8, **run), {"pp": 16})  # fmt: skip
+    for schedule in ("gpipe", "zero-bubble", "interleaved"):
+        run = {"pipeline": {"schedule": schedule, "virtual": 2 if schedule == "interleaved" else 1}}
+        axis = "pp (interleaved)" if schedule == "interleaved" else "pp"
+        for data in shardings if schedule == "interleaved" else shardings[:2]:
+            for dp in (2, 16):
+                yield Case(axis, f"{schedule} {data['sharding']} llama-3-8b 8 to {32 * dp}", "llama-3-8b",
+                           plan(2, 2, 2, 16, data=data, **run), plan(2, 16, dp, 16, data=data, **run),
+                           {"pp": 16, "dp": dp})  # fmt: skip
+        yield Case("microbatches", f"{schedule} llama-3-8b 4 to 32", "llama-3-8b", plan(2, 2, 2, 4, **run),
+                   plan(2, 2, 2, 32, **run), {"microbatches": 8})  # fmt: skip
+    yield from expert_cases(shardings)
+    yield from context_cases(shardings)
     for model in ("gpt-3-175b", "mixtral-8x7b"):
         yield Case("pp (layers found)", f"{model} 8 to 64", model, plan(2, 2, 2, 8), plan(2, 16, 2, 8), {"pp": 16},
                    bare=True)  # fmt: skip
@@ -152,6 +161,71 @@ def cases() -> Iterator[Case]:
                plan(8, 8, 8, 8, **both), {"tp": 8, "pp": 8, "dp": 8})  # fmt: skip
 
 
+def expert_cases(shardings: list[dict[str, Any]]) -> Iterator[Case]:
+    """Yield those of mixtures of experts."""
+    for data in shardings:
+        for tp, pp, ep in ((1, 1, 4), (1, 1, 8), (2, 2, 8)):
+            for dp in (64 // tp // pp, 512 // tp // pp):
+                small = plan(tp, pp, 8 // tp // pp, data=data, parallel={"ep": 2})
+                large = plan(tp, pp, dp, data=data, parallel={"ep": ep})
+                yield Case("ep", f"{data['sharding']} mixtral-8x7b ep 2 to {ep}, 8 to {tp * pp * dp}", "mixtral-8x7b",
+                           small, large, {"ep": ep, "dp": dp})  # fmt: skip
+    for model, few, many in (("deepseek-v3", 8, 64), ("deepseek-v3", 2, 8), ("gpt-oss-120b", 4, 32)):
+        run: dict[str, Any] = {"data": {"sharding": "zero-1"}, "batches": 2}
+        for dp in (64, 512):
+            yield Case("ep", f"{model} ep {few} to {many}, 8 to {dp}", model,
+                       plan(1, 1, 8, parallel={"ep": few}, **run), plan(1, 1, dp, parallel={"ep": many}, **run),
+                       {"ep": many, "dp": dp})  # fmt: skip
+    for model in ("mixtral-8x7b", "deepseek-v3", "gpt-oss-120b"):
+        for tp, dp in ((8, 8), (8, 64)):
+            run = {"data": {"sharding": "zero-1"}, "batches": 2, "parallel": {"ep": 4}}
+            yield Case("tp (experts)", f"{model} 8 to {tp * dp}", model, plan(2, 1, 4, **run), plan(tp, 1, dp, **run),
+                       {"tp": tp, "dp": dp})  # fmt: skip
+    for model, pp in (("mixtral-8x7b", 4), ("gpt-oss-120b", 2)):
+        for dp in (8, 64):
+            run = {"data": {"sharding": "zero-1"}}
+            yield Case("tp, ep, pp and dp", f"{model} 8 to {2 * pp * dp}", model,
+                       plan(2, 2, 2, parallel={"ep": 2}, **run), plan(4, pp, dp, parallel={"ep": 8}, **run),
+                       {"tp": 4, "ep": 8, "pp": pp, "dp": dp})  # fmt: skip
+    for ep in (4, 8):
+        yield Case("ep", f"mixtral-8x7b ep 2 to {ep} of 16", "mixtral-8x7b", plan(1, 1, 16, parallel={"ep": 2}),
+                   plan(1, 1, 16, parallel={"ep": ep}), {"ep": ep})  # fmt: skip
+    for schedule in ("1f1b", "zero-bubble", "interleaved"):
+        run = {"pipeline": {"schedule": schedule, "virtual": 2 if schedule == "interleaved" else 1}}
+        for dp in (8, 64):
+            name = f"{schedule} mixtral-8x7b 8 to {8 * dp}"
+            yield Case("ep, pp and dp", name, "mixtral-8x7b", plan(2, 2, 2, 8, parallel={"ep": 2}, **run),
+                       plan(2, 4, dp, 8, parallel={"ep": 8}, **run), {"ep": 8, "pp": 4, "dp": dp})  # fmt: skip
+    yield Case("ep (measured)", "mixtral-8x7b ep 2 to 8 of 64 by 4", "mixtral-8x7b",
+               plan(1, 1, 64, parallel={"ep": 2}), plan(1, 1, 64, parallel={"ep": 8}), {"ep": 8},
+               ("ep", 4, plan(1, 1, 64, parallel={"ep": 4})))  # fmt: skip
+
+
+def context_cases(shardings: list[dict[str, Any]]) -> Iterator[Case]:
+    """Yield those of context parallelism."""
+    for kind in ("ring", "all-gather"):
+        own: dict[str, Any] = {"context": kind}
+        for data in shardings:
+            for cp, dp in ((8, 4), (16, 16)):
+                for causal in (False, True):
+                    run: dict[str, Any] = {"data": data, "sequence": 8192, "causal": causal}
+                    name = f"{data['sharding']} llama-3-8b{' causal' * causal} 8 to {2 * cp * dp}"
+                    yield Case(f"cp ({kind})", name, "llama-3-8b", plan(2, 1, 2, parallel={"cp": 2, **own}, **run),
+                               plan(2, 1, dp, parallel={"cp": cp, **own}, **run), {"cp": cp, "dp": dp})  # fmt: skip
+        yield Case(f"cp ({kind})", "deepseek-v3 8 to 64", "deepseek-v3", plan(1, 2, 2, parallel={"cp": 2, **own}),
+                   plan(1, 2, 2, parallel={"cp": 16, **own}), {"cp": 16})  # fmt: skip
+        run = {"pipeline": {"schedule": "interleaved", "virtual": 2}, "data": {"sharding": "zero-1"}}
+        for pp, dp in ((4, 2), (8, 8)):
+            yield Case("cp, tp, pp and dp", f"{kind} llama-3-70b 16 to {16 * pp * dp}", "llama-3-70b",
+                       plan(2, 2, 2, 8, parallel={"cp": 2, **own}, **run),
+                       plan(4, pp, dp, 8, parallel={"cp": 4, **own}, **run),
+                       {"cp": 4, "tp": 4, "pp": pp, "dp": dp})  # fmt: skip
+        for dp in (8, 64):
+            yield Case("cp, ep and dp", f"{kind} mixtral-8x7b 8 to {8 * dp}", "mixtral-8x7b",
+                       plan(1, 1, 4, parallel={"cp": 2, "ep": 4, **own}),
+                       plan(1, 1, dp, parallel={"cp": 4, "ep": 8, **own}), {"cp": 4, "ep": 8, "dp": dp})  # fmt: skip
+
+
 def machine(name: str, npus: int) -> Platform:
     """Return a machine of servers of eight NPUs."""
     topology, inside, outside, peak, memory = MACHINES[name]
@@ -180,6 +254,19 @@ def totals(trace: Trace) -> dict[str, float]:
         sums = [float(graph.ints(name).astype(float).sum()) for graph in trace.graphs]
         found[name] = float(np.dot(ranks, sums))
     return found
+
+
+def worst_rank(ours: Trace, theirs: Trace) -> float:
+    """Return the largest error of nodes and quantities on one rank, in percent."""
+    worst = 0.0
+    for a, b in np.unique(np.stack([ours.rank_graph, theirs.rank_graph]), axis=1).T.tolist():
+        pairs = [(ours.graphs[a].n_nodes, theirs.graphs[b].n_nodes)]
+        for name in QUANTITIES:
+            pairs.append(
+                tuple(float(g.ints(name).astype(float).sum()) for g in (ours.graphs[a], theirs.graphs[b]))
+            )
+        worst = max(worst, *(abs(own / other - 1) for own, other in pairs if other))
+    return round(100 * worst, 4)
 
 
 def bare(trace: Trace) -> Trace:
@@ -214,6 +301,7 @@ def measure(case: Case) -> dict[str, Any]:
     }
     ours, theirs = totals(result), totals(truth)
     line |= {name: round(100 * (ours[name] / theirs[name] - 1), 4) if theirs[name] else 0.0 for name in ours}
+    line["rank"] = worst_rank(result, truth)
     for name in MACHINES:
         platform = machine(name, truth.n_ranks)
         ticks = [simulate(trace, platform).total_ticks for trace in (result, truth)]
@@ -238,10 +326,11 @@ def main() -> None:
                 row[key] = max(row.get(key, 0.0), abs(value))
     if "--table" in sys.argv:
         print(
-            "| axis | runs | nodes | operations | bytes of kernels | bytes communicated | step, H100 | step, A100 |"
+            "| axis | runs | nodes | operations | bytes of kernels | bytes communicated | any rank | step, H100 "
+            "| step, A100 |"
         )
-        print("|---|---|---|---|---|---|---|---|")
-        keys = ("nodes", *QUANTITIES, "step_h100", "step_a100")
+        print("|---|---|---|---|---|---|---|---|---|")
+        keys = ("nodes", *QUANTITIES, "rank", "step_h100", "step_a100")
         for axis, row in worst.items():
             print(f"| {axis} | {row['runs']} | " + " | ".join(f"{row[key]:.2f} %" for key in keys) + " |")
 

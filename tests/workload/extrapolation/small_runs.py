@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import armillary
 from armillary.engine.timeline import Timeline
 from armillary.platform import load_platform
 from armillary.trace import Trace
 from armillary.trace.expand import expand
+from armillary.trace.families import grid_of
 from armillary.workload.extrapolation import recognise
 from armillary.workload.generate import generate
 from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp
@@ -50,6 +52,50 @@ def totals(trace: Trace) -> dict[str, float]:
     for name in QUANTITIES:
         found[name] = float(np.dot(ranks, [graph.ints(name).sum() for graph in trace.graphs]))
     return found
+
+
+def alike(made: Trace, truth: Trace, error: float = 0.0) -> None:
+    """Check quantities and the step."""
+    ours, theirs = totals(made), totals(truth)
+    assert ours["nodes"] == theirs["nodes"]
+    for name, value in ours.items():
+        assert value == pytest.approx(theirs[name], rel=error or 1e-5), name
+    assert step(made).total_ticks == pytest.approx(step(truth).total_ticks, rel=error or 1e-5)
+
+
+def nodes_of(trace: Trace, rank: int) -> list[tuple[object, ...]]:
+    """Return of every node of a rank what must not differ: kind, quantities, shapes, and the ranks of its group."""
+    graph, grid = trace.graph(rank), grid_of(trace)
+    codes, names = graph.strings("pg_name")
+    groups = [grid.members(name)[grid.group_of(name)[rank]].tolist() if name else [rank] for name in names]
+    columns = [graph.types, *(graph.ints(name, -1) for name in (*QUANTITIES, "comm_type"))]
+    found = list(
+        zip(
+            *(column.tolist() for column in columns),
+            (groups[c] if c >= 0 else () for c in codes),
+            strict=True,
+        )
+    )
+    for name in ("gemm", "attention"):
+        codes, lists = graph.int_lists(name)
+        found = [(*each, lists[c] if c >= 0 else ()) for each, c in zip(found, codes.tolist(), strict=True)]
+    return found
+
+
+def same_nodes(made: Trace, truth: Trace) -> None:
+    """Check that all ranks of two runs have the same nodes, in the same order."""
+    assert made.n_ranks == truth.n_ranks
+    pairs = np.stack([made.rank_graph, truth.rank_graph])
+    for at in np.unique(pairs, axis=1, return_index=True)[1].tolist():
+        ours, theirs = nodes_of(made, at), nodes_of(truth, at)
+        differ = [i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b]
+        assert not differ, (made.graph(at).node(differ[0]), ours[differ[0]], theirs[differ[0]])
+        assert len(ours) == len(theirs)
+
+
+def same_step(made: Trace, truth: Trace) -> None:
+    """Check that two runs take as long."""
+    assert step(made).total_ticks == pytest.approx(step(truth).total_ticks, rel=1e-6)
 
 
 def step(trace: Trace) -> Timeline:

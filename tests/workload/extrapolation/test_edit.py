@@ -12,11 +12,15 @@ from armillary.trace import Graph, GraphBuilder
 from armillary.trace.node import graph_of, nodes_of
 from armillary.trace.totals import duration_ns
 from armillary.workload.extrapolation.edit import (
+    bypassed,
     inserted,
     kept_nodes,
+    taken_nodes,
+    with_dependencies,
     with_durations,
     with_ints,
     with_lists,
+    with_names,
     with_texts,
     without,
 )
@@ -64,6 +68,38 @@ def test_attributes_are_those_of_the_slow_way(nodes: np.ndarray, values: np.ndar
 def test_nodes_are_kept_with_all_that_is_theirs(nodes: np.ndarray) -> None:
     slow = [node for node, here in zip(nodes_of(graph()), nodes.tolist(), strict=True) if here]
     assert plain(kept_nodes(graph(), nodes)) == plain(graph_of(slow))
+
+
+@given(st.lists(st.integers(0, 4), max_size=8))
+@settings(max_examples=30, deadline=None)
+def test_nodes_are_taken_as_often_as_asked(positions: list[int]) -> None:
+    slow = [nodes_of(graph())[at] for at in positions]
+    assert plain(taken_nodes(graph(), np.array(positions, np.int64))) == plain(graph_of(slow))
+
+
+@given(masks)
+@settings(max_examples=30, deadline=None)
+def test_what_waited_for_a_node_waits_for_what_that_waited_for(drop: np.ndarray) -> None:
+    ptr, parents = graph().parents()
+
+    def awaited(node: int) -> set[int]:
+        found = set()
+        for each in parents[ptr[node] : ptr[node + 1]].tolist():
+            found |= awaited(each) if drop[each] else {each}
+        return found
+
+    kept = np.flatnonzero(~drop).tolist()
+    made = bypassed(graph(), drop)
+    at, after = made.parents()
+    ours = [{kept[each] for each in after[at[i] : at[i + 1]].tolist()} for i in range(made.n_nodes)]
+    assert ours == [awaited(node) for node in kept]
+    assert made.names() == [graph().name(node) for node in kept]
+
+
+def test_other_names_and_dependencies() -> None:
+    made = with_names(with_dependencies(graph(), [[], [], [1], [0, 2], []]), ["x", "y", "x", "", "z"])
+    assert made.names() == ["x", "y", "x", "", "z"]
+    assert [each.tolist() for each in made.parents()] == [[0, 0, 0, 1, 3, 3], [1, 0, 2]]
 
 
 def test_texts_lists_and_durations() -> None:

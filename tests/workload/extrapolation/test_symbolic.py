@@ -74,7 +74,7 @@ def test_rules_give_every_rank_back(trace: Trace) -> None:
         (run(2, 1, 4, batches=1, data={"sharding": "zero-1", "overlap": False}), {"tp": 2, "dp": 4}),
         (run(2, 1, 2, parallel={"cp": 2}), {"tp": 2, "cp": 2, "dp": 2}),
         (run(2, 1, 2, parallel={"cp": 2, "context": "all-gather"}), {"tp": 2, "cp": 2, "dp": 2}),
-        (run(2, 1, 8, model=MIXED, parallel={"ep": 4}), {"tp": 2, "ep": 4, "dp": 2}),
+        (run(2, 1, 8, model=MIXED, parallel={"ep": 4}), {"tp": 2, "ep": 4, "dp": 8}),
         (run(1, 4, 2, parallel={"order": "tp-cp-ep-pp-dp"}), {"pp": 4, "dp": 2}),
     ],
 )

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from armillary.workload.extrapolation import Evidence, Extrapolated, Reference
 
 _PATH = click.Path(path_type=Path)
-_SCALED = ("dp", "tp", "pp", "batch", "sequence", "microbatches")
+_SCALED = ("dp", "tp", "pp", "cp", "ep", "batch", "sequence", "microbatches")
 _HELP = f"""{SUBCOMMANDS["extrapolate"]}
 
 INPUT is a prefix of the files PREFIX.<rank>.et of all ranks, or with --from-one-rank the file of one. Which ranks are
 data, tensor, pipeline, context or expert parallel is found from their groups, collectives and messages, unless
---axes or --group says it. Without --scale, that is all that is printed. dp, tp and pp are scaled to a number of ranks;
-batch (samples of a microbatch), sequence and microbatches by a factor. Every rule that was applied is listed, with the
-number of nodes.
+--axes or --group says it. Without --scale, that is all that is printed. dp, tp, pp, cp and ep are scaled to a number of
+ranks (those of ep are ranks of dp, whose number stays); batch (samples of a microbatch), sequence and microbatches by a
+factor. Every rule that was applied is listed, with the number of nodes.
 """
 
 

@@ -12,6 +12,7 @@ from armillary.trace import columns as c
 from armillary.trace.columns import Columns
 from armillary.trace.expand import part_of
 from armillary.trace.graph import Graph
+from armillary.trace.order import issue_order
 from armillary.trace.schema import KINDS
 
 Ints = NDArray[np.int64]
@@ -73,6 +74,21 @@ def with_texts(graph: Graph, name: str, codes: Ints, texts: Sequence[str]) -> Gr
     return inserted(made, name, "string", codes >= 0, codes + first)
 
 
+def with_names(graph: Graph, names: Sequence[str]) -> Graph:
+    """Return the graph with other names of its nodes."""
+    part = part_of(graph)
+    index: dict[str, int] = {}
+    first = len(part.string_ptr) - 1
+    codes = [first + index.setdefault(name, len(index)) for name in names]
+    raw = [name.encode() for name in index]
+    ends = part.string_ptr[-1] + np.cumsum([len(each) for each in raw], dtype=np.int64)
+    pool = np.concatenate([part.pool[: part.string_ptr[-1]], np.frombuffer(b"".join(raw), np.uint8)])
+    rows = part.rows.copy()
+    rows[c.NAME_AT, 1:-1] = codes
+    made = replace(part, rows=rows, string_ptr=np.concatenate([part.string_ptr, ends]), pool=pool)
+    return Graph(made, 0, graph.source)
+
+
 def without(graph: Graph, name: str, nodes: Mask) -> Graph:
     """Return the graph without an attribute of some nodes."""
     part = part_of(graph)
@@ -107,30 +123,64 @@ def inserted(graph: Graph, name: str, kind: str, nodes: Mask, values: Ints) -> G
 
 def kept_nodes(graph: Graph, keep: Mask) -> Graph:
     """Return the graph of some of the nodes; dependencies on the others dangle."""
-    if keep.all():
-        return graph
+    return graph if keep.all() else taken_nodes(graph, np.flatnonzero(keep))
+
+
+def taken_nodes(graph: Graph, positions: Ints) -> Graph:
+    """Return the graph of the nodes at these positions, in this order; one that is there twice has its id twice."""
     part = part_of(graph)
-    frames = np.concatenate([[0], np.flatnonzero(keep) + 1])
+    frames = np.concatenate([[0], positions + 1])
     rows = part.rows[:, np.append(frames, part.rows.shape[1] - 1)].copy()
     taken = {}
     for field in (c.CTRL_AT, c.DATA_AT, c.ATTR_AT):
-        counts = np.diff(part.rows[field])[frames]
-        starts = part.rows[field][frames]
-        rows[field] = np.concatenate([[0], np.cumsum(counts)])
-        taken[field] = np.arange(rows[field, -1]) + np.repeat(starts - rows[field, :-1], counts)
-    new_frame = np.full(part.rows.shape[1], -1, np.int64)
-    new_frame[frames] = np.arange(len(frames))
-    io = part.io[:, new_frame[part.io[0]] >= 0]
-    io = np.concatenate([new_frame[io[:1]], io[1:]])
+        rows[field], taken[field] = _ranges(part.rows[field], frames)
+    ptr, io_at = _ranges(np.searchsorted(part.io[0], np.arange(part.rows.shape[1])), frames)
+    io = np.concatenate([np.repeat(np.arange(len(frames)), np.diff(ptr))[None], part.io[1:, io_at]])
     attrs = taken[c.ATTR_AT]
-    docs = part.docs[:, np.isin(part.docs[0], attrs)]
-    docs = np.concatenate([np.searchsorted(attrs, docs[:1]), docs[1:]])
+    documented = np.flatnonzero(np.isin(attrs, part.docs[0]))
+    docs = np.stack([documented, part.docs[1][np.searchsorted(part.docs[0], attrs[documented])]])
     made = replace(
         part, frame_ptr=np.array([0, len(frames)]), rows=rows, ctrl=part.ctrl[taken[c.CTRL_AT]],
         data=part.data[taken[c.DATA_AT]], attr_name=part.attr_name[attrs], attr_kind=part.attr_kind[attrs],
         attr_value=part.attr_value[attrs], io=io, docs=docs,
     )  # fmt: skip
     return Graph(made, 0, graph.source)
+
+
+def _ranges(offsets: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Return offsets of these rows of a CSR one after the other, and where their values were."""
+    counts = np.diff(offsets)[rows]
+    ptr: Ints = np.concatenate([[0], np.cumsum(counts)])
+    return ptr, np.arange(ptr[-1]) + np.repeat(offsets[rows] - ptr[:-1], counts)
+
+
+def with_dependencies(graph: Graph, data: Sequence[Sequence[int]]) -> Graph:
+    """Return the graph whose nodes wait for the ones at these positions, and no others; ids are numbered anew."""
+    part = part_of(graph)
+    rows = part.rows.copy()
+    rows[c.ID, 1:-1] = np.arange(graph.n_nodes)
+    rows[c.CTRL_AT] = 0
+    rows[c.DATA_AT, 2:] = np.cumsum([len(each) for each in data])
+    rows[c.DATA_AT, :2] = 0
+    ids = np.array([each for own in data for each in own], np.int64)
+    made = replace(part, rows=rows, ctrl=part.ctrl[:0], data=ids)
+    return Graph(made, 0, graph.source)
+
+
+def bypassed(graph: Graph, drop: Mask) -> Graph:
+    """Return the graph without some nodes; what waited for one waits for what that waited for."""
+    if not drop.any():
+        return graph
+    ptr, parents = graph.parents()
+    at = np.cumsum(~drop) - 1
+    instead: dict[int, list[int]] = {}
+    for node in issue_order(graph).tolist():
+        before: dict[int, None] = {}
+        for parent in parents[ptr[node] : ptr[node + 1]].tolist():
+            before |= dict.fromkeys(instead[parent] if drop[parent] else [int(at[parent])])
+        instead[node] = list(before)
+    data = [instead[node] for node in np.flatnonzero(~drop).tolist()]
+    return with_dependencies(kept_nodes(graph, ~drop), data)
 
 
 def _nodes(part: Columns) -> Ints:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,17 @@ from armillary.errors import InputError, nearest, one_of
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Trace
 from armillary.trace.families import grid_of, routes_of
+from armillary.trace.grid import RankGrid
+from armillary.workload.extrapolation.context_axis import experts_apart, scale_context
 from armillary.workload.extrapolation.data_axis import scale_data
-from armillary.workload.extrapolation.grow import different_along, digit_to_scale, with_size
+from armillary.workload.extrapolation.expert_axis import scale_experts
+from armillary.workload.extrapolation.grow import (
+    different_along,
+    digit_to_scale,
+    with_size,
+    with_sizes,
+    without_alone,
+)
 from armillary.workload.extrapolation.hardware import to_hardware
 from armillary.workload.extrapolation.kernels import Nodes
 from armillary.workload.extrapolation.reference import Reference, same_rank, scale_measured
@@ -24,7 +34,7 @@ from armillary.workload.extrapolation.shapes import Sizes
 from armillary.workload.extrapolation.tensor_axis import divided_part, scale_tensor
 from armillary.workload.extrapolation.token_axis import scale_tokens
 
-RANKS = ("dp", "tp", "pp", "ep")
+RANKS = ("tp", "cp", "ep", "dp", "pp")
 """Axes whose value is a number of ranks."""
 FACTORS = ("batch", "sequence", "microbatches")
 """Axes whose value is a factor."""
@@ -114,8 +124,8 @@ def extrapolate(
 
     Args:
         trace: One with named axes, see `recognise`.
-        scale: New size of ``dp``, ``tp``, ``pp``, or of all ``ranks`` (more replicas), and factors of ``batch``
-            (samples of a microbatch), ``sequence`` and ``microbatches``.
+        scale: New size of ``dp``, ``tp``, ``pp``, ``cp``, ``ep`` (of the ranks of dp), or of all ``ranks`` (more
+            replicas), and factors of ``batch`` (samples of a microbatch), ``sequence`` and ``microbatches``.
         axes: What `recognise` found, for the report.
         references: By axis, a second trace from which its laws are measured; beside it only dp may be scaled.
         sizes: Samples of a microbatch and tokens of a sample, where shapes of tensors do not show them.
@@ -144,9 +154,8 @@ def extrapolate(
             if value != 1:
                 _scale_factor(work, axis, value, reference, sizes)
         else:
-            old = grid_of(work.trace).size(axis)
-            work.changes[axis] = (Fraction(old), value)
-            if value != old:
+            work.changes[axis] = (Fraction(grid_of(trace).size(axis)), value)
+            if value != grid_of(work.trace).size(axis):
                 _scale_ranks(work, axis, int(value), reference)
     if hardware:
         work.trace = to_hardware(work.trace, *hardware, work.note)
@@ -156,8 +165,8 @@ def extrapolate(
 
 def _wanted(trace: Trace, scale: Mapping[str, Fraction | int]) -> dict[str, Fraction]:
     """Return the changes in the order in which they are made."""
-    known = ("pp", "microbatches", "tp", "dp", "batch", "sequence")
-    found = {}
+    known = ("pp", "microbatches", "ep", "dp", "tp", "cp", "batch", "sequence")
+    found: dict[str, Fraction] = {}
     for axis, value in scale.items():
         if axis == "ranks":
             if "dp" in scale:
@@ -178,7 +187,7 @@ def _wanted(trace: Trace, scale: Mapping[str, Fraction | int]) -> dict[str, Frac
         grid = grid_of(trace)
         check_axis("dp", grid)
         rest = Fraction(grid.n_ranks, grid.size("dp"))
-        for axis in ("tp", "pp"):
+        for axis in ("tp", "cp", "pp"):
             if axis in found:
                 rest = rest * found[axis] / grid.size(axis)
         replicas = Fraction(scale["ranks"]) / rest
@@ -189,7 +198,30 @@ def _wanted(trace: Trace, scale: Mapping[str, Fraction | int]) -> dict[str, Frac
                 f"ranks {scale['ranks']}: expected a multiple of {unit}, those of one replica (nearest: {best})"
             )
         found["dp"] = replicas
+    if "ep" in found:
+        _check_experts(grid_of(trace), found)
     return {axis: found[axis] for axis in known if axis in found}
+
+
+def _check_experts(grid: RankGrid, found: dict[str, Fraction]) -> None:
+    """Leave as many replicas as there are where nothing else is asked for, and check that experts divide them.
+
+    Raises:
+        InputError: they do not.
+    """
+    data = int(found.setdefault("dp", Fraction(grid.size("dp"))))
+    if found["ep"] == 1:
+        raise InputError(
+            "scale ep: got 1, which has no all-to-alls, by which experts are told from other layers; expected 2 or more"
+        )
+    digit, size = digit_to_scale(grid, "ep", int(found["ep"]))
+    shared = prod(grid.sizes[each] for each in grid.axes["dp"] if each in grid.axes["ep"])
+    unit = shared * size // grid.sizes[digit]
+    if data % unit:
+        best = unit * max(1, round(data / unit))
+        raise InputError(
+            f"scale ep: got {found['ep']} with dp {data}; expected dp to be a multiple of {unit}, such as dp={best}"
+        )
 
 
 def _scale_factor(
@@ -219,24 +251,53 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
 
         work.trace = remake(work.trace, size, Fraction(1), work.note)
         return
+    if (
+        axis == "dp"
+        and not reference
+        and set(grid.axes["dp"]) <= set(grid.axes.get("ep", ()))
+        and size % old == 0
+    ):
+        # What reduces gradients of experts is not in the trace.
+        from armillary.workload.extrapolation.pipeline.remake import remake
+
+        work.trace = remake(work.trace, None, Fraction(1), work.note, replicas=size // old)
+        return
     digit, digits = digit_to_scale(grid, axis, size)
     factor = Fraction(digits, grid.sizes[digit])
-    _check_members(work.trace, digit, axis)
+    sizes = (*grid.sizes[:digit], digits, *grid.sizes[digit + 1 :])
+    if axis == "cp":
+        sizes = experts_apart(grid, digit, digits).sizes
+    else:
+        _check_members(work.trace, digit, axis)
     if reference:
         _apply_measured(work, axis, factor, reference)
     elif axis == "dp":
         work.apply(lambda nodes: scale_data(nodes, digit, factor))
+    elif axis == "cp":
+        work.apply(lambda nodes: scale_context(nodes, digit, size))
+    elif axis == "ep":
+        work.apply(lambda nodes: scale_experts(nodes, digit, factor))
     else:
-        part = divided_part([Nodes(graph, grid) for graph in work.trace.graphs])
-        work.apply(lambda nodes: scale_tensor(nodes, old, size, part))
+        parts = divided_part([Nodes(graph, grid) for graph in work.trace.graphs])
+        work.apply(lambda nodes: scale_tensor(nodes, old, size, parts))
     if different_along(work.trace, digit):
         work.note(f"{axis}: the rank at place c does what the one at c modulo {grid.sizes[digit]} did")
     else:
         work.note(f"{axis}: all ranks along it do the same")
-    work.trace = with_size(work.trace, digit, digits)
+    work.trace = with_sizes(work.trace, sizes)
+    if axis == "ep" and reference:
+        # A second run has as many replicas of all other layers: those of experts have become fewer.
+        work.trace = with_size(work.trace, *digit_to_scale(grid_of(work.trace), "dp", grid.size("dp")))
+    work.trace = without_alone(work.trace)
 
 
 def _apply_measured(work: _Work, axis: str, factor: Fraction, reference: Reference) -> None:
+    ours, theirs = grid_of(work.first), grid_of(reference.trace)
+    if axis == "ep" and ours.size("dp") != (theirs.size("dp") if "dp" in theirs.axes else 1):
+        raise InputError(
+            f"a reference at ep: {reference.name} has {theirs.n_ranks} ranks; expected {ours.n_ranks}, as the trace, "
+            "of which others share the experts"
+        )
     if len(work.first.graphs) != len(work.trace.graphs) or any(
         a.n_nodes != b.n_nodes for a, b in zip(work.first.graphs, work.trace.graphs, strict=True)
     ):
@@ -272,7 +333,7 @@ def _check_members(trace: Trace, digit: int, axis: str) -> None:
                 along |= of_node == number
         exchanges = nodes.over_digit(digit) & (nodes.collective == CollectiveType.ALL_TO_ALL)
         for which, what in ((along, "messages"), (exchanges, "all-to-alls")):
-            if which.any():
+            if which.any() and not (axis == "ep" and which is exchanges):
                 raise InputError(
                     f"scale {axis}: {graph.source} has {int(which.sum())} {what} along it, whose number or parts "
                     "depend on how many ranks it has; expected an axis without"

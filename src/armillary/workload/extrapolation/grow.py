@@ -8,10 +8,11 @@ from math import prod
 import numpy as np
 
 from armillary.errors import InputError
-from armillary.trace import Trace
+from armillary.trace import NodeType, Trace
 from armillary.trace.families import grid_of
 from armillary.trace.grid import RankGrid
 from armillary.workload.divisors import near
+from armillary.workload.extrapolation.edit import bypassed
 from armillary.workload.plan.ranks import MOST
 
 
@@ -24,8 +25,19 @@ def digit_to_scale(grid: RankGrid, axis: str, size: int) -> tuple[int, int]:
         InputError: the other digits do not divide the size.
     """
     digits = grid.digits_of(axis)
-    others = [grid.axes[other] for other in ("ep", "tp", "pp", "cp") if other in grid.axes and other != axis]
-    own = [digit for digit in digits if not any(digit in each for each in others)] or list(digits)
+    others = [other for other in ("ep", "tp", "pp", "cp") if other in grid.axes and other != axis]
+    if axis == "cp" and "ep" in others:
+        others.remove("ep")  # which of them are ranks of cp can change
+    own = [digit for digit in digits if not any(digit in grid.axes[other] for other in others)]
+    if not own:
+        shared = next(other for other in others if set(grid.axes[other]) & set(digits))
+        also = (
+            "its experts have no replicas" if axis == "dp" and shared == "ep" else f"it lies within {shared}"
+        )
+        raise InputError(
+            f"scale {axis}: all of its ranks are those of {shared}, too ({also}), so what {axis} alone does is not in "
+            f"the trace; expected a trace with more of {axis}, or {shared} to be scaled instead"
+        )
     digit = own[-1]
     rest = prod(grid.sizes[d] for d in digits if d != digit)
     if size < 1 or size % rest:
@@ -39,17 +51,49 @@ def digit_to_scale(grid: RankGrid, axis: str, size: int) -> tuple[int, int]:
 
 def with_size(trace: Trace, digit: int, size: int) -> Trace:
     """Return the trace with `size` ranks along a digit; coordinate c does what c modulo the old size did."""
+    sizes = grid_of(trace).sizes
+    return with_sizes(trace, tuple(size if d == digit else each for d, each in enumerate(sizes)))
+
+
+def with_sizes(trace: Trace, sizes: tuple[int, ...]) -> Trace:
+    """Return the trace with other sizes of all digits, as `with_size`."""
     grid = grid_of(trace)
-    table = trace.rank_graph.reshape(grid.sizes[::-1])
-    along = len(grid.sizes) - 1 - digit
-    graphs = np.take(table, np.arange(size) % grid.sizes[digit], axis=along)
-    sizes = tuple(size if d == digit else each for d, each in enumerate(grid.sizes))
+    graphs = trace.rank_graph.reshape(grid.sizes[::-1])
+    for digit, size in enumerate(sizes):
+        graphs = np.take(graphs, np.arange(size) % grid.sizes[digit], axis=len(sizes) - 1 - digit)
     changed = RankGrid(sizes, grid.axes, grid.subsets)
     subsets = {}
     for name, (axis, places) in grid.subsets.items():
         last = (0, changed.size(axis) - 1)
-        subsets[name] = (axis, last if digit in grid.digits_of(axis) else places)
+        subsets[name] = (axis, last if changed.size(axis) != grid.size(axis) else places)
     return replace(trace, rank_graph=graphs.ravel().astype(np.int32), grid=replace(changed, subsets=subsets))
+
+
+def without_alone(trace: Trace) -> Trace:
+    """Return the trace without collectives of groups of a single rank, which do nothing."""
+    grid = grid_of(trace)
+    graphs = []
+    for graph in trace.graphs:
+        codes, names = graph.strings("pg_name")
+        alone = np.array([bool(name) and not grid.digits(name) for name in names] + [False], np.bool_)[codes]
+        graphs.append(bypassed(graph, alone & (graph.types == NodeType.COMM_COLL_NODE)))
+    return replace(trace, graphs=tuple(graphs))
+
+
+def with_replicas(grid: RankGrid, count: int) -> RankGrid:
+    """Return the grid with `count` replicas of experts that had one: a digit more, next to those of dp."""
+    at = grid.axes["dp"][-1] + 1
+    axes = {
+        axis: tuple(digit + (digit >= at) for digit in digits)
+        for axis, digits in grid.axes.items()
+        if axis != "edp"
+    }
+    whole = tuple(sorted({*axes["dp"], *axes.get("cp", ())}))
+    for axis in ("dp", "fsdp"):
+        if axis in axes and (axis == "dp" or axes[axis] == whole):
+            axes[axis] = (*axes[axis], at)
+    sizes = (*grid.sizes[:at], count, *grid.sizes[at:])
+    return RankGrid(sizes, axes | {"edp": (at,)}, grid.subsets)
 
 
 def different_along(trace: Trace, digit: int) -> bool:

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.trace import CollectiveType, Graph, NodeType
+from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM, Gemm, to_products
 from armillary.trace.grid import AXIS, Ints, RankGrid
 from armillary.trace.order import issue_order
 
 Mask = NDArray[np.bool_]
+FUSED = re.compile(r"attention|attend|sdpa|fmha", re.IGNORECASE)
 SMALL = 64
 """Bytes up to which a collective is of a few numbers, such as the norm of all gradients."""
 UPDATE = re.compile(r"optim|adam|\bsgd|lamb|gradient norm|clip_grad|_foreach_|unscale", re.IGNORECASE)
@@ -106,9 +108,14 @@ class Nodes:
         return mask
 
     def over_digit(self, digit: int) -> Mask:
-        """Say which collectives are of groups whose members differ in a digit."""
+        """Say which collectives are of groups along a digit, though it may have a single value."""
         codes, names = self.graph.strings("pg_name")
-        inside = [digit in self.grid.digits(name) if name else True for name in names]
+        subsets, axes = self.grid.subsets, self.grid.axes
+        along = [subsets[name][:1] if name in subsets else name.split("+") for name in names]
+        inside = [
+            not name or any(digit in axes[axis] for axis in own)
+            for name, own in zip(names, along, strict=True)
+        ]
         found: Mask = np.array([*inside, True], np.bool_)[codes] & (self.collective >= 0)
         return found
 
@@ -129,8 +136,28 @@ class Nodes:
 
     @cached_property
     def gradients(self) -> Mask:
-        """Collectives of weights and gradients: those of the replicas, and of the ends of the pipeline."""
-        return (self.over("dp") & self.large | self.ends()) & ~self._exchange
+        """Collectives of weights and gradients: those of the replicas, and of the ends of the pipeline.
+
+        Ranks of cp are replicas, too: theirs are those but the ones whose keys and values attention reads and makes.
+        """
+        around = self.over("cp", only=True) & self.large & ~self.attended
+        return (self.over("dp") & self.large | around | self.ends()) & ~self._exchange
+
+    @cached_property
+    def attended(self) -> Mask:
+        """Gathers that attention waits for, and scatters that wait for it."""
+        graph = self.graph
+        codes, distinct = graph.name_codes()
+        by_name = np.array([bool(FUSED.search(name)) for name in distinct], np.bool_)[codes]
+        ptr, parents = graph.parents()
+        found = np.zeros(graph.n_nodes, np.bool_)
+        fused = self.kernel & (graph.has(ATTENTION) | (by_name & self.multiplies))
+        for node in np.flatnonzero(fused).tolist():
+            own = parents[ptr[node] : ptr[node + 1]]
+            found[own] |= self.collective[own] == CollectiveType.ALL_GATHER
+        for node in np.flatnonzero(self.collective == CollectiveType.REDUCE_SCATTER).tolist():
+            found[node] = fused[parents[ptr[node] : ptr[node + 1]]].any()
+        return found
 
     @cached_property
     def _exchange(self) -> Mask:
@@ -192,3 +219,12 @@ def terms(product: Gemm, size: int, operand: int) -> tuple[float, float, float]:
         return size - right - out, right, out
     whole = left + right + out
     return left * size / whole, right * size / whole, out * size / whole
+
+
+def accumulates(product: Gemm, size: int, operand: int) -> bool:
+    """Say whether a product that moves `size` bytes adds to its result in full precision, as gradients of weights are.
+
+    Others write a result of at most two bytes for each element, or as many as an operand has.
+    """
+    out = terms(product, size, operand)[2]
+    return out > max(3, 1.5 * operand) * product.m * product.n * product.batch * product.calls

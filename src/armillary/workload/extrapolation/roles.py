@@ -63,7 +63,8 @@ def named(trace: Trace, told: Mapping[int, str] | None = None) -> tuple[Trace, l
         if size > 1:
             known = (told or {}).get(digit)
             roles[digit] = Evidence(known, size, "as told") if known else _role(trace, digit)
-    axes = _axes(grid, {digit: each.role for digit, each in roles.items()})
+    axes = _axes(grid, {digit: each.role for digit, each in roles.items()}, _exchanged(trace))
+    roles = {digit: _whole(each, axes, grid) for digit, each in roles.items()}
     subsets = {}
     names = {}
     for name, (axis, places) in grid.subsets.items():
@@ -79,7 +80,12 @@ def named(trace: Trace, told: Mapping[int, str] | None = None) -> tuple[Trace, l
         subsets["pp.ends"] = ("pp", (0, 1))
     made = RankGrid(grid.sizes, axes, subsets)
     graphs = tuple(_renamed(graph, names, axes, ends) for graph in trace.graphs)
-    return replace(trace, graphs=graphs, grid=made), list(roles.values())
+    found = list(roles.values())
+    if "dp" in axes and not any(each.role == "dp" for each in found):
+        found.append(
+            Evidence("dp", made.size("dp"), "the ranks of ep: other layers are replicated along them")
+        )
+    return replace(trace, graphs=graphs, grid=made), found
 
 
 def _renamed(
@@ -91,12 +97,30 @@ def _renamed(
         mine = (codes == new.index("pp")) & (graph.ints("comm_size") > SMALL)
         codes = np.where(mine, len(new), codes)
         new.append("pp.ends")
+    if "ep" in new:
+        # The same ranks may be all replicas of other layers: what is not exchanged goes along their axes.
+        kinds = np.where(graph.types == NodeType.COMM_COLL_NODE, graph.ints("comm_type", -1), -1)
+        mine = (codes == new.index("ep")) & (kinds != CollectiveType.ALL_TO_ALL)
+        codes = np.where(mine, len(new), codes)
+        new.append(_name_of({name: own for name, own in axes.items() if name != "ep"}, axes["ep"]))
     made = with_texts(graph, "pg_name", codes.astype(np.int64), new)
     codes, old = made.strings(AXIS)
     return with_texts(made, AXIS, codes.astype(np.int64), [_name_of(axes, (int(name),)) for name in old])
 
 
-def _axes(grid: RankGrid, roles: Mapping[int, str]) -> dict[str, tuple[int, ...]]:
+def _exchanged(trace: Trace) -> set[int]:
+    """Return the digits along which all-to-alls go: ranks of tp or cp may have experts of their own."""
+    grid = grid_of(trace)
+    families = {family for graph in trace.graphs for family in graph.strings("pg_name")[1] if family}
+    return {
+        digit
+        for family in families
+        if CollectiveType.ALL_TO_ALL in _kinds(trace, family)
+        for digit in grid.digits(family)
+    }
+
+
+def _axes(grid: RankGrid, roles: Mapping[int, str], exchanged: set[int]) -> dict[str, tuple[int, ...]]:
     axes = {role: tuple(d for d, each in roles.items() if each == role) for role in ROLES}
     data, experts = axes["dp"], axes["ep"]
     if experts:
@@ -105,8 +129,18 @@ def _axes(grid: RankGrid, roles: Mapping[int, str]) -> dict[str, tuple[int, ...]
     for role, digits in axes.items():
         if len(digits) > 1 and not (role == "dp" and experts and len(data) < 2):
             found |= {f"{role}{i}": (digit,) for i, digit in enumerate(d for d in digits if d not in experts)}
+    axes["ep"] = tuple(sorted({*experts, *exchanged}))
     # Names of single digits first: a family is named by the first axis that is just its digits.
     return found | {role: digits for role, digits in axes.items() if digits}
+
+
+def _whole(each: Evidence, axes: Mapping[str, tuple[int, ...]], grid: RankGrid) -> Evidence:
+    """Return the evidence of experts with those of their ranks that are of tp or cp, and of dp with those of ep."""
+    if each.role not in ("ep", "dp") or "ep" not in axes:
+        return each
+    size = prod(grid.sizes[digit] for digit in axes[each.role])
+    also = {"ep": ", and along others", "dp": ", and those of ep"}[each.role]
+    return each if size == each.size else replace(each, size=size, reason=each.reason + also)
 
 
 def _name_of(axes: Mapping[str, tuple[int, ...]], digits: tuple[int, ...]) -> str:
@@ -129,16 +163,21 @@ def _role(trace: Trace, digit: int) -> Evidence:
         if role:
             reason = "messages go round it" if role == "cp" else "messages go from stage to stage"
             return Evidence(role, size, reason)
+    if any(_attends(Nodes(graph, grid), digit) for graph in trace.graphs):
+        return Evidence("cp", size, "keys and values are gathered along it")
     families = {name for graph in trace.graphs for name in graph.strings("pg_name")[1]}
     mine = {family for family in families if digit in grid.digits(family)}
     kinds = {family: _kinds(trace, family) for family in mine}
-    if any(CollectiveType.ALL_TO_ALL in kinds[family] for family in mine):
-        return Evidence("ep", size, "all-to-alls along it")
     waits = {}
     for family in mine:
         shares = [share for graph in trace.graphs for share in _waited(Nodes(graph, grid), family)]
         if shares:
             waits[family] = float(np.median(shares))
+    if any(CollectiveType.ALL_TO_ALL in kinds[family] for family in mine):
+        # Ranks of tp with other experts each exchange tokens, too, but only they reduce activations.
+        alone = [share for family, share in waits.items() if grid.digits(family) == (digit,)]
+        if max(alone, default=0) < 0.5:
+            return Evidence("ep", size, "all-to-alls along it")
     own = {family: share for family, share in waits.items() if len(grid.digits(family)) == 1}
     awaited = [family for family, share in waits.items() if share >= 0.5]
     free = [family for family, share in waits.items() if share < 0.5]
@@ -174,6 +213,14 @@ def _by_messages(trace: Trace, graph: Graph, digit: int) -> str:
         sends = bool(graph.types[node] == NodeType.COMM_SEND_NODE)
         waits[sends].append(parents[ptr[node] : ptr[node + 1]].tolist())
     return "cp" if alike and waits[True] == waits[False] else "pp"
+
+
+def _attends(nodes: Nodes, digit: int) -> bool:
+    """Say whether attention gathers what it reads along a digit, and scatters what it makes."""
+    codes, names = nodes.graph.strings("pg_name")
+    own = np.array([*(nodes.grid.digits(name) == (digit,) for name in names), False], np.bool_)[codes]
+    kinds = set(nodes.collective[own & nodes.attended].tolist())
+    return {CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER} <= kinds
 
 
 def _kinds(trace: Trace, family: str) -> set[CollectiveType]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from armillary.errors import InputError
 from armillary.trace import Graph
+from armillary.trace.attention import ATTENTION, Attention
 from armillary.trace.gemm import GEMM, Gemm, to_numbers
 from armillary.trace.totals import LIMIT, duration_ns
 from armillary.workload.extrapolation.edit import with_durations, with_ints, with_lists
@@ -31,6 +32,7 @@ class Scaling:
         factors: By attribute, (n_nodes,).
         duration: Of recorded durations where a rule measured them; NaN: they follow operations or bytes.
         products: Other products of nodes.
+        shapes: Factors of the dimensions of fused attention, by node.
         rules: What was assumed -> the nodes that it was applied to.
     """
 
@@ -38,6 +40,7 @@ class Scaling:
     factors: dict[str, Floats] = field(init=False)
     duration: Floats = field(init=False)
     products: dict[int, tuple[Gemm, ...]] = field(default_factory=dict)
+    shapes: dict[int, dict[str, Fraction]] = field(default_factory=dict)
     rules: dict[str, Mask] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -54,6 +57,11 @@ class Scaling:
                 each = given if isinstance(given, np.ndarray) else np.full(len(nodes), float(given))
                 self.factors[quantity] = np.where(nodes, each, self.factors[quantity])
         self.note(rule, nodes)
+
+    def attend(self, nodes: Mask, **factors: Fraction) -> None:
+        """Set the factors of some dimensions (fields of `Attention`) of those nodes that are fused attention."""
+        for node in np.flatnonzero(nodes & self.nodes.graph.has(ATTENTION)).tolist():
+            self.shapes[node] = factors
 
     def note(self, rule: str, nodes: Mask) -> None:
         """Note that a rule was applied to some nodes."""
@@ -87,7 +95,20 @@ class Scaling:
         if self.products:
             lists = [self.products.get(i) for i in range(graph.n_nodes)]
             made = with_lists(made, GEMM, [None if each is None else to_numbers(each) for each in lists])
+        if self.shapes:
+            made = with_lists(made, ATTENTION, self._attention())
         return with_durations(made, grown.astype(np.int64)) if (grown != durations).any() else made
+
+    def _attention(self) -> list[Attention | None]:
+        codes, lists = self.nodes.graph.int_lists(ATTENTION)
+        found: list[Attention | None] = [None] * len(codes)
+        for node, factors in self.shapes.items():
+            shape = Attention(*lists[codes[node]])
+            values = {name: getattr(shape, name) * factor for name, factor in factors.items()}
+            found[node] = shape._replace(
+                **{name: max(1, -(-each.numerator // each.denominator)) for name, each in values.items()}
+            )
+        return found
 
     def _of_durations(self) -> Floats:
         """Return factors of recorded durations: those of the operations of dense kernels, else those of the bytes."""

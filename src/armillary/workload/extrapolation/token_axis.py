@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from fractions import Fraction
 from typing import Literal
@@ -10,13 +9,22 @@ from typing import Literal
 import numpy as np
 
 from armillary.errors import InputError
+from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM, Gemm
-from armillary.workload.extrapolation.kernels import WEIGHTS, Mask, Nodes, terms
+from armillary.workload.extrapolation.kernels import FUSED, WEIGHTS, Mask, Nodes, accumulates, terms
 from armillary.workload.extrapolation.scaling import SIZE, Scaling
 from armillary.workload.extrapolation.shapes import Sizes, has_shapes, shape_factors, token_sizes
 
-Axis = Literal["batch", "sequence"]
-ATTENTION = re.compile(r"attention|attend|sdpa|fmha", re.IGNORECASE)
+Axis = Literal["batch", "sequence", "context", "ring"]
+"""What grows: samples, their lengths, or the queries of a rank, which sees all keys, or in a ring some at a time."""
+GROWS = {
+    "batch": ("batch",),
+    "sequence": ("queries", "keys"),
+    "context": ("queries",),
+    "ring": ("queries", "keys"),
+}
+"""Dimensions of fused attention."""
+SHARED = {"batch": "samples", "context": "queries", "ring": "queries"}
 
 
 def scale_tokens(nodes: Nodes, axis: Axis, factor: Fraction, sizes: Sizes | None = None) -> Scaling:
@@ -43,13 +51,14 @@ def scale_tokens(nodes: Nodes, axis: Axis, factor: Fraction, sizes: Sizes | None
     counted = (nodes.operations > 1) | (nodes.graph.ints(SIZE) > 0)
     plain = (nodes.kernel | nodes.memory) & ~nodes.graph.has(GEMM) & ~constant & counted
     shaped = plain & has_shapes(nodes.graph)
-    attends = np.array([bool(ATTENTION.search(name)) for name in distinct], np.bool_)[codes]
+    attends = np.array([bool(FUSED.search(name)) for name in distinct], np.bool_)[codes]
     core = plain & nodes.multiplies & (attends | ~shaped)
     square = f * f if axis == "sequence" else f
-    law = "quadratic in the length" if axis == "sequence" else "linear in the samples"
+    law = "quadratic in the length" if axis == "sequence" else f"linear in the {SHARED[axis]}"
     made.assume(
         f"tokens: operations of fused attention are {law}, its bytes linear", core, ops=square, size=f
     )
+    made.attend(core, **dict.fromkeys(GROWS[axis], factor))
     between = plain & ~core & _between(nodes, scores)
     made.assume(f"tokens: what reads and writes scores is {law}", between, ops=square, size=square)
     rest = plain & ~core & ~between
@@ -75,29 +84,25 @@ def _products(made: Scaling, nodes: Nodes, axis: Axis, factor: Fraction, constan
     size = nodes.graph.ints(SIZE)
     scores, others = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
     ops, moved = np.ones(n), np.ones(n)
+    unfused = not nodes.graph.has(ATTENTION).any()  # else what comes in batches are experts
     named = any(name.endswith("weight") for name in nodes.graph.name_codes()[1])
     for node, products in enumerate(nodes.products):
         if not products or constant[node]:
             continue
-        accumulates = nodes.graph.name(node).endswith("weight")
+        by_name = nodes.graph.name(node).endswith("weight")
         dims: list[tuple[str, ...]] = []
         for product in products:
-            if product.batch > 1 and (pair := _pair(product)):
+            if unfused and product.batch > 1 and (pair := _pair(product)):
                 scores[node] = True
                 dims.append(("batch",) if axis == "batch" else pair)
             else:
                 others[node] = True
-                # The result of a product for the gradient of a weight is read and written in full precision.
-                _left, _right, out = terms(product, int(size[node]), int(nodes.operand[node]))
-                wide = (
-                    out
-                    > 2.5 * int(nodes.operand[node]) * product.m * product.n * product.batch * product.calls
-                )
+                wide = accumulates(product, int(size[node]), int(nodes.operand[node]))
                 if axis == "sequence" and product.calls > 1 and product.calls * product.m == tokens:
                     dims.append(("calls",))  # one call for each token of a sample: a recurrence
                 else:
                     dims.append(
-                        ("k",) if _over_tokens(product, tokens, accumulates if named else wide) else ("m",)
+                        ("k",) if over_tokens(product, tokens, by_name if named else wide) else ("m",)
                     )
         before = sum(product.operations for product in products)
         changed = tuple(_grown(p, d, factor) for p, d in zip(products, dims, strict=True))
@@ -151,11 +156,11 @@ def token_count(products: list[Gemm]) -> int:
     return votes.most_common(1)[0][0] if votes else 0
 
 
-def _over_tokens(product: Gemm, tokens: int, accumulates: bool) -> bool:
+def over_tokens(product: Gemm, tokens: int, otherwise: bool) -> bool:
     """Say whether a product sums over tokens: the gradient of a weight does."""
     if (product.m == tokens) != (product.k == tokens):
         return product.k == tokens
-    return accumulates
+    return otherwise
 
 
 def _pair(product: Gemm) -> tuple[str, ...]:

@@ -21,8 +21,13 @@ PLANS: list[dict[str, Any]] = [
     {"data": {"sharding": "hsdp", "shard": 2}},
     {"pipeline": {"schedule": "gpipe"}},
     {"pipeline": {"schedule": "zero-bubble"}},
+    {"pipeline": {"schedule": "interleaved", "virtual": 2}},
+    {"pipeline": {"schedule": "interleaved", "virtual": 2}, "data": {"sharding": "zero-2"}},
+    {"pipeline": {"schedule": "interleaved", "virtual": 2}, "data": {"sharding": "fsdp"}},
+    {"pipeline": {"schedule": "interleaved", "virtual": 2}, "model": MIXED, "parallel": {"ep": 2}},
     {"recompute": "full"},
     {"model": MIXED},
+    {"model": MIXED, "parallel": {"ep": 4}},
     {"model": TINY.model_copy(update={"tied": True})},
     {"parallel": {"cp": 2}},
     {"optimizer": "none"},
@@ -43,6 +48,14 @@ def test_other_numbers_of_stages_and_microbatches(more: dict[str, Any]) -> None:
     alike(extrapolate(written(of(2)), {"pp": 4}).trace, of(4))
     alike(extrapolate(written(of(4)), {"pp": 2}).trace, of(2))
     alike(extrapolate(written(of(2)), {"microbatches": 2}).trace, of(2, 8))
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zero-bubble", "interleaved"])
+def test_first_stages_without_tensor_parallelism(schedule: str) -> None:
+    virtual = 2 if schedule == "interleaved" else 1
+    few, many = (run(1, pp, 2, 8, pipeline={"schedule": schedule, "virtual": virtual}) for pp in (2, 4))
+    alike(extrapolate(written(few), {"pp": 4}).trace, many)
+    alike(extrapolate(extrapolate(written(few), {"pp": 4}).trace, {"pp": 2}).trace, few)
 
 
 def bare(trace: Trace, *, names: bool) -> Trace:
@@ -81,8 +94,14 @@ def test_a_layer_that_changes_from_microbatch_to_microbatch_is_refused() -> None
 
 
 def test_an_order_of_its_own_is_refused() -> None:
-    with pytest.raises(InputError, match="interleaved cannot be remade"):
-        extrapolate(written(run(1, 2, 2, pipeline={"schedule": "interleaved", "virtual": 2})), {"pp": 4})
+    with pytest.raises(InputError, match="would differ; expected a trace whose layers"):
+        extrapolate(written(run(1, 2, 2, pipeline={"overlap": True})), {"pp": 4})
+    with pytest.raises(InputError, match="6 microbatches: schedule interleaved expects a multiple of pp 4"):
+        extrapolate(written(run(1, 2, 2, 6, pipeline={"schedule": "interleaved", "virtual": 2})), {"pp": 4})
+    with pytest.raises(
+        InputError, match="pp 8 x virtual 2 = 16 stages: expected at most the model's 8 layers"
+    ):
+        extrapolate(written(run(1, 2, 2, 8, pipeline={"schedule": "interleaved", "virtual": 2})), {"pp": 8})
     builders = [GraphBuilder(rank=rank) for rank in range(2)]
     builders[0].send(1, 64, after=[builders[0].compute("a", flops=10)])
     builders[1].compute("b", flops=20, after=[builders[1].recv(0, 64)])

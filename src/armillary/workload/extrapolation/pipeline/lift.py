@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from armillary.errors import InputError
 from armillary.trace import CollectiveType, NodeType
+from armillary.trace.attention import ATTENTION, to_attention
 from armillary.trace.grid import AXIS
 from armillary.workload.extrapolation.kernels import Nodes
 from armillary.workload.extrapolation.pipeline.segments import Stage
@@ -123,6 +124,7 @@ def _step(nodes: Nodes, node: int) -> Step:
             int(values.get("tensor_size", 0)),
             values.get("precision", "bf16"),
             gemms=nodes.products[node],
+            attention=to_attention(values.get(ATTENTION, ())),
         )
     if kind == NodeType.COMM_COLL_NODE and values.get("pg_name"):
         return Step(

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.trace import CollectiveType
+from armillary.workload.extrapolation.expert_axis import experts_of, is_gradient
 from armillary.workload.extrapolation.pipeline.lift import Work
 from armillary.workload.extrapolation.pipeline.segments import Stage
 
 GATHER, SCATTER, REDUCE = CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_REDUCE
 
+USUAL = 25 * 2**20
+"""Bytes of a bucket of gradients in PyTorch's DistributedDataParallel."""
 SECOND = {"dp": "edp"}
 """Family -> the other one over the same ranks, whose gradients are reduced on their own: those of experts."""
 
@@ -78,18 +81,44 @@ def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
     if sharding == "zero-1" and every:
         sharding = "zero-2"
     gradient, weight = _elements(stages, sharding)
-    early = [each.size for each in sums if not each.late]
+    early = [each for each in sums if not each.late]
+    parameters = _parameters(sums, works, gradient)
+    if not any(each.family == "edp" for each in sums):
+        for layer, count in _experts_alone(stages).items():
+            parameters[works[layer]]["edp"] = count
     return Replicas(
         sharding,
         every,
         gradient,
         weight,
-        min(early, default=max((each.size for each in sums), default=1) + 1),
+        _bucket(early, sums, works, parameters, gradient),
         bool(early) or not sums,
-        _parameters(sums, works, gradient),
+        parameters,
         tied // gradient,
         any(stage.nodes.update.any() for stage in stages),
     )
+
+
+def _bucket(
+    early: Sequence[_Sum],
+    sums: Sequence[_Sum],
+    works: Mapping[int, Work],
+    parameters: Mapping[Work, Mapping[str, int]],
+    gradient: int,
+) -> int:
+    """Return from how many bytes gradients are reduced: more than each sum had before its last layer.
+
+    What is usual is taken where it is between these and the smallest sum; else the smallest sum.
+    """
+    if not early:
+        return max((each.size for each in sums), default=1) + 1
+    most = min(each.size for each in early)
+    least = max(
+        each.size - parameters[works[each.layers[-1]]].get(each.family, 0) * gradient
+        for each in early
+        if each.layers
+    )
+    return USUAL if least < USUAL <= most else most
 
 
 def _sums(stage: Stage) -> list[_Sum]:
@@ -152,6 +181,24 @@ def _elements(stages: Sequence[Stage], sharding: str) -> tuple[int, int]:
         gathered = max(gathered, float((size * members)[own & (nodes.collective == GATHER)].max(initial=0)))
     ratio = scattered / gathered if gathered else 2.0
     return min(((4, 2), (2, 2), (2, 4)), key=lambda pair: abs(pair[0] / pair[1] - ratio))
+
+
+def _experts_alone(stages: Sequence[Stage]) -> dict[int, int]:
+    """Return how many parameters the experts of each layer have that no replica reduces, by their products."""
+    found: dict[int, int] = {}
+    for stage in stages:
+        nodes = stage.nodes
+        if not nodes.over("ep").any():
+            continue
+        experts = experts_of(nodes)
+        for segment in stage.segments:
+            for node in segment.nodes if segment.microbatch == 0 else ():
+                if experts.inside[node]:
+                    sums = [each for each in nodes.products[node] if is_gradient(nodes, node, each, experts)]
+                    found[segment.layer] = found.get(segment.layer, 0) + sum(
+                        each.m * each.n * each.batch * each.calls for each in sums
+                    )
+    return found
 
 
 def _parameters(sums: Sequence[_Sum], works: Mapping[int, Work], gradient: int) -> dict[Work, dict[str, int]]:

@@ -51,6 +51,17 @@ class Stage:
         return sorted({segment.layer for segment in self.segments})
 
     @property
+    def chunks(self) -> list[list[int]]:
+        """Its layers by virtual stages: those that are neighbours in the model."""
+        found: list[list[int]] = []
+        for layer in self.layers:
+            if found and found[-1][-1] + 1 == layer:
+                found[-1].append(layer)
+            else:
+                found.append([layer])
+        return found
+
+    @property
     def microbatches(self) -> int:
         """How many there are."""
         return 1 + max(segment.microbatch for segment in self.segments)
@@ -58,9 +69,10 @@ class Stage:
     def tasks(self) -> list[Task]:
         """Return its tasks, in the order in which it issues them."""
         found: list[Task] = []
+        chunk = {layer: number for number, each in enumerate(self.chunks) for layer in each}
         for segment in self.segments:
             for kind in segment.kind:
-                task = Task(kind, segment.microbatch)  # type: ignore[arg-type]
+                task = Task(kind, segment.microbatch, chunk[segment.layer])  # type: ignore[arg-type]
                 if not found or found[-1] != task:
                     found.append(task)
         return found
@@ -99,13 +111,16 @@ def stage_of(nodes: Nodes) -> Stage:
             "one step (cut the trace with `armillary trace slice`)"
         )
     done: dict[tuple[int, int], int] = {}
+    end = max((number for _, number, _ in runs), default=-1)
     segments = []
     for microbatch, number, members in runs:
         at = done.get((microbatch, number), 0)
         done[microbatch, number] = at + 1
         # Where nothing comes between forward and backward of the last layer, they are one run.
-        joined = times[microbatch, number] < most
-        kind: Kind = ("FB", "W")[at] if joined else ("F", "B", "W")[at]
+        fewer = times[microbatch, number] < most
+        joined = fewer and number == end
+        # Of a first layer there is no gradient of an input.
+        kind: Kind = ("FB", "W")[at] if joined else ("F", "W")[at] if fewer else ("F", "B", "W")[at]
         segments.append(Segment(kind, microbatch, number, tuple(members)))
     size = graph.ints("comm_size")
     return Stage(nodes, tuple(segments), tuple(sorted(set(size[messages].tolist()))))
