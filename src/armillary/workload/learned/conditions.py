@@ -9,6 +9,7 @@ from typing import Any
 from armillary.errors import InputError, nearest, one_of
 from armillary.trace.grid import RankGrid
 from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp
+from armillary.workload.pipeline.partition import even
 from armillary.workload.plan.ranks import microbatches, rank_grid, replicas
 from armillary.workload.plan.schema import Data, Numbers, Parallel, Pipeline, Plan
 
@@ -25,12 +26,13 @@ MODEL = (
     "experts",
     "top_k",
     "expert_size",
+    "shared_experts",
 )
-PLAN = ("ranks", "tp", "cp", "pp", "dp", "ep", "batch", "microbatch", "sequence")
+PLAN = ("ranks", "tp", "cp", "pp", "dp", "ep", "etp", "batch", "microbatch", "sequence")
 DERIVED = ("microbatches",)
-CLASS = ("stage", "stages_left", "stage_layers", "spare", "replicas", "kv_here")
-"""Numbers of a class of ranks: `spare` microbatches are more than the stages from it on; `replicas` is cp x dp;
-`kv_here` heads of keys are on a rank."""
+CLASS = ("stage", "stages_left", "stage_layers", "spare", "replicas", "expert_replicas", "kv_here", "experts_here")
+"""Numbers of a class of ranks: `spare` microbatches are more than the stages from it on; `replicas` is cp x dp,
+`expert_replicas` ranks of a stage have the same part of the experts; `kv_here` heads of keys are on a rank."""
 NUMBERS = (*MODEL, *PLAN, *DERIVED)
 """Conditions that are numbers."""
 WORDS: dict[str, tuple[str, ...]] = {
@@ -46,7 +48,9 @@ WORDS: dict[str, tuple[str, ...]] = {
     "gradients": ("fp32", "bf16"),
 }
 """Conditions that are words, the usual one first."""
-OPTIONAL = {"experts": 0, "top_k": 0, "expert_size": 0, "tp": 1, "cp": 1, "pp": 1, "ep": 1, "microbatch": 1}
+MAY_BE_0 = ("ffn", "experts", "top_k", "expert_size", "shared_experts")
+"""Numbers that a model without a feed-forward block or without experts does not have."""
+OPTIONAL = {**dict.fromkeys(MAY_BE_0[1:], 0), "tp": 1, "cp": 1, "pp": 1, "ep": 1, "microbatch": 1}
 DEFAULTS: dict[str, Value] = {
     "layers": 32, "hidden": 4096, "heads": 32, "vocabulary": 32000, "ranks": 8, "sequence": 2048,
     "activation": "swiglu", "norm": "rms",
@@ -81,12 +85,14 @@ class Wish:
             "experts": experts.count if experts else 0,
             "top_k": experts.top_k if experts else 0,
             "expert_size": experts.size if experts else 0,
+            "shared_experts": experts.shared if experts else 0,
             "ranks": plan.ranks,
             "tp": own.tp,
             "cp": own.cp,
             "pp": own.pp,
             "dp": replicas(plan),
             "ep": own.ep,
+            "etp": own.etp or own.tp,
             "batch": plan.batch,
             "microbatch": plan.microbatch,
             "sequence": plan.sequence or model.context,
@@ -124,14 +130,15 @@ def wish(given: Condition) -> Wish:
         if key in WORDS and value not in WORDS[key]:
             raise InputError(f"{key} {value}: expected {one_of(WORDS[key])}{nearest(str(value), WORDS[key])}")
         if key in NUMBERS and (
-            not isinstance(value, int) or value < (key not in ("experts", "top_k", "expert_size"))
+            not isinstance(value, int) or value < (key not in MAY_BE_0)
         ):
             raise InputError(f"{key} {value}: expected a positive integer")
     words = {key: str(given.get(key, DEFAULTS.get(key, choices[0]))) for key, choices in WORDS.items()}
     numbers = {**OPTIONAL, **{k: v for k, v in {**DEFAULTS, **given}.items() if k in NUMBERS}}
     n: dict[str, int] = {key: int(value) for key, value in numbers.items()}
     gated = words["activation"] in ("swiglu", "geglu")
-    n.setdefault("ffn", (8 * n["hidden"] // 3 + 255) // 256 * 256 if gated else 4 * n["hidden"])
+    if not n.get("ffn"):
+        n["ffn"] = (8 * n["hidden"] // 3 + 255) // 256 * 256 if gated else 4 * n["hidden"]
     model_ranks = n["tp"] * n["cp"] * n["pp"]
     n.setdefault("batch", n.get("dp", max(1, n["ranks"] // model_ranks)) * n["microbatch"] * 2 * n["pp"])
     try:
@@ -143,18 +150,21 @@ def wish(given: Condition) -> Wish:
 def _model(n: Mapping[str, int], words: Mapping[str, str]) -> Decoder:
     experts = None
     if n["experts"]:
-        experts = Experts(count=n["experts"], top_k=n["top_k"] or 2, size=n["expert_size"] or n["ffn"])
+        experts = Experts(
+            count=n["experts"], top_k=n["top_k"] or 2, size=n["expert_size"] or n["ffn"], shared=n["shared_experts"]
+        )
     return Decoder(
         name="learned", layers=n["layers"], hidden=n["hidden"], vocabulary=n["vocabulary"], context=n["sequence"],
         tied=words["tied"] == "yes", norm=words["norm"], activation=words["activation"],  # type: ignore[arg-type]
         attention=Attention(heads=n["heads"], kv_heads=n.get("kv_heads"), head_size=n.get("head_size")),
-        mlp=Mlp(size=n["ffn"]), experts=experts,
+        mlp=None if experts else Mlp(size=n["ffn"]), experts=experts,
     )  # fmt: skip
 
 
 def _plan(n: Mapping[str, int], words: Mapping[str, Any]) -> Plan:
     parallel = Parallel(
-        tp=n["tp"], cp=n["cp"], pp=n["pp"], ep=n["ep"], dp=n.get("dp"), context=words["context"]
+        tp=n["tp"], cp=n["cp"], pp=n["pp"], ep=n["ep"], etp=n.get("etp"), dp=n.get("dp"),
+        context=words["context"],
     )
     return Plan(
         ranks=n["ranks"], batch=n["batch"], microbatch=n["microbatch"], sequence=n["sequence"], parallel=parallel,
@@ -171,20 +181,22 @@ def _first(error: ValueError) -> str:
 
 def of_class(condition: Condition, stage: int) -> dict[str, Value]:
     """Return the condition of the ranks of a pipeline stage."""
-    pp, layers = int(condition.get("pp", 1)), int(condition.get("layers", 0))
-    # Where layers do not divide evenly the corpus has no such trace, see `check_even`.
+    tp, pp, ep = (int(condition.get(key, 1)) for key in ("tp", "pp", "ep"))
+    layers, experts = (int(condition.get(key, 0)) for key in ("layers", "experts"))
+    replicas = int(condition.get("cp", 1)) * int(condition.get("dp", 1))
     return {
-        **condition, "stage": stage, "stages_left": pp - 1 - stage, "stage_layers": layers // pp,
+        **condition, "stage": stage, "stages_left": pp - 1 - stage, "stage_layers": even(layers, pp)[stage],
         "spare": max(0, int(condition.get("microbatches", 0)) - pp + stage),
-        "replicas": int(condition.get("cp", 1)) * int(condition.get("dp", 1)),
-        "kv_here": -(-int(condition.get("kv_heads", 1)) // int(condition.get("tp", 1))),
+        "replicas": replicas,
+        "expert_replicas": tp * replicas // (ep * int(condition.get("etp", tp))) if experts else 1,
+        "kv_here": -(-int(condition.get("kv_heads", 1)) // tp), "experts_here": experts // ep,
     }  # fmt: skip
 
 
 def program_of(condition: Condition) -> tuple[Value, ...]:
     """Return what gives a program of a class its shape: words, and whether there are several of something."""
-    several = ("stage", "stages_left", "replicas", "microbatches")
-    ones = {"replicas": 1, "microbatches": 1}
+    several = ("stage", "stages_left", "replicas", "microbatches", "experts", "expert_replicas")
+    ones = {"replicas": 1, "microbatches": 1, "expert_replicas": 1}
     return (
         *(condition.get(key, "") for key in ("trace", "schedule", "sharding", "tied")),
         *(int(int(condition.get(key, 0)) > ones.get(key, 0)) for key in several),

@@ -21,7 +21,7 @@ from armillary.workload.learned.vocabulary import COLUMNS, Vocabulary
 
 T = TypeVar("T")
 FORMAT = "armillary statistical trace model"
-VERSION = 1
+VERSION = 2
 _ARRAYS = ("ptr", "coefficients", "exponents", "error", "spread")
 
 

@@ -28,9 +28,13 @@ ABOVE = (
     "heads",
     "head_size",
     "stage_layers",
+    "experts",
+    "top_k",
+    "expert_size",
+    "shared_experts",
 )
 """Conditions that sizes grow with."""
-BELOW = ("tp", "cp", "dp")
+BELOW = ("tp", "cp", "dp", "ep", "etp")
 """Conditions that divide them."""
 LATE = ("kv_here",)
 """Conditions that sizes grow with, and that others nearly imply: those are preferred."""
@@ -38,6 +42,9 @@ OTHERS = ("stage", "pp", "microbatches", "layers")
 VARIABLES = (*ABOVE, *BELOW, *LATE, *OTHERS)
 GOOD = 1e-6
 """Relative error of a fit that is as good as exact: sizes are whole numbers, shards are rounded up."""
+SQUARED = ("hidden", "sequence", "heads")
+"""Conditions of which a product may have the square."""
+_EXPERTS = (("experts", 0), ("ep", 1), ("etp", 1), ("expert_replicas", 1), ("shared_experts", 0))
 _EXACT = 1e-9
 _MOST = 40
 """Terms of a sum."""
@@ -186,7 +193,7 @@ def _questions(conditions: Sequence[Mapping[str, Value]]) -> Iterator[tuple[str,
         if any(isinstance(value, str) for value in values):
             for word in sorted({str(value) for value in values})[1:]:
                 yield key, word, np.array([value == word for value in values], np.bool_)
-    for key, above in (("stage", 0), ("stages_left", 0), ("replicas", 1), ("tp", 1), ("cp", 1)):
+    for key, above in (("stage", 0), ("stages_left", 0), ("replicas", 1), ("tp", 1), ("cp", 1), *_EXPERTS):
         yield key, above, np.array([int(each.get(key, 0)) > above for each in conditions], np.bool_)
 
 
@@ -253,7 +260,12 @@ def _library(varying: Sequence[int], most: int) -> NDArray[np.int64]:
     """Return the exponents of all products of up to `most` variables over products of those that divide."""
     above = [at for at in varying if VARIABLES[at] in (*ABOVE, *LATE)]
     below = [at for at in varying if VARIABLES[at] in BELOW]
-    tops = [each for degree in range(most + 1) for each in combinations_with_replacement(above, degree)]
+    tops = [
+        each
+        for degree in range(most + 1)
+        for each in combinations_with_replacement(above, degree)
+        if all(VARIABLES[at] in SQUARED or each.count(at) == 1 for at in set(each))
+    ]
     rows = []
     for top in tops:
         for mask in range(1 << len(below)):

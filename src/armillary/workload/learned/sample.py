@@ -268,9 +268,11 @@ def _kind_text(kind: tuple[Value, ...]) -> str:
         ("last", "earlier"),
         ("one replica", "several"),
         ("one microbatch", "several"),
+        ("dense", "experts"),
+        ("one replica of experts", "several"),
     )
     rest = [pair[int(at)] for pair, at in zip(several, kind[4:], strict=True)]
-    return f"{', '.join(words)}, stage {rest[0]} and {rest[1]}, {rest[2]}, {rest[3]}"
+    return f"{', '.join(words)}, stage {rest[0]} and {rest[1]}, {', '.join(rest[2:])}"
 
 
 def joined(

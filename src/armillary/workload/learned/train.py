@@ -175,7 +175,7 @@ def counter_of(roles: Sequence[str]) -> str:
 
 
 def _firm(role: str) -> bool:
-    return not role.startswith(("receive", "send")) and role not in ("weights", "gradients")
+    return role.partition(" ")[0] not in ("receive", "send", "weights", "gradients")
 
 
 def _seen(classes: Sequence[_Class]) -> dict[str, _Seen]:
