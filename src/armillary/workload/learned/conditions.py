@@ -30,9 +30,11 @@ MODEL = (
 )
 PLAN = ("ranks", "tp", "cp", "pp", "dp", "ep", "etp", "batch", "microbatch", "sequence")
 DERIVED = ("microbatches",)
-CLASS = ("stage", "stages_left", "stage_layers", "spare", "replicas", "expert_replicas", "kv_here", "experts_here")
+CLASS = ("stage", "stages_left", "stage_layers", "spare", "replicas", "expert_replicas", "kv_here", "routed", "one_dp", "one_tp")
 """Numbers of a class of ranks: `spare` microbatches are more than the stages from it on; `replicas` is cp x dp,
-`expert_replicas` ranks of a stage have the same part of the experts; `kv_here` heads of keys are on a rank."""
+`expert_replicas` ranks of a stage have the same part of the experts; `kv_here` heads of keys are on a rank,
+and `routed` tokens come to its experts. `one_dp` and `one_tp` are 1 where experts have the same groups along dp and tp
+as other weights."""
 NUMBERS = (*MODEL, *PLAN, *DERIVED)
 """Conditions that are numbers."""
 WORDS: dict[str, tuple[str, ...]] = {
@@ -48,8 +50,8 @@ WORDS: dict[str, tuple[str, ...]] = {
     "gradients": ("fp32", "bf16"),
 }
 """Conditions that are words, the usual one first."""
-MAY_BE_0 = ("ffn", "experts", "top_k", "expert_size", "shared_experts")
-"""Numbers that a model without a feed-forward block or without experts does not have."""
+MAY_BE_0 = ("ffn", "experts", "top_k", "expert_size", "shared_experts", "etp")
+"""Numbers that a model without a feed-forward block or without experts does not have; etp 0 is that of tp."""
 OPTIONAL = {**dict.fromkeys(MAY_BE_0[1:], 0), "tp": 1, "cp": 1, "pp": 1, "ep": 1, "microbatch": 1}
 DEFAULTS: dict[str, Value] = {
     "layers": 32, "hidden": 4096, "heads": 32, "vocabulary": 32000, "ranks": 8, "sequence": 2048,
@@ -92,7 +94,7 @@ class Wish:
             "pp": own.pp,
             "dp": replicas(plan),
             "ep": own.ep,
-            "etp": own.etp or own.tp,
+            "etp": own.etp or 0,
             "batch": plan.batch,
             "microbatch": plan.microbatch,
             "sequence": plan.sequence or model.context,
@@ -129,9 +131,7 @@ def wish(given: Condition) -> Wish:
             )
         if key in WORDS and value not in WORDS[key]:
             raise InputError(f"{key} {value}: expected {one_of(WORDS[key])}{nearest(str(value), WORDS[key])}")
-        if key in NUMBERS and (
-            not isinstance(value, int) or value < (key not in MAY_BE_0)
-        ):
+        if key in NUMBERS and (not isinstance(value, int) or value < (key not in MAY_BE_0)):
             raise InputError(f"{key} {value}: expected a positive integer")
     words = {key: str(given.get(key, DEFAULTS.get(key, choices[0]))) for key, choices in WORDS.items()}
     numbers = {**OPTIONAL, **{k: v for k, v in {**DEFAULTS, **given}.items() if k in NUMBERS}}
@@ -151,7 +151,10 @@ def _model(n: Mapping[str, int], words: Mapping[str, str]) -> Decoder:
     experts = None
     if n["experts"]:
         experts = Experts(
-            count=n["experts"], top_k=n["top_k"] or 2, size=n["expert_size"] or n["ffn"], shared=n["shared_experts"]
+            count=n["experts"],
+            top_k=n["top_k"] or 2,
+            size=n["expert_size"] or n["ffn"],
+            shared=n["shared_experts"],
         )
     return Decoder(
         name="learned", layers=n["layers"], hidden=n["hidden"], vocabulary=n["vocabulary"], context=n["sequence"],
@@ -163,7 +166,12 @@ def _model(n: Mapping[str, int], words: Mapping[str, str]) -> Decoder:
 
 def _plan(n: Mapping[str, int], words: Mapping[str, Any]) -> Plan:
     parallel = Parallel(
-        tp=n["tp"], cp=n["cp"], pp=n["pp"], ep=n["ep"], etp=n.get("etp"), dp=n.get("dp"),
+        tp=n["tp"],
+        cp=n["cp"],
+        pp=n["pp"],
+        ep=n["ep"],
+        etp=n["etp"] or None,
+        dp=n.get("dp"),
         context=words["context"],
     )
     return Plan(
@@ -183,13 +191,18 @@ def of_class(condition: Condition, stage: int) -> dict[str, Value]:
     """Return the condition of the ranks of a pipeline stage."""
     tp, pp, ep = (int(condition.get(key, 1)) for key in ("tp", "pp", "ep"))
     layers, experts = (int(condition.get(key, 0)) for key in ("layers", "experts"))
-    replicas = int(condition.get("cp", 1)) * int(condition.get("dp", 1))
+    cp, replicas = int(condition.get("cp", 1)), int(condition.get("cp", 1)) * int(condition.get("dp", 1))
+    etp = (int(condition.get("etp", 0)) or tp) if experts else 1
+    tokens = int(condition.get("microbatch", 1)) * int(condition.get("sequence", 1))
+    expert_replicas = tp * replicas // (ep * etp) if experts else 1
     return {
         **condition, "stage": stage, "stages_left": pp - 1 - stage, "stage_layers": even(layers, pp)[stage],
         "spare": max(0, int(condition.get("microbatches", 0)) - pp + stage),
         "replicas": replicas,
-        "expert_replicas": tp * replicas // (ep * int(condition.get("etp", tp))) if experts else 1,
-        "kv_here": -(-int(condition.get("kv_heads", 1)) // tp), "experts_here": experts // ep,
+        "etp": etp, "expert_replicas": expert_replicas,
+        "routed": tokens * int(condition.get("top_k", 0)) * etp // (cp * tp) if experts else 0,
+        "one_dp": int(experts > 0 and expert_replicas == replicas), "one_tp": int(experts > 0 and etp == tp),
+        "kv_here": -(-int(condition.get("kv_heads", 1)) // tp),
     }  # fmt: skip
 
 

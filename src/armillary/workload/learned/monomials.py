@@ -36,18 +36,26 @@ ABOVE = (
 """Conditions that sizes grow with."""
 BELOW = ("tp", "cp", "dp", "ep", "etp")
 """Conditions that divide them."""
-LATE = ("kv_here",)
-"""Conditions that sizes grow with, and that others nearly imply: those are preferred."""
+LATE = ("kv_here", "routed")
+"""Conditions that sizes grow with, and that others (nearly) imply: those are preferred."""
+ROUTED = {"routed", "hidden", "expert_size"}
+"""What tokens of experts are multiplied with; they are divided by tp and cp already."""
+OF = {"ep": "experts", "etp": "expert_size"}
+"""Conditions that divide only products with another one."""
 OTHERS = ("stage", "pp", "microbatches", "layers")
 VARIABLES = (*ABOVE, *BELOW, *LATE, *OTHERS)
 GOOD = 1e-6
 """Relative error of a fit that is as good as exact: sizes are whole numbers, shards are rounded up."""
+NOTHING = -80.0
+"""In place of the logarithm of 0."""
 SQUARED = ("hidden", "sequence", "heads")
 """Conditions of which a product may have the square."""
-_EXPERTS = (("experts", 0), ("ep", 1), ("etp", 1), ("expert_replicas", 1), ("shared_experts", 0))
+_EXPERTS = (("experts", 0), ("ep", 1), ("etp", 1), ("expert_replicas", 1), ("shared_experts", 0), ("one_dp", 0))
 _EXACT = 1e-9
 _MOST = 40
 """Terms of a sum."""
+_LARGEST = 4
+"""Exponent of a monomial, at most."""
 _ROWS = 400
 """Examples that a sum is fitted to; it is judged by all."""
 _FEW = 4
@@ -89,9 +97,14 @@ class Sum:
 
 
 def logarithms_of(conditions: Sequence[Mapping[str, Value]]) -> Floats:
-    """Return the logarithms of `VARIABLES`, (conditions, variables); of 0 that of 1."""
-    rows = [[max(1, int(each.get(v, 1))) for v in VARIABLES] for each in conditions]
-    return np.log(np.array(rows, np.float64).reshape(-1, len(VARIABLES)))
+    """Return the logarithms of `VARIABLES`, (conditions, variables); `NOTHING` of 0, so that products vanish.
+
+    Places count from 0 and are no factors: their logarithm is that of 1 at least.
+    """
+    rows = [[int(each.get(v, 1)) for v in VARIABLES] for each in conditions]
+    table = np.array(rows, np.float64).reshape(-1, len(VARIABLES))
+    none = (table <= 0) & np.array([v not in OTHERS for v in VARIABLES])
+    return np.where(none, NOTHING, np.log(np.maximum(table, 1)))
 
 
 class Fitter:
@@ -100,6 +113,10 @@ class Fitter:
     def __init__(self, logarithms: Floats, conditions: Sequence[Mapping[str, Value]]) -> None:
         self.logarithms = logarithms
         varying = _independent(logarithms)
+        # A product of many others, and what may be another name of tp.
+        for at in (VARIABLES.index("routed"), VARIABLES.index("etp")):
+            if at not in varying and len(np.unique(logarithms[:, at])) > 1:
+                varying.append(at)
         self.libraries = [_library(varying, degree) for degree in (1, 2, 3, 4)]
         self.questions = list(_questions(conditions))
 
@@ -181,7 +198,7 @@ class Fitter:
         if columns:
             matrix = np.column_stack([logs[:, columns], np.ones(len(rows))])
             found = np.linalg.lstsq(matrix, target, rcond=None)[0]
-            exponents[columns] = np.rint(found[:-1])
+            exponents[columns] = np.clip(np.rint(found[:-1]), -_LARGEST, _LARGEST)
         left = target - logs @ exponents
         return _judged(np.array([np.exp(left.mean())]), exponents[None, :], logs, values)
 
@@ -266,13 +283,21 @@ def _library(varying: Sequence[int], most: int) -> NDArray[np.int64]:
         for each in combinations_with_replacement(above, degree)
         if all(VARIABLES[at] in SQUARED or each.count(at) == 1 for at in set(each))
     ]
+    routed = VARIABLES.index("routed")
+    tops = [each for each in tops if routed not in each or {VARIABLES[at] for at in each} <= ROUTED]
     rows = []
     for top in tops:
-        for mask in range(1 << len(below)):
+        words = {VARIABLES[at] for at in top}
+        divides = [
+            at
+            for at in below
+            if (VARIABLES[at] == "etp" if routed in top else OF.get(VARIABLES[at], "") in ("", *words))
+        ]
+        for mask in range(1 << len(divides)):
             row = np.zeros(len(VARIABLES), np.int64)
             for at in top:
                 row[at] += 1
-            row[[at for i, at in enumerate(below) if mask >> i & 1]] -= 1
+            row[[at for i, at in enumerate(divides) if mask >> i & 1]] -= 1
             rows.append(row)
     for at in varying:
         if VARIABLES[at] in OTHERS:

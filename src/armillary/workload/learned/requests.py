@@ -160,7 +160,9 @@ def check_modelled(wished: Wish) -> None:
     check_width(plan.parallel.tp, model)
     check_experts(training_shard(plan, plan.sequence or model.context, 0), model)
     if model.layers < pp:
-        raise InputError(f"layers {model.layers}: expected one for each of {pp} stages at least (nearest: {pp})")
+        raise InputError(
+            f"layers {model.layers}: expected one for each of {pp} stages at least (nearest: {pp})"
+        )
     if plan.data.sharding in ("ddp", "zero-1"):
         _check_buckets(model, plan)
 

@@ -21,7 +21,7 @@ COUNT_SIZE = MOST + 2
 
 def features(conditions: Sequence[Mapping[str, Value]]) -> Floats:
     """Return the features of conditions of classes of ranks, (conditions, features); logarithms come first."""
-    numbers = logarithms_of(conditions)
+    numbers = np.maximum(logarithms_of(conditions), 0)
     rest = []
     for each in conditions:
         row: list[float] = []
