@@ -30,7 +30,18 @@ MODEL = (
 )
 PLAN = ("ranks", "tp", "cp", "pp", "dp", "ep", "etp", "batch", "microbatch", "sequence")
 DERIVED = ("microbatches",)
-CLASS = ("stage", "stages_left", "stage_layers", "spare", "replicas", "expert_replicas", "kv_here", "routed", "one_dp", "one_tp")
+CLASS = (
+    "stage",
+    "stages_left",
+    "stage_layers",
+    "spare",
+    "replicas",
+    "expert_replicas",
+    "kv_here",
+    "routed",
+    "one_dp",
+    "one_tp",
+)
 """Numbers of a class of ranks: `spare` microbatches are more than the stages from it on; `replicas` is cp x dp,
 `expert_replicas` ranks of a stage have the same part of the experts; `kv_here` heads of keys are on a rank,
 and `routed` tokens come to its experts. `one_dp` and `one_tp` are 1 where experts have the same groups along dp and tp

@@ -50,7 +50,14 @@ NOTHING = -80.0
 """In place of the logarithm of 0."""
 SQUARED = ("hidden", "sequence", "heads")
 """Conditions of which a product may have the square."""
-_EXPERTS = (("experts", 0), ("ep", 1), ("etp", 1), ("expert_replicas", 1), ("shared_experts", 0), ("one_dp", 0))
+_EXPERTS = (
+    ("experts", 0),
+    ("ep", 1),
+    ("etp", 1),
+    ("expert_replicas", 1),
+    ("shared_experts", 0),
+    ("one_dp", 0),
+)
 _EXACT = 1e-9
 _MOST = 40
 """Terms of a sum."""

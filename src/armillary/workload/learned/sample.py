@@ -135,7 +135,7 @@ class Sampler:
         roles, batches = self._program(condition)
         known = self.model.roles
         loose = [known[role].loose for role in roles]
-        around = surroundings(roles, loose)
+        around = surroundings(roles, loose, batches)
         chosen = {role: known[role].tree.choose(condition) for role in dict.fromkeys(roles)}
         values = self.model.sums.values(logarithms_of([condition])[0])
         made: dict[tuple[str, tuple[str, ...]], int] = {}

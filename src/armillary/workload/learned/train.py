@@ -72,7 +72,11 @@ def train(
     for record in made:
         for stage, packed in enumerate(record.classes):
             pieces = pieces_of(packed, corpus.vocabulary, loose)
-            around = surroundings([each.role for each in pieces], [each.loose for each in pieces])
+            around = surroundings(
+                [each.role for each in pieces],
+                [each.loose for each in pieces],
+                [each.microbatch for each in pieces],
+            )
             classes.append(_Class(of_class(record.condition, stage), packed, pieces, around))
     told("programs")
     programs = _programs(classes)

@@ -107,7 +107,9 @@ def examples_of(
     pieces = []
     for at, (packed, own) in enumerate(parts):
         values = sums.values(logarithms[at])
-        around = surroundings([each.role for each in own], [each.loose for each in own])
+        around = surroundings(
+            [each.role for each in own], [each.loose for each in own], [each.microbatch for each in own]
+        )
         known: set[tuple[str, tuple[str, ...]]] = set()
         for piece, near in zip(own, around, strict=True):
             if (piece.role, near) not in known:
