@@ -20,7 +20,7 @@ from armillary.workload.learned.agreement import check_agreement
 from armillary.workload.learned.conditions import read_settings, wish
 from armillary.workload.learned.corpus import read_corpus, write_corpus
 from armillary.workload.learned.model import StatisticalModel
-from armillary.workload.learned.model_file import load_model_file, save_model
+from armillary.workload.learned.model_file import VERSION, load_model_file, save_model
 from armillary.workload.learned.requests import completed
 from armillary.workload.learned.sample import Sampler
 from armillary.workload.learned.tokens import tokens_of
@@ -71,8 +71,11 @@ def test_a_condition_of_the_corpus(model: StatisticalModel) -> None:
     ("texts", "message"),
     [
         (["sharding=fsdp"], "sharding fsdp: not in the corpus of the model, expected ddp"),
-        (["layers=5", "pp=2", "ranks=2"], "layers 5: expected a multiple of pp 2"),
-        (["experts=8"], "experts 8: expected 0"),
+        (["layers=1", "pp=2", "ranks=2"], "layers 1: expected one for each of 2 stages"),
+        (["experts=8"], "experts 8: not in the corpus of the model, expected 0"),
+        (["experts=8", "ep=3", "ranks=3"], "ep 3: expected a divisor of experts 8"),
+        (["experts=8", "expert_size=64", "dp=2"], "experts 8, expert_size 64, ep 1, etp 1: gradients of a layer"),
+        (["ep=2"], "ep 2: 'learned' has no experts"),
         (["hidden=512", "heads=4", "ranks=8"], "layers that share one are not learned"),
         (["cp=2"], "cp 2: not in the corpus"),
         (["hiden=512"], "hiden: no such condition.*did you mean 'hidden'"),
@@ -120,7 +123,7 @@ def test_files_that_are_no_models(model: StatisticalModel, tmp_path: Path, damag
     if damage == "pickle":
         arrays["header"] = np.array([{"a": 1}], object)
     elif damage == "version":
-        arrays["header"] = np.frombuffer(text.replace('"version": 1', '"version": 7').encode(), np.uint8)
+        arrays["header"] = np.frombuffer(text.replace(f'"version": {VERSION}', '"version": 7').encode(), np.uint8)
     elif damage == "sums":
         arrays["ptr"] = arrays["ptr"][:-1]
     elif damage == "choice":

@@ -53,7 +53,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "norm": ("layer", "rms"),
     "tied": ("no", "yes"),
     "context": ("ring", "all-gather"),
-    "schedule": ("1f1b", "gpipe"),
+    "schedule": ("1f1b", "gpipe", "zero-bubble"),
     "sharding": ("ddp", "zero-1", "zero-2", "zero-3", "fsdp"),
     "recompute": ("none", "selective", "full"),
     "attention": ("flash", "unfused"),

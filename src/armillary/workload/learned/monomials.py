@@ -133,7 +133,7 @@ class Fitter:
         values: Floats,
         variants: NDArray[np.int64],
         sums: list[Sum],
-        depth: int = 4,
+        depth: int = 6,
     ) -> Tree:
         """Return a tree to sums that explain positive values under the conditions of these rows, best first.
 
