@@ -36,14 +36,14 @@ DENSE: Choices = {
 EXPERTS: Choices = {
     "layers": [4, 6, 8, 10, 12, 16], "hidden": [2048, 3072, 4096, 5120, 6144], "kv_heads": [4, 8, 16],
     "vocabulary": [64000, 100352, 128256], "sequence": [1024, 2048, 4096], "microbatch": [1, 2],
-    "microbatches": [1, 2, 3, 4, 6, 8], "tp": [1, 2, 4], "etp": [1, 2, 4], "cp": [1, 2], "pp": [1, 2, 4],
+    "microbatches": [1, 2, 3, 4, 6, 8], "tp": [1, 2, 4], "etp": [1, 2, 4], "cp": [1, 2], "pp": [1, 2, 4, 8],
     "dp": [1, 2, 4, 8], "ep": [1, 2, 4, 8], "experts": [8, 16, 32, 64], "top_k": [1, 2, 4],
     "expert_size": [2048, 4096, 7168, 14336], "shared_experts": [0, 1, 2], "sharding": ["ddp", "zero-1", "fsdp"],
     "recompute": ["none", "full"],
 }  # fmt: skip
 ZERO_BUBBLE: Choices = {
     **DENSE, "schedule": ["zero-bubble"], "cp": [1], "attention": ["flash"], "activation": ["swiglu"],
-    "recompute": ["none"], "pp": [1, 2, 4],
+    "recompute": ["none"],
 }  # fmt: skip
 CORPORA = {
     "dense": (DENSE, 1600, 30_000), "experts": (EXPERTS, 1200, 20_000), "zero-bubble": (ZERO_BUBBLE, 800, 20_000),
@@ -65,7 +65,7 @@ EXPERTS_BETWEEN: Choices = {
 }  # fmt: skip
 EXPERTS_BEYOND: Choices = {
     "layers": [24, 32, 47], "hidden": [7168, 8192], "kv_heads": [8, 16], "vocabulary": [129280],
-    "sequence": [4096, 8192], "microbatches": [4, 9, 16], "pp": [1, 2, 8], "dp": [8, 32], "ep": [1, 8, 32],
+    "sequence": [4096, 8192], "microbatches": [4, 9, 16], "pp": [1, 2, 16], "dp": [8, 32], "ep": [1, 8, 32],
     "experts": [128, 256], "top_k": [6, 8], "expert_size": [1536, 16384],
 }  # fmt: skip
 HELD_OUT = {
