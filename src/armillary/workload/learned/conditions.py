@@ -200,20 +200,25 @@ def _first(error: ValueError) -> str:
 
 def of_class(condition: Condition, stage: int) -> dict[str, Value]:
     """Return the condition of the ranks of a pipeline stage."""
-    tp, pp, ep = (int(condition.get(key, 1)) for key in ("tp", "pp", "ep"))
-    layers, experts = (int(condition.get(key, 0)) for key in ("layers", "experts"))
-    cp, replicas = int(condition.get("cp", 1)), int(condition.get("cp", 1)) * int(condition.get("dp", 1))
-    etp = (int(condition.get("etp", 0)) or tp) if experts else 1
-    tokens = int(condition.get("microbatch", 1)) * int(condition.get("sequence", 1))
-    expert_replicas = tp * replicas // (ep * etp) if experts else 1
+    n = {key: value for key, value in condition.items() if isinstance(value, int)}
+    tp, pp, layers = n.get("tp", 1), n.get("pp", 1), n.get("layers", 0)
+    replicas = n.get("cp", 1) * n.get("dp", 1)
     return {
         **condition, "stage": stage, "stages_left": pp - 1 - stage, "stage_layers": even(layers, pp)[stage],
-        "spare": max(0, int(condition.get("microbatches", 0)) - pp + stage),
-        "replicas": replicas,
-        "etp": etp, "expert_replicas": expert_replicas,
-        "routed": tokens * int(condition.get("top_k", 0)) * etp // (cp * tp) if experts else 0,
-        "one_dp": int(experts > 0 and expert_replicas == replicas), "one_tp": int(experts > 0 and etp == tp),
-        "kv_here": -(-int(condition.get("kv_heads", 1)) // tp),
+        "spare": max(0, n.get("microbatches", 0) - pp + stage), "replicas": replicas,
+        "kv_here": -(-n.get("kv_heads", 1) // tp), **_of_experts(n, tp, replicas),
+    }  # fmt: skip
+
+
+def _of_experts(n: Mapping[str, int], tp: int, replicas: int) -> dict[str, Value]:
+    if not n.get("experts", 0):
+        return {"etp": 1, "expert_replicas": 1, "routed": 0, "one_dp": 0, "one_tp": 0}
+    etp = n.get("etp", 0) or tp
+    expert_replicas = tp * replicas // (n.get("ep", 1) * etp)
+    tokens = n.get("microbatch", 1) * n.get("sequence", 1) // n.get("cp", 1)
+    return {
+        "etp": etp, "expert_replicas": expert_replicas, "routed": tokens * n.get("top_k", 0) * etp // tp,
+        "one_dp": int(expert_replicas == replicas), "one_tp": int(etp == tp),
     }  # fmt: skip
 
 

@@ -50,14 +50,11 @@ NOTHING = -80.0
 """In place of the logarithm of 0."""
 SQUARED = ("hidden", "sequence", "heads")
 """Conditions of which a product may have the square."""
-_EXPERTS = (
-    ("experts", 0),
-    ("ep", 1),
-    ("etp", 1),
-    ("expert_replicas", 1),
-    ("shared_experts", 0),
-    ("one_dp", 0),
-)
+_SEVERAL = {
+    "stage": 0, "stages_left": 0, "replicas": 1, "tp": 1, "cp": 1, "experts": 0, "ep": 1, "etp": 1,
+    "expert_replicas": 1, "shared_experts": 0, "one_dp": 0,
+}  # fmt: skip
+"""Numbers of which it matters whether they are above a value."""
 _EXACT = 1e-9
 _MOST = 40
 """Terms of a sum."""
@@ -217,7 +214,7 @@ def _questions(conditions: Sequence[Mapping[str, Value]]) -> Iterator[tuple[str,
         if any(isinstance(value, str) for value in values):
             for word in sorted({str(value) for value in values})[1:]:
                 yield key, word, np.array([value == word for value in values], np.bool_)
-    for key, above in (("stage", 0), ("stages_left", 0), ("replicas", 1), ("tp", 1), ("cp", 1), *_EXPERTS):
+    for key, above in _SEVERAL.items():
         yield key, above, np.array([int(each.get(key, 0)) > above for each in conditions], np.bool_)
 
 
@@ -284,31 +281,30 @@ def _library(varying: Sequence[int], most: int) -> NDArray[np.int64]:
     """Return the exponents of all products of up to `most` variables over products of those that divide."""
     above = [at for at in varying if VARIABLES[at] in (*ABOVE, *LATE)]
     below = [at for at in varying if VARIABLES[at] in BELOW]
-    tops = [
-        each
-        for degree in range(most + 1)
-        for each in combinations_with_replacement(above, degree)
-        if all(VARIABLES[at] in SQUARED or each.count(at) == 1 for at in set(each))
-    ]
-    routed = VARIABLES.index("routed")
-    tops = [each for each in tops if routed not in each or {VARIABLES[at] for at in each} <= ROUTED]
     rows = []
-    for top in tops:
-        words = {VARIABLES[at] for at in top}
-        divides = [
-            at
-            for at in below
-            if (VARIABLES[at] == "etp" if routed in top else OF.get(VARIABLES[at], "") in ("", *words))
-        ]
-        for mask in range(1 << len(divides)):
-            row = np.zeros(len(VARIABLES), np.int64)
-            for at in top:
-                row[at] += 1
-            row[[at for i, at in enumerate(divides) if mask >> i & 1]] -= 1
+    for top in (each for degree in range(most + 1) for each in combinations_with_replacement(above, degree)):
+        words = [VARIABLES[at] for at in top]
+        if not _sensible(words):
+            continue
+        divide = [at for at in below if _divides(VARIABLES[at], words)]
+        for mask in range(1 << len(divide)):
+            row = np.bincount(top, minlength=len(VARIABLES)).astype(np.int64)
+            row[[at for i, at in enumerate(divide) if mask >> i & 1]] -= 1
             rows.append(row)
     for at in varying:
         if VARIABLES[at] in OTHERS:
-            row = np.zeros(len(VARIABLES), np.int64)
-            row[at] = 1
-            rows.append(row)
+            rows.append(np.bincount([at], minlength=len(VARIABLES)).astype(np.int64))
     return np.stack(rows)
+
+
+def _sensible(words: Sequence[str]) -> bool:
+    """Return whether sizes have products of these variables."""
+    once = all(word in SQUARED or words.count(word) == 1 for word in words)
+    return once and ("routed" not in words or ROUTED.issuperset(words))
+
+
+def _divides(word: str, words: Sequence[str]) -> bool:
+    """Return whether a variable divides products of these."""
+    if "routed" in words:
+        return word == "etp"
+    return word not in OF or OF[word] in words
