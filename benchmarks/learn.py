@@ -25,8 +25,8 @@ from armillary.workload.learned.sample import Sampler
 from armillary.workload.learned.train import train
 
 PLAN = """
-count: 320
-seed: 1
+count: 480
+seed: 3
 nodes: 20000
 choices:
   layers: [4, 8, 12, 16, 24]
@@ -36,11 +36,13 @@ choices:
   vocabulary: [50304, 64000, 128256]
   sequence: [1024, 2048, 4096]
   microbatches: [1, 2, 4, 8]
+  microbatch: [1, 2]
   tp: [1, 2, 4]
-  pp: [1, 2]
+  pp: [1, 2, 4]
   dp: [1, 2, 4]
+  schedule: [1f1b, gpipe]
   sharding: [ddp, zero-1, fsdp]
-  recompute: [none, full]
+  recompute: [none, selective, full]
 """
 
 

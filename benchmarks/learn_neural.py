@@ -9,45 +9,16 @@ Needs PyTorch: pip install armillary[learn].
 
 from __future__ import annotations
 
-import json
-import resource
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from learn import PLAN, show
+
 from armillary.workload.learned.corpus import read_corpus, write_corpus
 from armillary.workload.learned.neural.sample import NeuralSampler
 from armillary.workload.learned.neural.train import train
-
-PLAN = """
-count: 480
-seed: 3
-nodes: 20000
-choices:
-  layers: [4, 8, 12, 16, 24]
-  hidden: [2048, 3072, 4096, 5120]
-  ffn: [8192, 11008, 14336]
-  kv_heads: [4, 8, 16]
-  vocabulary: [50304, 64000, 128256]
-  sequence: [1024, 2048, 4096]
-  microbatches: [1, 2, 4, 8]
-  microbatch: [1, 2]
-  tp: [1, 2, 4]
-  pp: [1, 2, 4]
-  dp: [1, 2, 4]
-  schedule: [1f1b, gpipe]
-  sharding: [ddp, zero-1, fsdp]
-  recompute: [none, selective, full]
-"""
-
-
-def show(name: str, since: tuple[float, float], **more: object) -> None:
-    """Print a line."""
-    seconds, cpu = time.perf_counter() - since[0], time.process_time() - since[1]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    times = {"seconds": round(seconds, 3), "cpu_seconds": round(cpu, 3)}
-    print(json.dumps({"name": name, **times, "peak_mib": round(peak), **more}), flush=True)
 
 
 def main() -> None:

@@ -25,6 +25,25 @@ choices:
   dp: [1, 2]
   microbatches: [2, 4, 6]
 """
+EXPERTS = """
+count: 64
+seed: 0
+nodes: 6000
+choices:
+  layers: [4, 5, 8]
+  hidden: [2048, 4096, 5120]
+  vocabulary: [50304, 128256]
+  kv_heads: [4, 8, 16]
+  sequence: [1024, 2048]
+  tp: [1, 2]
+  pp: [1, 2]
+  dp: [2, 4]
+  ep: [1, 2]
+  experts: [8, 16, 32]
+  top_k: [1, 2, 4]
+  expert_size: [7168, 14336]
+  microbatches: [2, 4]
+"""
 
 
 @pytest.fixture(scope="session")
@@ -43,3 +62,12 @@ def corpus(corpus_folder: Path) -> Corpus:
 @pytest.fixture(scope="session")
 def model(corpus: Corpus) -> StatisticalModel:
     return train(corpus)
+
+
+@pytest.fixture(scope="session")
+def experts(tmp_path_factory: pytest.TempPathFactory) -> StatisticalModel:
+    """The model of mixtures of experts, some of them in uneven stages."""
+    folder = tmp_path_factory.mktemp("experts")
+    (folder / "plan.yaml").write_text(EXPERTS)
+    write_corpus(folder / "corpus", [], [folder / "plan.yaml"])
+    return train(read_corpus(folder / "corpus"))

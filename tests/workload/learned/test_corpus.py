@@ -98,9 +98,11 @@ def test_plans_that_are_none(tmp_path: Path, text: str, message: str) -> None:
 
 def test_choices_that_are_impossible(tmp_path: Path) -> None:
     (tmp_path / "plan.yaml").write_text(
-        "count: 1\nchoices: {layers: [3], hidden: [2048], pp: [2], microbatches: [2], dp: [1]}"
+        "count: 1\nchoices: {layers: [3], hidden: [2048], pp: [4], microbatches: [2], dp: [1]}"
     )
-    with pytest.raises(InputError, match=r"traces are still missing.*layers 3: expected a multiple of pp 2"):
+    with pytest.raises(
+        InputError, match=r"traces are still missing.*layers 3: expected one for each of 4 stages"
+    ):
         write_corpus(tmp_path / "corpus", [], [tmp_path / "plan.yaml"])
 
 

@@ -96,3 +96,20 @@ def test_trees_ask_for_what_matters() -> None:
     assert [tree.choose(condition) for condition in CONDITIONS] == classes
     assert tree.choose({"word": "a", "tp": 64}) == 3
     assert Tree.from_json(tree.to_json()) == tree
+
+
+def test_products_with_nothing_vanish() -> None:
+    """Models without shared experts have no weights of them, and models without experts no routed tokens."""
+    conditions = [
+        {**c, "shared_experts": at % 3, "expert_size": 512 * (1 + at % 5)} for at, c in enumerate(CONDITIONS)
+    ]
+    true = np.array(
+        [7.0 * c["hidden"] + 3 * c["hidden"] * c["shared_experts"] * c["expert_size"] for c in conditions]
+    )
+    sums: list[Sum] = []
+    rows = np.arange(len(true))
+    tree = Fitter(logarithms_of(conditions), conditions).fit(rows, true, np.zeros(len(true), np.int64), sums)
+    assert tree.yes is None
+    assert sums[0].error < 1e-9
+    new = {"hidden": 100, "shared_experts": 0, "expert_size": 7}
+    assert np.allclose(sums[0].values(logarithms_of([new])), 700)

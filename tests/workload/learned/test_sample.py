@@ -20,7 +20,7 @@ from armillary.workload.learned.agreement import check_agreement
 from armillary.workload.learned.conditions import read_settings, wish
 from armillary.workload.learned.corpus import read_corpus, write_corpus
 from armillary.workload.learned.model import StatisticalModel
-from armillary.workload.learned.model_file import load_model_file, save_model
+from armillary.workload.learned.model_file import VERSION, load_model_file, save_model
 from armillary.workload.learned.requests import completed
 from armillary.workload.learned.sample import Sampler
 from armillary.workload.learned.tokens import tokens_of
@@ -67,12 +67,55 @@ def test_a_condition_of_the_corpus(model: StatisticalModel) -> None:
         assert np.array_equal(one.ints("micro_batch"), other.ints("micro_batch"))
 
 
+@settings(max_examples=15, deadline=None)
+@given(
+    condition=st.fixed_dictionaries(
+        {
+            "layers": st.sampled_from((6, 7)), "hidden": st.sampled_from((3072, 6144)), "vocabulary": st.just(64000),
+            "kv_heads": st.sampled_from((4, 8)), "sequence": st.just(1536), "tp": st.sampled_from((1, 2)),
+            "pp": st.sampled_from((1, 2)), "dp": st.sampled_from((2, 4)), "ep": st.sampled_from((1, 2)),
+            "experts": st.sampled_from((12, 24)), "top_k": st.just(3), "expert_size": st.just(8192),
+            "microbatches": st.sampled_from((3, 5)),
+        }
+    )
+)  # fmt: skip
+def test_experts(experts: StatisticalModel, condition: dict[str, Any]) -> None:
+    """Made traces of experts, in uneven stages, too, are the generated ones."""
+    wished = wish(completed(condition))
+    true = generate(wished.model, wished.plan)
+    made = Sampler(experts).sample(condition)
+    assert not check_trace(expand(made)).ranks
+    for one, other in zip(true.graphs, made.graphs, strict=True):
+        assert one.names() == other.names()
+        assert np.array_equal(one.int_lists("attention")[0] >= 0, other.int_lists("attention")[0] >= 0)
+        assert [one.int_lists("attention")[1][0]] == [other.int_lists("attention")[1][0]]
+        for name in ("num_ops", "tensor_size", "comm_size"):
+            assert np.allclose(one.ints(name), other.ints(name), rtol=1e-6)
+
+
+def test_experts_are_asked_for_as_they_were_learned(experts: StatisticalModel) -> None:
+    """The corpus divides experts as tp does and has no shared ones."""
+    known = {"experts": 8, "top_k": 2, "hidden": 4096, "expert_size": 7168, "dp": 2, "microbatches": 2}
+    Sampler(experts).sample(known)
+    for key in ("etp", "shared_experts"):
+        with pytest.raises(InputError, match=f"{key} 1: not in the corpus of the model, expected 0"):
+            Sampler(experts).sample({**known, key: 1})
+    with pytest.raises(InputError, match="not in the corpus of the model, expected"):
+        Sampler(experts).sample({**known, "experts": 0, "top_k": 0})
+
+
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
         (["sharding=fsdp"], "sharding fsdp: not in the corpus of the model, expected ddp"),
-        (["layers=5", "pp=2", "ranks=2"], "layers 5: expected a multiple of pp 2"),
-        (["experts=8"], "experts 8: expected 0"),
+        (["layers=1", "pp=2", "ranks=2"], "layers 1: expected one for each of 2 stages"),
+        (["experts=8"], "experts 8: not in the corpus of the model, expected 0"),
+        (["experts=8", "ep=3", "ranks=3"], "ep 3: expected a divisor of experts 8"),
+        (
+            ["experts=8", "expert_size=64", "dp=2"],
+            "experts 8, expert_size 64, ep 1, etp 1: gradients of a layer",
+        ),
+        (["ep=2"], "ep 2: 'learned' has no experts"),
         (["hidden=512", "heads=4", "ranks=8"], "layers that share one are not learned"),
         (["cp=2"], "cp 2: not in the corpus"),
         (["hiden=512"], "hiden: no such condition.*did you mean 'hidden'"),
@@ -120,7 +163,9 @@ def test_files_that_are_no_models(model: StatisticalModel, tmp_path: Path, damag
     if damage == "pickle":
         arrays["header"] = np.array([{"a": 1}], object)
     elif damage == "version":
-        arrays["header"] = np.frombuffer(text.replace('"version": 1', '"version": 7').encode(), np.uint8)
+        arrays["header"] = np.frombuffer(
+            text.replace(f'"version": {VERSION}', '"version": 7').encode(), np.uint8
+        )
     elif damage == "sums":
         arrays["ptr"] = arrays["ptr"][:-1]
     elif damage == "choice":

@@ -47,7 +47,7 @@ def model_tables(model: StatisticalModel) -> list[Table]:
         sizes = sorted({len(symbols) for symbols in role.symbols})
         roles.add_row(
             name, str(len(role.symbols)), f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}",
-            str(sum(len(each) for each in role.references)), f"{max(errors, default=0.0):.1e}",
+            str(sum(len(each.lists) for each in role.waits.values())), f"{max(errors, default=0.0):.1e}",
         )  # fmt: skip
     programs = plain_table("program", "classes", "blocks", widest=30)
     for kind, program in model.programs.items():

@@ -9,6 +9,7 @@ from typing import Any
 from armillary.errors import InputError, nearest, one_of
 from armillary.trace.grid import RankGrid
 from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp
+from armillary.workload.pipeline.partition import even
 from armillary.workload.plan.ranks import microbatches, rank_grid, replicas
 from armillary.workload.plan.schema import Data, Numbers, Parallel, Pipeline, Plan
 
@@ -25,12 +26,26 @@ MODEL = (
     "experts",
     "top_k",
     "expert_size",
+    "shared_experts",
 )
-PLAN = ("ranks", "tp", "cp", "pp", "dp", "ep", "batch", "microbatch", "sequence")
+PLAN = ("ranks", "tp", "cp", "pp", "dp", "ep", "etp", "batch", "microbatch", "sequence")
 DERIVED = ("microbatches",)
-CLASS = ("stage", "stages_left", "stage_layers", "spare", "replicas", "kv_here")
-"""Numbers of a class of ranks: `spare` microbatches are more than the stages from it on; `replicas` is cp x dp;
-`kv_here` heads of keys are on a rank."""
+CLASS = (
+    "stage",
+    "stages_left",
+    "stage_layers",
+    "spare",
+    "replicas",
+    "expert_replicas",
+    "kv_here",
+    "routed",
+    "one_dp",
+    "one_tp",
+)
+"""Numbers of a class of ranks: `spare` microbatches are more than the stages from it on; `replicas` is cp x dp,
+`expert_replicas` ranks of a stage have the same part of the experts; `kv_here` heads of keys are on a rank,
+and `routed` tokens come to its experts. `one_dp` and `one_tp` are 1 where experts have the same groups along dp and tp
+as other weights."""
 NUMBERS = (*MODEL, *PLAN, *DERIVED)
 """Conditions that are numbers."""
 WORDS: dict[str, tuple[str, ...]] = {
@@ -38,7 +53,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "norm": ("layer", "rms"),
     "tied": ("no", "yes"),
     "context": ("ring", "all-gather"),
-    "schedule": ("1f1b", "gpipe"),
+    "schedule": ("1f1b", "gpipe", "zero-bubble"),
     "sharding": ("ddp", "zero-1", "zero-2", "zero-3", "fsdp"),
     "recompute": ("none", "selective", "full"),
     "attention": ("flash", "unfused"),
@@ -46,7 +61,9 @@ WORDS: dict[str, tuple[str, ...]] = {
     "gradients": ("fp32", "bf16"),
 }
 """Conditions that are words, the usual one first."""
-OPTIONAL = {"experts": 0, "top_k": 0, "expert_size": 0, "tp": 1, "cp": 1, "pp": 1, "ep": 1, "microbatch": 1}
+MAY_BE_0 = ("ffn", "experts", "top_k", "expert_size", "shared_experts", "etp")
+"""Numbers that a model without a feed-forward block or without experts does not have; etp 0 is that of tp."""
+OPTIONAL = {**dict.fromkeys(MAY_BE_0[1:], 0), "tp": 1, "cp": 1, "pp": 1, "ep": 1, "microbatch": 1}
 DEFAULTS: dict[str, Value] = {
     "layers": 32, "hidden": 4096, "heads": 32, "vocabulary": 32000, "ranks": 8, "sequence": 2048,
     "activation": "swiglu", "norm": "rms",
@@ -81,12 +98,14 @@ class Wish:
             "experts": experts.count if experts else 0,
             "top_k": experts.top_k if experts else 0,
             "expert_size": experts.size if experts else 0,
+            "shared_experts": experts.shared if experts else 0,
             "ranks": plan.ranks,
             "tp": own.tp,
             "cp": own.cp,
             "pp": own.pp,
             "dp": replicas(plan),
             "ep": own.ep,
+            "etp": own.etp or 0,
             "batch": plan.batch,
             "microbatch": plan.microbatch,
             "sequence": plan.sequence or model.context,
@@ -123,15 +142,14 @@ def wish(given: Condition) -> Wish:
             )
         if key in WORDS and value not in WORDS[key]:
             raise InputError(f"{key} {value}: expected {one_of(WORDS[key])}{nearest(str(value), WORDS[key])}")
-        if key in NUMBERS and (
-            not isinstance(value, int) or value < (key not in ("experts", "top_k", "expert_size"))
-        ):
+        if key in NUMBERS and (not isinstance(value, int) or value < (key not in MAY_BE_0)):
             raise InputError(f"{key} {value}: expected a positive integer")
     words = {key: str(given.get(key, DEFAULTS.get(key, choices[0]))) for key, choices in WORDS.items()}
     numbers = {**OPTIONAL, **{k: v for k, v in {**DEFAULTS, **given}.items() if k in NUMBERS}}
     n: dict[str, int] = {key: int(value) for key, value in numbers.items()}
     gated = words["activation"] in ("swiglu", "geglu")
-    n.setdefault("ffn", (8 * n["hidden"] // 3 + 255) // 256 * 256 if gated else 4 * n["hidden"])
+    if not n.get("ffn"):
+        n["ffn"] = (8 * n["hidden"] // 3 + 255) // 256 * 256 if gated else 4 * n["hidden"]
     model_ranks = n["tp"] * n["cp"] * n["pp"]
     n.setdefault("batch", n.get("dp", max(1, n["ranks"] // model_ranks)) * n["microbatch"] * 2 * n["pp"])
     try:
@@ -143,18 +161,29 @@ def wish(given: Condition) -> Wish:
 def _model(n: Mapping[str, int], words: Mapping[str, str]) -> Decoder:
     experts = None
     if n["experts"]:
-        experts = Experts(count=n["experts"], top_k=n["top_k"] or 2, size=n["expert_size"] or n["ffn"])
+        experts = Experts(
+            count=n["experts"],
+            top_k=n["top_k"] or 2,
+            size=n["expert_size"] or n["ffn"],
+            shared=n["shared_experts"],
+        )
     return Decoder(
         name="learned", layers=n["layers"], hidden=n["hidden"], vocabulary=n["vocabulary"], context=n["sequence"],
         tied=words["tied"] == "yes", norm=words["norm"], activation=words["activation"],  # type: ignore[arg-type]
         attention=Attention(heads=n["heads"], kv_heads=n.get("kv_heads"), head_size=n.get("head_size")),
-        mlp=Mlp(size=n["ffn"]), experts=experts,
+        mlp=None if experts else Mlp(size=n["ffn"]), experts=experts,
     )  # fmt: skip
 
 
 def _plan(n: Mapping[str, int], words: Mapping[str, Any]) -> Plan:
     parallel = Parallel(
-        tp=n["tp"], cp=n["cp"], pp=n["pp"], ep=n["ep"], dp=n.get("dp"), context=words["context"]
+        tp=n["tp"],
+        cp=n["cp"],
+        pp=n["pp"],
+        ep=n["ep"],
+        etp=n["etp"] or None,
+        dp=n.get("dp"),
+        context=words["context"],
     )
     return Plan(
         ranks=n["ranks"], batch=n["batch"], microbatch=n["microbatch"], sequence=n["sequence"], parallel=parallel,
@@ -171,20 +200,32 @@ def _first(error: ValueError) -> str:
 
 def of_class(condition: Condition, stage: int) -> dict[str, Value]:
     """Return the condition of the ranks of a pipeline stage."""
-    pp, layers = int(condition.get("pp", 1)), int(condition.get("layers", 0))
-    # Where layers do not divide evenly the corpus has no such trace, see `check_even`.
+    n = {key: value for key, value in condition.items() if isinstance(value, int)}
+    tp, pp, layers = n.get("tp", 1), n.get("pp", 1), n.get("layers", 0)
+    replicas = n.get("cp", 1) * n.get("dp", 1)
     return {
-        **condition, "stage": stage, "stages_left": pp - 1 - stage, "stage_layers": layers // pp,
-        "spare": max(0, int(condition.get("microbatches", 0)) - pp + stage),
-        "replicas": int(condition.get("cp", 1)) * int(condition.get("dp", 1)),
-        "kv_here": -(-int(condition.get("kv_heads", 1)) // int(condition.get("tp", 1))),
+        **condition, "stage": stage, "stages_left": pp - 1 - stage, "stage_layers": even(layers, pp)[stage],
+        "spare": max(0, n.get("microbatches", 0) - pp + stage), "replicas": replicas,
+        "kv_here": -(-n.get("kv_heads", 1) // tp), **_of_experts(n, tp, replicas),
+    }  # fmt: skip
+
+
+def _of_experts(n: Mapping[str, int], tp: int, replicas: int) -> dict[str, Value]:
+    if not n.get("experts", 0):
+        return {"etp": 1, "expert_replicas": 1, "routed": 0, "one_dp": 0, "one_tp": 0}
+    etp = n.get("etp", 0) or tp
+    expert_replicas = tp * replicas // (n.get("ep", 1) * etp)
+    tokens = n.get("microbatch", 1) * n.get("sequence", 1) // n.get("cp", 1)
+    return {
+        "etp": etp, "expert_replicas": expert_replicas, "routed": tokens * n.get("top_k", 0) * etp // tp,
+        "one_dp": int(expert_replicas == replicas), "one_tp": int(etp == tp),
     }  # fmt: skip
 
 
 def program_of(condition: Condition) -> tuple[Value, ...]:
     """Return what gives a program of a class its shape: words, and whether there are several of something."""
-    several = ("stage", "stages_left", "replicas", "microbatches")
-    ones = {"replicas": 1, "microbatches": 1}
+    several = ("stage", "stages_left", "replicas", "microbatches", "experts", "expert_replicas")
+    ones = {"replicas": 1, "microbatches": 1, "expert_replicas": 1}
     return (
         *(condition.get(key, "") for key in ("trace", "schedule", "sharding", "tied")),
         *(int(int(condition.get(key, 0)) > ones.get(key, 0)) for key in several),

@@ -14,18 +14,21 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("past", "next", "next2", "next3"),
     ("before2", "before", "after", "after2"),
     ("before2", "before", "past", "next", "next2", "next3"),
-    ("before", "past", "next", "next2", "next3", "nth", "left"),
+    ("before", "past", "next", "next2", "next3", "nth", "left", "turn"),
 )
 """What may decide on numbers, the least first."""
-KEYS = ("before", "before2", "after", "after2", "past", "next", "next2", "next3", "nth", "left")
+KEYS = ("before", "before2", "after", "after2", "past", "next", "next2", "next3", "nth", "left", "turn")
 """`before`, `before2`, `after`, `after2` are the roles of the neighbours, `past`, `next`, `next2`, `next3` those of the
-nearest that are not loose; `nth` and `left` are how many pieces of the same role come right before and after, 2 at
-most."""
+nearest that are not loose; `nth` and `left` are how many pieces of the same role come right before and after, `turn`
+how many come before in the same block of a microbatch, 2 at most."""
 
 
-def surroundings(roles: Sequence[str], loose: Sequence[bool]) -> list[tuple[str, ...]]:
+def surroundings(
+    roles: Sequence[str], loose: Sequence[bool], microbatches: Sequence[int]
+) -> list[tuple[str, ...]]:
     """Return the values of `KEYS` for every piece; "" where there is none."""
     n = len(roles)
+    turns: dict[str, int] = {}
     firm = [at for at in range(n) if not loose[at]]
     padded = ["", "", *roles, "", ""]
     names = [roles[at] for at in firm] + ["", "", "", ""]
@@ -34,13 +37,17 @@ def surroundings(roles: Sequence[str], loose: Sequence[bool]) -> list[tuple[str,
     for at in range(n):
         while ahead < len(firm) and firm[ahead] <= at:
             ahead += 1
+        if at and microbatches[at] != microbatches[at - 1]:
+            turns = {}
+        turn = turns.get(roles[at], 0)
+        turns[roles[at]] = min(2, turn + 1)
         own = ahead > 0 and firm[ahead - 1] == at
         past = ahead - 1 - own
         found.append(
             (
                 padded[at + 1], padded[at], padded[at + 3], padded[at + 4],
                 roles[firm[past]] if past >= 0 else "", names[ahead], names[ahead + 1], names[ahead + 2],
-                _alike(roles, at, -1), _alike(roles, at, 1),
+                _alike(roles, at, -1), _alike(roles, at, 1), str(turn),
             )
         )  # fmt: skip
     return found

@@ -21,7 +21,7 @@ from armillary.workload.learned.records import Record, arrays_of, record_of, rec
 from armillary.workload.learned.requests import Request, draw, read_request
 from armillary.workload.learned.vocabulary import COLUMNS, Vocabulary
 
-FORMAT = "armillary corpus 1"
+FORMAT = "armillary corpus 2"
 PART = 16
 """Traces of a part that are generated."""
 FILES = "files-"

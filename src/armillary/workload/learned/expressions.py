@@ -26,6 +26,8 @@ QUESTIONS = (
     "spare",
     "pp",
     "replicas",
+    "expert_replicas",
+    "ep",
     "tp",
     "cp",
     "dp",

@@ -12,10 +12,9 @@ from armillary.jit import Mode
 from armillary.trace import Graph
 from armillary.trace import columns as c
 from armillary.trace.columns import Columns
-from armillary.trace.gemm import GEMM
 from armillary.trace.schema import KINDS, VERSION
 from armillary.workload.learned.tokens import Tokens, parents_of
-from armillary.workload.learned.vocabulary import AT, GEMM_AT, Vocabulary
+from armillary.workload.learned.vocabulary import AT, LISTS, Vocabulary
 
 Ints = NDArray[np.int64]
 _NUMBERS = 2**31
@@ -29,7 +28,8 @@ class Layouts:
         ptr: Offsets, (symbols + 1,).
         name: Attribute, index into `names`.
         kind: Field number of its kind.
-        column: Where its value is; -1: it is `value`; -2: it is a list of matrix products, `value` of them.
+        column: Where its value is; -1: it is `value`; -2 and less: it is a list of numbers that begin in column
+            -2 - `column`, `value` of them.
         value: Bits of a constant.
     """
 
@@ -53,8 +53,9 @@ class Layouts:
         for symbol in vocabulary.symbols:
             for name, kind, value in symbol.layout:
                 where, bits = -1, 0
-                if name == GEMM:
-                    where, bits = -2, value
+                if name in LISTS:
+                    first, size = LISTS[name]
+                    where, bits = -2 - first, size * value
                 elif value is None:
                     where = AT[name]
                 elif isinstance(value, str):
@@ -111,12 +112,13 @@ def graph_of_tokens(
 
 
 def _lists(tokens: Tokens, layouts: Layouts, column: Ints, value: Ints, of_node: Ints) -> tuple[Ints, Ints]:
-    """Return the items and offsets of all lists; the attributes `value` of matrix products name theirs then."""
+    """Return the items and offsets of all lists; the attributes `value` of those in columns name theirs then."""
     fixed = layouts.lists
-    which = np.flatnonzero(column == -2)
-    sizes = 5 * value[which]
-    take = np.arange(tokens.numbers.shape[1] - GEMM_AT)[None, :] < sizes[:, None]
-    found = tokens.numbers[of_node[which], GEMM_AT:][take]
+    which = np.flatnonzero(column <= -2)
+    sizes = value[which]
+    ends = np.cumsum(sizes)
+    at = np.arange(sizes.sum()) + np.repeat(-2 - column[which] - ends + sizes, sizes)
+    found = tokens.numbers[np.repeat(of_node[which], sizes), at]
     value[which] = len(fixed) + np.arange(len(which))
     lengths = np.concatenate([np.array([len(each) for each in fixed], np.int64), sizes])
     start = np.array([item for each in fixed for item in each], np.int64)

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from armillary.workload.learned.conditions import Value
 from armillary.workload.learned.expressions import Rule
 from armillary.workload.learned.motifs import Template
-from armillary.workload.learned.packed import References
 from armillary.workload.learned.pieces import Variant
 from armillary.workload.learned.records import Record
 from armillary.workload.learned.skeletons import Block, Step
 from armillary.workload.learned.tree import Tree
 from armillary.workload.learned.vocabulary import Vocabulary
+from armillary.workload.learned.waits import Token, Waits
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -84,9 +84,7 @@ class Variants:
         symbols: Of each.
         tree: Which of them.
         loose: Whether its pieces are loose.
-        references: Of each variant: the lists of references of all its tokens that occur; of `TAIL` the count is 0.
-        tails: Of each variant: rules of those counts, by list, token and reference.
-        trees: Of each variant: which of those.
+        waits: What each token waits for, whatever the variant.
         level: Which of the surroundings decide on numbers, see `contexts.LEVELS`.
         numbers: Numbers by what the surroundings are.
     """
@@ -94,9 +92,7 @@ class Variants:
     symbols: list[Variant]
     tree: Tree
     loose: bool
-    references: list[list[tuple[References, ...]]]
-    tails: list[dict[tuple[int, int, int], Rule]]
-    trees: list[Tree]
+    waits: dict[Token, Waits]
     level: int
     numbers: dict[tuple[str, ...], list[Entry]]
 
@@ -113,7 +109,7 @@ class Entry:
         choice: A small number that no rule explains: a tree to it; None: one does.
     """
 
-    token: tuple[str, int, int]
+    token: Token
     column: int
     sums: Tree = NO_SUM
     rule: Rule | None = None

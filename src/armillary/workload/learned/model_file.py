@@ -15,13 +15,15 @@ from armillary.workload.learned.expressions import Rule
 from armillary.workload.learned.model import Entry, Program, Shape, StatisticalModel, Sums, Variants
 from armillary.workload.learned.monomials import VARIABLES
 from armillary.workload.learned.records import arrays_of, records_of
+from armillary.workload.learned.reference_kernel import TAIL
 from armillary.workload.learned.tree import Tree
 from armillary.workload.learned.variation import QUANTILES
 from armillary.workload.learned.vocabulary import COLUMNS, Vocabulary
+from armillary.workload.learned.waits import Token, Waits
 
 T = TypeVar("T")
 FORMAT = "armillary statistical trace model"
-VERSION = 1
+VERSION = 2
 _ARRAYS = ("ptr", "coefficients", "exponents", "error", "spread")
 
 
@@ -197,11 +199,19 @@ def _check_tree(tree: Tree, most: int) -> None:
 
 
 def _variants(found: Variants) -> Any:
-    tails = [[[*key, rule.to_json()] for key, rule in each.items()] for each in found.tails]
+    waits = [
+        [
+            list(token),
+            each.lists,
+            [[*key, rule.to_json()] for key, rule in each.tails.items()],
+            each.tree.to_json(),
+        ]
+        for token, each in found.waits.items()
+    ]
     numbers = [[list(key), [_entry(each) for each in entries]] for key, entries in found.numbers.items()]
     return {
-        "symbols": found.symbols, "tree": found.tree.to_json(), "loose": found.loose, "references": found.references,
-        "tails": tails, "trees": [each.to_json() for each in found.trees], "level": found.level, "numbers": numbers,
+        "symbols": found.symbols, "tree": found.tree.to_json(), "loose": found.loose, "waits": waits,
+        "level": found.level, "numbers": numbers,
     }  # fmt: skip
 
 
@@ -213,44 +223,52 @@ def _entry(entry: Entry) -> Any:
 
 def _read_variants(found: Any, symbols: int, sums: int) -> Variants:
     variants = [tuple(int(each) for each in listed) for listed in found["symbols"]]
-    references = [
-        [tuple(tuple((int(f), int(s), int(n)) for f, s, n in each) for each in lists) for lists in listed]
-        for listed in found["references"]
-    ]
-    for variant, listed in zip(variants, references, strict=True):
-        named = [s for lists in listed for each in lists for _, s, _ in each]
-        if any(not 0 <= each < symbols for each in variant) or any(
-            not -1 <= each < symbols for each in named
-        ):
-            raise ValueError("symbols")
-        if any(len(lists) != len(variant) for lists in listed):
-            raise ValueError("references")
-    tails = [
-        {(int(a), int(b), int(c)): Rule.from_json(rule) for a, b, c, rule in listed}
-        for listed in found["tails"]
-    ]
-    trees = [Tree.from_json(each) for each in found["trees"]]
-    for tree, listed in zip(trees, references, strict=True):
-        _check_tree(tree, len(listed))
+    if any(not 0 <= each < symbols for variant in variants for each in variant):
+        raise ValueError("symbols")
+    waits = {
+        _token(token): _read_waits(lists, tails, tree, symbols)
+        for token, lists, tails, tree in found["waits"]
+    }
     chosen = Tree.from_json(found["tree"])
     _check_tree(chosen, len(variants))
     numbers = {
         tuple(str(part) for part in key): [_read_entry(each, sums) for each in entries]
         for key, entries in found["numbers"]
     }
-    return Variants(
-        variants, chosen, bool(found["loose"]), references, tails, trees, int(found["level"]), numbers
-    )
+    return Variants(variants, chosen, bool(found["loose"]), waits, int(found["level"]), numbers)
+
+
+def _read_waits(lists: Any, tails: Any, tree: Any, symbols: int) -> Waits:
+    references = [tuple((int(form), int(named), int(n)) for form, named, n in each) for each in lists]
+    if any(not -1 <= named < symbols for each in references for _, named, _ in each):
+        raise ValueError("symbols")
+    rules = {(int(which), int(place)): Rule.from_json(rule) for which, place, rule in tails}
+    found = Waits(references, rules, Tree.from_json(tree))
+    _check_tree(found.tree, len(references))
+    wanted = {
+        (which, place)
+        for which, each in enumerate(references)
+        for place, (form, _, _) in enumerate(each)
+        if form == TAIL
+    }
+    if wanted != set(rules):
+        raise ValueError("counts of references")
+    return found
+
+
+def _token(found: Any) -> Token:
+    name, kind, occurrence = found
+    return str(name), int(kind), int(occurrence)
 
 
 def _read_entry(found: Any, sums: int) -> Entry:
-    (name, kind, occurrence), column, tree, rule, choice = found
+    token, column, tree, rule, choice = found
     chosen = Tree.from_json(tree)
     if rule is None and choice is None:
         _check_tree(chosen, sums)
     if not 0 <= int(column) < len(COLUMNS):
         raise ValueError(f"column {column}")
     return Entry(
-        (str(name), int(kind), int(occurrence)), int(column), chosen, Rule.from_json(rule) if rule else None,
+        _token(token), int(column), chosen, Rule.from_json(rule) if rule else None,
         Tree.from_json(choice) if choice else None,
     )  # fmt: skip

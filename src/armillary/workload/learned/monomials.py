@@ -28,19 +28,38 @@ ABOVE = (
     "heads",
     "head_size",
     "stage_layers",
+    "experts",
+    "top_k",
+    "expert_size",
+    "shared_experts",
 )
 """Conditions that sizes grow with."""
-BELOW = ("tp", "cp", "dp")
+BELOW = ("tp", "cp", "dp", "ep", "etp")
 """Conditions that divide them."""
-LATE = ("kv_here",)
-"""Conditions that sizes grow with, and that others nearly imply: those are preferred."""
+LATE = ("kv_here", "routed")
+"""Conditions that sizes grow with, and that others (nearly) imply: those are preferred."""
+ROUTED = {"routed", "hidden", "expert_size"}
+"""What tokens of experts are multiplied with; they are divided by tp and cp already."""
+OF = {"ep": "experts", "etp": "expert_size"}
+"""Conditions that divide only products with another one."""
 OTHERS = ("stage", "pp", "microbatches", "layers")
 VARIABLES = (*ABOVE, *BELOW, *LATE, *OTHERS)
 GOOD = 1e-6
 """Relative error of a fit that is as good as exact: sizes are whole numbers, shards are rounded up."""
+NOTHING = -80.0
+"""In place of the logarithm of 0."""
+SQUARED = ("hidden", "sequence", "heads")
+"""Conditions of which a product may have the square."""
+_SEVERAL = {
+    "stage": 0, "stages_left": 0, "replicas": 1, "tp": 1, "cp": 1, "experts": 0, "ep": 1, "etp": 1,
+    "expert_replicas": 1, "shared_experts": 0, "one_dp": 0,
+}  # fmt: skip
+"""Numbers of which it matters whether they are above a value."""
 _EXACT = 1e-9
 _MOST = 40
 """Terms of a sum."""
+_LARGEST = 4
+"""Exponent of a monomial, at most."""
 _ROWS = 400
 """Examples that a sum is fitted to; it is judged by all."""
 _FEW = 4
@@ -82,9 +101,14 @@ class Sum:
 
 
 def logarithms_of(conditions: Sequence[Mapping[str, Value]]) -> Floats:
-    """Return the logarithms of `VARIABLES`, (conditions, variables); of 0 that of 1."""
-    rows = [[max(1, int(each.get(v, 1))) for v in VARIABLES] for each in conditions]
-    return np.log(np.array(rows, np.float64).reshape(-1, len(VARIABLES)))
+    """Return the logarithms of `VARIABLES`, (conditions, variables); `NOTHING` of 0, so that products vanish.
+
+    Places count from 0 and are no factors: their logarithm is that of 1 at least.
+    """
+    rows = [[int(each.get(v, 1)) for v in VARIABLES] for each in conditions]
+    table = np.array(rows, np.float64).reshape(-1, len(VARIABLES))
+    none = (table <= 0) & np.array([v not in OTHERS for v in VARIABLES])
+    return np.where(none, NOTHING, np.log(np.maximum(table, 1)))
 
 
 class Fitter:
@@ -93,6 +117,10 @@ class Fitter:
     def __init__(self, logarithms: Floats, conditions: Sequence[Mapping[str, Value]]) -> None:
         self.logarithms = logarithms
         varying = _independent(logarithms)
+        # A product of many others, and what may be another name of tp.
+        for at in (VARIABLES.index("routed"), VARIABLES.index("etp")):
+            if at not in varying and len(np.unique(logarithms[:, at])) > 1:
+                varying.append(at)
         self.libraries = [_library(varying, degree) for degree in (1, 2, 3, 4)]
         self.questions = list(_questions(conditions))
 
@@ -102,7 +130,7 @@ class Fitter:
         values: Floats,
         variants: NDArray[np.int64],
         sums: list[Sum],
-        depth: int = 4,
+        depth: int = 6,
     ) -> Tree:
         """Return a tree to sums that explain positive values under the conditions of these rows, best first.
 
@@ -174,7 +202,7 @@ class Fitter:
         if columns:
             matrix = np.column_stack([logs[:, columns], np.ones(len(rows))])
             found = np.linalg.lstsq(matrix, target, rcond=None)[0]
-            exponents[columns] = np.rint(found[:-1])
+            exponents[columns] = np.clip(np.rint(found[:-1]), -_LARGEST, _LARGEST)
         left = target - logs @ exponents
         return _judged(np.array([np.exp(left.mean())]), exponents[None, :], logs, values)
 
@@ -186,7 +214,7 @@ def _questions(conditions: Sequence[Mapping[str, Value]]) -> Iterator[tuple[str,
         if any(isinstance(value, str) for value in values):
             for word in sorted({str(value) for value in values})[1:]:
                 yield key, word, np.array([value == word for value in values], np.bool_)
-    for key, above in (("stage", 0), ("stages_left", 0), ("replicas", 1), ("tp", 1), ("cp", 1)):
+    for key, above in _SEVERAL.items():
         yield key, above, np.array([int(each.get(key, 0)) > above for each in conditions], np.bool_)
 
 
@@ -253,18 +281,30 @@ def _library(varying: Sequence[int], most: int) -> NDArray[np.int64]:
     """Return the exponents of all products of up to `most` variables over products of those that divide."""
     above = [at for at in varying if VARIABLES[at] in (*ABOVE, *LATE)]
     below = [at for at in varying if VARIABLES[at] in BELOW]
-    tops = [each for degree in range(most + 1) for each in combinations_with_replacement(above, degree)]
     rows = []
-    for top in tops:
-        for mask in range(1 << len(below)):
-            row = np.zeros(len(VARIABLES), np.int64)
-            for at in top:
-                row[at] += 1
-            row[[at for i, at in enumerate(below) if mask >> i & 1]] -= 1
+    for top in (each for degree in range(most + 1) for each in combinations_with_replacement(above, degree)):
+        words = [VARIABLES[at] for at in top]
+        if not _sensible(words):
+            continue
+        divide = [at for at in below if _divides(VARIABLES[at], words)]
+        for mask in range(1 << len(divide)):
+            row = np.bincount(top, minlength=len(VARIABLES)).astype(np.int64)
+            row[[at for i, at in enumerate(divide) if mask >> i & 1]] -= 1
             rows.append(row)
     for at in varying:
         if VARIABLES[at] in OTHERS:
-            row = np.zeros(len(VARIABLES), np.int64)
-            row[at] = 1
-            rows.append(row)
+            rows.append(np.bincount([at], minlength=len(VARIABLES)).astype(np.int64))
     return np.stack(rows)
+
+
+def _sensible(words: Sequence[str]) -> bool:
+    """Return whether sizes have products of these variables."""
+    once = all(word in SQUARED or words.count(word) == 1 for word in words)
+    return once and ("routed" not in words or ROUTED.issuperset(words))
+
+
+def _divides(word: str, words: Sequence[str]) -> bool:
+    """Return whether a variable divides products of these."""
+    if "routed" in words:
+        return word == "etp"
+    return word not in OF or OF[word] in words

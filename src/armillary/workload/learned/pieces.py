@@ -17,6 +17,8 @@ from armillary.trace import NodeType
 from armillary.workload.learned.packed import Packed
 from armillary.workload.learned.vocabulary import Vocabulary
 
+_ENDS = 3
+"""Tokens at an end that may be missing together: weights and experts have collectives of their own."""
 Variant = tuple[int, ...]
 """Symbols of a piece."""
 
@@ -61,9 +63,11 @@ def loose_symbols(classes: Iterable[Packed], vocabulary: Vocabulary) -> set[int]
             found = {
                 end
                 for each in known
-                if len(each) > 1
-                for end, rest in ((each[0], each[1:]), (each[-1], each[:-1]))
-                if rest in known and kinds[end] != NodeType.COMP_NODE and end not in loose
+                for many in range(1, min(_ENDS, len(each) - 1) + 1)
+                for ends, rest in ((each[:many], each[many:]), (each[-many:], each[:-many]))
+                if rest in known and all(kinds[end] != NodeType.COMP_NODE for end in ends)
+                for end in ends
+                if end not in loose
             }
             if not found:
                 break
@@ -98,7 +102,7 @@ def pieces_of(packed: Packed, vocabulary: Vocabulary, loose: set[int]) -> list[P
 
 
 def role_of(variant: Variant, vocabulary: Vocabulary) -> str:
-    """Return the name of the last kernel, or of the last token where there is no kernel."""
+    """Return the name of the last kernel, or, where there is no kernel, name and group of the last token."""
     symbols = [vocabulary.symbols[at] for at in variant]
     kernels = [each.name for each in symbols if each.kind == NodeType.COMP_NODE]
-    return kernels[-1] if kernels else symbols[-1].name
+    return kernels[-1] if kernels else f"{symbols[-1].name} {symbols[-1].group or ''}".rstrip()

@@ -16,11 +16,13 @@ from armillary.trace import Trace
 from armillary.units import format_bytes
 from armillary.workload.generate import generate
 from armillary.workload.layers.decoder import check_width
+from armillary.workload.layers.experts import check_experts
 from armillary.workload.layers.shard import training_shard
 from armillary.workload.learned.conditions import DEFAULTS, NUMBERS, WORDS, Value, Wish, wish
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.numbers import gradient
 from armillary.workload.plan.ranks import replicas
+from armillary.workload.plan.schema import Plan
 
 KEYS = ("count", "seed", "nodes", "choices")
 _TRIES = 400
@@ -156,29 +158,44 @@ def check_modelled(wished: Wish) -> None:
     model, plan = wished.model, wished.plan
     pp = plan.parallel.pp
     check_width(plan.parallel.tp, model)
-    training_shard(plan, plan.sequence or model.context, 0)
-    if model.layers % pp:
-        near = max(pp, round(model.layers / pp) * pp)
+    check_experts(training_shard(plan, plan.sequence or model.context, 0), model)
+    if model.layers < pp:
         raise InputError(
-            f"layers {model.layers}: expected a multiple of pp {pp}, uneven stages are not learned (nearest: {near})"
+            f"layers {model.layers}: expected one for each of {pp} stages at least (nearest: {pp})"
         )
-    if model.experts is not None:
-        raise InputError(f"experts {model.experts.count}: expected 0, mixtures of experts are not learned")
-    if plan.data.sharding in ("ddp", "zero-1") and plan.parallel.cp * replicas(plan) > 1:
-        least = (
-            min(_layer_parameters(model), model.vocabulary * model.hidden)
-            // plan.parallel.tp
-            * gradient(plan)
-        )
-        if least < plan.data.bucket:
+    if plan.data.sharding in ("ddp", "zero-1"):
+        _check_buckets(model, plan)
+
+
+def _check_buckets(model: Decoder, plan: Plan) -> None:
+    """Refuse layers and tables that do not fill a bucket of gradients.
+
+    Raises:
+        InputError: names sizes.
+    """
+    own = plan.parallel
+    if own.cp * replicas(plan) == 1:
+        return
+    dense, routed = _layer_parameters(model, own.tp)
+    least = {f"hidden {model.hidden}, tp {own.tp}": min(dense, model.vocabulary * model.hidden // own.tp)}
+    etp = own.etp or own.tp
+    if model.experts and own.tp * own.cp * replicas(plan) > etp * own.ep:
+        key = f"experts {model.experts.count}, expert_size {model.experts.size}, ep {own.ep}, etp {etp}"
+        least[key] = routed // (own.ep * etp)
+    for key, parameters in least.items():
+        size = parameters * gradient(plan)
+        if size < plan.data.bucket:
             raise InputError(
-                f"hidden {model.hidden}, tp {plan.parallel.tp}: gradients of a layer or table have "
-                f"{format_bytes(least)}, expected at least a bucket of {format_bytes(plan.data.bucket)}: "
-                "layers that share one are not learned"
+                f"{key}: gradients of a layer or table have {format_bytes(size)}, expected at least a bucket of "
+                f"{format_bytes(plan.data.bucket)}: layers that share one are not learned"
             )
 
 
-def _layer_parameters(model: Decoder) -> int:
-    """Return the weights of the products of a dense layer."""
-    attention = model.head_size * (2 * model.attention.heads + 2 * model.kv_heads)
-    return model.hidden * (attention + (3 if model.gated else 2) * (model.mlp.size if model.mlp else 0))
+def _layer_parameters(model: Decoder, tp: int) -> tuple[int, int]:
+    """Return the weights of the products of a layer: on a rank those of all tokens, and those of all experts."""
+    hidden, wide, experts = model.hidden, 3 if model.gated else 2, model.experts
+    divided = model.head_size * (2 * model.attention.heads + 2 * model.kv_heads)
+    if experts is None:
+        return hidden * (divided + wide * (model.mlp.size if model.mlp else 0)) // tp, 0
+    divided += wide * experts.shared * experts.size
+    return hidden * (divided // tp + experts.count), wide * hidden * experts.count * experts.size

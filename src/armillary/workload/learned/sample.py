@@ -19,19 +19,22 @@ from armillary.trace import Trace
 from armillary.workload.learned.agreement import check_agreement
 from armillary.workload.learned.conditions import WORDS, Value, of_class, program_of, wish
 from armillary.workload.learned.contexts import KEYS, at_level, surroundings
+from armillary.workload.learned.expressions import Rule
 from armillary.workload.learned.graphs import Layouts, graph_of_tokens
 from armillary.workload.learned.model import Entry, Shape, StatisticalModel, Variants
 from armillary.workload.learned.monomials import logarithms_of
-from armillary.workload.learned.reference_kernel import TAIL
 from armillary.workload.learned.requests import check_modelled, completed
 from armillary.workload.learned.skeletons import sequence_of
 from armillary.workload.learned.tokens import Tokens
 from armillary.workload.learned.variation import drawn_factors
 from armillary.workload.learned.vocabulary import AT, COLUMNS, token_keys
+from armillary.workload.learned.waits import Waits
 
 Ints = NDArray[np.int64]
 TIMES = [AT["duration_ns"], AT["duration_micros"]]
 """Columns that are drawn with what the fit left; sizes must agree between ranks and follow their condition."""
+_KEPT = 20_000
+"""Lists of references of pieces that are kept, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +63,8 @@ class Sampler:
     def __init__(self, model: StatisticalModel) -> None:
         self.model = model
         self.layouts = Layouts.of(model.vocabulary)
+        self._asked: dict[tuple[str, int], tuple[list[Waits], tuple[str, ...]]] = {}
+        self._waiting: dict[tuple[Any, ...], tuple[Ints, Ints, list[tuple[int, Rule]]]] = {}
         self._fixed: dict[tuple[str, tuple[str, ...], int], _Fixed] = {}
         self._measured = {str(each.condition["trace"]): each for each in model.measured}
 
@@ -130,7 +135,7 @@ class Sampler:
         roles, batches = self._program(condition)
         known = self.model.roles
         loose = [known[role].loose for role in roles]
-        around = surroundings(roles, loose)
+        around = surroundings(roles, loose, batches)
         chosen = {role: known[role].tree.choose(condition) for role in dict.fromkeys(roles)}
         values = self.model.sums.values(logarithms_of([condition])[0])
         made: dict[tuple[str, tuple[str, ...]], int] = {}
@@ -180,13 +185,11 @@ class Sampler:
     ) -> Made:
         known = self.model.roles[role]
         symbols = np.array(known.symbols[variant], np.int64)
-        which = known.trees[variant].choose({**dict(zip(KEYS, near, strict=True)), **condition})
-        lists, rules = known.references[variant][which], known.tails[variant]
-        entries = [
-            (form, named, rules[which, token, place].value(condition) if form == TAIL else count)
-            for token, each in enumerate(lists)
-            for place, (form, named, count) in enumerate(each)
-        ]
+        sizes, entries, rules = self._waits(role, variant, near, condition)
+        if rules:
+            entries = entries.copy()
+            for at, rule in rules:
+                entries[at, 2] = rule.value(condition)
         numbers = np.zeros((len(symbols), len(COLUMNS)), np.int64)
         fixed = self._numbers(role, known, variant, near)
         numbers[fixed.token, fixed.column] = np.rint(values[fixed.sums])
@@ -198,8 +201,38 @@ class Sampler:
                 numbers[token, entry.column] = entry.choice.choose(condition)
             else:
                 numbers[token, entry.column] = max(1, round(float(values[entry.sums.choose(more)])))
-        sizes = np.array([len(each) for each in lists], np.int64)
-        return Made(symbols, numbers, sizes, np.array(entries, np.int64).reshape(-1, 3))
+        return Made(symbols, numbers, sizes, entries)
+
+    def _waits(
+        self, role: str, variant: int, near: tuple[str, ...], condition: Mapping[str, Value]
+    ) -> tuple[Ints, Ints, list[tuple[int, Rule]]]:
+        """Return how many references the tokens of a piece have, those, and rules of the counts of some."""
+        asked = self._asked.get((role, variant))
+        if asked is None:
+            own = self.model.roles[role]
+            tokens = [own.waits[each] for each in token_keys(own.symbols[variant], self.model.vocabulary)]
+            decide = dict.fromkeys(key for each in tokens for key in sorted(each.tree.asked()))
+            asked = self._asked[role, variant] = tokens, tuple(key for key in decide if key not in KEYS)
+        tokens, keys = asked
+        key = (role, variant, near, *[condition.get(each, 0) for each in keys])
+        found = self._waiting.get(key)
+        if found is None:
+            around = {**dict(zip(KEYS, near, strict=True)), **condition}
+            which = [each.tree.choose(around) for each in tokens]
+            lists = [each.lists[at] for each, at in zip(tokens, which, strict=True)]
+            sizes = np.array([len(each) for each in lists], np.int64)
+            entries = np.array([entry for each in lists for entry in each], np.int64).reshape(-1, 3)
+            starts = np.cumsum(sizes) - sizes
+            rules = [
+                (int(starts[token]) + place, rule)
+                for token, each in enumerate(tokens)
+                for (of, place), rule in each.tails.items()
+                if of == which[token]
+            ]
+            if len(self._waiting) >= _KEPT:
+                self._waiting.clear()
+            found = self._waiting[key] = sizes, entries, rules
+        return found
 
     def _numbers(self, role: str, known: Variants, variant: int, near: tuple[str, ...]) -> _Fixed:
         key = at_level(near, known.level)
@@ -275,9 +308,11 @@ def _kind_text(kind: tuple[Value, ...]) -> str:
         ("last", "earlier"),
         ("one replica", "several"),
         ("one microbatch", "several"),
+        ("dense", "experts"),
+        ("one replica of experts", "several"),
     )
     rest = [pair[int(at)] for pair, at in zip(several, kind[4:], strict=True)]
-    return f"{', '.join(words)}, stage {rest[0]} and {rest[1]}, {rest[2]}, {rest[3]}"
+    return f"{', '.join(words)}, stage {rest[0]} and {rest[1]}, {', '.join(rest[2:])}"
 
 
 def joined(

@@ -1,7 +1,7 @@
 """A rank's graph as a sequence of tokens in issue order, and back.
 
 A token is a symbol of a `Vocabulary`, a row of numbers, and references to earlier tokens (`reference_kernel`). What no
-engine reads (shapes, ids of operators) is left out; the graph of the tokens simulates to the same ticks.
+engine reads (ids of operators) is left out; the graph of the tokens simulates to the same ticks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from armillary.workload.learned.vocabulary import (
     AT,
     COLUMNS,
     CONSTANTS,
-    GEMM_AT,
+    LISTS,
     PRODUCTS,
     VALUES,
     Entry,
@@ -209,8 +209,7 @@ def _classified(graph: Graph, vocabulary: Vocabulary) -> tuple[Ints, Ints]:
             fixed = along & has if name in ("comm_src", "comm_dst") else np.zeros(n, np.bool_)
             numbers[:, AT[name]] = np.where(fixed, 0, values)
             keys += [has.astype(np.int64), np.where(fixed, values, 0)]
-    if GEMM in present:
-        keys.append(_gemms(graph, numbers))
+    keys += [_listed(graph, name, numbers) for name in LISTS if name in present]
     first, inverse = distinct_columns(np.stack(keys)) if n else (np.zeros(0, np.int64), np.zeros(0, np.int64))
     found = [vocabulary.number(_symbol(graph, int(at), split[codes[at]][0])) for at in first]
     return (np.array(found, np.int64)[inverse] if n else np.zeros(0, np.int64)), numbers
@@ -224,20 +223,22 @@ def _codes(graph: Graph, name: str) -> Ints:
     return np.where(graph.has(name), graph.ints(name), -1)
 
 
-def _gemms(graph: Graph, numbers: Ints) -> Ints:
-    """Fill in the columns of matrix products, and return how many each node has."""
-    codes, lists = graph.int_lists(GEMM)
-    table = np.zeros((len(lists) + 1, 5 * PRODUCTS), np.int64)
+def _listed(graph: Graph, name: str, numbers: Ints) -> Ints:
+    """Fill in the columns of an attribute of `LISTS`, and return how many entries each node has."""
+    codes, lists = graph.int_lists(name)
+    first, size = LISTS[name]
+    most = PRODUCTS if name == GEMM else 1
+    table = np.zeros((len(lists) + 1, size * most), np.int64)
     many = np.zeros(len(lists) + 1, np.int64)
     for at, values in enumerate(lists):
-        if len(values) % 5 or not 5 <= len(values) <= 5 * PRODUCTS:
+        if len(values) % size or not size <= len(values) <= size * most:
             where = graph.node(int(np.argmax(codes == at)))
             raise InputError(
-                f"{where}: gemm has {len(values)} numbers, expected 5 for each of at most {PRODUCTS}"
+                f"{where}: {name} has {len(values)} numbers, expected {size} for each of at most {most}"
             )
         table[at, : len(values)] = values
-        many[at] = len(values) // 5
-    numbers[:, GEMM_AT:] = table[codes]
+        many[at] = len(values) // size
+    numbers[:, first : first + size * most] = table[codes]
     return many[codes]
 
 
@@ -250,8 +251,8 @@ def _symbol(graph: Graph, position: int, name: str) -> Symbol:
             layout.append((key, kind, tuple(value) if isinstance(value, list) else value))
         elif key in VALUES:
             layout.append((key, kind, None))
-        elif key == GEMM:
-            layout.append((key, kind, len(value) // 5))
+        elif key in LISTS:
+            layout.append((key, kind, len(value) // LISTS[key][1]))
     return Symbol(int(graph.types[position]), name, tuple(layout))
 
 

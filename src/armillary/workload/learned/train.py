@@ -12,24 +12,23 @@ from numpy.typing import NDArray
 
 from armillary.errors import InputError
 from armillary.workload.learned.conditions import Value, of_class, program_of
-from armillary.workload.learned.contexts import KEYS, LEVELS, at_level, surroundings
+from armillary.workload.learned.contexts import LEVELS, at_level, surroundings
 from armillary.workload.learned.corpus import Corpus
 from armillary.workload.learned.expressions import Explained, Rule
 from armillary.workload.learned.model import Entry, Program, Shape, StatisticalModel, Sums, Variants
 from armillary.workload.learned.monomials import VARIABLES, Fitter, Sum, logarithms_of
-from armillary.workload.learned.packed import Packed, References
+from armillary.workload.learned.packed import Packed
 from armillary.workload.learned.pieces import Piece, Variant, loose_symbols, pieces_of
 from armillary.workload.learned.records import Record
-from armillary.workload.learned.reference_kernel import TAIL
 from armillary.workload.learned.skeletons import Skeleton, Skeletons, blocks_of, find_skeletons, sequence_of
-from armillary.workload.learned.tree import Tree, grow
+from armillary.workload.learned.tree import grow
 from armillary.workload.learned.variation import variation
 from armillary.workload.learned.vocabulary import AT, COLUMNS, Vocabulary, token_keys
+from armillary.workload.learned.waits import learn_waits
 
 Ints = NDArray[np.int64]
 SMALL = ("number", "comm_tag", "comm_src", "comm_dst", "comm_root", "comm_priority", "stream", "tid", "gap")
 """Columns that hold counts or names, not sizes."""
-_MOST_EXAMPLES = 4000
 
 
 @dataclass(eq=False)
@@ -73,7 +72,11 @@ def train(
     for record in made:
         for stage, packed in enumerate(record.classes):
             pieces = pieces_of(packed, corpus.vocabulary, loose)
-            around = surroundings([each.role for each in pieces], [each.loose for each in pieces])
+            around = surroundings(
+                [each.role for each in pieces],
+                [each.loose for each in pieces],
+                [each.microbatch for each in pieces],
+            )
             classes.append(_Class(of_class(record.condition, stage), packed, pieces, around))
     told("programs")
     programs = _programs(classes)
@@ -176,7 +179,7 @@ def counter_of(roles: Sequence[str]) -> str:
 
 
 def _firm(role: str) -> bool:
-    return not role.startswith(("receive", "send")) and role not in ("weights", "gradients")
+    return role.partition(" ")[0] not in ("receive", "send", "weights", "gradients")
 
 
 def _seen(classes: Sequence[_Class]) -> dict[str, _Seen]:
@@ -213,53 +216,14 @@ def _variants(
         chosen.setdefault(at, variant)
     tree = grow([classes[at].condition for at in chosen], list(chosen.values()))
     loose = any(piece.loose for piece in classes[seen.where[0][0]].pieces if piece.role == role)
-    references, tails, trees = [], [], []
-    for variant in range(len(symbols)):
-        own = [each for each in seen.where if each[2] == variant]
-        lists, rules, which = _references(own, classes, len(symbols[variant]), explained, rng)
-        references.append(lists)
-        tails.append(rules)
-        trees.append(which)
+    keys = [token_keys(variant, vocabulary) for variant in symbols]
+    waits = learn_waits(
+        [(at, around, keys[variant], first) for at, around, variant, first in seen.where],
+        [each.packed for each in classes], explained.conditions, explained, rng,
+    )  # fmt: skip
     level = _level(seen, classes, symbols)
     numbers = _numbers(seen, classes, symbols, vocabulary, level, explained, fitter, sums)
-    return Variants(symbols, tree, loose, references, tails, trees, level, numbers)
-
-
-def _references(
-    own: Sequence[tuple[int, tuple[str, ...], int, int]],
-    classes: Sequence[_Class],
-    size: int,
-    explained: Explained,
-    rng: np.random.Generator,
-) -> tuple[list[tuple[References, ...]], dict[tuple[int, int, int], Rule], Tree]:
-    """Return the lists of references of a variant, rules of counts, and a tree over surroundings and conditions."""
-    known: dict[tuple[References, ...], int] = {}
-    counts: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
-    examples = []
-    for at, around, _, first in own:
-        packed = classes[at].packed
-        full = tuple(packed.references[one] for one in packed.reference[first : first + size].tolist())
-        lists = tuple(
-            tuple((form, named, 0 if form == TAIL else n) for form, named, n in each) for each in full
-        )
-        which = known.setdefault(lists, len(known))
-        examples.append((at, around, which))
-        for token, each in enumerate(full):
-            for place, (form, _, count) in enumerate(each):
-                if form == TAIL:
-                    counts[which, token, place].append((at, count))
-    rules = {key: explained.rule(*np.array(found, np.int64).T) for key, found in counts.items()}
-    if len(known) < 2:
-        return list(known), rules, Tree(0)
-    if len(examples) > _MOST_EXAMPLES:
-        often = np.bincount([each[2] for each in examples], minlength=len(known))
-        rare = [at for at, each in enumerate(examples) if often[each[2]] < 100]
-        picked = rng.choice(len(examples), _MOST_EXAMPLES, replace=False).tolist()
-        examples = [examples[at] for at in sorted({*picked, *rare})]
-    conditions = [
-        {**dict(zip(KEYS, around, strict=True)), **classes[at].condition} for at, around, _ in examples
-    ]
-    return list(known), rules, grow(conditions, [each[2] for each in examples])
+    return Variants(symbols, tree, loose, waits, level, numbers)
 
 
 def _level(seen: _Seen, classes: Sequence[_Class], symbols: Sequence[Variant]) -> int:

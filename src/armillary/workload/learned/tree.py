@@ -44,6 +44,12 @@ class Tree:
             tree = tree.yes if answer else tree.no
         return tree.choice
 
+    def asked(self) -> set[str]:
+        """Return the conditions that are asked for."""
+        if self.yes is None or self.no is None:
+            return set()
+        return {self.key, *self.yes.asked(), *self.no.asked()}
+
     def to_json(self) -> Any:
         """Return the tree as JSON knows values."""
         if self.yes is None or self.no is None:
@@ -65,16 +71,24 @@ def grow(conditions: Sequence[Mapping[str, Value]], classes: Sequence[int], dept
     """Fit a tree to examples; it ends where all of a leaf are of one class."""
     if len(set(classes)) <= 1:
         return Tree(classes[0] if len(classes) else -1)
-    questions = list(_questions(conditions))
-    answers = (
-        np.stack([answer for _, _, answer in questions])
-        if questions
-        else np.zeros((0, len(classes)), np.bool_)
-    )
-    numbers = np.array(classes, np.int64)
-    known, codes = np.unique(numbers, return_inverse=True)
-    shown = np.eye(len(known))[codes]
-    return _grow(questions, answers, shown, known, np.arange(len(classes)), depth)
+    return Questions(conditions).grow(classes, np.arange(len(classes)), depth)
+
+
+class Questions:
+    """All questions about the conditions of examples, for trees that choose different things."""
+
+    def __init__(self, conditions: Sequence[Mapping[str, Value]]) -> None:
+        """Answer them."""
+        self.questions = list(_questions(conditions))
+        self.answers = np.array([answer for _, _, answer in self.questions], np.bool_)
+
+    def grow(self, classes: Sequence[int], rows: NDArray[np.int64], depth: int = 12) -> Tree:
+        """Fit a tree to the examples of these rows, as `grow` does."""
+        if len(set(classes)) <= 1:
+            return Tree(classes[0] if len(classes) else -1)
+        known, codes = np.unique(np.array(classes, np.int64), return_inverse=True)
+        answers = self.answers[:, rows] if self.questions else np.zeros((0, len(rows)), np.bool_)
+        return _grow(self.questions, answers, np.eye(len(known))[codes], known, np.arange(len(rows)), depth)
 
 
 def _questions(conditions: Sequence[Mapping[str, Value]]) -> Any:

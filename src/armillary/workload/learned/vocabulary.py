@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from armillary.errors import InputError
 from armillary.trace import CollectiveType, NodeType
+from armillary.trace.attention import ATTENTION, Attention
+from armillary.trace.gemm import GEMM
 from armillary.trace.schema import KIND_NAMES
 
 PRODUCTS = 2
@@ -19,6 +21,7 @@ PRODUCTS = 2
 GEMM_COLUMNS = tuple(
     f"gemm.{at}.{name}" for at in range(PRODUCTS) for name in ("calls", "batch", "m", "n", "k")
 )
+ATTENTION_COLUMNS = tuple(f"attention.{name}" for name in Attention._fields)
 VALUES = (
     "duration_ns", "num_ops", "tensor_size", "comm_size", "comm_tag", "comm_src", "comm_dst", "comm_root",
     "comm_priority", "stream", "tid", "gap", "delay_ns", "layer", "micro_batch",
@@ -28,12 +31,14 @@ CONSTANTS = (
     "is_cpu_op", "comm_type", "pg_name", "comm_axis", "precision", "in_switch", "tensor_loc", "involved_dim",
 )  # fmt: skip
 """Attributes that belong to the symbol; so do the ends of a message that goes along an axis."""
-COLUMNS = ("number", "duration_micros", *VALUES, *GEMM_COLUMNS)
+COLUMNS = ("number", "duration_micros", *VALUES, *GEMM_COLUMNS, *ATTENTION_COLUMNS)
 """Numeric columns of a token; `number` is the first number in its name."""
 AT = {name: at for at, name in enumerate(COLUMNS)}
-GEMM_AT = AT[GEMM_COLUMNS[0]]
+GEMM_AT, ATTENTION_AT = AT[GEMM_COLUMNS[0]], AT[ATTENTION_COLUMNS[0]]
+LISTS = {GEMM: (GEMM_AT, 5), ATTENTION: (ATTENTION_AT, len(ATTENTION_COLUMNS))}
+"""Attributes that are lists of numbers in columns: the first of these, and how many numbers one entry has."""
 Entry = tuple[str, str, Any]
-"""An attribute: name, kind, and its constant value; None: it is in a column (of ``gemm``: how many products)."""
+"""An attribute: name, kind, and its constant value; None: it is in a column (of `LISTS`: how many entries)."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,9 @@ class Symbol:
         """Numeric columns that mean something."""
         found = [AT["number"]] if "#" in self.name else []
         for key, _, value in self.layout:
-            if key == "gemm":
-                found += range(GEMM_AT, GEMM_AT + 5 * value)
+            if key in LISTS:
+                first, size = LISTS[key]
+                found += range(first, first + size * value)
             elif value is None:
                 found.append(AT[key])
         return tuple(found)
@@ -160,10 +166,10 @@ def _symbol(found: Any) -> Symbol:
     kind, name, layout = found
     entries = []
     for key, attribute, value in layout:
-        known = key in CONSTANTS or key in VALUES or key == "gemm"
+        known = key in CONSTANTS or key in VALUES or key in LISTS
         if not known or attribute not in KIND_NAMES or (key in CONSTANTS and value is None):
             raise ValueError(key)
-        if key == "gemm" and not 1 <= value <= PRODUCTS:
+        if key in LISTS and not 1 <= value <= (PRODUCTS if key == GEMM else 1):
             raise ValueError(key)
         entries.append((key, attribute, tuple(value) if isinstance(value, list) else value))
     return Symbol(NodeType(kind), str(name), tuple(entries))

@@ -21,6 +21,7 @@ from armillary.workload.learned.packed import Packed
 from armillary.workload.learned.pieces import Piece, loose_symbols, pieces_of
 from armillary.workload.learned.reference_kernel import TAIL
 from armillary.workload.learned.skeletons import find_skeletons
+from armillary.workload.learned.waits import plain
 
 _EXACT = 1e-6
 
@@ -106,7 +107,9 @@ def examples_of(
     pieces = []
     for at, (packed, own) in enumerate(parts):
         values = sums.values(logarithms[at])
-        around = surroundings([each.role for each in own], [each.loose for each in own])
+        around = surroundings(
+            [each.role for each in own], [each.loose for each in own], [each.microbatch for each in own]
+        )
         known: set[tuple[str, tuple[str, ...]]] = set()
         for piece, near in zip(own, around, strict=True):
             if (piece.role, near) not in known:
@@ -130,7 +133,7 @@ def _piece(
     span = slice(piece.first, piece.first + len(symbols))
     for position, (symbol, which) in enumerate(zip(symbols, packed.reference[span].tolist(), strict=True)):
         full = packed.references[which]
-        lists = tuple((form, named, 0 if form == TAIL else n) for form, named, n in full)
+        lists = plain(full)
         group = lexicon.references[piece.role, symbol]
         _choose(found, position, group, [group.references.index(lists)])
         for place, (form, _, count) in enumerate(full):

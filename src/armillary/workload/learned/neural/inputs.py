@@ -14,14 +14,14 @@ Floats = NDArray[np.float32]
 SMALL = ("stage", "stages_left", "spare", "microbatches", "pp")
 """Numbers of which each of the values up to `MOST` is a feature."""
 MOST = 8
-SEVERAL = ("tp", "cp", "dp", "replicas")
+SEVERAL = ("tp", "cp", "dp", "replicas", "ep", "etp", "expert_replicas")
 """Numbers of which it matters whether they exceed 1."""
 COUNT_SIZE = MOST + 2
 
 
 def features(conditions: Sequence[Mapping[str, Value]]) -> Floats:
     """Return the features of conditions of classes of ranks, (conditions, features); logarithms come first."""
-    numbers = logarithms_of(conditions)
+    numbers = np.maximum(logarithms_of(conditions), 0)
     rest = []
     for each in conditions:
         row: list[float] = []
@@ -43,8 +43,9 @@ def varied(condition: Mapping[str, Value], rng: np.random.Generator) -> dict[str
     Where the microbatches are fewer than all stages have under way, those and the stages stay: programs differ there.
     """
     found = dict(condition)
-    for key in ("hidden", "ffn", "vocabulary", "sequence"):
-        found[key] = max(1, round(int(condition.get(key, 1)) * 2 ** rng.uniform(-1, 1)))
+    for key in ("hidden", "ffn", "expert_size", "vocabulary", "sequence"):
+        size = int(condition.get(key, 1))
+        found[key] = max(min(1, size), round(size * 2 ** rng.uniform(-1, 1)))
     pp, many = int(condition.get("pp", 1)), int(condition.get("microbatches", 1))
     if many >= pp + 2:
         for key in ("stage", "stages_left"):

@@ -18,12 +18,9 @@ from armillary.workload.learned.expressions import Rule
 from armillary.workload.learned.model import Entry, StatisticalModel
 from armillary.workload.learned.neural.grammar import MARKS, block_name
 from armillary.workload.learned.packed import References
-from armillary.workload.learned.reference_kernel import TAIL
 from armillary.workload.learned.tree import Tree
 from armillary.workload.learned.vocabulary import AT, token_keys
-
-Token = tuple[str, int, int]
-"""Name, kind and occurrence in its piece, see `vocabulary.token_keys`."""
+from armillary.workload.learned.waits import Token, Waits
 
 
 @dataclass(frozen=True)
@@ -83,8 +80,8 @@ class Lexicon:
         self.tails: dict[tuple[str, int, References, int], Group] = {}
         self.numbers: dict[str, dict[Token, list[tuple[int, Group]]]] = {}
         for role, found in base.roles.items():
-            for symbols, listed, tails in zip(found.symbols, found.references, found.tails, strict=True):
-                self._refer(role, symbols, listed, tails)
+            for symbols in found.symbols:
+                self._refer(role, symbols, found.waits)
             self.numbers[role] = self._columns(found.numbers)
         for group in self.groups():
             group.first = self.candidates
@@ -104,22 +101,16 @@ class Lexicon:
         """How many numbers `surroundings` may return."""
         return len(KEYS) * len(self.near)
 
-    def _refer(
-        self,
-        role: str,
-        symbols: Sequence[int],
-        listed: Sequence[tuple[References, ...]],
-        tails: Mapping[tuple[int, int, int], Rule],
-    ) -> None:
-        for which, lists in enumerate(listed):
-            for token, (symbol, references) in enumerate(zip(symbols, lists, strict=True)):
-                group = self.references.setdefault((role, symbol), Group(0))
-                if references not in group.references:
-                    group.references.append(references)
-                for place, (form, _, _) in enumerate(references):
-                    if form == TAIL:
-                        own = self.tails.setdefault((role, symbol, references, place), Group(0))
-                        _add(own, Formula(rule=tails[which, token, place]))
+    def _refer(self, role: str, symbols: Sequence[int], waits: Mapping[Token, Waits]) -> None:
+        for symbol, token in zip(symbols, token_keys(symbols, self.base.vocabulary), strict=True):
+            own = waits[token]
+            group = self.references.setdefault((role, symbol), Group(0))
+            group.references += [each for each in own.lists if each not in group.references]
+            for (which, place), rule in own.tails.items():
+                _add(
+                    self.tails.setdefault((role, symbol, own.lists[which], place), Group(0)),
+                    Formula(rule=rule),
+                )
 
     def _columns(
         self, numbers: Mapping[tuple[str, ...], Sequence[Entry]]

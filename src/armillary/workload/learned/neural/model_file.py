@@ -18,7 +18,7 @@ from armillary.workload.learned.neural.sample import NeuralSampler
 from armillary.workload.learned.sample import Sampler
 
 FORMAT = "armillary neural trace model"
-VERSION = 1
+VERSION = 2
 
 
 def save_neural(model: NeuralModel, path: Path) -> None:

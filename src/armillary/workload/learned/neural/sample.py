@@ -135,7 +135,7 @@ class NeuralSampler(Sampler):
             roles += block
             batches += [turn] * len(block)
         loose = [self.model.roles[role].loose for role in roles]
-        places = list(zip(roles, surroundings(roles, loose), strict=True))
+        places = list(zip(roles, surroundings(roles, loose, batches), strict=True))
         distinct = list(dict.fromkeys(places))
         new = [place for place in distinct if place not in known]
         known.update(self.decoder.pieces(new, condition, self._noise))

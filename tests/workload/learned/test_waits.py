@@ -1,0 +1,67 @@
+"""What tokens wait for: the list of references that occurred, by surroundings and conditions, each token for itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from armillary.workload.learned.contexts import KEYS, surroundings
+from armillary.workload.learned.expressions import Explained
+from armillary.workload.learned.packed import Packed
+from armillary.workload.learned.reference_kernel import KERNEL, LAST, TAIL
+from armillary.workload.learned.vocabulary import COLUMNS
+from armillary.workload.learned.waits import learn_waits
+
+FIRST, SECOND = ("gather", 7, 0), ("product", 4, 0)
+
+
+def packed(*lists: Any) -> Packed:
+    """A class whose k-th token has the k-th of these lists of references."""
+    n = len(lists)
+    zero = np.zeros(n, np.int32)
+    rows = np.zeros((1, 1 + len(COLUMNS)), np.int64)
+    return Packed(rows, zero, tuple(lists), np.arange(n, dtype=np.int32), np.zeros((2, n), np.int32))
+
+
+def test_tokens_are_learned_apart() -> None:
+    """What the first waits for depends on tp, the second on ep: together they are right where both are new."""
+    conditions = [{"tp": tp, "ep": ep, "microbatches": 2 + tp} for tp, ep in ((1, 1), (2, 1), (1, 2))]
+    classes = [
+        packed(
+            ((KERNEL, -1, 0),) if c["tp"] > 1 else (), ((LAST, 0, 1),) if c["ep"] > 1 else ((KERNEL, -1, 0),)
+        )
+        for c in conditions
+    ]
+    near = ("",) * len(KEYS)
+    examples = [(at, near, (FIRST, SECOND), 0) for at in range(3)]
+    found = learn_waits(examples, classes, conditions, Explained(conditions), np.random.default_rng(0))
+    new = {"tp": 2, "ep": 2}
+    assert [found[each].lists[found[each].tree.choose(new)] for each in (FIRST, SECOND)] == [
+        ((KERNEL, -1, 0),),
+        ((LAST, 0, 1),),
+    ]
+
+
+def test_counts_follow_a_rule() -> None:
+    conditions = [{"microbatches": many, "pp": 2} for many in (3, 5, 8, 13)]
+    classes = [packed(((TAIL, 4, int(each["microbatches"])),)) for each in conditions]
+    examples = [(at, ("",) * len(KEYS), (FIRST,), 0) for at in range(4)]
+    found = learn_waits(examples, classes, conditions, Explained(conditions), np.random.default_rng(0))[FIRST]
+    assert found.lists == [((TAIL, 4, 0),)]
+    assert found.tails[0, 0].value({"microbatches": 21}) == 21
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.integers(0, 2)), max_size=12))
+def test_turns(pieces: list[tuple[str, bool, int]]) -> None:
+    """Against a search back to where the microbatch changes."""
+    roles, loose, batches = ([each[at] for each in pieces] for at in range(3))
+    found = surroundings(roles, loose, batches)  # type: ignore[arg-type]
+    for at, each in enumerate(found):
+        start = at
+        while start and batches[start - 1] == batches[at]:
+            start -= 1
+        assert each[KEYS.index("turn")] == str(min(2, roles[start:at].count(roles[at])))
