@@ -222,3 +222,15 @@ def test_what_no_ranks_did_twice_is_not_drawn(tmp_path: Path) -> None:
     assert sampler.sample({"trace": "run"}).total_nodes == 1
     with pytest.raises(InputError, match=r"temperature 1: the corpus has no ranks .* of run can be compared"):
         sampler.sample({"trace": "run"}, temperature=1)
+
+
+def test_unequal_stages_are_refused_where_the_corpus_has_none(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        "count: 12\nseed: 0\nchoices: {layers: [4, 8], pp: [1, 2, 4], microbatches: [2, 4], dp: [1, 2]}\n"
+    )
+    write_corpus(tmp_path / "corpus", [], [plan])
+    sampler = Sampler(train(read_corpus(tmp_path / "corpus")))
+    assert sampler.sample({"layers": 6, "pp": 2, "dp": 2, "batch": 8}).n_ranks == 4
+    with pytest.raises(InputError, match=r"layers 6: no stages that differ .* expected a multiple of pp 4"):
+        sampler.sample({"layers": 6, "pp": 4, "dp": 2, "batch": 16})

@@ -45,7 +45,7 @@ SETTINGS = (
     Setting("level 3 at 10 %", LEVELS[3], 0.1),
     Setting("level 4 at 1 %", LEVELS[4], 0.01, 1),
     Setting("level 4 at 5 %", LEVELS[4], 0.05, 1),
-    Setting("level 4 at 5 %, two machines", LEVELS[4]),
+    Setting("level 4, 2 machines", LEVELS[4]),
 )
 """What is compared, by default."""
 

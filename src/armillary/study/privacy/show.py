@@ -55,7 +55,7 @@ def evaluation_tables(found: Evaluation) -> list[Table]:
     learned = _table("learned attack, %", *names, "error", "elsewhere")
     learned.add_row("prior", *(_percent(found.prior[name]) for name in names), "", "")
     for count, floor in found.floors.items():
-        what = f"time on {count} machine{'s' * (count > 1)} alone"
+        what = f"time, {count} machine{'s' * (count > 1)}"
         learned.add_row(what, *(_percent(floor[name]) for name in names), "", "")
     rules = _table("attack by rules, %", *RULES)
     for each in found.outcomes:
@@ -74,7 +74,7 @@ def _table(*columns: str) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for column in columns:
         table.add_column(column, no_wrap=column == columns[0])
     return table

@@ -222,6 +222,11 @@ def _of_experts(n: Mapping[str, int], tp: int, replicas: int) -> dict[str, Value
     }  # fmt: skip
 
 
+def uneven(condition: Condition) -> int:
+    """Return 1 where pipeline stages differ in their number of layers, else 0."""
+    return int(int(condition.get("layers", 0)) % int(condition.get("pp", 1)) > 0)
+
+
 def program_of(condition: Condition) -> tuple[Value, ...]:
     """Return what gives a program of a class its shape: words, and whether there are several of something."""
     several = ("stage", "stages_left", "replicas", "microbatches", "experts", "expert_replicas")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from armillary.errors import InputError, nearest, one_of
 from armillary.trace import Trace
 from armillary.workload.learned.agreement import check_agreement
-from armillary.workload.learned.conditions import WORDS, Value, of_class, program_of, wish
+from armillary.workload.learned.conditions import WORDS, Value, of_class, program_of, uneven, wish
 from armillary.workload.learned.contexts import KEYS, at_level, surroundings
 from armillary.workload.learned.expressions import Rule
 from armillary.workload.learned.graphs import Layouts, graph_of_tokens
@@ -101,8 +101,13 @@ class Sampler:
         """Return the sequences of all classes of ranks, one for each pipeline stage.
 
         Raises:
-            InputError: the corpus has no program of this kind.
+            InputError: the corpus has no program of this kind, or no stages that differ in their number of layers.
         """
+        if uneven(condition) and 1 not in self.model.domain.get("uneven", [1]):
+            raise InputError(
+                f"layers {condition['layers']}: no stages that differ in their number of layers in the corpus, "
+                f"expected a multiple of pp {condition['pp']}"
+            )
         return [self.tokens(of_class(condition, stage)) for stage in range(int(condition["pp"]))]
 
     def check(self, condition: Mapping[str, Value]) -> list[str]:

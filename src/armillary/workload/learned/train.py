@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.errors import InputError
-from armillary.workload.learned.conditions import Value, of_class, program_of
+from armillary.workload.learned.conditions import Value, of_class, program_of, uneven
 from armillary.workload.learned.contexts import LEVELS, at_level, surroundings
 from armillary.workload.learned.corpus import Corpus
 from armillary.workload.learned.expressions import Explained, Rule
@@ -111,7 +111,7 @@ def _domain(records: Sequence[Record]) -> dict[str, list[Value]]:
             key=lambda v: (str(type(v)), v),
         )
         for key in keys
-    }
+    } | {"uneven": list[Value](sorted({uneven(record.condition) for record in records}))}
 
 
 def _programs(classes: Sequence[_Class]) -> dict[tuple[Value, ...], Program]:
