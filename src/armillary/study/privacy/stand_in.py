@@ -70,7 +70,7 @@ def stand_in(ranks: int, machines: Sequence[Machine], ticks: Floats, tolerance: 
         drawn = [_near(each, machines, ticks) for each in _draws(ranks, machines, key, first)]
         drawn.sort(key=lambda each: int(_distance(each, ticks) / _ALIKE))
         for number, each in enumerate(drawn, first):
-            found = _scaled(each.draft, machines, ticks, tolerance, generator(key, "stand-in totals", number))
+            found = _fitted(each.draft, machines, ticks, tolerance, generator(key, "stand-in totals", number))
             if found is not None:
                 return found
         nearest.append(min(drawn, key=lambda each: _distance(each, ticks)))
@@ -88,7 +88,7 @@ def stand_in(ranks: int, machines: Sequence[Machine], ticks: Floats, tolerance: 
     )
 
 
-def _scaled(
+def _fitted(
     draft: Draft, machines: Sequence[Machine], ticks: Floats, tolerance: float, draw: np.random.Generator
 ) -> Balanced | None:
     kinds, bound = kinds_of_work(draft), np.log1p(tolerance)
