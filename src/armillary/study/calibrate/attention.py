@@ -66,14 +66,22 @@ class Kernels:
 
 
 def read_prefills(path: Path) -> Kernels:
-    """Read a file with `COLUMNS`.
-
-    Kernels with a cache in fp8 compute in fp8 (what they are given in makes little difference).
+    """Read a file with `COLUMNS`, see `prefills_of`.
 
     Raises:
         InputError: it is missing or malformed.
     """
-    text = measured_text(path)
+    return prefills_of(path, measured_text(path))
+
+
+def prefills_of(path: Path, text: str) -> Kernels:
+    """Return the kernels of the text of a file with `COLUMNS`.
+
+    Kernels with a cache in fp8 compute in fp8 (what they are given in makes little difference).
+
+    Raises:
+        InputError: it is malformed.
+    """
     rows = list(csv.reader(line for line in io.StringIO(text) if not line.startswith("#")))
     header = rows[0] if rows else []
     for name in COLUMNS:

@@ -7,11 +7,11 @@ other; the replicas are the ranks that are left.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from armillary.errors import InputError
+from armillary.study.privacy.stand_in import RECOMPUTE, SHARDING
 from armillary.trace.trace import Trace
 from armillary.workload.generate import generate
 from armillary.workload.models.schema import Attention, Decoder, Mlp
@@ -25,8 +25,6 @@ BATCH = (32, 64, 128, 256, 512, 1024)
 RANKS = 64
 _MICROBATCHES = 16
 """Of a replica, at most: traces stay small."""
-_SHARDING: tuple[Literal["ddp", "zero-1", "fsdp"], ...] = ("ddp", "zero-1", "fsdp")
-_RECOMPUTE: tuple[Literal["none", "full"], ...] = ("none", "full")
 ATTRIBUTES = ("hidden", "layers", "sequence", "tp", "pp", "dp", "sharding")
 
 
@@ -72,8 +70,8 @@ def _one(random: np.random.Generator) -> Configuration | None:
     gated = bool(random.integers(2))
     ratio = (8 / 3, 3.5)[random.integers(2)] if gated else 4.0
     vocabulary, grouped = pick((32000, 50304, 128256)), bool(random.integers(2))
-    sharding = _SHARDING[random.integers(3)] if dp > 1 else _SHARDING[0]
-    recompute = _RECOMPUTE[random.integers(2)]
+    sharding = SHARDING[random.integers(3)] if dp > 1 else SHARDING[0]
+    recompute = RECOMPUTE[random.integers(2)]
     microbatches, rest = divmod(batch, dp * microbatch)
     if rest or not 1 <= microbatches <= _MICROBATCHES or (sharding == "fsdp" and pp > 1):
         return None

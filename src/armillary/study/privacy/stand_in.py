@@ -36,8 +36,8 @@ MOST = 100.0
 _ROUNDS = 4
 _HEAD = 128
 _AXIS = (1, 2, 4, 8)
-_SHARDING: tuple[Literal["ddp", "zero-1", "fsdp"], ...] = ("ddp", "zero-1", "fsdp")
-_RECOMPUTE: tuple[Literal["none", "full"], ...] = ("none", "full")
+SHARDING: tuple[Literal["ddp", "zero-1", "fsdp"], ...] = ("ddp", "zero-1", "fsdp")
+RECOMPUTE: tuple[Literal["none", "full"], ...] = ("none", "full")
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,10 +129,10 @@ def _workload(ranks: int, draw: np.random.Generator, *, smallest: bool) -> tuple
         vocabulary=pick((32000, 50304, 128256)), context=sequence, tied=False, norm="rms", activation="swiglu",
         attention=Attention(heads=heads, kv_heads=8), mlp=Mlp(size=pick((2, 3, 4)) * hidden),
     )  # fmt: skip
-    sharding = _SHARDING[0 if dp == 1 else draw.integers(2 if pp > 1 else 3)]
+    sharding = SHARDING[0 if dp == 1 else draw.integers(2 if pp > 1 else 3)]
     plan = Plan(
         ranks=ranks, batch=dp * microbatch * microbatches, microbatch=microbatch, sequence=sequence,
-        parallel=Parallel(tp=tp, pp=pp, dp=dp), data=Data(sharding=sharding), recompute=_RECOMPUTE[draw.integers(2)],
+        parallel=Parallel(tp=tp, pp=pp, dp=dp), data=Data(sharding=sharding), recompute=RECOMPUTE[draw.integers(2)],
     )  # fmt: skip
     return model, plan
 

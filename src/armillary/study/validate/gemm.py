@@ -160,9 +160,10 @@ def run_attention(files: Sequence[Path], progress: Progress) -> Table:
     partly = False
     for done, path in enumerate(files):
         progress(done, len(files))
-        kernels = attention_fit.read_prefills(path)
+        text = measured_text(path)
+        kernels = attention_fit.prefills_of(path, text)
         keep = kernels.seconds * 1e6 >= _LEAST_US
-        if is_fitted(measured_text(path)):
+        if is_fitted(text):
             partly = True
             keep &= attention_fit.held_out(kernels.table)
         kernels = kernels.part(keep)
