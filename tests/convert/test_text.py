@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.astra_sim import simulate
@@ -453,7 +453,7 @@ FILES = st.builds(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(deadline=None)
 @given(content=st.one_of(st.text(), LINES, FILES))
 def test_any_text_is_an_error_or_a_valid_trace(text: Any, content: str) -> None:
     try:

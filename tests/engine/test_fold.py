@@ -290,7 +290,7 @@ def test_bundles_that_take_no_time_have_their_turn_within_the_tick() -> None:
     check(case)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None)
 @given(cases())
 def test_variants_agree_to_the_tick(case: Case) -> None:
     check(case)
@@ -299,7 +299,7 @@ def test_variants_agree_to_the_tick(case: Case) -> None:
 GREEDY = ("offlineGreedy", "offlineGreedyFlex")
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None)
 @given(cases(), st.sampled_from(GREEDY), st.sampled_from([*INTRA_DIMENSION]))
 def test_variants_agree_where_work_of_the_greedy_scheduler_is_left_over(
     case: Case, across: str, within: str
@@ -314,7 +314,7 @@ def test_variants_agree_where_work_of_the_greedy_scheduler_is_left_over(
     check(replace(case, system=system, groups=None, steps=steps))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None)
 @given(cases(zero=True))
 def test_variants_agree_where_things_take_no_time(case: Case) -> None:
     check(case)

@@ -52,7 +52,7 @@ def starts_of(schedule: Schedule, draw: Any) -> np.ndarray[Any, Any]:
     return np.array(draw(st.lists(ticks, min_size=schedule.n, max_size=schedule.n)), np.int64)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None)
 @given(phases(), st.data())
 def test_recurrence_and_messages_agree(phase: tuple[Schedule, PhaseCosts], data: Any) -> None:
     schedule, costs = phase
@@ -63,7 +63,7 @@ def test_recurrence_and_messages_agree(phase: tuple[Schedule, PhaseCosts], data:
     assert (by_phase[:, 0] >= starts).all()
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None)
 @given(phases(), st.integers(0, 10**6))
 def test_equal_starts_are_known_in_advance(phase: tuple[Schedule, PhaseCosts], tick: int) -> None:
     schedule, costs = phase
@@ -74,7 +74,7 @@ def test_equal_starts_are_known_in_advance(phase: tuple[Schedule, PhaseCosts], t
     assert (found == tick + np.broadcast_to(known, found.shape)).all()
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None)
 @given(phases(), st.data())
 def test_a_later_start_never_ends_anything_earlier(phase: tuple[Schedule, PhaseCosts], data: Any) -> None:
     schedule, costs = phase

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from armillary.errors import InputError
@@ -65,7 +65,6 @@ NATIVE_KEYS = (
 PARTS = st.sampled_from(["npu", "collectives", "compute", "groups", "workload", "jitter", "stragglers"])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mappings(NATIVE_KEYS), mappings(NATIVE_KEYS), PARTS)
 def test_native(tmp_path: Path, top: dict[str, Any], part: dict[str, Any], name: str) -> None:
     line = {"topology": "Ring", "size": 4, "bandwidth": "1 GB/s", "latency": "1 ns"}
@@ -80,7 +79,6 @@ def test_native(tmp_path: Path, top: dict[str, Any], part: dict[str, Any], name:
             assert "\n" not in str(error)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(alphabet="{}[]:,&*a!?-1 \n\t'\"#%|>.\\\x00é", max_size=30))
 def test_any_text(tmp_path: Path, text: str) -> None:
     file = tmp_path / "file"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.errors import InputError
@@ -18,9 +18,7 @@ from armillary.trace.schema import KINDS, RANGES, STRING
 
 TEXT = st.text(max_size=6) | st.sampled_from(["", "comm_size", "é", "漢字", "🜨", "involved_dim"])
 UINT64 = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 127, 128, 2**63, 2**64 - 1])
-CHECKS = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+CHECKS = settings(max_examples=150, deadline=None)
 
 
 def scalars(kind: int) -> st.SearchStrategy[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.convert import Converted
@@ -88,7 +88,7 @@ def mangled(draw: st.DrawFn) -> str:
     return text
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, deadline=None)
 @given(text=mangled(), in_order=st.booleans(), unroll=st.sampled_from([0, 20, 200_000]))
 def test_mangled_modules(convert: Callable[..., Converted], text: str, in_order: bool, unroll: int) -> None:
     try:
@@ -99,7 +99,7 @@ def test_mangled_modules(convert: Callable[..., Converted], text: str, in_order:
     assert [fault for fault in faults if fault.severity == "error"] == []
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None)
 @given(text=st.text())
 def test_any_text(convert: Callable[..., Converted], text: str) -> None:
     with pytest.raises(InputError):

@@ -8,7 +8,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
@@ -71,7 +71,7 @@ def recordings() -> dict[str, Recording]:
 DOCUMENTS = {name: {"host": rec.host(), "device": rec.device()} for name, rec in recordings().items()}
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.data())
 def test_damaged_values(data: st.DataObject) -> None:
     documents = json.loads(json.dumps(DOCUMENTS[data.draw(st.sampled_from(sorted(DOCUMENTS)))]))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.convert.pytorch.records import Records
@@ -116,7 +116,7 @@ def test_stray_bytes_in_a_name_do_not_matter(read: Read) -> None:
     assert read(b'{"list": [{"name": "caf\xe9"}]}')[1] == [{"name": "caf�"}]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(max_examples=300)
 @given(st.data())
 def test_mutated_documents_give_a_value_or_one_error(read: Read, data: st.DataObject) -> None:
     text = json.dumps({"list": data.draw(st.lists(JSON, max_size=3)), "x": data.draw(JSON)})

@@ -62,7 +62,7 @@ def networks(draw: Any) -> tuple[Dimension, ...]:
     return tuple(Dimension("", draw(topology), size, draw(rates), draw(waits)) for size in sizes)
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None)
 @given(networks(), st.data())
 def test_equal_to_the_twin(dimensions: tuple[Dimension, ...], data: Any) -> None:
     npus = int(np.prod([d.size for d in dimensions]))
@@ -104,7 +104,7 @@ def unshared(draw: Any) -> tuple[Trace, Platform]:
     return Trace.replicate(builder.graph(), machine.npus), machine
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None)
 @given(unshared())
 def test_analytical_where_no_link_is_shared(case: tuple[Trace, Platform]) -> None:
     trace, machine = case
