@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -125,3 +126,19 @@ def test_demo(words: str, inputs: Path, call: Call) -> None:
         for suffix in (".yaml", ".json", ".png", ".timeline.json.gz", ".result"):
             assert (folder / f"{name}{suffix}").stat().st_size > 0
     assert call(f"run {folder}/step.yaml").stdout in result.stdout
+
+
+def test_demo_without_matplotlib_lacks_only_the_pictures(
+    inputs: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = call("demo --out drawn")
+    for name in [name for name in sys.modules if name.startswith("matplotlib")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    bare = call("demo --out bare")
+    assert bare.exit_code == 0, bare.output
+    drawn = {path.name for path in Path("drawn").iterdir()}
+    assert {path.name for path in Path("bare").iterdir()} == {n for n in drawn if not n.endswith(".png")}
+    lines = bare.stdout.splitlines()
+    (missing,) = set(lines) - set(whole.stdout.replace("drawn", "bare").splitlines())
+    assert "pip install armillary[plot]" in missing

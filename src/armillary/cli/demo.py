@@ -9,6 +9,7 @@ import click
 
 from armillary.cli import COMMANDS
 from armillary.cli.outputs import Outputs, working
+from armillary.errors import InputError
 
 if TYPE_CHECKING:
     from armillary.trace import Graph
@@ -75,9 +76,15 @@ def training_step(layers: int = 8, hidden: int = 4096, tokens: int = 512) -> Gra
     "--out", type=click.Path(path_type=Path), default=Path("out/demo"), show_default=True, metavar="FOLDER"
 )
 def command(out: Path) -> None:
-    """Write traces and studies, simulate them, and report."""
+    """Write traces and studies, simulate them, and report; pictures where matplotlib is installed."""
+    from armillary.report.picture import check_picture
     from armillary.trace import Trace, write_trace
 
+    pictures, listed = True, "*.png                                 pictures of the breakdown"
+    try:
+        check_picture(out / "step.png")
+    except InputError as error:
+        pictures, listed = False, f"no pictures: {error}"
     (out / "traces").mkdir(parents=True, exist_ok=True)
     for name, graph in (("all-reduce", all_reduce()), ("step", training_step())):
         with working(f"writing the traces of {name}"):
@@ -85,15 +92,15 @@ def command(out: Path) -> None:
         (out / f"{name}.yaml").write_text(f"workload: {{trace: traces/{name}}}\n{MACHINE}")
 
     _heading("1 GiB all-reduce over 512 NPUs")
-    ticks = _run(out, "all-reduce")
+    ticks = _run(out, "all-reduce", pictures)
     same = "the same" if ticks == ASTRA_SIM_TICKS else "not the same"
     click.echo(f"\nASTRA-sim gives {ASTRA_SIM_TICKS:,} cycles for this input: {same}.\n")
     _heading("One training step: 8 transformer layers, data-parallel on the same machine")
-    _run(out, "step")
+    _run(out, "step", pictures)
     click.echo(f"""
 In {out}:
   all-reduce.yaml, step.yaml, traces/   what was simulated; try: armillary run {out / "step.yaml"}
-  *.png                                 pictures of the breakdown
+  {listed}
   *.timeline.json.gz                    timelines, to be opened in https://ui.perfetto.dev
   *.json                                the same numbers for programs
   *.result                              whole results; try: armillary show {out / "step.result"}""")
@@ -103,7 +110,7 @@ def _heading(text: str) -> None:
     click.echo(f"{text}\n{'=' * len(text)}")
 
 
-def _run(out: Path, name: str) -> int:
+def _run(out: Path, name: str, pictures: bool) -> int:
     """Simulate one study of the demo, report, write the files and return the finish tick."""
     import armillary
     from armillary.platform.native import load_study
@@ -115,7 +122,7 @@ def _run(out: Path, name: str) -> int:
     Outputs(
         json=out / f"{name}.json",
         timeline=out / f"{name}.timeline.json.gz",
-        picture=out / f"{name}.png",
+        picture=out / f"{name}.png" if pictures else None,
         save=out / f"{name}.result",
     ).present(result, quiet=True)
     return result.total_ticks
