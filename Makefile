@@ -1,7 +1,8 @@
-# Every target makes its own virtual environment in .venv on first use; nothing else need be installed.
+# Targets make the virtual environment .venv on first use and add to it what they need; nothing else need be installed.
 PYTHON ?= python3
 JOBS ?= 2
 BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test test-slow lint format docs bench clean
 .DEFAULT_GOAL := test
@@ -9,40 +10,44 @@ BIN := .venv/bin
 .venv/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Armillary needs Python 3.11 or newer: make PYTHON=/path/to/python3" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(INSTALL) --editable '.[plot]'
 	@touch $@
 
-.venv/.installed-docs: .venv/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+.venv/.installed-dev: .venv/.installed
+	$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+.venv/.installed-docs: .venv/.installed-dev
+	$(INSTALL) --editable '.[docs]'
 	@touch $@
 
 demo: .venv/.installed  ## simulate a 512-NPU machine; files in out/demo
 	$(BIN)/armillary demo
 
-test: .venv/.installed  ## the fast tests
+test: .venv/.installed-dev  ## the fast tests
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
 
 # The CPU build of a fixed version: a plain `torch` brings several GB of CUDA.
-.venv/.installed-frameworks: .venv/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 jax tensorflow-cpu
+.venv/.installed-frameworks: .venv/.installed-dev
+	$(INSTALL) torch==2.13.0 jax tensorflow-cpu
 	@touch $@
 
 test-slow: .venv/.installed-frameworks  ## the tests that take minutes, some with PyTorch, JAX and TensorFlow
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
-lint: .venv/.installed  ## ruff and mypy
+lint: .venv/.installed-dev  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
 
-format: .venv/.installed  ## rewrite the sources as ruff likes them
+format: .venv/.installed-dev  ## rewrite the sources as ruff likes them
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 docs: .venv/.installed-docs  ## the manual; docs/_build/html/index.html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
-bench: .venv/.installed  ## the speed claims, one JSON line each
+bench: .venv/.installed-dev  ## the speed claims, one JSON line each
 	$(BIN)/python benchmarks/simulate.py
 	$(BIN)/python benchmarks/decode.py
 	$(BIN)/python benchmarks/check.py
