@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,3 +30,26 @@ def shared() -> Path:
     if not (folder / "README.md").exists():
         pytest.skip("needs the reference data in ../shared")
     return folder
+
+
+@pytest.fixture(scope="session")
+def lines() -> Callable[[Callable[[], object]], int]:
+    """Return a function that counts the lines of Python a call executes: how its work grows, on any machine."""
+
+    def count(call: Callable[[], object]) -> int:
+        found = 0
+
+        def within(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal found
+            found += event == "line"
+            return within
+
+        before = sys.gettrace()
+        sys.settrace(within)
+        try:
+            call()
+        finally:
+            sys.settrace(before)
+        return found
+
+    return count

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.engine.timeline import Timeline
-from armillary.report import bound, bound_line, lower_bound
+from armillary.report import bound, bound_line
 from armillary.report.lower_bound import _longest
 from armillary.report.quick_bound import quick_bound
 
@@ -178,21 +177,17 @@ def wide(build, classes, n):
     )  # fmt: skip
 
 
-def test_many_nodes_take_seconds_at_most(build):
-    lower_bound._longest(wide(build, 1, 4), np.zeros(4, np.int64), "compiled")  # compile
+def test_no_python_runs_for_each_of_many_nodes(build, lines):
     made = wide(build, 64, 100_000)
-    began = time.process_time()
     assert bound(made).ticks == 500_000
-    assert time.process_time() - began < 2.0
+    assert lines(lambda: bound(made)) < 100_000
 
 
-def test_a_million_ranks_of_a_class_cost_nothing(build):
+def test_a_million_ranks_of_a_class_cost_nothing(build, lines):
     made = one_all_reduce(build, 350.0)
     big = dataclasses.replace(made, rank_class=np.zeros(2**20, np.int32))
-    bound(made)
-    began = time.process_time()
     assert bound(big).ticks == bound(made).ticks
-    assert time.process_time() - began < 0.05
+    assert lines(lambda: bound(big)) < 2 * lines(lambda: bound(made))
 
 
 def test_files_of_before_are_read(build, timeline, tmp_path):

@@ -7,7 +7,6 @@ import io
 import pkgutil
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -51,7 +50,7 @@ def test_a_reloaded_timeline_gives_the_same_reports(which, request, tmp_path):
         assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
 
 
-def test_a_million_ranks_cost_no_more_than_one(timeline, tmp_path):
+def test_a_million_ranks_cost_no_more_than_one(timeline, tmp_path, lines):
     ranks = 2**20
     rank_class = np.arange(ranks, dtype=np.int32) * 3 // ranks
     representative = np.searchsorted(rank_class, [0, 1, 2])
@@ -61,12 +60,14 @@ def test_a_million_ranks_cost_no_more_than_one(timeline, tmp_path):
         representative=representative,
         info={**timeline.info, "npus": ranks},
     )
-    text_of(timeline)
-    began = time.process_time()
-    text = text_of(big)
-    found = report.to_json(big)
-    report.write_perfetto(big, tmp_path / "t.json")
-    assert time.process_time() - began < 1.0
+
+    def work(of):
+        return lines(
+            lambda: (text_of(of), report.to_json(of), report.write_perfetto(of, tmp_path / "t.json"))
+        )
+
+    assert work(big) < 2 * work(timeline)
+    text, found = text_of(big), report.to_json(big)
     assert text.startswith("Step time 700 ns (700 ticks) on 1,048,576 NPUs\n")
     assert [count for _, count in found["finish_ticks_by_rank"]] == [349526, 349525, 349525]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,7 +86,7 @@ def test_unions_lanes_and_depth(spans):
         assert counts[tick] == (open_now[before - 1] if before else 0)
 
 
-def test_a_million_nodes_take_well_under_a_second(build, timeline):
+def test_no_python_runs_for_each_of_a_million_nodes(build, timeline, lines):
     n = 1_000_000
     random = np.random.default_rng(0)
     small = build([{"nodes": [{"kind": "compute", "start": 0, "end": 1}]}])
@@ -101,7 +99,6 @@ def test_a_million_nodes_take_well_under_a_second(build, timeline):
     fields |= {"graphs": (type(table)(**graph),), "node_start": start, "node_end": end}
     fields |= {"node_ptr": np.array([0, n]), "finish": end.max(keepdims=True)}
     big = type(small)(**fields)
-    began = time.process_time()
+    assert lines(lambda: breakdown(big, 0)) < n / 100
     result = breakdown(big, 0)
-    assert time.process_time() - began < 2.0
     assert sum(result.parts().values()) == result.finish

@@ -98,7 +98,7 @@ def test_memory_of_inference(here: Path, call: Call) -> None:
         ("model.yaml --ranks 8 --batch 8", "Missing option '--prompt'"),
         ("model.yaml --ranks 8 --batch 8 --outputs 3", "Missing option '--prompt'"),
         ("model.yaml --ranks 8 --prompt 8", "Missing option '--batch'"),
-        ("model.yaml --ranks 8 --batch 8 --prompt 8 --recompute full", "No such option '--recompute'"),
+        ("model.yaml --ranks 8 --batch 8 --prompt 8 --recompute full", "--recompute"),
         (
             "model.yaml --ranks 8 --batch 8 --prompt 8 --phase decode",
             "serve: got outputs 1, which prefill makes",

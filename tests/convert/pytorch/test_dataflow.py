@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,18 +81,16 @@ def test_a_new_storage_of_an_old_id_waits_for_nobody() -> None:
     ]
 
 
-def test_thirty_thousand_operators_take_half_a_second() -> None:
+def test_work_grows_with_the_number_of_operators(lines: Callable[[Callable[[], object]], int]) -> None:
     rng = random.Random(0)
 
     def some() -> list[Range]:
         first = rng.randrange(0, 1 << 20, 4096)
         return [(rng.randrange(500), first, first + 65536)]
 
-    ops = [Access([*some(), *some()], some(), [at % 500] if at % 7 == 0 else ()) for at in range(30_000)]
-    start = time.process_time()
-    found = data_dependencies(ops)
-    assert time.process_time() - start < 1.5  # three times what it must take, for a busy machine
-    assert sum(map(len, found)) < 10 * len(ops)
+    ops = [Access([*some(), *some()], some(), [at % 500] if at % 7 == 0 else ()) for at in range(20_000)]
+    assert lines(lambda: data_dependencies(ops)) < 2.5 * lines(lambda: data_dependencies(ops[:10_000]))
+    assert sum(map(len, data_dependencies(ops))) < 10 * len(ops)
 
 
 def test_many_readers_and_pieces_stay_linear() -> None:

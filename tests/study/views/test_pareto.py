@@ -1,5 +1,4 @@
 import itertools
-import time
 
 import numpy as np
 from hypothesis import given, settings
@@ -47,13 +46,13 @@ def test_equal_points_share_a_rank_and_no_points_have_none():
     assert len(pareto_ranks(np.empty((0, 2)))) == 0
 
 
-def test_two_objectives_stay_fast_where_every_point_is_its_own_front():
-    n = 100_000
+def test_two_objectives_where_every_point_is_its_own_front(lines):
+    n = 100_000  # n^2 comparisons would take minutes
     line = np.arange(n, dtype=float)
-    start = time.perf_counter()
     assert pareto_ranks(np.stack((line, line), axis=1)).tolist() == list(range(n))
     assert front(np.stack((line, -line), axis=1)).all()
-    assert time.perf_counter() - start < 10  # n^2 comparisons would take minutes
+    few = np.stack((line, line), axis=1)[:2000]
+    assert lines(lambda: pareto_ranks(few)) < 2.5 * lines(lambda: pareto_ranks(few[:1000]))
 
 
 def test_three_objectives_on_a_grid():
