@@ -21,10 +21,12 @@ def test_help_imports_nothing_heavy() -> None:
     source = (
         "import sys\nfrom armillary.cli import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit as end:\n    assert end.code == 0\n"
-        f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
+        f"print(len(sys.modules), [name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
-    assert done.stderr.strip() == "[]"
+    count, heavy = done.stderr.strip().split(" ", 1)
+    assert heavy == "[]"
+    assert int(count) < 200  # of which click brings most
     assert all(name in done.stdout for name in COMMANDS)
 
 
@@ -33,14 +35,6 @@ def test_every_command_has_a_help_page(command: str) -> None:
     done = subprocess.run([*ARMILLARY, command, "--help"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(f"Usage: armillary {command}")
     assert COMMANDS[command].split(",")[0].split(":")[0] in done.stdout.replace("\n ", "")
-
-
-def test_help_takes_little_time() -> None:
-    children = os.times()
-    subprocess.run([*ARMILLARY, "--help"], capture_output=True, check=True)
-    after = os.times()
-    used = after.children_user + after.children_system - children.children_user - children.children_system
-    assert used <= 0.15, f"armillary --help took {used:.3f} s of CPU"
 
 
 def test_version() -> None:
@@ -73,7 +67,7 @@ def test_ctrl_c_leaves_nothing_half_written(inputs: Path) -> None:
         # A shell in the background hands down that interrupts are ignored.
         "import signal, time, armillary.cli.outputs as outputs\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "def slow(*_, **__):\n    print('ready', flush=True)\n    time.sleep(30)\n"
+        "def slow(*_, **__):\n    print('ready', flush=True)\n    time.sleep(3600)\n"
         "outputs.Outputs.present = slow\n"
         "from armillary.cli import main\nmain(['run', 'study.yaml', '--json', 'out.json'])"
     )
@@ -84,7 +78,7 @@ def test_ctrl_c_leaves_nothing_half_written(inputs: Path) -> None:
     assert process.stdout.readline() == "ready\n"
     time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 130
     assert errors.strip() == "armillary: interrupted"
     assert set(inputs.iterdir()) == before

@@ -220,7 +220,7 @@ def test_an_interrupt_ends_all_ranks(tmp_path: Path) -> None:
     file = script(tmp_path, """
 import os, pathlib, time
 pathlib.Path(sys.argv[1], os.environ["RANK"]).write_text(str(os.getpid()))
-time.sleep(120)
+time.sleep(3600)
 """)  # fmt: skip
     words = ["collect", "--nproc", "2", "--out", str(tmp_path / "out"), str(file), str(tmp_path)]
     # A shell in the background hands down that interrupts are ignored.
@@ -231,7 +231,7 @@ time.sleep(120)
         assert process.poll() is None
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(timeout=30) == 130
+    assert process.wait(timeout=600) == 130
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid.read_text()), 0)

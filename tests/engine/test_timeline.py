@@ -185,7 +185,7 @@ with open("/proc/self/status") as status:
     print(next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM")))
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 500

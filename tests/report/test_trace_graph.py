@@ -158,7 +158,7 @@ def dump(tmp_path):
             [browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
              "--disable-background-networking", "--disable-component-update", "--enable-logging=stderr",
              f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", f"file://{page}{anchor}"],
-            capture_output=True, text=True, timeout=120, check=True,
+            capture_output=True, text=True, timeout=600, check=True,
         )  # fmt: skip
         return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 

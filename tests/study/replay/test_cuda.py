@@ -68,7 +68,7 @@ class Gpu:
         return SimpleNamespace(wait=lambda: self._sleep(COLLECTIVE_NS))
 
 
-def streams_of(builder: GraphBuilder, gpu: Gpu, timeout: float = 5.0) -> Streams:
+def streams_of(builder: GraphBuilder, gpu: Gpu, timeout: float = 600.0) -> Streams:
     graph = builder.graph()
     plan = plan_of(Trace.replicate(graph, 1)).ranks[0]
     torch = SimpleNamespace(cuda=gpu)

@@ -70,7 +70,7 @@ def test_limits_and_crashes_are_as_they_are_here(
 ) -> None:
     from strange import Strange  # type: ignore[import-not-found]
 
-    sweep = small(20, limits={"time": "4 s", "memory": "800 MiB"})
+    sweep = small(20, limits={"time": "10 s", "memory": "800 MiB"})
     evaluator = Strange({1: "crash", 2: "hang", 3: "raise", 5: "eat", 7: "exit"})
     here = rows_of(sweep, tmp_path / "here", evaluator=evaluator, workers=2)
     there = rows_of(sweep, tmp_path / "there", evaluator=evaluator, executor="ray")

@@ -86,14 +86,14 @@ def test_a_point_that_fails_costs_itself_only(small: Make, tmp_path: Path) -> No
 
 def test_a_point_over_the_limit_of_time_is_ended_and_the_rest_goes_on(small: Make, tmp_path: Path) -> None:
     evaluator = strange({2: "hang", 6: "spin", 7: "crash"})
-    rows = rows_of(small(12, limits={"time": "1.5 s"}), tmp_path / "s", evaluator=evaluator, workers=2)
+    rows = rows_of(small(12, limits={"time": "5 s"}), tmp_path / "s", evaluator=evaluator, workers=2)
     assert len(rows) == 12
     assert {row.number: (row.status, row.reason) for row in rows if row.status != "ok"} == {
-        2: ("timeout", "over the limit of 1.5 s"),
-        6: ("timeout", "over the limit of 1.5 s"),
+        2: ("timeout", "over the limit of 5 s"),
+        6: ("timeout", "over the limit of 5 s"),
         7: ("failed", "its process was ended by SIGSEGV"),
     }
-    assert 1.5 <= rows[2].seconds < 10
+    assert rows[2].seconds >= 5
 
 
 def test_a_point_over_the_limit_of_memory_is_ended_and_the_rest_goes_on(small: Make, tmp_path: Path) -> None:
@@ -118,13 +118,13 @@ def test_other_limits_and_retry_do_again_what_they_can_change(small: Make, tmp_p
         rows = rows_of(sweep, tmp_path / "s", evaluator=strange(does, log=log), workers=1, **how)
         return [row.status for row in rows]
 
-    assert again({1: "hang", 2: "crash"}, "300 ms") == ["ok", "timeout", "failed", *["ok"] * 5]
+    assert again({1: "hang", 2: "crash"}, "5 s") == ["ok", "timeout", "failed", *["ok"] * 5]
     log.unlink()
-    assert again({}, "300 ms") == ["ok", "timeout", "failed", *["ok"] * 5]
+    assert again({}, "5 s") == ["ok", "timeout", "failed", *["ok"] * 5]
     assert not log.exists()
-    assert again({}, "10 s") == ["ok", "ok", "failed", *["ok"] * 5]
+    assert again({}, "600 s") == ["ok", "ok", "failed", *["ok"] * 5]
     assert log.read_text() == "1\n"
-    assert again({}, "10 s", retry=True) == ["ok"] * 8
+    assert again({}, "600 s", retry=True) == ["ok"] * 8
     assert log.read_text() == "1\n2\n"
 
 
