@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from armillary.cli.efficiency import efficiency_option, with_efficiency
+from armillary.cli.output_file import NEW_FOLDER
 from armillary.cli.outputs import Outputs, output_options, show_table, working
-from armillary.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,9 +62,6 @@ class Request:
         for option, value in {**vars(self.outputs), "efficiency": self.efficiency}.items():
             if value is not None and option != "json" and not self.machine:
                 raise click.UsageError(f"--{option} needs --on")
-        folder = self.folder
-        if folder and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise InputError(f"--write {folder}: is there already, expected a new or an empty folder")
         if not self.machine:
             return None
         from armillary.platform import load_platform, with_roofline
@@ -119,7 +116,7 @@ def request_options(function: F) -> F:
     on = "Simulate on the machine of a study or platform file."
     decorated = click.option("--on", "machine", type=_PATH, metavar="FILE", help=on)(decorated)
     write = "Write traces and groups of ranks to a new folder."
-    return click.option("--write", "folder", type=_PATH, metavar="DIR", help=write)(decorated)  # type: ignore[no-any-return]
+    return click.option("--write", "folder", type=NEW_FOLDER, metavar="DIR", help=write)(decorated)  # type: ignore[no-any-return]
 
 
 def _write(folder: Path, trace: Trace) -> None:

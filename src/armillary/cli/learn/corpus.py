@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from armillary.cli.learn import SUBCOMMANDS
+from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import show_table
 from armillary.errors import InputError
 
@@ -38,9 +39,7 @@ files TRACES.<rank>.et; PLAN.yaml says what to draw:
 )  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
 @click.option("--show", is_flag=True, help="Print what the corpus consists of.")
-@click.option(
-    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write that as JSON."
-)
+@click.option("--json", "json_file", type=OUTPUT, metavar="FILE", help="Write that as JSON.")
 def command(
     folder: Path,
     prefixes: tuple[str, ...],
