@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 _LONGEST_WORD = 100
 _FIRST, _LAST = 700, 500
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def one_line(message: str) -> str:

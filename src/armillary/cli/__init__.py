@@ -16,6 +16,7 @@ import click
 
 from armillary.cli.lazy import LazyGroup
 from armillary.errors import ArmillaryError
+from armillary.terminal import printable_output
 
 COMMANDS = {
     "run": "Simulate a study file, or ASTRA-sim's own input files.",
@@ -50,7 +51,9 @@ class CommandLine(LazyGroup):
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the command line and exit with its status."""
-        sys.exit(self._status(*args, **extra | {"standalone_mode": False, "prog_name": "armillary"}))
+        with printable_output():
+            status = self._status(*args, **extra | {"standalone_mode": False, "prog_name": "armillary"})
+        sys.exit(status)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the sub-command and flush its output, so that a closed pipe is noticed here."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from armillary.cli.output_file import OUTPUT, PICTURE, OutputFile
+from armillary.terminal import console
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -104,25 +105,21 @@ def working(message: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
-
     from armillary.jit import cache_folder
 
     if not cache_folder().exists():
         message += " (first use: large problems wait for compiling kernels, once)"
-    with Console(stderr=True).status(message):
+    with console(sys.stderr).status(message):
         yield
 
 
 def show_table(renderable: RenderableType) -> None:
     """Print a rich table or group; in a pipe without escape codes and trailing blanks, 100 wide."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if console.is_terminal:
-        console.print(renderable)
+    target = console()
+    if target.is_terminal:
+        target.print(renderable)
         return
-    console.width = 100
-    with console.capture() as captured:
-        console.print(renderable)
+    target.width = 100
+    with target.capture() as captured:
+        target.print(renderable)
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))

@@ -12,6 +12,7 @@ import click
 from armillary.cli import COMMANDS
 from armillary.cli.output_file import OUTPUT, STORE
 from armillary.cli.outputs import show_table
+from armillary.terminal import unfiltered
 
 if TYPE_CHECKING:
     from armillary.study.search.found import Found
@@ -76,7 +77,7 @@ class _Progress:
     def __call__(self, what: str, done: int, of: int) -> None:
         if sys.stderr.isatty() and time.monotonic() - self.last > 0.3:
             self.last = time.monotonic()
-            click.echo(f"\r{what} {done:,} of {of:,}   ", err=True, nl=False)
+            click.echo(f"\r{what} {done:,} of {of:,}   ", file=unfiltered(sys.stderr), nl=False)
 
 
 def _present(found: Found, sweep: Sweep, top: int) -> None:

@@ -14,6 +14,7 @@ import click
 from armillary.cli import COMMANDS
 from armillary.cli.output_file import OUTPUT, PAGE, PICTURE, STORE
 from armillary.cli.outputs import show_table
+from armillary.terminal import console
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -150,7 +151,6 @@ def _bars() -> Iterator[Progress | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
@@ -160,7 +160,7 @@ def _bars() -> Iterator[Progress | None]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[more]}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with Progress(*columns, console=console(sys.stderr), transient=True) as bars:
         yield _Told(bars)
 
 

@@ -12,6 +12,7 @@ import click
 
 from armillary.cli.output_file import OUTPUT, PAGE, PICTURE
 from armillary.cli.outputs import show_table
+from armillary.terminal import console
 
 if TYPE_CHECKING:
     from armillary.study.validate.run import Told
@@ -93,11 +94,10 @@ def _bars() -> Iterator[Told | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with Progress(*columns, console=console(sys.stderr), transient=True) as bars:
         tasks = {}
 
         def tell(name: str, done: int, of: int) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from armillary import terminal
 from armillary.engine.timeline import Timeline
 from armillary.report.communication import collectives, dimensions
 from armillary.report.critical import contributors, critical_path, shares
@@ -70,10 +71,8 @@ def print_summary(timeline: Timeline, console: Console | None = None) -> None:
 
 def on_console(body: Callable[[Console, bool], None], console: Console | None = None) -> None:
     """Have `body` print, which is told whether it may print more than ASCII; see `print_summary`."""
-    from rich.console import Console
-
     if console is None:
-        console = Console(highlight=False)
+        console = terminal.console()
         console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     unicode = console.encoding.lower().startswith("utf")
     if console.is_terminal and unicode:

@@ -14,6 +14,7 @@ import click
 from armillary.cli.efficiency import efficiency_option, with_efficiency
 from armillary.cli.output_file import NEW_FOLDER
 from armillary.cli.outputs import Outputs, output_options, show_table, working
+from armillary.terminal import unfiltered
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -126,7 +127,7 @@ def _write(folder: Path, trace: Trace) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     prefix, groups = folder / "rank", folder / "groups.json"
     with click.progressbar(
-        length=trace.n_ranks, label="writing", file=sys.stderr, hidden=not sys.stderr.isatty()
+        length=trace.n_ranks, label="writing", file=unfiltered(sys.stderr), hidden=not sys.stderr.isatty()
     ) as bar:
         write_trace(prefix, trace, progress=lambda done: bar.update(done - bar.pos))
     write_group_file(groups, trace)

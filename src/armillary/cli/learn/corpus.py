@@ -11,6 +11,7 @@ from armillary.cli.learn import SUBCOMMANDS
 from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import show_table
 from armillary.errors import InputError
+from armillary.terminal import unfiltered
 
 _HELP = f"""{SUBCOMMANDS["corpus"]}
 
@@ -55,7 +56,7 @@ def command(
         raise InputError(f"{folder}: nothing to do, expected --from TRACES, --generate PLAN.yaml or --show")
     if prefixes or plans:
         with click.progressbar(
-            length=1, label="corpus", file=sys.stderr, hidden=not sys.stderr.isatty()
+            length=1, label="corpus", file=unfiltered(sys.stderr), hidden=not sys.stderr.isatty()
         ) as bar:
 
             def told(done: int, parts: int) -> None:

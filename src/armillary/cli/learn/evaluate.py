@@ -11,6 +11,7 @@ import click
 from armillary.cli.learn import SUBCOMMANDS
 from armillary.cli.output_file import OUTPUT, PICTURE, PLOTTED_PAGE
 from armillary.cli.outputs import show_table
+from armillary.terminal import unfiltered
 
 _HELP = f"""{SUBCOMMANDS["evaluate"]}
 
@@ -50,7 +51,7 @@ def command(
     corpus = read_corpus(folder)
     total = sum(request.count for request in requests)
     with click.progressbar(
-        length=total, label="measuring", file=sys.stderr, hidden=not sys.stderr.isatty()
+        length=total, label="measuring", file=unfiltered(sys.stderr), hidden=not sys.stderr.isatty()
     ) as bar:
         found = measure(corpus, sampler.sample, requests, told=lambda done, _: bar.update(done - bar.pos))
     for number, table in enumerate(tables(found)):

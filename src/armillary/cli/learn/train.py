@@ -12,6 +12,7 @@ from armillary.cli.learn import SUBCOMMANDS
 from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import working
 from armillary.errors import InputError
+from armillary.terminal import unfiltered
 
 if TYPE_CHECKING:
     from armillary.workload.learned.corpus import Corpus
@@ -60,7 +61,7 @@ def _train_neural(corpus: Corpus, output: Path, seed: int, steps: int | None) ->
 
     many = steps or STEPS
     with click.progressbar(
-        length=many, label="training", file=sys.stderr, hidden=not sys.stderr.isatty()
+        length=many, label="training", file=unfiltered(sys.stderr), hidden=not sys.stderr.isatty()
     ) as bar:
         model = train(corpus, seed=seed, steps=many, stepped=bar.update)
     save_neural(model, output)

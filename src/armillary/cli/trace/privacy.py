@@ -11,6 +11,7 @@ import click
 from armillary.cli.output_file import OUTPUT, PICTURE
 from armillary.cli.outputs import show_table
 from armillary.cli.trace import SUBCOMMANDS
+from armillary.terminal import unfiltered
 
 _HELP = f"""{SUBCOMMANDS["privacy"]}
 
@@ -38,7 +39,9 @@ def command(runs: int, seed: int, workers: int, picture: Path | None, report: Pa
     from armillary.study.privacy.show import evaluation_tables, trade_off_picture
 
     hidden = not sys.stderr.isatty()
-    with click.progressbar(length=runs, label="obfuscating", file=sys.stderr, hidden=hidden) as bar:
+    with click.progressbar(
+        length=runs, label="obfuscating", file=unfiltered(sys.stderr), hidden=hidden
+    ) as bar:
         found = evaluate(runs, seed, workers=workers, progress=lambda done: bar.update(done - bar.pos))
     for table in evaluation_tables(found):
         show_table(table)
