@@ -8,38 +8,25 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import Result
 
-from armillary.cli import main
 from armillary.cli.output_file import OutputFile, OutputFolder, OutputPrefix
 
 Call = Callable[[str], Result]
+Commands = list[tuple[str, click.Command]]
 
 
-def _commands(
-    command: click.Command, name: str = "", parent: click.Context | None = None
-) -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(command, info_name=name, parent=parent)
-    if isinstance(command, click.Group):
-        for each in command.list_commands(context):
-            inner = command.get_command(context, each)
-            assert inner is not None
-            yield from _commands(inner, each, context)
-    else:
-        yield context.command_path, command
-
-
-def test_every_option_that_writes_is_an_output() -> None:
+def test_every_option_that_writes_is_an_output(commands: Commands) -> None:
     words = ("Write", "Draw ", "Save ", "Where to write", "Where the traces go", "to write.")
     outputs = (OutputFile, OutputFolder, OutputPrefix)
     missed = [
         f"{path} {option.opts[-1]}"
-        for path, command in _commands(main)
+        for path, command in commands
         for option in command.params
         if isinstance(option, click.Option)
         and not option.is_flag
@@ -146,11 +133,13 @@ def test_a_store_is_a_file(inputs: Path, call: Call) -> None:
     assert made.exit_code != 0 and "expected a file" in made.stderr
 
 
-def test_extras_are_missed_before_the_work(inputs: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extras_are_missed_before_the_work(
+    inputs: Path, call: Call, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever command: without its extra, an output is refused before the input is even read."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setitem(sys.modules, "plotly", None)
-    for path, command in _commands(main):
+    for path, command in commands:
         for option in command.params:
             if not isinstance(option, click.Option) or not isinstance(option.type, OutputFile):
                 continue

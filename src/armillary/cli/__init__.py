@@ -9,6 +9,7 @@ usage, 3 the simulation cannot finish, 130 interrupted, 141 the reader of our ou
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Any, NoReturn
 
@@ -16,6 +17,7 @@ import click
 
 from armillary.cli.lazy import LazyGroup
 from armillary.errors import ArmillaryError
+from armillary.hints import whole_number
 from armillary.terminal import printable_output
 
 COMMANDS = {
@@ -87,7 +89,10 @@ def _describe(error: Exception) -> tuple[str, int]:
         command = error.ctx.command_path if error.ctx else "armillary"
         if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2; its message is the help page
             return f"{command} needs a command\n\n{error.format_message()}", 2
-        return f"{error.format_message().rstrip('.')} (see '{command} --help')", 2
+        message = error.format_message().rstrip(".")
+        counts = re.search(r"'([^']*)' is not a valid integer", message)
+        hint = whole_number(counts[1]) if counts else ""
+        return f"{message}{hint} (see '{command} --help')", 2
     if isinstance(error, click.ClickException):
         return error.format_message(), 2
     if isinstance(error, MemoryError):
