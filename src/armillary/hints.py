@@ -4,11 +4,51 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 _LONGEST_WORD = 100
+_MOST_CHOICES = 3
+_ALIKE = 0.5
+"""Of `difflib`: 1 is the same word."""
+_COUNT = re.compile(r"\s*(\d{1,12}(?:\.\d{1,6})?)\s*([kKmMgGtT]i?)\s*")
+_DIMENSION = "with topology {} in its network"
+Synonyms = Mapping[str, tuple[tuple[str, str], ...]]
+SYNONYMS: Synonyms = {
+    "torus": (("Torus", ""), ("dimensions", _DIMENSION.format("Torus"))),
+    "ring": (("Ring", ""), ("ring", ""), ("dimensions", _DIMENSION.format("Ring"))),
+    "mesh": (("Mesh", ""), ("dimensions", _DIMENSION.format("Mesh"))),
+    "line": (("Mesh", ""), ("dimensions", _DIMENSION.format("Mesh"))),
+    "grid": (("Mesh", ""), ("dimensions", _DIMENSION.format("Mesh"))),
+    "2dtorus": (("Torus", ""), ("dimensions", _DIMENSION.format("Torus"))),
+    "3dtorus": (("Torus", ""), ("dimensions", _DIMENSION.format("Torus"))),
+    "2dmesh": (("Mesh", ""), ("dimensions", _DIMENSION.format("Mesh"))),
+    "3dmesh": (("Mesh", ""), ("dimensions", _DIMENSION.format("Mesh"))),
+    "switch": (("Switch", ""), ("dimensions", _DIMENSION.format("Switch"))),
+    "nvswitch": (("Switch", ""), ("dimensions", _DIMENSION.format("Switch"))),
+    "crossbar": (("Switch", ""), ("dimensions", _DIMENSION.format("Switch"))),
+    "star": (("Switch", ""), ("dimensions", _DIMENSION.format("Switch"))),
+    "fullyconnected": (("FullyConnected", ""), ("dimensions", _DIMENSION.format("FullyConnected"))),
+    "fc": (("FullyConnected", ""), ("dimensions", _DIMENSION.format("FullyConnected"))),
+    "clique": (("FullyConnected", ""), ("dimensions", _DIMENSION.format("FullyConnected"))),
+    "clos": (("leaf-spine", "or fat-tree"),),
+    "spineleaf": (("leaf-spine", ""),),
+    "fattree": (("fat-tree", ""),),
+    "rail": (("rail-optimised", ""),),
+    "wafer": (("wafer-mesh", ""),),
+    "fluid": (("flow", ""),),
+    "maxmin": (("flow", ""),),
+    "congestionaware": (("congestion", ""),),
+    "congestionunaware": (("analytical", ""),),
+    "htsim": (("packet", ""),),
+    "roce": (("lossless", ""),),
+    "infiniband": (("lossless", "or credit"),),
+    "ethernet": (("lossless", "or tcp"),),
+    "matmul": (("gemm", ""),),
+    "adamw": (("adam", ""),),
+}
+"""What others say, without hyphens and in small letters -> (choice, note); the first choice that there is counts."""
 _FIRST, _LAST = 700, 500
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def one_line(message: str) -> str:
@@ -18,10 +58,49 @@ def one_line(message: str) -> str:
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), message)
 
 
-def nearest(word: str, choices: Iterable[str]) -> str:
-    """Return ``" (did you mean 'x'?)"`` for the choice closest to `word`, or an empty string."""
-    match = difflib.get_close_matches(word[:_LONGEST_WORD], list(choices), n=1, cutoff=0.5)
-    return f" (did you mean '{match[0]}'?)" if match else ""
+def nearest(word: str, choices: Iterable[str], synonyms: Synonyms | None = None) -> str:
+    """Return ``" (did you mean 'x'?)"`` for the choice closest to `word`, or an empty string.
+
+    Letters of either case, hyphens, underscores and blanks make no difference. What other programs call it comes before
+    what a choice begins with, and that before what is merely spelled alike.
+    """
+    word, choices = word[:_LONGEST_WORD], list(dict.fromkeys(choices))
+    plain = _plain(word)
+    same = [choice for choice in choices if _plain(choice) == plain]
+    if same:
+        return did_you_mean(same[:1])
+    for meant, note in (SYNONYMS if synonyms is None else synonyms).get(plain, ()):
+        if meant in choices:
+            return did_you_mean([meant], note)
+    begun = [choice for choice in choices if len(plain) > 1 and _plain(choice).startswith(plain)]
+    if 1 <= len(begun) <= _MOST_CHOICES:
+        return did_you_mean(begun)
+    of_plain = {_plain(choice): choice for choice in reversed(choices)}
+    match = difflib.get_close_matches(plain, list(of_plain), n=1, cutoff=_ALIKE)
+    return did_you_mean([of_plain[each] for each in match])
+
+
+def did_you_mean(choices: Sequence[str], note: str = "") -> str:
+    """Return ``" (did you mean 'x' or 'y', note?)"``, or an empty string for no choices."""
+    text = " or ".join(f"'{choice}'" for choice in choices)
+    return f" (did you mean {text}{f', {note}' if note else ''}?)" if choices else ""
+
+
+def whole_number(text: str) -> str:
+    """Return how a count such as ``4k`` is written, `` (write 4000, or 4096)``; an empty string for other texts."""
+    match = _COUNT.fullmatch(text)
+    if match is None:
+        return ""
+    number, prefix = match[1], match[2].lower()
+    if not prefix:
+        return ""
+    decimal, binary = (float(number) * base ** (1 + "kmgt".index(prefix[0])) for base in (1000, 1024))
+    both = [f"{int(each)}" for each in (decimal, binary) if each == int(each)]
+    return f" (write {', or '.join(both[1:] if prefix.endswith('i') else both)})" if both else ""
+
+
+def _plain(word: str) -> str:
+    return re.sub(r"[-_\s]", "", word).casefold()
 
 
 def one_of(choices: Iterable[str]) -> str:

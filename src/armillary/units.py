@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import reprlib
+from collections.abc import Iterable
 from fractions import Fraction
 
-from armillary.hints import nearest
+from armillary.hints import did_you_mean, nearest
 
 _NUMBER = r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,2})?"
 _QUANTITY = re.compile(rf"\s*({_NUMBER})\s*(\S.{{0,30}}?)?\s*")
@@ -46,6 +47,12 @@ _MONEY = {
 _SMALL = {"p": Fraction(1, 10**12), "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000)}
 _POWER = {prefix + "W": Fraction(scale) for prefix, scale in (_SMALL | _DECIMAL).items()}
 _ENERGY = {prefix + "J": Fraction(scale) for prefix, scale in (_SMALL | _DECIMAL).items()}
+_SPOKEN = {
+    "sec": "s", "second": "s", "seconds": "s", "minute": "min", "minutes": "min", "hr": "h", "hour": "h",
+    "hours": "h", "msec": "ms", "usec": "us", "nsec": "ns", "byte": "B", "bytes": "B", "bits": "bit", "dollars": "USD",
+    "$": "USD", "percent": "%", "flops": "FLOP/s", "watt": "W", "joule": "J",
+}  # fmt: skip
+"""Units as people say them."""
 
 
 def parse_bytes(text: object) -> int:
@@ -189,13 +196,30 @@ def _parse(text: object, units: dict[str, Fraction], what: str, example: str) ->
     if unit is None:
         raise ValueError(f"{got}, which has no unit, {expected}")
     if unit not in units:
-        raise ValueError(f"{got}, with unknown unit '{unit}', {expected}{nearest(unit, units)}")
+        raise ValueError(f"{got}, with unknown unit '{unit}', {expected}{_nearest_unit(unit, units)}")
     value = Fraction(match[1]) * units[unit]
     if value < 0:
         raise ValueError(f"{got}, which is negative, {expected}")
     if value >= 2**63:
         raise ValueError(f"{got}, which is too large, {expected}")
     return value
+
+
+def _nearest_unit(word: str, units: Iterable[str]) -> str:
+    """Return a hint at the units that `word` may mean: of ``G`` GB and GiB, of ``gbps`` Gbps and GBps."""
+    known = list(units)
+    spoken = _SPOKEN.get(word.casefold())
+    if spoken in known:
+        return did_you_mean([spoken])
+    if word + "S" in known:
+        return did_you_mean([word + "S"])
+    if same := [unit for unit in known if unit.casefold() == word.casefold()]:
+        return did_you_mean(same[:2])
+    ends: tuple[str, ...] = ("B", "iB", "B/s", "iB/s", "FLOP/s", "Hz", "s", "in", "W", "J", "USD")
+    starts = dict.fromkeys((word, word.upper(), word.lower()))
+    ends = ("/s",) if word.casefold().endswith(("b", "bit")) else ends
+    begun = [start + end for start in starts for end in ends if start + end in known]
+    return did_you_mean(begun[:2]) if begun else nearest(word, known)
 
 
 def _format(value: float, steps: list[tuple[float, str]]) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -57,3 +58,22 @@ def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def call() -> Callable[[str], Result]:
     """Return a function that runs ``armillary <words>`` in this process."""
     return lambda words: CliRunner().invoke(main, words.split())
+
+
+def _commands(
+    command: click.Command, name: str = "", parent: click.Context | None = None
+) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(command, info_name=name, parent=parent)
+    if isinstance(command, click.Group):
+        for each in command.list_commands(context):
+            inner = command.get_command(context, each)
+            assert inner is not None
+            yield from _commands(inner, each, context)
+    else:
+        yield context.command_path, command
+
+
+@pytest.fixture(scope="session")
+def commands() -> list[tuple[str, click.Command]]:
+    """Return all commands with their names, e.g. ``trace stats``."""
+    return [(name.strip(), command) for name, command in _commands(main)]

@@ -253,7 +253,7 @@ COMMANDS: dict[str, str] = {
     "run study.yaml --network-model flow": "(profile physical has it)",
     "run --workload step --network network.yml": "--system",
     f"{RUN.replace('step', 'stpe')}": "stpe",
-    "run study.yaml --json no/out.json": "no folder 'no'",
+    "run study.yaml --json study.yaml/out.json": "study.yaml' is not a folder",
     "run study.yaml --json .": "is a folder",
     "run study.yaml --json a --save a": "the same file",
     "run study.yaml --picture out.xyz": "out.xyz",

@@ -77,7 +77,7 @@ def test_a_dry_run_counts_and_leaves_nothing(sweep: Path) -> None:
         (["--executor", "rya"], "executor: got 'rya', expected"),
         (["--workers", "0"], "workers: got 0, expected 1 or more"),
         (["--dry-run", "--csv", "a.csv"], "--dry-run writes nothing"),
-        (["--csv", "no/where.csv"], "--csv no/where.csv: there is no folder 'no'"),
+        (["--csv", "rings.yaml/where.csv"], "rings.yaml' is not a folder"),
         (["--store", "rings.yaml"], "rings.yaml: is another kind of file, expected a store of sweeps"),
     ],
 )

@@ -64,7 +64,7 @@ def test_command_prints_a_table() -> None:
     [
         (["hgx-h100", "--size", "1 GBB"], "--size:"),
         (["hgx-h100", "--size", "1 GB", "--plot", "a.txt"], "a.txt"),
-        (["hgx-h100", "--size", "1 GB", "--msccl", "no/where.xml"], "there is no folder"),
+        (["hgx-h100", "--size", "1 GB", "--msccl", "/dev/null/where.xml"], "is not a folder"),
         (["hgx-h100", "--size", "0 B"], "--size: got '0 B'"),
     ],
 )

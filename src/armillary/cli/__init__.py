@@ -9,6 +9,7 @@ usage, 3 the simulation cannot finish, 130 interrupted, 141 the reader of our ou
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Any, NoReturn
 
@@ -16,6 +17,8 @@ import click
 
 from armillary.cli.lazy import LazyGroup
 from armillary.errors import ArmillaryError
+from armillary.hints import whole_number
+from armillary.terminal import printable_output
 
 COMMANDS = {
     "run": "Simulate a study file, or ASTRA-sim's own input files.",
@@ -50,7 +53,9 @@ class CommandLine(LazyGroup):
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the command line and exit with its status."""
-        sys.exit(self._status(*args, **extra | {"standalone_mode": False, "prog_name": "armillary"}))
+        with printable_output():
+            status = self._status(*args, **extra | {"standalone_mode": False, "prog_name": "armillary"})
+        sys.exit(status)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the sub-command and flush its output, so that a closed pipe is noticed here."""
@@ -84,7 +89,10 @@ def _describe(error: Exception) -> tuple[str, int]:
         command = error.ctx.command_path if error.ctx else "armillary"
         if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2; its message is the help page
             return f"{command} needs a command\n\n{error.format_message()}", 2
-        return f"{error.format_message().rstrip('.')} (see '{command} --help')", 2
+        message = error.format_message().rstrip(".")
+        counts = re.search(r"'([^']*)' is not a valid integer", message)
+        hint = whole_number(counts[1]) if counts else ""
+        return f"{message}{hint} (see '{command} --help')", 2
     if isinstance(error, click.ClickException):
         return error.format_message(), 2
     if isinstance(error, MemoryError):

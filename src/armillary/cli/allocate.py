@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from armillary.cli import COMMANDS
+from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import show_table, working
 from armillary.errors import InputError
 
@@ -48,9 +49,7 @@ found, which minimise the time of communication, are simulated beside them. Need
     help="Most of a dimension; with --min of the same value it is fixed.",
 )
 @click.option("--step", metavar="BANDWIDTH", help="Only multiples of this.")
-@click.option(
-    "--json", "as_json", type=click.Path(path_type=Path), metavar="FILE", help="Write the same as JSON."
-)
+@click.option("--json", "as_json", type=OUTPUT, metavar="FILE", help="Write the same as JSON.")
 def command(
     study: Path,
     budget: str | None,
@@ -62,7 +61,7 @@ def command(
     as_json: Path | None,
 ) -> None:
     """Allocate, simulate and print."""
-    from armillary.files import check_folder, write_text
+    from armillary.files import write_text
     from armillary.platform.native import load_study
     from armillary.study.cost.allocation.compare import compare
 
@@ -70,8 +69,6 @@ def command(
         raise click.UsageError("expected --budget or --dollars, one of them")
     if (dollars is None) != (costs is None):
         raise click.UsageError("--dollars and --costs go together")
-    if as_json:
-        check_folder("--json", as_json)
     plan = load_study(study)
     price, total = _budget(plan.platform, budget, dollars, costs)
     width = _bandwidth("--step", step) if step else 0.0

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from armillary.cli import COMMANDS
+from armillary.cli.output_file import OUTPUT_FOLDER
 from armillary.cli.outputs import show_table
 
 
@@ -19,7 +20,7 @@ from armillary.cli.outputs import show_table
     "--nproc", type=click.IntRange(1), default=1, show_default=True, help="Processes, one per rank."
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("traces"), show_default=True, metavar="DIR",
+    "--out", type=OUTPUT_FOLDER, default=Path("traces"), show_default=True, metavar="DIR",
     help="Where the traces go.",
 )  # fmt: skip
 @click.option("--steps", type=click.IntRange(1), default=1, show_default=True, help="Steps to record.")

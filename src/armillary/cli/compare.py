@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from armillary.cli import COMMANDS
+from armillary.cli.output_file import PICTURE
 from armillary.cli.outputs import show_table, working
 
 _HELP = f"""{COMMANDS["compare"]}
@@ -22,14 +23,10 @@ RUNS are study files, which are simulated, timelines that `armillary run --save`
 @click.option(
     "--top", default=10, show_default=True, type=click.IntRange(1), help="Kernels and collectives to show."
 )
-@click.option(
-    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a waterfall (.png, .svg or .pdf)."
-)
+@click.option("--plot", type=PICTURE, metavar="FILE", help="Draw a waterfall (.png, .svg or .pdf).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def command(runs: tuple[str, ...], top: int, plot: Path | None, as_json: bool) -> None:
     """Compare and print."""
-    from armillary.files import check_folder
-    from armillary.report.picture import check_picture
     from armillary.study.views.compare import comparison
     from armillary.study.views.compare.show import shown
     from armillary.study.views.compare.sides import read_side
@@ -38,9 +35,6 @@ def command(runs: tuple[str, ...], top: int, plot: Path | None, as_json: bool) -
         raise click.UsageError("one run given, expected at least two")
     if plot and len(runs) > 2:
         raise click.UsageError(f"--plot shows two runs, {len(runs)} given")
-    if plot:
-        check_folder("--plot", plot)
-        check_picture(plot)
     sides = []
     for run in runs:
         with working(f"reading {run}"):

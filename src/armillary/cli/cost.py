@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from armillary.cli import COMMANDS
+from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import show_table, working
 
 _HELP = f"""{COMMANDS["cost"]}
@@ -21,20 +22,16 @@ h100, h100-operations, libra, v100-cloud. What they do not say is not counted, a
 @click.argument("study", type=click.Path(path_type=Path))
 @click.option("--costs", required=True, metavar="COSTS", help="Prices and energies: a file, or a preset.")
 @click.option("--tokens", metavar="COUNT", help="Of a whole run, e.g. 15.6T: its time, cost and energy.")
-@click.option(
-    "--json", "as_json", type=click.Path(path_type=Path), metavar="FILE", help="Write the same as JSON."
-)
+@click.option("--json", "as_json", type=OUTPUT, metavar="FILE", help="Write the same as JSON.")
 def command(study: Path, costs: str, tokens: str | None, as_json: Path | None) -> None:
     """Simulate, sum up and print."""
     from armillary.errors import InputError
-    from armillary.files import check_folder, write_text
+    from armillary.files import write_text
     from armillary.study.cost import energy, load_costs, measures_of, price
     from armillary.study.cost import show as tables
     from armillary.study.cost.step import simulate_step
     from armillary.study.whole_run.quantities import parse_tokens
 
-    if as_json:
-        check_folder("--json", as_json)
     known = load_costs(costs)
     run_tokens = parse_tokens("--tokens", tokens) if tokens else None
     with working("simulating"):

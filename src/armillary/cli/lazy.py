@@ -8,7 +8,28 @@ from typing import Any
 
 import click
 
-from armillary.errors import nearest
+from armillary.hints import Synonyms, did_you_mean, nearest
+
+_SYNONYMS: Synonyms = {
+    "simulate": (("run", ""),),
+    "sim": (("run", ""),),
+    "start": (("run", ""),),
+    "view": (("show", ""),),
+    "summary": (("show", ""),),
+    "why": (("explain", ""),),
+    "optimise": (("search", ""),),
+    "optimize": (("search", ""),),
+    "plan": (("search", ""),),
+    "tune": (("search", ""),),
+    "energy": (("cost", ""),),
+    "price": (("cost", ""),),
+    "capture": (("collect", ""),),
+    "profile": (("collect", ""),),
+    "record": (("collect", ""),),
+    "machine": (("platform", ""),),
+    "workload": (("generate", ""),),
+}
+"""What others call commands."""
 
 
 class LazyGroup(click.Group):
@@ -37,8 +58,18 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that `args` begin with; the error for an unknown one names the nearest."""
         if args[0] not in self.table:
-            ctx.fail(f"no command '{args[0]}'{nearest(args[0], self.table)}")
+            ctx.fail(f"no command '{args[0]}'{self._hint(ctx, args[0])}")
         return super().resolve_command(ctx, args)
+
+    def _hint(self, ctx: click.Context, word: str) -> str:
+        """Return the nearest command, or those of a group that are called so."""
+        groups = {name: self.get_command(ctx, name) for name in self.table}
+        inside = [
+            f"{name} {word.casefold()}"
+            for name, group in groups.items()
+            if isinstance(group, LazyGroup) and word.casefold() in group.table
+        ]
+        return did_you_mean(inside[:3]) or nearest(word, self.table, _SYNONYMS)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from the table, importing none."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from armillary.errors import InputError
-from armillary.files import check_folder
+from armillary.cli.output_file import OUTPUT, PICTURE, OutputFile
+from armillary.terminal import console
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,28 +39,6 @@ class Outputs:
     picture: Path | None = None
     save: Path | None = None
     links: Path | None = None
-
-    def check(self) -> None:
-        """Refuse, before any work is done, paths that cannot be written.
-
-        Raises:
-            InputError: a folder is missing, a path is a folder, or two outputs share a path.
-        """
-        seen: dict[Path, str] = {}
-        for option, path in vars(self).items():
-            if path is None:
-                continue
-            check_folder(f"--{option}", path)
-            if (other := seen.setdefault(path.resolve(), option)) != option:
-                raise InputError(f"--{option} {path}: --{other} writes the same file")
-        if self.picture:
-            from armillary.report.picture import check_picture
-
-            check_picture(self.picture)
-        if self.links:
-            from armillary.report.links import check_links_file
-
-            check_links_file(self.links)
 
     def present(self, result: Timeline, *, quiet: bool = False) -> None:
         """Print the summary, write every file that was asked for, and name it unless `quiet`."""
@@ -110,15 +88,14 @@ def output_options(function: F) -> F:
 
     def with_outputs(**values: Any) -> Any:
         outputs = Outputs(**{name: values.pop(name) for name in texts})
-        outputs.check()
         return function(outputs=outputs, **values)
 
     with_outputs.__doc__ = function.__doc__
     with_outputs.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    types = {"picture": PICTURE, "links": OutputFile("armillary.report.links:check_links_file")}
     for name, text in texts.items():
-        with_outputs = click.option(f"--{name}", type=click.Path(path_type=Path), metavar="FILE", help=text)(
-            with_outputs
-        )
+        kind = types.get(name, OUTPUT)
+        with_outputs = click.option(f"--{name}", type=kind, metavar="FILE", help=text)(with_outputs)
     return with_outputs  # type: ignore[return-value]
 
 
@@ -128,25 +105,21 @@ def working(message: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
-
     from armillary.jit import cache_folder
 
     if not cache_folder().exists():
         message += " (first use: large problems wait for compiling kernels, once)"
-    with Console(stderr=True).status(message):
+    with console(sys.stderr).status(message):
         yield
 
 
 def show_table(renderable: RenderableType) -> None:
     """Print a rich table or group; in a pipe without escape codes and trailing blanks, 100 wide."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if console.is_terminal:
-        console.print(renderable)
+    target = console()
+    if target.is_terminal:
+        target.print(renderable)
         return
-    console.width = 100
-    with console.capture() as captured:
-        console.print(renderable)
+    target.width = 100
+    with target.capture() as captured:
+        target.print(renderable)
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from armillary.cli import COMMANDS
 from armillary.cli.gemm import command as gemm
+from armillary.cli.output_file import OutputFile
 from armillary.cli.outputs import show_table
 
 if TYPE_CHECKING:
@@ -27,10 +29,15 @@ command.add_command(gemm)
 @click.option(
     "--system", type=click.Path(), metavar="JSON", help="FILE is an ASTRA-sim network; this its system."
 )
-@click.option("--draw", type=click.Path(), metavar="PICTURE", help="Draw it: .png, .svg, .pdf or .html.")
+@click.option(
+    "--draw",
+    type=OutputFile("armillary.platform.topology.picture:check_picture"),
+    metavar="PICTURE",
+    help="Draw it: .png, .svg, .pdf or .html.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in bytes, ns and FLOP/s.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of study files and stop.")
-def show(file: str | None, system: str | None, draw: str | None, as_json: bool, schema: bool) -> None:
+def show(file: str | None, system: str | None, draw: Path | None, as_json: bool, schema: bool) -> None:
     """Print the machine of a study file, a preset, or ASTRA-sim's network file with its --system."""
     import json
 
@@ -44,10 +51,6 @@ def show(file: str | None, system: str | None, draw: str | None, as_json: bool, 
 
     if file is None:
         raise click.UsageError("Missing argument 'FILE'")
-    if draw:
-        from armillary.platform.topology.picture import check_picture
-
-        check_picture(draw)
     network = None if system else graphs.load_network(file)
     if network:
         described, shown = graphs.describe(network), graphs.table(network)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli import COMMANDS
+from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import network_model_option, show_table, working
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--comm-groups", type=_PATH, metavar="JSON", help="ASTRA-sim communicator-group file.")
 @click.option("--profile", type=click.Choice(("astra-sim", "physical")), help="Meaning of the numbers.")
 @network_model_option
-@click.option("--json", "report", type=_PATH, metavar="FILE", help="Write all times.")
+@click.option("--json", "report", type=OUTPUT, metavar="FILE", help="Write all times.")
 def command(
     traces: tuple[str, ...],
     backend: str | None,
@@ -63,12 +64,10 @@ def command(
 ) -> None:
     """Replay, simulate and compare."""
     from armillary.engine import simulate
-    from armillary.files import check_folder, write_text
+    from armillary.files import write_text
     from armillary.study.replay import compare, replay
     from armillary.study.replay.show import as_json, headline, table
 
-    if report:
-        check_folder("--json", report)
     machine = _machine(study, system, network, comm_groups)
     trace = _trace(traces, nproc)
     platform, meaning = machine if machine else (None, "physical")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from armillary.cli import COMMANDS
+from armillary.cli.output_file import OUTPUT, PAGE, PICTURE
 from armillary.cli.outputs import show_table
 
 _FILE = click.Path(path_type=Path)
@@ -20,8 +21,8 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "--where", metavar="EXPR", help="Only points for which this holds, e.g. 'tp <= 8 and mfu > 0.4'."
 )
-@click.option("--html", type=_FILE, metavar="FILE", help="Write one interactive page.")
-@click.option("--plot", type=_FILE, metavar="FILE", help="Draw the results (.png, .svg or .pdf).")
+@click.option("--html", type=PAGE, metavar="FILE", help="Write one interactive page.")
+@click.option("--plot", type=PICTURE, metavar="FILE", help="Draw the results (.png, .svg or .pdf).")
 @click.option(
     "--chart",
     default="all",
@@ -29,7 +30,7 @@ _FILE = click.Path(path_type=Path)
     help="Of --plot: all, heat, front, parallel, tornado or axes.",
 )
 @click.option("--over", nargs=2, metavar="X Y", help="Axes of the heat map of --plot.")
-@click.option("--csv", type=_FILE, metavar="FILE", help="Write all rows as a table, measures in base units.")
+@click.option("--csv", type=OUTPUT, metavar="FILE", help="Write all rows as a table, measures in base units.")
 def command(
     store: Path,
     top: int,
@@ -42,14 +43,11 @@ def command(
 ) -> None:
     """Read and show."""
     from armillary.errors import InputError
-    from armillary.files import check_folder, write_text
+    from armillary.files import write_text
     from armillary.study.views import picture, ranked, write_html
     from armillary.study.views.stored_rows import chosen, stored_columns
     from armillary.study.views.table_file import csv_text
 
-    for option, path in (("--html", html), ("--plot", plot), ("--csv", csv)):
-        if path:
-            check_folder(option, path)
     columns = stored_columns(store)
     rows = chosen(columns.rows, where) if where else columns.rows
     if not rows:

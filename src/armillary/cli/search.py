@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli import COMMANDS
+from armillary.cli.output_file import OUTPUT, STORE
 from armillary.cli.outputs import show_table
+from armillary.terminal import unfiltered
 
 if TYPE_CHECKING:
     from armillary.study.search.found import Found
@@ -33,12 +35,12 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "--workers", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Points at a time."
 )
-@click.option("--store", type=_FILE, metavar="FILE", help="Keep what is simulated in a store of sweeps.")
+@click.option("--store", type=STORE, metavar="FILE", help="Keep what is simulated in a store of sweeps.")
 @click.option(
     "--top", type=click.IntRange(1), default=5, show_default=True, metavar="N", help="Points to show."
 )
-@click.option("--csv", type=_FILE, metavar="FILE", help="Write all rows as a table, in base units.")
-@click.option("--json", type=_FILE, metavar="FILE", help="Write what was found as JSON, in base units.")
+@click.option("--csv", type=OUTPUT, metavar="FILE", help="Write all rows as a table, in base units.")
+@click.option("--json", type=OUTPUT, metavar="FILE", help="Write what was found as JSON, in base units.")
 def command(
     file: Path,
     method: Method | None,
@@ -51,13 +53,10 @@ def command(
     json: Path | None,
 ) -> None:
     """Search and report."""
-    from armillary.files import check_folder, write_text
+    from armillary.files import write_text
     from armillary.study.search.run import as_csv, as_json, search
     from armillary.study.sweep import load_sweep
 
-    for option, path in (("--csv", csv), ("--json", json)):
-        if path:
-            check_folder(option, path)
     sweep = load_sweep(file)
     found = search(
         sweep, method=method, trials=trials, seed=seed, store=store, workers=workers, progress=_Progress()
@@ -78,7 +77,7 @@ class _Progress:
     def __call__(self, what: str, done: int, of: int) -> None:
         if sys.stderr.isatty() and time.monotonic() - self.last > 0.3:
             self.last = time.monotonic()
-            click.echo(f"\r{what} {done:,} of {of:,}   ", err=True, nl=False)
+            click.echo(f"\r{what} {done:,} of {of:,}   ", file=unfiltered(sys.stderr), nl=False)
 
 
 def _present(found: Found, sweep: Sweep, top: int) -> None:

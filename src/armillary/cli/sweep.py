@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli import COMMANDS
+from armillary.cli.output_file import OUTPUT, PAGE, PICTURE, STORE
 from armillary.cli.outputs import show_table
-from armillary.files import check_folder
+from armillary.terminal import console
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -37,7 +38,7 @@ _OUTPUTS = {
 )
 @click.argument("file", type=_FILE, metavar="SWEEP")
 @click.option(
-    "--store", type=_FILE, metavar="FILE", help="SQLite file; by default SWEEP.sqlite beside the sweep."
+    "--store", type=STORE, metavar="FILE", help="SQLite file; by default SWEEP.sqlite beside the sweep."
 )
 @click.option("--executor", default="processes", show_default=True, help="Where: processes, serial or ray.")
 @click.option("--workers", type=int, metavar="N", help="Points at a time; by default one per core.")
@@ -46,10 +47,10 @@ _OUTPUTS = {
 )
 @click.option("--retry", is_flag=True, help="Do again what failed or was over a limit.")
 @click.option("--dry-run", is_flag=True, help="Screen only: how many points, and why some are rejected.")
-@click.option("--csv", type=_FILE, metavar="FILE", help=_OUTPUTS["csv"])
-@click.option("--json", type=_FILE, metavar="FILE", help=_OUTPUTS["json"])
-@click.option("--html", type=_FILE, metavar="FILE", help=_OUTPUTS["html"])
-@click.option("--plot", type=_FILE, metavar="FILE", help=_OUTPUTS["plot"])
+@click.option("--csv", type=OUTPUT, metavar="FILE", help=_OUTPUTS["csv"])
+@click.option("--json", type=OUTPUT, metavar="FILE", help=_OUTPUTS["json"])
+@click.option("--html", type=PAGE, metavar="FILE", help=_OUTPUTS["html"])
+@click.option("--plot", type=PICTURE, metavar="FILE", help=_OUTPUTS["plot"])
 def command(
     file: Path,
     store: Path | None,
@@ -67,8 +68,6 @@ def command(
     wanted = {name: path for name, path in outputs.items() if path}
     if dry_run and (wanted or store or retry):
         raise click.UsageError("--dry-run writes nothing")
-    for name, path in wanted.items():
-        check_folder(f"--{name}", path)
     sweep = load_sweep(file)
     if dry_run:
         _screen(sweep, executor, workers)
@@ -152,7 +151,6 @@ def _bars() -> Iterator[Progress | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
@@ -162,7 +160,7 @@ def _bars() -> Iterator[Progress | None]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[more]}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with Progress(*columns, console=console(sys.stderr), transient=True) as bars:
         yield _Told(bars)
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from armillary.cli.output_file import OUTPUT, PAGE, PICTURE
 from armillary.cli.outputs import show_table
-from armillary.errors import InputError
-from armillary.files import check_folder
+from armillary.terminal import console
 
 if TYPE_CHECKING:
     from armillary.study.validate.run import Told
@@ -39,10 +39,10 @@ _FILE = click.Path(path_type=Path)
     help="Folder of measurements; by default ../shared/measured, where that is.",
 )  # fmt: skip
 @click.option("--rows", is_flag=True, help="Show every row, the worst first.")
-@click.option("--json", type=_FILE, metavar="FILE", help="Write all of it as JSON.")
-@click.option("--html", type=_FILE, metavar="FILE", help="Write one interactive page.")
+@click.option("--json", type=OUTPUT, metavar="FILE", help="Write all of it as JSON.")
+@click.option("--html", type=PAGE, metavar="FILE", help="Write one interactive page.")
 @click.option(
-    "--picture", type=_FILE, metavar="FILE", help="Draw predicted over measured (.png, .svg or .pdf)."
+    "--picture", type=PICTURE, metavar="FILE", help="Draw predicted over measured (.png, .svg or .pdf)."
 )
 @click.option("--check", is_flag=True, help="Exit with 1 if a bar is missed.")
 def command(
@@ -65,7 +65,6 @@ def command(
     if data and measured:
         raise click.UsageError("--data says what is measured, so --measured has no use")
     wanted = {name: path for name, path in outputs.items() if path}
-    _check(wanted)
     jobs, skipped = run.plan(names, data, measured)
     with _bars() as tell:
         tables = run.run(jobs, tell)
@@ -89,33 +88,16 @@ def command(
         click.get_current_context().exit(1)
 
 
-def _check(wanted: dict[str, Path]) -> None:
-    """Refuse, before any work is done, files that cannot be written."""
-    if len({path.resolve() for path in wanted.values()}) < len(wanted):
-        raise InputError(f"{' and '.join(f'--{name}' for name in wanted)} write the same file")
-    for name, path in wanted.items():
-        check_folder(f"--{name}", path)
-        if name == "html":
-            from armillary.study.views.page import check_page
-
-            check_page(path)
-        elif name == "picture":
-            from armillary.report.picture import check_picture
-
-            check_picture(path)
-
-
 @contextmanager
 def _bars() -> Iterator[Told | None]:
     """Show on a terminal how far each validation is; nothing in a pipe."""
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with Progress(*columns, console=console(sys.stderr), transient=True) as bars:
         tasks = {}
 
         def tell(name: str, done: int, of: int) -> None:

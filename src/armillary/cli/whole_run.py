@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli import COMMANDS
+from armillary.cli.output_file import OUTPUT, PICTURE
 from armillary.cli.outputs import show_table, working
 from armillary.errors import InputError
 
@@ -55,9 +56,12 @@ one NPU ("50000 h").
     "--play", "seed", type=click.IntRange(0), metavar="SEED", help="Play 30 runs of 1,000 failures, too."
 )
 @click.option(
-    "--plot", type=_PATH, metavar="FILE", help="Draw goodput against NPUs and interval (.png, .svg or .pdf)."
+    "--plot",
+    type=PICTURE,
+    metavar="FILE",
+    help="Draw goodput against NPUs and interval (.png, .svg or .pdf).",
 )
-@click.option("--json", "as_json", type=_PATH, metavar="FILE", help="Write the same as JSON.")
+@click.option("--json", "as_json", type=OUTPUT, metavar="FILE", help="Write the same as JSON.")
 def command(
     study: Path | None,
     tokens: str | None,
@@ -81,7 +85,7 @@ def command(
     as_json: Path | None,
 ) -> None:
     """Sum up and print."""
-    from armillary.files import check_folder, write_text
+    from armillary.files import write_text
     from armillary.study.cost import load_costs
     from armillary.study.whole_run import show
     from armillary.study.whole_run.failures import load_failures
@@ -90,9 +94,6 @@ def command(
     from armillary.study.whole_run.quantities import parse_seconds
     from armillary.study.whole_run.run import whole_run
 
-    for option, path in (("--plot", plot), ("--json", as_json)):
-        if path:
-            check_folder(option, path)
     if (plot or seed is not None) and not mtbf:
         raise click.UsageError("--plot and --play need --mtbf")
     known = load_costs(costs) if costs else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from armillary.collective.dataflow import Execution, Message, operation_done
 from armillary.collective.schedule import Schedule
 from armillary.errors import InputError
+from armillary.terminal import console
 
 Contributors = frozenset[int]
 _MOST_COLUMNS = 8
@@ -84,7 +85,6 @@ def render(schedule: Schedule, *, width: int = 100, markup: bool = False) -> str
         InputError: more than 64 members.
     """
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     start, *steps, end = chunk_flow_table(schedule)
@@ -101,9 +101,9 @@ def render(schedule: Schedule, *, width: int = 100, markup: bool = False) -> str
         table.add_row("…" if step is None else str(step + 1), *cells)
     table.add_row("end", *(_held(schedule, end[m].blocks) for m in members))
     stream = io.StringIO()
-    console = Console(file=stream, width=width, force_terminal=markup, no_color=not markup, highlight=False)
-    console.print(table)
-    console.print(_legend(schedule, len(members)))
+    target = console(stream, width=width, force_terminal=markup, no_color=not markup)
+    target.print(table)
+    target.print(_legend(schedule, len(members)))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 

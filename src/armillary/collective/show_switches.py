@@ -8,6 +8,7 @@ from armillary.collective import blocks as data
 from armillary.collective.physical import rounds_for
 from armillary.collective.rounds import Rounds
 from armillary.errors import InputError
+from armillary.terminal import console
 
 Contributors = frozenset[int]
 Held = list[dict[int, Contributors]]
@@ -46,7 +47,6 @@ def render(operation: str, n: int, segments: int, *, width: int = 100) -> str:
         InputError: in-switch has no such operation, or there are more than 64 members.
     """
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     rounds = rounds_for("in-switch", operation, n, chunks=segments)
@@ -77,9 +77,9 @@ def render(operation: str, n: int, segments: int, *, width: int = 100) -> str:
             cells.append("\n".join(lines))
         table.add_row(str(number + 1), *cells)
     stream = io.StringIO()
-    console = Console(file=stream, width=width, highlight=False)
-    console.print(table)
-    console.print(_legend(rounds, len(members)))
+    target = console(stream, width=width)
+    target.print(table)
+    target.print(_legend(rounds, len(members)))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 

@@ -68,6 +68,7 @@ def job_timeline(machine: Timeline, composed: Composed, j: int) -> Timeline:
         node_start=start,
         node_end=end,
         node_least=machine.node_least[nodes],
+        node_late=_moved(machine.node_late, nodes),
         **_phases(machine, [(cls, at) for _, cls, at in kept], job.arrival_ns),
         info={
             **machine.info,
@@ -76,6 +77,14 @@ def job_timeline(machine: Timeline, composed: Composed, j: int) -> Timeline:
             "groups": _groups(machine, job.name),
         },
     )
+
+
+def _moved(late: Ints, nodes: Ints) -> Ints:
+    """Return `Timeline.node_late` of some nodes, which are now at the places 0, 1, …."""
+    place = np.full(len(late) + 1, -1, np.int64)
+    place[nodes] = np.arange(len(nodes))
+    found: Ints = place[late[nodes]]
+    return found
 
 
 def _since(ticks: Ints, arrival: int) -> Ints:

@@ -17,6 +17,7 @@ from armillary.engine.run import Run
 from armillary.engine.timeline import KINDS, GraphTable, Timeline, sum_by_dimension
 from armillary.platform.model import PRECISIONS, Platform
 from armillary.trace import Graph, NodeType
+from armillary.trace.distinct import distinct_columns
 
 Ints = NDArray[np.int64]
 _COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
@@ -158,6 +159,7 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
         node_ptr=ptr,
         node_start=start,
         node_end=end,
+        node_late=_late(lowered, run, ptr, start),
         network=lowered.network_use(run),
         **lowered.extra_columns(),
         info={
@@ -176,6 +178,27 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
             **info,
         },
     )  # fmt: skip
+
+
+def _late(lowered: Simulated, run: Run, ptr: Ints, start: Ints) -> Ints:
+    """Return `Timeline.node_late`: members of a collective are known by communicator and number of the call."""
+    late = np.full(len(start), -1, np.int64)
+    layout = lowered.layout
+    which = np.flatnonzero(lowered.is_collective & (lowered.item_position >= 0))
+    if not len(which):
+        return late
+    items = lowered.items[which]
+    node = ptr[items[:, layout.I_RANK]] + lowered.item_position[which]
+    calls = np.stack([items[:, layout.I_COMM], run.table("ITEM_INSTANCE")[which]])
+    begun = start[node] >= 0
+    node, calls = node[begun], calls[:, begun]
+    _, call = distinct_columns(calls)
+    order = np.lexsort((start[node], call))
+    last = np.zeros(int(call.max(initial=-1)) + 1, np.int64)
+    last[call[order]] = node[order]  # of equal calls the last assignment stays
+    found = last[call]
+    late[node] = np.where(start[found] > start[node], found, node)
+    return late
 
 
 def _phases(lowered: Simulated, run: Run) -> dict[str, NDArray[Any]]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.errors import InputError
+from armillary.files import replacing
 from armillary.platform.model import PRECISIONS
 
 if TYPE_CHECKING:
@@ -121,6 +122,9 @@ class Timeline:
     node_least: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
     """Like `node_start`: the fewest ticks a node can take on an otherwise idle machine (a compute node its
     own time, communication its latency and bytes ÷ bandwidth alone); 0 where it is not known."""
+    node_late: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
+    """Of a collective the place, in the columns of nodes, of the call with which its last member began it: the node
+    itself where it was among the last; -1 for other nodes, and where the engine does not say."""
     phase_port_bytes: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
     """Bytes through the busier direction of the port of a rank of this class; by default `phase_bytes`."""
     network: NetworkUse | None = None
@@ -129,6 +133,7 @@ class Timeline:
     def __post_init__(self) -> None:
         """Fill the columns that were not given."""
         _fill(self, "node_least", np.zeros(len(self.node_start), np.int64))
+        _fill(self, "node_late", np.full(len(self.node_start), -1, np.int64))
         _fill(self, "phase_port_bytes", self.phase_bytes)
 
     @classmethod
@@ -146,8 +151,8 @@ class Timeline:
         made.__dict__.update(
             {"network": None, "info": {}}, **columns, _make_phases=phases, _make_traffic=traffic
         )
-        if "node_least" not in columns:
-            made.__dict__["node_least"] = np.zeros(len(made.node_start), np.int64)
+        made.__dict__.setdefault("node_least", np.zeros(len(made.node_start), np.int64))
+        made.__dict__.setdefault("node_late", np.full(len(made.node_start), -1, np.int64))
         return made
 
     def __getattr__(self, name: str) -> Any:
@@ -210,8 +215,11 @@ class Timeline:
         return np.flatnonzero(self.phase_class == cls)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the timeline to one file (a zip of NumPy arrays), by way of a temporary name."""
-        target = Path(path)
+        """Write the timeline to one file (a zip of NumPy arrays), by way of a temporary name.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
         arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NOT_COLUMNS}
         for i, graph in enumerate(self.graphs):
             arrays |= {f"graph{i}.{f.name}": getattr(graph, f.name) for f in fields(graph)}
@@ -220,13 +228,8 @@ class Timeline:
             head["network"] = self.network.head()
             arrays |= {f"network.{name}": values for name, values in self.network.arrays().items()}
         arrays["head"] = np.frombuffer(json.dumps(head).encode(), dtype=np.uint8)
-        temporary = target.with_name(target.name + ".part")
-        try:
-            with temporary.open("wb") as stream:
-                np.savez_compressed(stream, **arrays)
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(path) as temporary, temporary.open("wb") as stream:
+            np.savez_compressed(stream, **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Timeline:
@@ -236,6 +239,10 @@ class Timeline:
             InputError: the file is missing or is not such a timeline.
         """
         try:
+            if Path(path).is_file() and not zipfile.is_zipfile(path):
+                raise InputError(
+                    f"{path}: is not a saved timeline, expected a file that 'armillary run STUDY --save FILE' wrote"
+                )
             with np.load(path, allow_pickle=False) as data:
                 head = json.loads(bytes(data["head"]))
                 if head.get("format") != FORMAT:

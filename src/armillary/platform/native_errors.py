@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from armillary.errors import InputError, nearest, one_of
+from armillary.hints import whole_number
 from armillary.platform.document import Document, KeyPath, key_text, show
 from armillary.platform.schema_fields import TAGS
 
@@ -54,4 +55,5 @@ def first_problem(error: ValidationError) -> tuple[KeyPath, str]:
         "too_long": f"at most {context.get('max_length')} entries",
         "string_too_short": "some text",
     }
-    return path, f"got {got}, expected {expected.get(kind, first['msg'])}"
+    hint = whole_number(str(first["input"])) if kind == "int_type" else ""
+    return path, f"got {got}, expected {expected.get(kind, first['msg'])}{hint}"

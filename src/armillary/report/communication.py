@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.engine.timeline import KINDS, Timeline
-from armillary.report.intervals import measure, union
+from armillary.report.intervals import Ticks, measure, union
+from armillary.report.late import Late
 from armillary.report.ranks import nanoseconds
 
 _SHARED = frozenset(
@@ -33,13 +34,21 @@ class CollectiveRow:
     gives to an all-gather, the total of an all-to-all."""
     count: int
     time: int
-    """Sum of the times from entering to leaving, in ticks, waiting for other ranks included."""
+    """Sum of the times from entering to leaving, in ticks: ``transfer + waiting``."""
+    transfer: int
+    """Sum of the times from the tick at which the last member had begun to leaving, see `transfers`."""
     shortest: int
+    """Of the times from entering to leaving."""
     longest: int
     algorithm_bandwidth: float | None
-    """Bytes per ns: data size ÷ mean time, where the data size of an all-gather is n times `size`."""
+    """Bytes per ns: data size ÷ mean transfer, where the data size of an all-gather is n times `size`."""
     bus_bandwidth: float | None
     """Bytes per ns: algorithm bandwidth x 2(n-1)/n (all-reduce), 1 (broadcast, reduce), (n-1)/n (others)."""
+
+    @property
+    def waiting(self) -> int:
+        """Sum of the times from entering until the last member had begun, in ticks."""
+        return self.time - self.transfer
 
 
 @dataclass(frozen=True)
@@ -96,7 +105,24 @@ def bandwidths(
     return algorithm, None if factor is None else algorithm * factor
 
 
-def collectives(timeline: Timeline, cls: int) -> list[CollectiveRow]:
+def transfers(timeline: Timeline, cls: int, late: Late | None = None) -> Ticks:
+    """Return how long each node of class `cls` moves data, int64 (nodes,) ticks: collectives without waiting.
+
+    The transfer of a collective begins when the last of its members has begun it. A rank may have done part of its work
+    by then, or all (the root of a broadcast), so a transfer is at least what the collective needs on an idle machine
+    (`Timeline.node_least`), and at most the time from entering to leaving, which it is too where it is not known who
+    takes part, or where the rank left before the last began.
+    """
+    start, end = timeline.spans(cls)
+    whole = np.where(start >= 0, end - start, 0)
+    begun = (late or Late(timeline)).begun(cls)[0]
+    least = timeline.node_least[int(timeline.node_ptr[cls]) : int(timeline.node_ptr[cls + 1])]
+    waited = (begun > start) & (begun <= end) & (timeline.table(cls).kind == KINDS.index("collective"))
+    found: Ticks = np.where(waited, np.maximum(end - begun, np.minimum(least, whole)), whole)
+    return found
+
+
+def collectives(timeline: Timeline, cls: int, late: Late | None = None) -> list[CollectiveRow]:
     """Return the collectives of class `cls` by label and size, the most time first."""
     table = timeline.table(cls)
     start, end = timeline.spans(cls)
@@ -110,6 +136,7 @@ def collectives(timeline: Timeline, cls: int) -> list[CollectiveRow]:
     order = np.argsort(row_of, kind="stable")
     first = np.searchsorted(row_of[order], np.arange(len(pairs)))
     total = np.add.reduceat(time[order], first)
+    moving = np.add.reduceat(transfers(timeline, cls, late)[chosen][order], first)
     shortest = np.minimum.reduceat(time[order], first)
     longest = np.maximum.reduceat(time[order], first)
     count = np.diff(np.append(first, len(order)))
@@ -117,7 +144,7 @@ def collectives(timeline: Timeline, cls: int) -> list[CollectiveRow]:
     for i, pair in enumerate(pairs.tolist()):
         label, size = str(labels[pair // len(sizes)]), int(sizes[pair % len(sizes)])
         members = group_size(timeline, label)
-        mean = nanoseconds(timeline, int(total[i])) / int(count[i])
+        mean = nanoseconds(timeline, int(moving[i])) / int(count[i])
         algorithm, bus = bandwidths(label, members, size, mean)
         rows.append(
             CollectiveRow(
@@ -126,6 +153,7 @@ def collectives(timeline: Timeline, cls: int) -> list[CollectiveRow]:
                 size=size,
                 count=int(count[i]),
                 time=int(total[i]),
+                transfer=int(moving[i]),
                 shortest=int(shortest[i]),
                 longest=int(longest[i]),
                 algorithm_bandwidth=algorithm,

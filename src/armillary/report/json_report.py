@@ -182,6 +182,8 @@ def _collective(timeline: Timeline, row: CollectiveRow) -> dict[str, Any]:
         "size_bytes": row.size,
         "calls_count": row.count,
         **_time(timeline, "total", row.time),
+        **_time(timeline, "transfer", row.transfer),
+        **_time(timeline, "waiting", row.waiting),
         **_time(timeline, "shortest", row.shortest),
         **_time(timeline, "longest", row.longest),
         "algorithm_bandwidth_bytes_per_ns": row.algorithm_bandwidth,

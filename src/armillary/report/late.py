@@ -16,6 +16,14 @@ NEEDS_ALL = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "barrie
 _COLLECTIVE, _SEND, _RECV = (KINDS.index(kind) for kind in ("collective", "send", "recv"))
 
 
+def _needs_all(label: NDArray[np.str_]) -> NDArray[np.bool_]:
+    """Tell for each label whether no member can finish before the last has begun."""
+    texts, code = np.unique(label, return_inverse=True)
+    known = np.array([text.partition("@")[0] in NEEDS_ALL for text in texts.tolist()], np.bool_)
+    found: NDArray[np.bool_] = known[code]
+    return found
+
+
 class Late:
     """Finds the rank that a collective or a receive waited for. What it finds it remembers."""
 
@@ -23,13 +31,14 @@ class Late:
         self.timeline = timeline
         self.code_of: dict[str, int] = {}
         self.collectives = cache(self._collectives)
-        self.place = cache(self._place)
         self.pairs = cache(self._pairs)
+        self.begun = cache(self._begun)
 
     def later(self, cls: int, node: int, at: int) -> tuple[str, int, int, int] | None:
         """Return (why, class, node, start) of the late one, None if this rank itself was the last.
 
-        With folded ranks a label with a group may name different groups, so those are left out.
+        With folded ranks a label with a group may name different groups, so where the engine does not say who
+        takes part in a collective, those are left out.
         """
         table = self.timeline.table(cls)
         kind = table.kind[node]
@@ -37,10 +46,12 @@ class Late:
             return None
         start, end = self.timeline.spans(cls)
         if kind == _COLLECTIVE:
-            why, code, nth = "late rank", *(int(row[node]) for row in self.place(cls))
-            if code < 0 or (self.timeline.info.get("folded", True) and "@" in str(table.label[node])):
+            why = "late rank"
+            late_start, late_cls, late_node = self.begun(cls)[:, node].tolist()
+            said = self.timeline.node_late[int(self.timeline.node_ptr[cls]) + node] >= 0
+            guess = not said and self.timeline.info.get("folded", True) and "@" in str(table.label[node])
+            if late_start < 0 or guess:
                 return None
-            late_start, late_cls, late_node = (int(row[nth]) for row in self.latest[code])
         else:
             why, sends = "late send", self.sends
             arrived = slice(*(np.searchsorted(sends[0], end[node], side) for side in ("left", "right")))
@@ -54,21 +65,39 @@ class Late:
     def waits(self, cls: int) -> tuple[Ticks, Ticks, Ticks]:
         """Return (nodes, until, for whom) of the nodes of `cls` that waited for another rank to begin.
 
-        A collective waits from its start until the last of the members that were simulated enters it, if
-        its operation `NEEDS_ALL`; a receive waits until its send starts. Nodes for which this cannot be
-        said are not there: a group of which no other member is a representative, or a peer that is not known.
+        A collective waits from its start until the last of its members enters it, if its operation `NEEDS_ALL`;
+        a receive waits until its send starts. Nodes for which this cannot be said are not there.
         """
         start, end = self.timeline.spans(cls)
-        parts = [np.empty((3, 0), np.int64), *self._receives(cls)]
-        if len(self.timeline.finish) > 1:
-            latest, labels = self.latest, list(self.code_of)
-            for code, nodes in self.collectives(cls).items():
-                if labels[code].partition("@")[0] in NEEDS_ALL:
-                    parts.append(np.stack((nodes, *latest[code][:2, : len(nodes)])))
-        nodes, until, who = np.concatenate(parts, axis=1)
+        begun, needs_all = self.begun(cls), _needs_all(self.timeline.table(cls).label)
+        calls = np.flatnonzero((begun[0] >= 0) & needs_all)
+        nodes, until, who = np.concatenate(
+            (np.stack((calls, *begun[:2, calls])), *self._receives(cls)), axis=1
+        )
         # A node that ended before the other began was paired wrongly: nothing can be said of it.
         real = (until > start[nodes]) & (until <= end[nodes])
         return nodes[real], until[real], who[real]
+
+    def _begun(self, cls: int) -> Ticks:
+        """Return int64 (3, nodes): start, class and node with which the last member began a collective, -1: not known.
+
+        The engine says it. Where it does not (recorded times, timelines made by hand) the k-th collectives of a label
+        on all ranks are taken for one.
+        """
+        timeline = self.timeline
+        late = timeline.node_late[int(timeline.node_ptr[cls]) : int(timeline.node_ptr[cls + 1])]
+        other = np.searchsorted(timeline.node_ptr, late, side="right") - 1
+        found = np.where(
+            late >= 0, np.stack((timeline.node_start[late], other, late - timeline.node_ptr[other])), -1
+        )
+        table = timeline.table(cls)
+        unsaid = (late < 0) & (table.kind == _COLLECTIVE)
+        if len(timeline.finish) < 2 or not unsaid.any():
+            return found
+        for code, nodes in self.collectives(cls).items():
+            guessed = unsaid[nodes]
+            found[:, nodes[guessed]] = self.latest[code][:, : len(nodes)][:, guessed]
+        return found
 
     def _receives(self, cls: int) -> list[Ticks]:
         """Return rows (nodes, start of the send, its class) of the receives whose sends are known.
@@ -115,14 +144,6 @@ class Late:
         found, first = np.unique(codes[order], return_index=True)
         groups = np.split(nodes[order], first[1:])
         return dict(zip(found.tolist(), groups, strict=False))
-
-    def _place(self, cls: int) -> Ticks:
-        """Return int64 (2, nodes): label code and which of that label, -1 where a node has none."""
-        place = np.full((2, len(self.timeline.table(cls).kind)), -1, np.int64)
-        for code, nodes in self.collectives(cls).items():
-            place[0, nodes] = code
-            place[1, nodes] = np.arange(len(nodes))
-        return place
 
     @cached_property
     def latest(self) -> dict[int, Ticks]:

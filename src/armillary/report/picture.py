@@ -50,6 +50,15 @@ def check_picture(path: str | os.PathLike[str]) -> None:
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"{path}: suffix {suffix!r}, expected {one_of(SUFFIXES)}")
+    check_matplotlib()
+
+
+def check_matplotlib(*_: object) -> None:
+    """Refuse early what needs a picture, whatever its file.
+
+    Raises:
+        InputError: matplotlib is not installed.
+    """
     try:
         importlib.import_module("matplotlib.figure")
     except ImportError as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from armillary import terminal
 from armillary.engine.timeline import Timeline
 from armillary.report.communication import collectives, dimensions
 from armillary.report.critical import contributors, critical_path, shares
@@ -70,10 +71,8 @@ def print_summary(timeline: Timeline, console: Console | None = None) -> None:
 
 def on_console(body: Callable[[Console, bool], None], console: Console | None = None) -> None:
     """Have `body` print, which is told whether it may print more than ASCII; see `print_summary`."""
-    from rich.console import Console
-
     if console is None:
-        console = Console(highlight=False)
+        console = terminal.console()
         console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     unicode = console.encoding.lower().startswith("utf")
     if console.is_terminal and unicode:
@@ -204,15 +203,18 @@ def _print_communication(timeline: Timeline, console: Console, cls: int) -> None
     rows = collectives(timeline, cls)
     if rows:
         most = f" ({ROWS_SHOWN} of {len(rows):,}, the most time first)" if len(rows) > ROWS_SHOWN else ""
-        console.print(Text(f"\nCollectives with algorithm and bus bandwidth{most}", "bold"))
-        table = plain_table("collective", "size", "NPUs", "calls", "mean time", "total", "algorithm", "bus")
+        console.print(Text(f"\nCollectives, time and bandwidth of the transfer{most}", "bold"))
+        table = plain_table(
+            "collective", "size", "NPUs", "calls", "transfer", "waiting", "total", "algorithm", "bus"
+        )
         for row in rows[:ROWS_SHOWN]:
             table.add_row(
                 plain_name(row.label or "collective"),
                 format_bytes(row.size),
                 "-" if row.group_size is None else f"{row.group_size:,}",
                 format_count(row.count),
-                format_time(nanoseconds(timeline, row.time) / row.count),
+                format_time(nanoseconds(timeline, row.transfer) / row.count),
+                format_time(nanoseconds(timeline, row.waiting) / row.count),
                 _time(timeline, row.time),
                 _bandwidth(row.algorithm_bandwidth),
                 _bandwidth(row.bus_bandwidth),

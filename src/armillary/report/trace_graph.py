@@ -10,6 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from armillary.errors import InputError, nearest, one_of
 from armillary.files import replacing
+from armillary.report.picture import check_matplotlib
 from armillary.report.trace_drawing import CTRL, DATA, MAX_NODES, Drawing, drawing
 from armillary.report.trace_graph_html import COLOURS, about, graph_page
 from armillary.report.trace_times import KINDS, durations
@@ -54,6 +55,16 @@ def write_trace_graph(
 
         plot_graph(made, Path(path))
     return f"{about(made)}, {len(made.src):,} edges"
+
+
+def check_trace_graph(path: str | os.PathLike[str]) -> None:
+    """Refuse early what `write_trace_graph` could not write.
+
+    Raises:
+        InputError: no such suffix, or matplotlib is needed and not installed.
+    """
+    if check_suffix(path) in (".svg", ".pdf", ".png"):
+        check_matplotlib()
 
 
 def check_suffix(path: str | os.PathLike[str]) -> str:

@@ -46,7 +46,7 @@ def test_what_cannot_be_fitted_is_refused(table):
     assert "no times found" in refused(calibrate, "junk.log --device h100")
     assert "choose one by --device" in refused(calibrate, "mine.csv")
     assert "did you mean 'all-reduce'" in refused(calibrate, "mine.csv --device h100 --operation al-reduce")
-    assert "no folder" in refused(calibrate, "mine.csv --device h100 --output no/where.yaml")
+    assert "is not a folder" in refused(calibrate, "mine.csv --device h100 --output mine.csv/where.yaml")
 
 
 def test_what_a_fit_cannot_say_is_refused(table):

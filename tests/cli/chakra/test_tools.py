@@ -49,8 +49,8 @@ def test_visualizer(inputs, call):
     assert Path("step.pdf").read_bytes().startswith(b"%PDF")
     assert {d["label"] for _, d in networkx.read_graphml("step.graphml").nodes(data=True)} == {"work", "sum"}
     assert list(inputs.glob("step.dot*")) == [inputs / "step.dot"]
-    result = call("chakra visualizer --input_filename step.0.et --output_filename no/step.dot")
-    assert result.exit_code == 2 and "--output_filename no/step.dot: there is no folder" in result.stderr
+    result = call("chakra visualizer --input_filename step.0.et --output_filename step.0.et/step.dot")
+    assert result.exit_code == 2 and "--output_filename step.0.et/step.dot: " in result.stderr
 
 
 def test_timeline_visualizer(inputs, call):
@@ -86,7 +86,6 @@ def test_generator(inputs, call):
     assert read_graph("out/one_comp_node.1.et").duration_micros.tolist() == [7]
     assert call("chakra generator --num_npus 1").exit_code == 0
     assert Path("BARRIER.0.et").exists()
-    assert call("chakra generator --output none").exit_code == 2
 
 
 @pytest.mark.parametrize(

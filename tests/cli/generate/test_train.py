@@ -176,7 +176,7 @@ def test_memory_says_what_fits(here: Path, call: Call) -> None:
         ("--ranks 8 --batch 8 --capacity 0GB", "got '0GB', expected more than nothing"),
         ("--ranks 8 --batch 8 --tp 8 --sharding parameter-server", "tp 8: expected 1 with sharding"),
         ("--ranks 8 --batch 8 --png m.jpg", "m.jpg"),
-        ("--ranks 8 --batch 8 --json none/m.json", "there is no folder 'none'"),
+        ("--ranks 8 --batch 8 --json model.yaml/m.json", "model.yaml' is not a folder"),
     ],
 )
 def test_what_memory_refuses(here: Path, call: Call, words: str, problem: str) -> None:

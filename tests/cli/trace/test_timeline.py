@@ -38,7 +38,7 @@ def test_files_keep_their_ranks(inputs, call):
     [
         ("step.0.et step -o t.json", "rank 0 is step.0.et already"),
         ("none -o t.json", "none: no trace file 'none.<rank>.et' in the folder"),
-        ("step -o no/t.json", "there is no folder 'no'"),
+        ("step -o step.1.et/t.json", "step.1.et' is not a folder"),
     ],
 )
 def test_bad_input(inputs, call, words, message):

@@ -110,8 +110,9 @@ def test_the_page_names_what_one_points_at(tmp_path: Path) -> None:
 def test_what_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"suffix '.gif', expected one of .png, .svg, .pdf, .html"):
         write_picture("", [], tmp_path / "a.gif")
-    with pytest.raises(InputError, match="there is no folder"):
-        write_picture("", [], tmp_path / "none" / "a.png")
+    with pytest.raises(InputError, match="cannot be written"):
+        (tmp_path / "file").touch()
+        write_picture("", [], tmp_path / "file" / "a.html")
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     with pytest.raises(InputError, match=r"pip install armillary\[plot\]"):
         write_picture("", [], tmp_path / "a.png")

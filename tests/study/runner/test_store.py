@@ -90,8 +90,10 @@ def test_another_layout_and_missing_places_are_refused(tmp_path: Path) -> None:
         Store(tmp_path / "s")
     with pytest.raises(InputError, match="there is no such store"):
         Stored(tmp_path / "none")
-    with pytest.raises(InputError, match="there is no folder"):
-        Store(tmp_path / "none" / "s")
+    with pytest.raises(InputError, match="cannot be written"):
+        Store(tmp_path / "s" / "t")
+    Store(tmp_path / "new" / "s").close()
+    assert (tmp_path / "new" / "s").exists()
     with pytest.raises(InputError, match="is a folder"):
         Store(tmp_path)
 

@@ -61,7 +61,7 @@ def test_points_of_a_store_are_compared(store):
     [
         (["--where", "bandwidth > 900 GB/s"], "holds for none of 4 points"),
         (["--where", "bandwith > 1"], "bandwidth"),
-        (["--html", "gone/x.html"], "there is no folder"),
+        (["--html", "/dev/null/x.html"], "is not a folder"),
     ],
 )
 def test_mistakes_are_one_message(store, words, message):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import show_table
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     "--base", default=None, metavar="NAME|FILE.yaml",
     help="Device whose data sheet, tiles and other constants hold; absent: --device.",
 )  # fmt: skip
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="Device file to write.")
+@click.option("--output", "-o", type=OUTPUT, help="Device file to write.")
 @click.option("--columns", default="", metavar="KEY=NAME,…", help="Other names of m, n, k, time, precision.")
 @click.option("--unit", type=click.Choice(("ns", "us", "ms", "s")), default="us", show_default=True)
 @click.option("--precision", type=click.Choice(("fp32", "bf16", "fp8")), default="bf16", show_default=True,

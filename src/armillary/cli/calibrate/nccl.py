@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from armillary.cli.output_file import OUTPUT, PICTURE
+
 
 @click.command()
 @click.argument("logs", metavar="LOG…", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -19,10 +21,8 @@ import click
     "--gpus-per-node", type=click.IntRange(min=1), metavar="N", help="Where a file does not list its ranks."
 )
 @click.option("--operation", metavar="NAME", help="Of logs that do not name their program, e.g. all-reduce.")
-@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the fit (.yaml).")
-@click.option(
-    "--picture", type=click.Path(path_type=Path), metavar="FILE", help="Draw bus bandwidth over size."
-)
+@click.option("--output", type=OUTPUT, metavar="FILE", help="Write the fit (.yaml).")
+@click.option("--picture", type=PICTURE, metavar="FILE", help="Draw bus bandwidth over size.")
 def command(
     logs: tuple[Path, ...],
     name: str | None,
@@ -41,18 +41,11 @@ def command(
     from armillary.cli.outputs import show_table, working
     from armillary.collective.fitted.read import sheets
     from armillary.collective.fitted.write import text_of
-    from armillary.files import check_folder, write_text
+    from armillary.files import write_text
     from armillary.study.calibrate import nccl, nccl_show
     from armillary.study.calibrate.nccl_device import choose, known_operation
     from armillary.study.calibrate.nccl_tables import read_file
 
-    if output:
-        check_folder("--output", output)
-    if picture:
-        from armillary.report.picture import check_picture
-
-        check_folder("--picture", picture)
-        check_picture(picture)
     what = known_operation(operation)
     samples = [sample for path in logs for sample in read_file(path, what, gpus_per_node)]
     sheet_name, samples = choose(samples, device)

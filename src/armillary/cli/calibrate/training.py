@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import yaml
 
+from armillary.cli.output_file import OUTPUT_FOLDER
 from armillary.errors import InputError, nearest, one_of
 
 
@@ -16,9 +17,7 @@ from armillary.errors import InputError, nearest, one_of
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
 @click.option("--software", default="", help="Fit the rows of this software only: all of a file if absent.")
 @click.option("--device", default="", help="Take all rows as measured on this GPU, e.g. h100-sxm.")
-@click.option(
-    "--output", type=click.Path(path_type=Path), help="Write constants to STACK.yaml in this folder."
-)
+@click.option("--output", type=OUTPUT_FOLDER, help="Write constants to STACK.yaml in this folder.")
 def command(files: tuple[Path, ...], software: str, device: str, output: Path | None) -> None:
     """Fit the constants of training software to measured steps: CSV files of vTrain, MPT or Megatron-Bridge."""
     from armillary.files import write_text

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli.chakra import SUBCOMMANDS
+from armillary.cli.output_file import OUTPUT, OutputPrefix
 from armillary.cli.outputs import working
 
 if TYPE_CHECKING:
@@ -26,17 +27,15 @@ def command(log_filename: str | None) -> None:
 @click.option(
     "--input", "source", type=_FILE, required=True, metavar="JSON", help="A joined trace, or a host trace."
 )
-@click.option("--output", type=_FILE, required=True, metavar="ET", help="The Chakra trace.")
+@click.option("--output", type=OUTPUT, required=True, metavar="ET", help="The Chakra trace.")
 @click.option("--simulate", is_flag=True, help="Also say how long the dependencies alone take.")
 def pytorch(source: Path, output: Path, simulate: bool) -> None:
     """Convert what trace_link wrote, into one file."""
     from armillary.convert import front_end
-    from armillary.files import check_folder
     from armillary.report.trace_timeline import as_soon_as_possible
     from armillary.trace import write_graph
     from armillary.units import format_time
 
-    check_folder("--output", output)
     with working("converting"):
         converted = front_end("pytorch").convert([source])
         graph = converted.trace.graph(0)
@@ -52,7 +51,9 @@ def pytorch(source: Path, output: Path, simulate: bool) -> None:
 @click.option(
     "--input", "source", type=_FILE, required=True, metavar="TXT", help="A text workload of ASTRA-sim 1.0."
 )
-@click.option("--output", required=True, metavar="PREFIX", help="Write PREFIX.<rank>.et.")
+@click.option(
+    "--output", type=OutputPrefix(".0.et"), required=True, metavar="PREFIX", help="Write PREFIX.<rank>.et."
+)
 @click.option("--num-npus", type=click.IntRange(min=1), required=True, metavar="N", help="Number of ranks.")
 @click.option(
     "--num-passes", type=click.IntRange(min=1), required=True, metavar="N", help="Training iterations."
@@ -60,10 +61,8 @@ def pytorch(source: Path, output: Path, simulate: bool) -> None:
 def text(source: Path, output: str, num_npus: int, num_passes: int) -> None:
     """Convert a text workload, into one file for each rank."""
     from armillary.convert import front_end
-    from armillary.files import check_folder
     from armillary.trace import write_trace
 
-    check_folder("--output", Path(f"{output}.0.et"))
     with working("converting"):
         converted = front_end("text").convert([source], npus=num_npus, passes=num_passes, time_unit="us")
         write_trace(output, converted.trace)

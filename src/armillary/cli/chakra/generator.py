@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from armillary.cli.chakra import SUBCOMMANDS
+from armillary.cli.output_file import OUTPUT_FOLDER
 
 _COUNT = click.IntRange(min=0)
 
@@ -31,18 +32,16 @@ _COUNT = click.IntRange(min=0)
     help="Of collectives.",
 )
 @click.option(
-    "--output", type=click.Path(path_type=Path), default=".", metavar="FOLDER",
+    "--output", type=OUTPUT_FOLDER, default=".", metavar="FOLDER",
     help="Where to write FAMILY.<rank>.et; the current folder by default.",
 )  # fmt: skip
 def command(
     num_npus: int, default_runtime: int, default_tensor_size: int, default_comm_size: int, output: Path
 ) -> None:
     """Write all families."""
-    from armillary.files import check_folder
     from armillary.trace import write_graph
     from armillary.workload.single_nodes import Sizes, families
 
-    check_folder("--output", output / "all.0.et")
     written = 0
     for name, graphs in families(num_npus, Sizes(default_runtime, default_tensor_size, default_comm_size)):
         for rank, graph in enumerate(graphs):

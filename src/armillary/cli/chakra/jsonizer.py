@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from armillary.cli.chakra import SUBCOMMANDS
+from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import working
 
 _FILE = click.Path(path_type=Path)
@@ -14,14 +15,14 @@ _FILE = click.Path(path_type=Path)
 
 @click.command(help=SUBCOMMANDS["jsonizer"])
 @click.option("--input_filename", type=_FILE, required=True, metavar="ET", help="The trace.")
-@click.option("--output_filename", type=_FILE, required=True, metavar="JSON", help="One valid JSON document.")
+@click.option(
+    "--output_filename", type=OUTPUT, required=True, metavar="JSON", help="One valid JSON document."
+)
 def command(input_filename: Path, output_filename: Path) -> None:
     """Write the JSON."""
-    from armillary.files import check_folder
     from armillary.trace import read_graph
     from armillary.trace.json_layout import write_json
 
-    check_folder("--output_filename", output_filename)
     with working("converting"):
         graph = read_graph(input_filename)
         write_json(output_filename, graph)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from armillary.cli.chakra import SUBCOMMANDS
+from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import working
 
 _FILE = click.Path(path_type=Path)
@@ -16,7 +17,7 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "--input_filename", type=_FILE, required=True, metavar="CSV", help="Issues and callbacks, one a line."
 )
-@click.option("--output_filename", type=_FILE, required=True, metavar="JSON", help="Chrome trace events.")
+@click.option("--output_filename", type=OUTPUT, required=True, metavar="JSON", help="Chrome trace events.")
 @click.option(
     "--num_npus", type=click.IntRange(min=1), required=True, metavar="N", help="NPUs are 0 to N - 1."
 )
@@ -31,10 +32,8 @@ def command(
     input_filename: Path, output_filename: Path, num_npus: int, npu_frequency: str, log_filename: str | None
 ) -> None:
     """Write the timeline."""
-    from armillary.files import check_folder
     from armillary.report.issue_log import parse_frequency, write_issue_log
 
-    check_folder("--output_filename", output_filename)
     frequency = parse_frequency(npu_frequency)
     with working("reading"):
         found = write_issue_log(input_filename, output_filename, num_npus, frequency)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from armillary.cli.chakra import SUBCOMMANDS
+from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import working
 
 _FILE = click.Path(path_type=Path)
@@ -22,14 +23,12 @@ _FILE = click.Path(path_type=Path)
     "--chakra-device-trace", "--kineto-file", "device", type=_FILE, required=True, metavar="JSON",
     help="What the profiler (Kineto) exported.",
 )  # fmt: skip
-@click.option("--output-file", type=_FILE, required=True, metavar="JSON", help="The joined trace.")
+@click.option("--output-file", type=OUTPUT, required=True, metavar="JSON", help="The joined trace.")
 @click.option("--log-level", metavar="LEVEL", help="Without effect.")
 def command(rank: int | None, host: Path, device: Path, output_file: Path, log_level: str | None) -> None:
     """Join and write."""
     from armillary.convert.pytorch.link_files import link_files
-    from armillary.files import check_folder
 
-    check_folder("--output-file", output_file)
     with working("linking"):
         report = link_files(host, device, output_file)
     for warning in report.get("warnings", ()):

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from armillary.cli.chakra import SUBCOMMANDS
-from armillary.cli.trace.graph import draw
+from armillary.cli.trace.graph import DRAWING, draw
 
 _FILE = click.Path(path_type=Path)
 
@@ -16,11 +16,11 @@ _FILE = click.Path(path_type=Path)
 @click.option("--input_filename", type=_FILE, required=True, metavar="ET", help="The trace.")
 @click.option(
     "--output_filename",
-    type=_FILE,
+    type=DRAWING,
     required=True,
     metavar="FILE",
     help=".pdf, .dot, .graphml; also .html, .svg, .png.",
 )
 def command(input_filename: Path, output_filename: Path) -> None:
     """Draw as `armillary trace graph` does."""
-    draw(input_filename, output_filename, "--output_filename")
+    draw(input_filename, output_filename)

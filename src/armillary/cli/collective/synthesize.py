@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from armillary.cli.output_file import OUTPUT, OUTPUT_FOLDER, PICTURE
+
 
 @click.command()
 @click.argument("platform", metavar="PLATFORM|STUDY|PRESET", type=click.Path())
@@ -34,15 +36,9 @@ import click
     show_default=True,
     help="What simulates it and the built-in algorithms.",
 )
-@click.option(
-    "--msccl", type=click.Path(path_type=Path), metavar="XML", help="Write the schedule as MSCCL XML."
-)
-@click.option(
-    "--trace", type=click.Path(path_type=Path), metavar="DIR", help="Write Chakra traces DIR/rank.RANK.et."
-)
-@click.option(
-    "--plot", type=click.Path(path_type=Path), metavar="PICTURE", help="Draw it: .png, .svg or .pdf."
-)
+@click.option("--msccl", type=OUTPUT, metavar="XML", help="Write the schedule as MSCCL XML.")
+@click.option("--trace", type=OUTPUT_FOLDER, metavar="DIR", help="Write Chakra traces DIR/rank.RANK.et.")
+@click.option("--plot", type=PICTURE, metavar="PICTURE", help="Draw it: .png, .svg or .pdf.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, times in ns.")
 def command(
     platform: str,
@@ -62,7 +58,7 @@ def command(
 
     from armillary.cli.outputs import show_table, working
     from armillary.errors import InputError
-    from armillary.files import check_folder, write_text
+    from armillary.files import write_text
     from armillary.platform import load_platform
     from armillary.units import parse_bytes
 
@@ -72,15 +68,6 @@ def command(
         raise InputError(f"--size: {error}") from error
     if count < 1:
         raise InputError(f"--size: got {size!r}, expected at least 1 byte")
-    for option, path in (("--msccl", msccl), ("--plot", plot)):
-        if path:
-            check_folder(option, path)
-    if trace and not next(path for path in (trace, *trace.absolute().parents) if path.exists()).is_dir():
-        raise InputError(f"--trace {trace}: is a file or lies in one, expected a folder")
-    if plot:
-        from armillary.report.picture import check_picture
-
-        check_picture(plot)
     machine = load_platform(platform)
     from armillary.study.synthesis import compare
     from armillary.study.synthesis_show import describe, draw, table

@@ -12,6 +12,7 @@ import click
 
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
+from armillary.cli.output_file import OUTPUT, PICTURE
 from armillary.cli.outputs import show_table, working
 from armillary.errors import InputError
 
@@ -38,8 +39,8 @@ it is inference, with the keys and values of all sequences at their full length.
 @click.option(
     "--pipeline-rank", type=click.IntRange(0), metavar="N", help="Show this one, not the one that needs most."
 )
-@click.option("--png", "picture", type=_PATH, metavar="FILE", help="Draw a step (.png, .svg or .pdf).")
-@click.option("--json", "as_json", type=_PATH, metavar="FILE", help="Write the same as JSON.")
+@click.option("--png", "picture", type=PICTURE, metavar="FILE", help="Draw a step (.png, .svg or .pdf).")
+@click.option("--json", "as_json", type=OUTPUT, metavar="FILE", help="Write the same as JSON.")
 def command(
     name: str,
     options: PlanOptions,
@@ -50,19 +51,13 @@ def command(
     as_json: Path | None,
 ) -> None:
     """Sum up, compare and print."""
-    from armillary.files import check_folder, write_text
+    from armillary.files import write_text
     from armillary.platform import load_platform
     from armillary.report import memory_tables
-    from armillary.report.picture import check_picture
     from armillary.workload.generate import replica_layers
     from armillary.workload.memory.advice import advise
     from armillary.workload.models import load_model
 
-    for option, path in (("--png", picture), ("--json", as_json)):
-        if path:
-            check_folder(option, path)
-    if picture:
-        check_picture(picture)
     platform = load_platform(machine) if machine else None
     room = _capacity(capacity) if capacity else platform.physical.memory.capacity if platform else 0
     if machine and not room:

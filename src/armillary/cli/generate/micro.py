@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from armillary.cli.generate import SUBCOMMANDS
+from armillary.cli.output_file import NEW_FOLDER, OUTPUT, PICTURE
 from armillary.cli.outputs import show_table, working
 
 if TYPE_CHECKING:
@@ -53,10 +54,14 @@ time. With --write nothing is simulated but what --overlap needs to know; the ma
 @click.option("--npus", type=click.IntRange(2), metavar="N", help="NPUs, where --write needs no machine.")
 @click.option("--profile", type=click.Choice(("astra-sim", "physical")),
               help="Meaning of the numbers.  [default: physical; astra-sim with --system]")  # fmt: skip
-@click.option("--write", "folder", type=_PATH, metavar="DIR", help="Write traces and a manifest instead.")
-@click.option("--plot", type=_PATH, metavar="FILE", help="Draw bus bandwidth over size (.png, .svg or .pdf).")
-@click.option("--json", "as_json", type=_PATH, metavar="FILE", help="Write the results as JSON.")
-@click.option("--csv", "as_csv", type=_PATH, metavar="FILE", help="Write the results as CSV.")
+@click.option(
+    "--write", "folder", type=NEW_FOLDER, metavar="DIR", help="Write traces and a manifest instead."
+)
+@click.option(
+    "--plot", type=PICTURE, metavar="FILE", help="Draw bus bandwidth over size (.png, .svg or .pdf)."
+)
+@click.option("--json", "as_json", type=OUTPUT, metavar="FILE", help="Write the results as JSON.")
+@click.option("--csv", "as_csv", type=OUTPUT, metavar="FILE", help="Write the results as CSV.")
 def command(
     collectives: str | None,
     patterns: str | None,
@@ -119,22 +124,9 @@ def command(
 
 
 def _check_outputs(outputs: dict[str, Path | None], folder: Path | None) -> None:
-    from armillary.files import check_folder
-    from armillary.report.picture import check_picture
-    from armillary.workload.micro.write import check_new
-
-    seen: dict[Path, str] = {}
     for name, path in outputs.items():
         if path and folder:
             raise click.UsageError(f"--write and --{name} exclude each other")
-        if path:
-            check_folder(f"--{name}", path)
-            if (other := seen.setdefault(path.resolve(), name)) != name:
-                raise click.UsageError(f"--{other} and --{name} name the same file")
-    if outputs["plot"]:
-        check_picture(outputs["plot"])
-    if folder:
-        check_new(folder)
 
 
 def _platform(

@@ -31,6 +31,14 @@ _NAMES: dict[KeyPath, str] = {
     ("experts", "skew"): "expert-skew",
 }
 """Options that are not named as the last key."""
+_METAVARS = {
+    "bytes": "SIZE",
+    "time": "TIME",
+    "bandwidth": "BANDWIDTH",
+    "flops": "FLOPS",
+    "percent": "PERCENT",
+}
+"""Of values with a unit."""
 _OF_INFERENCE: dict[KeyPath, str] = {
     ("batch",): "Sequences, over all replicas.",
     ("microbatch",): "Sequences that a replica works on at a time.",
@@ -137,7 +145,7 @@ def _leaves(kind: Kind) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
 
 
 def _name(path: KeyPath) -> str:
-    return _NAMES.get(path, str(path[-1]))
+    return _NAMES.get(path, str(path[-1]).replace("_", "-"))
 
 
 def _option(name: str, schema: dict[str, Any]) -> Callable[[F], F]:
@@ -158,16 +166,25 @@ def _option(name: str, schema: dict[str, Any]) -> Callable[[F], F]:
         extra = {"type": float, "metavar": "X"}
     elif value["type"] == "array":
         extra = {"metavar": "N,…", "callback": _numbers}
-    elif "pattern" in value:
-        extra = {"metavar": "SIZE"}
+    elif kind := _kind(value):
+        extra = {"metavar": _METAVARS[kind]}
     return click.option(f"--{name}", default=None, help=text, **extra)
 
 
-def _shown(default: Any, value: dict[str, Any]) -> str:
-    if isinstance(default, int) and "pattern" in value:
-        from armillary.units import format_bytes
+def _kind(value: dict[str, Any]) -> str | None:
+    """Return what a value with a unit is, by the pattern of its texts."""
+    from armillary.units import unit_pattern
 
-        return format_bytes(default)
+    pattern = value.get("pattern")
+    return next((kind for kind in _METAVARS if pattern == unit_pattern(kind)), None)
+
+
+def _shown(default: Any, value: dict[str, Any]) -> str:
+    from armillary.units import format_bytes, format_time
+
+    kind = _kind(value)
+    if kind in ("bytes", "time") and isinstance(default, int):
+        return format_bytes(default) if kind == "bytes" else format_time(default)
     return str(default)
 
 

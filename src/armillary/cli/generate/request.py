@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from armillary.cli.efficiency import efficiency_option, with_efficiency
+from armillary.cli.output_file import NEW_FOLDER
 from armillary.cli.outputs import Outputs, output_options, show_table, working
-from armillary.errors import InputError
+from armillary.terminal import unfiltered
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,9 +63,6 @@ class Request:
         for option, value in {**vars(self.outputs), "efficiency": self.efficiency}.items():
             if value is not None and option != "json" and not self.machine:
                 raise click.UsageError(f"--{option} needs --on")
-        folder = self.folder
-        if folder and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise InputError(f"--write {folder}: is there already, expected a new or an empty folder")
         if not self.machine:
             return None
         from armillary.platform import load_platform, with_roofline
@@ -119,7 +117,7 @@ def request_options(function: F) -> F:
     on = "Simulate on the machine of a study or platform file."
     decorated = click.option("--on", "machine", type=_PATH, metavar="FILE", help=on)(decorated)
     write = "Write traces and groups of ranks to a new folder."
-    return click.option("--write", "folder", type=_PATH, metavar="DIR", help=write)(decorated)  # type: ignore[no-any-return]
+    return click.option("--write", "folder", type=NEW_FOLDER, metavar="DIR", help=write)(decorated)  # type: ignore[no-any-return]
 
 
 def _write(folder: Path, trace: Trace) -> None:
@@ -129,7 +127,7 @@ def _write(folder: Path, trace: Trace) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     prefix, groups = folder / "rank", folder / "groups.json"
     with click.progressbar(
-        length=trace.n_ranks, label="writing", file=sys.stderr, hidden=not sys.stderr.isatty()
+        length=trace.n_ranks, label="writing", file=unfiltered(sys.stderr), hidden=not sys.stderr.isatty()
     ) as bar:
         write_trace(prefix, trace, progress=lambda done: bar.update(done - bar.pos))
     write_group_file(groups, trace)

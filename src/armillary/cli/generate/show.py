@@ -94,7 +94,6 @@ def _operations(work: Flops, size: str, recomputation: str) -> Table:
 
 def _table(title: str, parts: Mapping[str, int], text: Callable[[int], str]) -> Table:
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
@@ -103,5 +102,5 @@ def _table(title: str, parts: Mapping[str, int], text: Callable[[int], str]) -> 
     table.add_column("share", justify="right", no_wrap=True)
     total = sum(parts.values())
     for name, count in parts.items():
-        table.add_row(f"  {escape(one_line(name))}", text(count), f"{count / total:.1%}")
+        table.add_row(f"  {one_line(name)}", text(count), f"{count / total:.1%}")
     return table

@@ -8,8 +8,10 @@ from pathlib import Path
 import click
 
 from armillary.cli.learn import SUBCOMMANDS
+from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import show_table
 from armillary.errors import InputError
+from armillary.terminal import unfiltered
 
 _HELP = f"""{SUBCOMMANDS["corpus"]}
 
@@ -38,9 +40,7 @@ files TRACES.<rank>.et; PLAN.yaml says what to draw:
 )  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
 @click.option("--show", is_flag=True, help="Print what the corpus consists of.")
-@click.option(
-    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write that as JSON."
-)
+@click.option("--json", "json_file", type=OUTPUT, metavar="FILE", help="Write that as JSON.")
 def command(
     folder: Path,
     prefixes: tuple[str, ...],
@@ -56,7 +56,7 @@ def command(
         raise InputError(f"{folder}: nothing to do, expected --from TRACES, --generate PLAN.yaml or --show")
     if prefixes or plans:
         with click.progressbar(
-            length=1, label="corpus", file=sys.stderr, hidden=not sys.stderr.isatty()
+            length=1, label="corpus", file=unfiltered(sys.stderr), hidden=not sys.stderr.isatty()
         ) as bar:
 
             def told(done: int, parts: int) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 
 from armillary.cli.learn import SUBCOMMANDS
+from armillary.cli.output_file import OUTPUT, PICTURE, PLOTTED_PAGE
 from armillary.cli.outputs import show_table
-from armillary.files import check_folder
+from armillary.terminal import unfiltered
 
 _HELP = f"""{SUBCOMMANDS["evaluate"]}
 
@@ -26,17 +27,16 @@ _PATH = click.Path(path_type=Path)
 @click.option("--held-out", "plans", metavar="PLAN.yaml", multiple=True, required=True, type=_PATH,
               help="What to draw; may be repeated.")  # fmt: skip
 @click.option("--count", type=click.IntRange(1), help="Conditions of each file, instead of what it says.")
-@click.option("--json", "json_file", type=_PATH, metavar="FILE", help="Write all numbers as JSON.")
+@click.option("--json", "json_file", type=OUTPUT, metavar="FILE", help="Write all numbers as JSON.")
 @click.option(
-    "--plot", type=_PATH, metavar="FILE", help="Draw made against true step times (.png, .svg or .pdf)."
+    "--plot", type=PICTURE, metavar="FILE", help="Draw made against true step times (.png, .svg or .pdf)."
 )
-@click.option("--html", type=_PATH, metavar="FILE", help="Write picture and tables as one page.")
+@click.option("--html", type=PLOTTED_PAGE, metavar="FILE", help="Write picture and tables as one page.")
 def command(
     path: Path, folder: Path, plans: tuple[Path, ...], count: int | None, json_file: Path | None, plot: Path | None,
     html: Path | None,
 ) -> None:  # fmt: skip
     """Measure and show."""
-    from armillary.report.picture import check_picture
     from armillary.study.fidelity.measure import measure
     from armillary.study.fidelity.page import draw_picture, write_page
     from armillary.study.fidelity.show import tables, write_json
@@ -44,11 +44,6 @@ def command(
     from armillary.workload.learned.neural.model_file import open_sampler
     from armillary.workload.learned.requests import read_request
 
-    for option, file in (("--json", json_file), ("--plot", plot), ("--html", html)):
-        if file:
-            check_folder(option, file)
-    if plot:
-        check_picture(plot)
     requests = [read_request(plan) for plan in plans]
     if count:
         requests = [replace(request, count=count) for request in requests]
@@ -56,7 +51,7 @@ def command(
     corpus = read_corpus(folder)
     total = sum(request.count for request in requests)
     with click.progressbar(
-        length=total, label="measuring", file=sys.stderr, hidden=not sys.stderr.isatty()
+        length=total, label="measuring", file=unfiltered(sys.stderr), hidden=not sys.stderr.isatty()
     ) as bar:
         found = measure(corpus, sampler.sample, requests, told=lambda done, _: bar.update(done - bar.pos))
     for number, table in enumerate(tables(found)):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli.learn import SUBCOMMANDS
+from armillary.cli.output_file import NEW_FOLDER
 from armillary.cli.outputs import working
-from armillary.errors import InputError
 
 if TYPE_CHECKING:
     from armillary.trace import Trace
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the first trace.")
 @click.option("--temperature", type=click.FloatRange(0, 4), default=0.0, show_default=True,
               help="Scale of what is drawn of measured durations; sizes follow from the condition.")  # fmt: skip
-@click.option("--write", "folder", metavar="DIR", type=click.Path(path_type=Path),
+@click.option("--write", "folder", metavar="DIR", type=NEW_FOLDER,
               help="Write traces and groups of ranks to a new folder; of several traces each to its own.")  # fmt: skip
 @click.option("--on", "machine", metavar="FILE", type=click.Path(path_type=Path),
               help="Simulate on the machine of a study or platform file.")  # fmt: skip
@@ -41,8 +41,6 @@ def command(
     from armillary.workload.learned.conditions import read_settings
     from armillary.workload.learned.neural.model_file import open_sampler
 
-    if folder and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"--write {folder}: is there already, expected a new or an empty folder")
     platform = None
     if machine:
         from armillary.platform import load_platform, with_roofline

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from armillary.cli.learn import SUBCOMMANDS
+from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import working
 from armillary.errors import InputError
-from armillary.files import check_folder
+from armillary.terminal import unfiltered
 
 if TYPE_CHECKING:
     from armillary.workload.learned.corpus import Corpus
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     "--output",
     required=True,
     metavar="MODEL.npz",
-    type=click.Path(path_type=Path),
+    type=OUTPUT,
     help="Write it here.",
 )
 @click.option(
@@ -43,7 +44,6 @@ def command(folder: Path, output: Path, seed: int, kind: str, steps: int | None)
 
     if steps and kind != "neural":
         raise InputError(f"--steps {steps}: expected --kind neural with it")
-    check_folder("--output", output)
     corpus = read_corpus(folder)
     if kind == "neural":
         about = _train_neural(corpus, output, seed, steps)
@@ -61,7 +61,7 @@ def _train_neural(corpus: Corpus, output: Path, seed: int, steps: int | None) ->
 
     many = steps or STEPS
     with click.progressbar(
-        length=many, label="training", file=sys.stderr, hidden=not sys.stderr.isatty()
+        length=many, label="training", file=unfiltered(sys.stderr), hidden=not sys.stderr.isatty()
     ) as bar:
         model = train(corpus, seed=seed, steps=many, stepped=bar.update)
     save_neural(model, output)

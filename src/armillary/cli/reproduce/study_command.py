@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from armillary.cli.output_file import PICTURE, PLOTTED_PAGE
 from armillary.cli.outputs import show_table, working
 from armillary.cli.reproduce import SUBCOMMANDS
 from armillary.errors import InputError
-from armillary.files import check_folder
 from armillary.study.reproduce.assumptions import about, flag, read, variations
 from armillary.study.reproduce.outcome import Grid, Outcome, changed
 
@@ -32,12 +32,8 @@ def study_command(
     """
 
     def call(plot: Path | None, page: Path | None, sweep: bool, **texts: str) -> None:
-        from armillary.report.picture import check_picture
         from armillary.study.reproduce.page import picture, write_page
 
-        _check(plot, page)
-        if plot:
-            check_picture(plot)
         chosen = read(assumptions, texts)
         with working(f"reproducing {name}"):
             outcome = run(chosen)
@@ -70,20 +66,13 @@ def _options(assumptions: type[Any]) -> Iterator[click.Option]:
         yield click.Option(
             [flag(name), name], type=kind, default=known.text, show_default=True, help=known.why
         )
-    file = click.Path(path_type=Path)
-    yield click.Option(["--plot"], type=file, metavar="FILE", help="Draw the figure (.png, .svg or .pdf).")
-    yield click.Option(["--html", "page"], type=file, metavar="FILE", help="Write one page with everything.")
+    yield click.Option(["--plot"], type=PICTURE, metavar="FILE", help="Draw the figure (.png, .svg or .pdf).")
+    yield click.Option(
+        ["--html", "page"], type=PLOTTED_PAGE, metavar="FILE", help="Write one page with everything."
+    )
     yield click.Option(
         ["--sweep"], is_flag=True, help="Vary each assumption, one at a time: which verdicts change?"
     )
-
-
-def _check(plot: Path | None, page: Path | None) -> None:
-    for option, path in (("--plot", plot), ("--html", page)):
-        if path:
-            check_folder(option, path)
-    if plot and page and plot.resolve() == page.resolve():
-        raise InputError(f"--html {page}: --plot writes the same file")
 
 
 def _swept(chosen: Any, run: Callable[[Any], Outcome], base: Outcome) -> Grid:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from armillary.cli.output_file import OUTPUT, OutputPrefix
 from armillary.cli.outputs import working
 from armillary.cli.trace import SUBCOMMANDS
 
@@ -67,21 +68,23 @@ def _options(name: str) -> list[click.Option]:
 )
 @click.option("--from", "source", required=True, metavar="NAME", help="The format; without one, the list.")
 @click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="INPUT...")
-@click.option("-o", "--output", required=True, metavar="PREFIX", help="Write PREFIX.<rank>.et.")
 @click.option(
-    "--json", "report_path", type=click.Path(path_type=Path), metavar="REPORT", help="Write a report."
+    "-o",
+    "--output",
+    type=OutputPrefix(".0.et"),
+    required=True,
+    metavar="PREFIX",
+    help="Write PREFIX.<rank>.et.",
 )
+@click.option("--json", "report_path", type=OUTPUT, metavar="REPORT", help="Write a report.")
 def command(
     source: str, inputs: tuple[Path, ...], output: str, report_path: Path | None, **options: Any
 ) -> None:
     """Convert and write."""
     from armillary.convert import front_end, report
-    from armillary.files import check_folder, write_text
+    from armillary.files import write_text
     from armillary.trace import write_trace
 
-    check_folder("--output", f"{output}.0.et")
-    if report_path:
-        check_folder("--json", report_path)
     with working("converting"):
         converted = front_end(source).convert(inputs, **options)
         write_trace(output, converted.trace)

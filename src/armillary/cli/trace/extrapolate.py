@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from armillary.cli.generate.request import Request, request_options
+from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import show_table, working
 from armillary.cli.trace import SUBCOMMANDS
 from armillary.cli.trace.group_file import groups_option, read_group_file
@@ -63,7 +64,7 @@ factor. Every rule that was applied is listed, with the number of nodes.
     metavar="FROM TO",
     help="Machines: recorded durations go from one to the other.",
 )
-@click.option("--report", type=_PATH, metavar="FILE", help="Write the assumptions as JSON.")
+@click.option("--report", type=OUTPUT, metavar="FILE", help="Write the assumptions as JSON.")
 @groups_option
 @request_options
 def command(
@@ -82,12 +83,10 @@ def command(
     request: Request,
 ) -> None:
     """Recognise, extrapolate, list assumptions, and write or simulate."""
-    from armillary.files import check_folder, write_text
+    from armillary.files import write_text
     from armillary.platform import load_platform
     from armillary.workload.extrapolation import extrapolate
 
-    if report:
-        check_folder("--report", report)
     wanted: dict[str, Fraction | int] = dict(_pairs("--scale", scale, _SCALED))
     if ranks:
         wanted["ranks"] = ranks

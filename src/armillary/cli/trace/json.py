@@ -7,6 +7,7 @@ from typing import Literal
 
 import click
 
+from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import working
 from armillary.cli.trace import SUBCOMMANDS
 
@@ -23,10 +24,9 @@ _SUFFIXES: dict[str, Literal["gzip", "zstd"] | None] = {
     ".et.zst, FILE is turned into a Chakra file: the way back."
 )
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="The file.")
+@click.option("-o", "--output", type=OUTPUT, metavar="OUT", help="The file.")
 def command(file: Path, output: Path | None) -> None:
     """Convert between the two forms."""
-    from armillary.files import check_folder
     from armillary.trace import read_graph, write_graph
     from armillary.trace.json_layout import json_pieces, write_json
 
@@ -34,7 +34,6 @@ def command(file: Path, output: Path | None) -> None:
         for piece in json_pieces(read_graph(file)):
             click.echo(piece, nl=False)
         return
-    check_folder("--output", output)
     compress = _compression(output)
     with working("converting"):
         graph = read_graph(file)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import working
 from armillary.cli.trace import SUBCOMMANDS
 
@@ -20,16 +21,13 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "--device", type=_FILE, required=True, metavar="FILE", help="Kineto trace (export_chrome_trace)."
 )
-@click.option("-o", "--output", type=_FILE, required=True, metavar="FILE", help="Write the joined trace.")
-@click.option("--json", "report_path", type=_FILE, metavar="REPORT", help="Write a report.")
+@click.option("-o", "--output", type=OUTPUT, required=True, metavar="FILE", help="Write the joined trace.")
+@click.option("--json", "report_path", type=OUTPUT, metavar="REPORT", help="Write a report.")
 def command(host: Path, device: Path, output: Path, report_path: Path | None) -> None:
     """Join and write."""
     from armillary.convert.pytorch.link_files import link_files
-    from armillary.files import check_folder, write_text
+    from armillary.files import write_text
 
-    check_folder("--output", output)
-    if report_path:
-        check_folder("--json", report_path)
     with working("linking"):
         facts = link_files(host, device, output)
     for warning in facts["warnings"]:

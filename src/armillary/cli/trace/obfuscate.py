@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import show_table, working
 from armillary.cli.trace import SUBCOMMANDS
 from armillary.cli.trace.group_file import groups_option, read_group_file
@@ -33,7 +34,7 @@ _PATH = click.Path(path_type=Path)
 @click.command(help=_HELP)
 @click.argument("source", type=click.Path(), metavar="INPUT")
 @click.option(
-    "-o", "--output", required=True, type=click.Path(), metavar="OUTPUT", help="The file or prefix to write."
+    "-o", "--output", required=True, type=OUTPUT, metavar="OUTPUT", help="The file or prefix to write."
 )
 @click.option("--level", type=click.IntRange(1, 4), help="Shorthand; options below go over it. [default: 3]")
 @click.option("--names", is_flag=True, help="Only names, ids, shapes and metadata: --level 1.")
@@ -58,14 +59,14 @@ _PATH = click.Path(path_type=Path)
 )  # fmt: skip
 @click.option("--key", help="Secret that all random choices follow from. [default: another one each time]")
 @click.option(
-    "--map", "legend", type=_PATH, metavar="FILE", help="Write what new names stand for; keep it private."
+    "--map", "legend", type=OUTPUT, metavar="FILE", help="Write what new names stand for; keep it private."
 )
 @click.option("--restore", type=_PATH, metavar="MAP", help="Put names and ids back instead.")
-@click.option("--json", "report", type=_PATH, metavar="FILE", help="Write what remains inferable as JSON.")
+@click.option("--json", "report", type=OUTPUT, metavar="FILE", help="Write what remains inferable as JSON.")
 @groups_option
 def command(
     source: str,
-    output: str,
+    output: Path,
     machines: tuple[str, ...],
     key: str | None,
     legend: Path | None,
@@ -76,11 +77,6 @@ def command(
     **wanted: Any,
 ) -> None:
     """Obfuscate, or restore, and write."""
-    from armillary.files import check_folder
-
-    for option, path in (("--output", Path(output)), ("--map", legend), ("--json", report)):
-        if path:
-            check_folder(option, path)
     if restore:
         given = [f"--{name}" for name, value in wanted.items() if value is not None and value is not False]
         given += (
@@ -95,7 +91,7 @@ def command(
         return
     import secrets
 
-    from armillary.files import write_text
+    from armillary.files import check_prefix, write_text
     from armillary.study.privacy.machines import read_machines
     from armillary.study.privacy.obfuscate import obfuscate
     from armillary.study.privacy.remains import remains
@@ -110,6 +106,8 @@ def command(
     secret = key if key is not None else secrets.token_hex(16)
     with working("obfuscating"):
         found, own = _read(source)
+        if found.whole:
+            check_prefix("--output", output)
         trace = found.trace
         if strength.stand_in and not found.whole:
             raise InputError(f"{source}: is one rank, expected the prefix of all for --level 4")
@@ -186,7 +184,7 @@ def _read(source: str) -> tuple[Input, list[Machine]]:
     return Input(source, study_trace(study), whole=True), read_machines([source], study.ranks)
 
 
-def _write(output: str, found: Input) -> None:
+def _write(output: Path, found: Input) -> None:
     from armillary.trace import write_graph, write_trace
 
     if found.whole:
@@ -197,9 +195,12 @@ def _write(output: str, found: Input) -> None:
         click.echo(f"wrote {output}", err=True)
 
 
-def _restore(source: str, output: str, legend: Path) -> None:
+def _restore(source: str, output: Path, legend: Path) -> None:
+    from armillary.files import check_prefix
     from armillary.trace.inputs import read_input
     from armillary.workload.obfuscation.restoring import read_legend, restore
 
     found = read_input(source)
+    if found.whole:
+        check_prefix("--output", output)
     _write(output, replace(found, trace=restore(found.trace, read_legend(legend))))

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import click
 
+from armillary.cli.output_file import OUTPUT, PICTURE
 from armillary.cli.outputs import show_table
 from armillary.cli.trace import SUBCOMMANDS
+from armillary.terminal import unfiltered
 
 _HELP = f"""{SUBCOMMANDS["privacy"]}
 
@@ -28,22 +30,18 @@ _PATH = click.Path(path_type=Path)
     "--seed", type=int, default=0, show_default=True, help="What the runs and all keys follow from."
 )
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
-@click.option("--picture", type=_PATH, metavar="FILE", help="Draw attack over error (.png, .svg or .pdf).")
-@click.option("--json", "report", type=_PATH, metavar="FILE", help="Write everything as JSON.")
+@click.option("--picture", type=PICTURE, metavar="FILE", help="Draw attack over error (.png, .svg or .pdf).")
+@click.option("--json", "report", type=OUTPUT, metavar="FILE", help="Write everything as JSON.")
 def command(runs: int, seed: int, workers: int, picture: Path | None, report: Path | None) -> None:
     """Evaluate, print and write."""
-    from armillary.files import check_folder, write_text
-    from armillary.report.picture import check_picture
+    from armillary.files import write_text
     from armillary.study.privacy.evaluate import evaluate
     from armillary.study.privacy.show import evaluation_tables, trade_off_picture
 
-    for option, path in (("--picture", picture), ("--json", report)):
-        if path:
-            check_folder(option, path)
-    if picture:
-        check_picture(picture)
     hidden = not sys.stderr.isatty()
-    with click.progressbar(length=runs, label="obfuscating", file=sys.stderr, hidden=hidden) as bar:
+    with click.progressbar(
+        length=runs, label="obfuscating", file=unfiltered(sys.stderr), hidden=hidden
+    ) as bar:
         found = evaluate(runs, seed, workers=workers, progress=lambda done: bar.update(done - bar.pos))
     for table in evaluation_tables(found):
         show_table(table)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import working
 from armillary.cli.trace import SUBCOMMANDS
 from armillary.cli.trace.group_file import groups_option, read_group_file
@@ -27,7 +28,7 @@ What waited for a node that is left out waits for the nearest nodes before it th
 @click.command(help=_HELP)
 @click.argument("source", type=click.Path(), metavar="INPUT")
 @click.option(
-    "-o", "--output", required=True, type=click.Path(), metavar="OUTPUT", help="The file or prefix to write."
+    "-o", "--output", required=True, type=OUTPUT, metavar="OUTPUT", help="The file or prefix to write."
 )
 @click.option("--nodes", multiple=True, metavar="A-B", help="Nodes with ids from A to B (or just A).")
 @click.option("--name", multiple=True, metavar="REGEX", help="Nodes with REGEX somewhere in their name.")
@@ -53,9 +54,9 @@ What waited for a node that is left out waits for the nearest nodes before it th
     help="ID and all that waits for it.",
 )
 @groups_option
-def command(source: str, output: str, groups: Path | None, **options: Any) -> None:
+def command(source: str, output: Path, groups: Path | None, **options: Any) -> None:
     """Cut and write."""
-    from armillary.files import check_folder
+    from armillary.files import check_prefix
     from armillary.trace import write_graph, write_trace
     from armillary.trace.check_ranks import check_ranks
     from armillary.trace.inputs import read_input
@@ -63,10 +64,11 @@ def command(source: str, output: str, groups: Path | None, **options: Any) -> No
     from armillary.trace.slice import slice_trace
 
     ids = [_range(text) for texts in options["nodes"] for text in texts.split(",")]
-    check_folder("--output", Path(output))
     with working("cutting"):
         found = read_input(source)
         trace = found.trace
+        if found.whole:
+            check_prefix("--output", output)
         first = _time("--from", options["first"], trace)
         last = _time("--to", options["last"], trace)
         selection = Selection(

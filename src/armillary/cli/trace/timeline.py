@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import working
 from armillary.cli.trace import SUBCOMMANDS
 
@@ -25,18 +26,16 @@ _RANK = re.compile(r"\.(\d+)\.(et|et\.gz|et\.zst|json)$")
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=OUTPUT,
     required=True,
     metavar="OUT",
     help="A .json or .json.gz file.",
 )
 def command(inputs: tuple[Path, ...], output: Path) -> None:
     """Write the timeline."""
-    from armillary.files import check_folder
     from armillary.report.trace_timeline import write_trace_timeline
     from armillary.units import format_time
 
-    check_folder("--output", output)
     with working("reading"):
         shown = write_trace_timeline(_ranks(inputs), output)
     spans = []

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armillary.errors import InputError, one_of
-from armillary.files import check_folder, replacing, write_text
+from armillary.files import replacing, write_text
 from armillary.platform.topology.sketch import Panel
 
 if TYPE_CHECKING:
@@ -30,9 +30,8 @@ def check_picture(path: str | os.PathLike[str]) -> None:
     """Refuse early what `write_picture` could not write.
 
     Raises:
-        InputError: The suffix is none of `SUFFIXES`, the folder is missing, or matplotlib is not installed.
+        InputError: The suffix is none of `SUFFIXES`, or matplotlib is not installed.
     """
-    check_folder("--draw", path)
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"--draw {path}: suffix {suffix!r}, expected {one_of(SUFFIXES)}")

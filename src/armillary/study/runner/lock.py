@@ -22,6 +22,7 @@ class WriterLock:
         """
         self._name = path.with_name(f"{path.name}.lock")
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             while True:
                 self._file = os.open(self._name, os.O_RDWR | os.O_CREAT, 0o644)
                 try:

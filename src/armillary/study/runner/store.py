@@ -50,8 +50,6 @@ class Store(Stored):
             InputError: it is another kind of file, cannot be written, or another process writes to it.
         """
         self.path = Path(path)
-        if not self.path.parent.is_dir():
-            raise InputError(f"{self.path}: there is no folder '{self.path.parent}'")
         if self.path.is_dir():
             raise InputError(f"{self.path}: is a folder, expected a file name")
         self._lock = WriterLock(self.path)

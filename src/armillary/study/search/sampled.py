@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from armillary.errors import InputError
+from armillary.files import check_writable
 from armillary.study.search.found import EvaluateMany, Found, best_of, objectives_of, once
 from armillary.study.search.optimistic import Optimist, values, vector
 from armillary.study.search.planner import Progress, serially
@@ -128,8 +129,8 @@ def _study(optuna: Any, sweep: Sweep, how: Search, objectives: int) -> Any:
     storage = None
     if how.storage:
         path = Path(how.storage) if sweep.path is None else sweep.path.parent / how.storage
-        if not path.parent.is_dir():
-            raise InputError(f"storage {how.storage}: there is no folder '{path.parent}'")
+        check_writable("storage", path, stream=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".db":
             storage = f"sqlite:///{path}"
         else:

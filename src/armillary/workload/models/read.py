@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -12,6 +13,8 @@ from armillary.platform.native_errors import first_error
 from armillary.workload.models.hugging_face import from_hugging_face
 from armillary.workload.models.schema import KINDS, Model
 
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.yaml)(?<!\.yml)(?<!\.json)")
+"""What models are called on Hugging Face."""
 PRESETS = Path(__file__).parents[1] / "presets"
 
 
@@ -33,6 +36,11 @@ def load_model(name: str | Path) -> Model:
         return read_model(PRESETS / f"{name}.yaml")
     if path.suffix == ".json" or path.is_dir():
         return from_hugging_face(path)
+    if _REPOSITORY.fullmatch(str(name)) and not is_there(path):
+        raise InputError(
+            f"model '{name}': no such file; a model of Hugging Face is read from its config.json, expected the path of "
+            f"that file, or a preset{nearest(path.name, names)}"
+        )
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1 or is_there(path):
         return read_model(path)
     hint = nearest(str(name), names) or "; `armillary generate list` shows them"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.engine.timeline import KINDS, Timeline
+from armillary.report.communication import transfers
 from armillary.report.critical import critical_path, shares
 from armillary.report.ranks import nanoseconds, slowest
 from armillary.report.trace_drawing import pattern
@@ -20,7 +21,7 @@ class NodeChange:
     """Nodes of one name on the slowest rank of two sides; names that differ in numbers are one.
 
     Attributes:
-        kind: One of `KINDS`.
+        kind: One of `KINDS`, or "waiting": what collectives waited for late ranks, which is no part of their own time.
         name: Of kernels; of communication, operation and group.
         calls: How many there are before and after.
         ns: How long they take together, before and after.
@@ -57,18 +58,20 @@ def _totals(timeline: Timeline) -> dict[tuple[str, str], tuple[int, float]]:
         return {}
     table = timeline.table(cls)
     start, end = timeline.spans(cls)
+    moving = transfers(timeline, cls)
     found: dict[tuple[str, str], tuple[int, float]] = {}
     for kind in _TIMED:
         chosen = np.flatnonzero((table.kind == KINDS.index(kind)) & (start >= 0))
         named = table.label if kind == "collective" else table.name
         names, which = np.unique(named[chosen], return_inverse=True)
-        ticks = np.zeros(len(names), np.int64)
-        np.add.at(ticks, which, (end - start)[chosen])
         calls = np.bincount(which, minlength=len(names))
-        for i, name in enumerate(names.tolist()):
-            key = kind, name if kind == "collective" else pattern(name)
-            old = found.get(key, (0, 0.0))
-            found[key] = old[0] + int(calls[i]), old[1] + nanoseconds(timeline, int(ticks[i]))
+        for what, each in ((kind, moving), ("waiting", end - start - moving)):
+            ticks = np.zeros(len(names), np.int64)
+            np.add.at(ticks, which, each[chosen])
+            for i in np.flatnonzero(ticks).tolist() if what == "waiting" else range(len(names)):
+                key = what, str(names[i]) if kind == "collective" else pattern(str(names[i]))
+                old = found.get(key, (0, 0.0))
+                found[key] = old[0] + int(calls[i]), old[1] + nanoseconds(timeline, int(ticks[i]))
     return found
 
 

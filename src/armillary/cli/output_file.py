@@ -1,0 +1,126 @@
+"""Options that name what a command writes: checked before any work is done, whatever the command."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+
+from armillary.errors import InputError
+from armillary.files import (
+    check_folder,
+    check_prefix,
+    check_writable,
+    is_standard_output,
+    kept_standard_output,
+)
+
+_SEEN = "armillary.written"
+
+if TYPE_CHECKING:
+    _Path: TypeAlias = click.ParamType[Path]
+    _Text: TypeAlias = click.ParamType[str]
+else:  # it takes no type before click 8.4
+    _Path = _Text = click.ParamType
+
+
+class OutputFile(_Path):
+    """A file to write; ``-`` is standard output, on which nothing else is then printed.
+
+    `check` is ``module:function`` of what refuses, for this file, a suffix or an extra that is not installed;
+    without `stream` it cannot be a pipe or a terminal.
+    """
+
+    name = "file"
+
+    def __init__(self, check: str = "", *, stream: bool = True) -> None:
+        self._check, self._stream = check, stream
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path.
+
+        Raises:
+            InputError: it cannot be written, or another option writes it.
+        """
+        option = _option(param)
+        path = Path("/dev/stdout" if os.fspath(value) == "-" else value)
+        if self._check:
+            module, function = self._check.split(":")
+            getattr(importlib.import_module(module), function)(path)
+        check_writable(option, path, stream=self._stream)
+        if ctx is not None:
+            _claim(ctx, option, path)
+            if is_standard_output(path):
+                ctx.with_resource(kept_standard_output())
+        return path
+
+
+class OutputPrefix(_Text):
+    """What names of files begin with; `sample` completes one of them."""
+
+    name = "prefix"
+
+    def __init__(self, sample: str) -> None:
+        self._sample = sample
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the prefix.
+
+        Raises:
+            InputError: no file can be written there.
+        """
+        text = str(value)
+        check_prefix(_option(param), text)
+        check_writable(_option(param), f"{text}{self._sample}")
+        if ctx is not None:
+            _claim(ctx, _option(param), Path(f"{text}{self._sample}"))
+        return text
+
+
+class OutputFolder(_Path):
+    """A folder to write to, made where it is missing; a `new` one may be there, but empty."""
+
+    name = "folder"
+
+    def __init__(self, *, new: bool = False) -> None:
+        self._new = new
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the folder.
+
+        Raises:
+            InputError: nothing can be written there.
+        """
+        folder = Path(value)
+        check_folder(_option(param), folder)
+        if self._new and folder.is_dir() and any(folder.iterdir()):
+            raise InputError(
+                f"{_option(param)} {folder}: is there already, expected a new or an empty folder"
+            )
+        return folder
+
+
+def _option(param: click.Parameter | None) -> str:
+    return max(param.opts, key=len) if param else "output"
+
+
+def _claim(ctx: click.Context, option: str, path: Path) -> None:
+    """Refuse a file that another option writes too; what is thrown away may be thrown away twice."""
+    if os.path.realpath(path) == os.devnull:
+        return
+    seen: dict[str, str] = ctx.meta.setdefault(_SEEN, {})
+    if (other := seen.setdefault(os.path.realpath(path), option)) != option:
+        raise InputError(f"{option} {path}: {other} writes the same file")
+
+
+OUTPUT = OutputFile()
+OUTPUT_FOLDER = OutputFolder()
+NEW_FOLDER = OutputFolder(new=True)
+STORE = OutputFile(stream=False)
+PICTURE = OutputFile("armillary.report.picture:check_picture")
+PAGE = OutputFile("armillary.study.views.page:check_page")
+PLOTTED_PAGE = OutputFile("armillary.report.picture:check_matplotlib")
+"""A page with pictures in it."""

@@ -1,0 +1,98 @@
+"""What people read: texts of strangers' files are taken literally, and none of them commands a terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# All control characters but tab and newline, what turns the direction of writing, and halves of characters.
+_COMMANDS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    """Return `text` with what would command a terminal spelled out, as JSON does: a backslash, u and four digits."""
+    return _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+class _Printable(io.TextIOWrapper):
+    """Standard output or standard error, through `printable`."""
+
+    def __init__(self, stream: io.TextIOWrapper) -> None:
+        stream.flush()
+        super().__init__(
+            stream.buffer, stream.encoding, stream.errors, line_buffering=stream.line_buffering,
+            write_through=stream.write_through,
+        )  # fmt: skip
+        self.unfiltered = stream
+
+    def write(self, text: str, /) -> int:
+        """Write; returns the length of what was given."""
+        super().write(printable(text))
+        return len(text)
+
+
+@contextmanager
+def printable_output() -> Iterator[None]:
+    """Let nothing that is printed command the terminal, but for what `console` and `unfiltered` are used for."""
+    before = sys.stdout, sys.stderr
+    wrapped = [_Printable(each) if isinstance(each, io.TextIOWrapper) else each for each in before]
+    sys.stdout, sys.stderr = wrapped
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for each in wrapped:
+            if isinstance(each, _Printable):
+                with suppress(BrokenPipeError):
+                    each.detach()
+
+
+def unfiltered(stream: TextIO) -> TextIO:
+    """Return what `printable_output` wraps: for bars and spinners, which do command the terminal."""
+    if isinstance(stream, _Printable):
+        stream.flush()
+        return stream.unfiltered
+    return stream
+
+
+def console(file: TextIO | None = None, **options: Any) -> Console:
+    """Return a rich console that reads no markup in strings and passes no control characters on.
+
+    Args:
+        file: Where to; by default standard output.
+        options: Those of rich's ``Console``.
+    """
+    known = {"highlight": False, "markup": False, "emoji": False} | options
+    made: Console = _literal()(file=unfiltered(file or sys.stdout), **known)
+    return made
+
+
+@cache
+def _literal() -> Any:
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Literal(Console):
+        """Its strings and texts hold no commands; those of rich itself, such as colours, are no part of them."""
+
+        def render_str(self, text: str, **options: Any) -> Any:
+            return super().render_str(printable(text), **options)
+
+        def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
+            for segment in super().render(renderable, options):
+                if segment.control is None and _COMMANDS.search(segment.text):
+                    yield Segment(printable(segment.text), segment.style)
+                else:
+                    yield segment
+
+    return Literal
