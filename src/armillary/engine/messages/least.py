@@ -65,5 +65,5 @@ def alike(phase: PhysicalPhase) -> bool:
     """Return whether all members send and receive the same in every round."""
     if phase.algorithm == "in-switch":
         return True
-    rounds = rounds_for(phase.algorithm, phase.operation, len(phase.positions)).rounds
+    rounds = rounds_for(phase.algorithm, phase.operation, len(phase.positions), chunks=phase.parts).rounds
     return all(part.rotates for part in rounds)

@@ -79,7 +79,10 @@ def _slowed(course: Course, share: float) -> Course:
     more = 1 + Fraction(share)
     ways = tuple(
         tuple(
-            replace(phase, latency=phase.latency * float(more), volume=phase.volume * more) for phase in way
+            replace(
+                phase, latency=phase.latency * float(more), volume=phase.volume * more, wait=phase.wait * float(more)
+            )
+            for phase in way
         )
         for way in course.ways
     )
