@@ -10,11 +10,12 @@ k of them take ``hops * latency + (volume + (k - 1) * fullest) * D / (k * B)``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import lcm
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,17 @@ from armillary.errors import InputError, nearest, one_of
 from armillary.platform.topology.dimension_order import upwards
 
 TOPOLOGIES = ("Ring", "Torus", "Mesh", "FullyConnected", "Switch")
+
+
+class Around(NamedTuple):
+    """Rounds before the first that uses the fullest link or port, and after the last, with the latency of that.
+
+    Of those between, latencies count as far as rounds are shorter than the longest.
+    """
+
+    hops: Fraction
+    rounds: Fraction
+    volume: Fraction
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,10 @@ class Load:
     fullest: Fraction
     sent: Fraction
     reduced: Fraction
+    step: Fraction = Fraction(0)
+    """Of `volume`, the most that one round has."""
+    around: Around | None = None
+    """The rounds that the fullest link or port waits for; None: it is needed from the first to the last."""
 
 
 def load(rounds: Rounds, topology: str, size: int, positions: Sequence[int] | None = None) -> Load:
@@ -112,7 +128,8 @@ def _load(rounds: Rounds, topology: str, size: int, where: tuple[int, ...]) -> L
     gap = _gap(topology, size, where)
     all_alike = gap is not None and all(part.rotates for part in rounds.rounds)
     total = _Total(rounds.n, size, np.int64 if all_alike else _width(rounds, unit))
-    hops, volume = 0, Fraction(0)
+    hops, volume, step = 0, Fraction(0), Fraction(0)
+    each: list[tuple[int, int, Fraction]] = []
     for part in rounds.rounds:
         if part.rotates and gap is not None:
             far, full = _same_for_all(part, topology, size, gap, where[0] if where else 0, unit, total)
@@ -120,11 +137,33 @@ def _load(rounds: Rounds, topology: str, size: int, where: tuple[int, ...]) -> L
             far, full = _member_by_member(part, topology, size, where, unit, total)
         hops += part.repeat * far
         volume += part.repeat * full
+        step = max(step, Fraction(full))
+        each.append((part.repeat, far, Fraction(full) / unit))
     sent = total.moved + int(max(total.out.max(), total.into.max()))
+    fullest, used = total.fullest(topology, sent)
     return Load(
-        hops, Fraction(volume) / unit, Fraction(total.fullest(topology, sent)) / unit, Fraction(sent, unit),
-        Fraction(total.added + int(total.reduced.max()), unit),
+        hops, Fraction(volume) / unit, Fraction(fullest) / unit, Fraction(sent, unit),
+        Fraction(total.added + int(total.reduced.max()), unit), step / unit, _around(each, used),
     )  # fmt: skip
+
+
+def _around(each: Sequence[tuple[int, int, Fraction]], used: Sequence[bool]) -> Around:
+    """Return what is before and after the rounds (repeats, hops, volume) that use the fullest link or port."""
+    first = used.index(True) if True in used else 0
+    last = len(used) - 1 - used[::-1].index(True) if True in used else len(used) - 1
+    beside = [one for at, one in enumerate(each) if not first <= at <= last]
+    inside = each[first : last + 1]
+    count = sum(times for times, _, _ in inside)
+    most = max((full for _, _, full in inside), default=Fraction(0))
+    mean = sum((times * full for times, _, full in inside), Fraction(0)) / max(count, 1)
+    # Short rounds cannot hide the latency of long ones.
+    seen = 1 - mean / most if most else Fraction(0)
+    hops = sum(times * far for times, far, _ in inside) - (each[last][1] if each else 0)
+    return Around(
+        sum(times * far for times, far, _ in beside) + (each[last][1] if each else 0) + seen * hops,
+        sum(times for times, _, _ in beside) + 1 + seen * max(count - 1, 0),
+        sum((times * full for times, _, full in beside), Fraction(0)),
+    )
 
 
 class _Total:
@@ -139,16 +178,27 @@ class _Total:
         self.moved = self.added = 0
         self.steps: dict[int, int] = {}
         self.ways = [Fraction(0), Fraction(0)]
+        self.rounds: list[Callable[[int, int], bool]] = []
+        """For each kind of round: whether it uses a port (direction, member), a link up or down a line (direction, its
+        lower end) or one between two members (0, sender * n + receiver; -1, how many places on)."""
 
-    def fullest(self, topology: str, sent: int) -> Fraction | int:
-        """Return the bytes through what carries most, as if it had the bandwidth of a port."""
+    def fullest(self, topology: str, sent: int) -> tuple[Fraction | int, list[bool]]:
+        """Return the bytes through what carries most, as if it had all of a port, and which rounds use it."""
         if topology == "Switch":
-            return sent
-        if topology == "FullyConnected":
-            of_members = max(self.pairs.values(), default=0)
-            return (max(self.steps.values(), default=0) + of_members) * (self.size - 1)
-        most = (int(np.cumsum(way).max()) for way in self.links)
-        return max(sent, *(2 * (way + full) for way, full in zip(self.ways, most, strict=True)))
+            most: Fraction | int = sent
+            way = int(self.into.max() > self.out.max())
+            where = way, int(np.argmax((self.out, self.into)[way]))
+        elif topology == "FullyConnected":
+            step = max(self.steps.items(), key=lambda item: item[1], default=(0, 0))
+            pair = max(self.pairs.items(), key=lambda item: item[1], default=(0, 0))
+            most = (step[1] + pair[1]) * (self.size - 1)
+            where = (-1, step[0]) if step[1] > pair[1] else (0, pair[0])
+        else:
+            along = [np.cumsum(links) for links in self.links]
+            loads = [2 * (ways + int(links.max())) for ways, links in zip(self.ways, along, strict=True)]
+            way = int(loads[1] > loads[0])
+            most, where = max(sent, loads[way]), (way, int(np.argmax(along[way])))
+        return most, [uses(*where) for uses in self.rounds]
 
 
 def _gap(topology: str, size: int, where: Sequence[int]) -> int | None:
@@ -178,9 +228,11 @@ def _same_for_all(
         s for s, reduce in zip(sizes, base.reduce.tolist(), strict=True) if reduce
     )
     if topology == "Switch":
+        total.rounds.append(lambda way, member: moved > 0)
         return 2, moved
     if topology == "FullyConnected":
         links: dict[int, int] = {}
+        total.rounds.append(lambda way, step: way < 0 and links.get(step, 0) > 0)
         for step, bytes_ in zip(steps, sizes, strict=True):
             links[step] = links.get(step, 0) + bytes_
         for step, bytes_ in links.items():
@@ -199,6 +251,7 @@ def _same_for_all(
             ways[2 * up > size] += Fraction(bytes_ * length * n, size)
     for way in range(2):
         total.ways[way] += part.repeat * ways[way]
+    total.rounds.append(lambda way, link: ways[way] > 0)
     return far, 2 * max(ways)
 
 
@@ -241,10 +294,14 @@ def _member_by_member(
         total.pairs[pair] = total.pairs.get(pair, 0) + bytes_ * part.repeat
     full = int(max(out.max(), into.max()))
     if topology == "Switch":
+        total.rounds.append(lambda way, member: bool((out, into)[way][member]))
         return 2, full
     if topology == "FullyConnected":
+        total.rounds.append(lambda way, pair: way == 0 and pair in pairs)
         return 1, max(pairs.values(), default=0) * (size - 1)
-    return far, max(full, 2 * int(np.cumsum(links, axis=1).max()))
+    along = np.cumsum(links, axis=1)
+    total.rounds.append(lambda way, link: bool(along[way, link]))
+    return far, max(full, 2 * int(along.max()))
 
 
 def _along(

@@ -206,7 +206,7 @@ def choose(
     first = natural(topology, operation, n)
 
     def cost(name: str) -> tuple[float, bool]:
-        parts = parts_for(name, topology, n, size, latency_ns, bandwidth)
+        parts = parts_for(name, topology, n, size, latency_ns, bandwidth, chunks)
         rounds = rounds_for(name, operation, n, root, parts)
         found = load(rounds, topology, n)
         volume, fullest = float(found.volume), float(found.fullest)
@@ -230,20 +230,20 @@ MOST_PARTS = 512
 
 
 def parts_for(
-    algorithm: str, topology: str, n: int, size: float, latency_ns: float, bandwidth: float
+    algorithm: str, topology: str, n: int, size: float, latency_ns: float, bandwidth: float, chunks: int = 1
 ) -> int | None:
     """Return into how many parts, a power of 2, a chain or scatterAllGather cuts D; None: other algorithms.
 
     s parts take (s + d) · (D / (s · B) + latency), least at s = √(d · D / (B · latency)), where d are the rounds that
-    the first part is ahead of the last member.
+    the first part is ahead of the last member. Chunks that follow each other are parts as well.
     """
     if algorithm not in ("chain", "scatterAllGather"):
         return None
     ahead = max(n - 2, 1) if algorithm == "chain" else 1
     hop = latency_ns * (2 if topology == "Switch" else 1)
-    moving = ahead * size / bandwidth
+    moving = ahead * size * chunks / bandwidth
     best = moving / hop if hop * MOST_PARTS**2 > moving else float(MOST_PARTS**2)
-    return 1 << max(0, round(log2(max(best, 1.0)) / 2))
+    return 1 << max(0, round(log2(max(best, 1.0)) / 2 - log2(chunks)))
 
 
 def plain(operation: str) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from math import ceil, sqrt
 
+from armillary.engine.physical.courses import MOST_UNDER_WAY
 from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
 
-MOST_WINDOW = 32
-"""Chunks under way at a time on a line, at most."""
 FILL = 1000
 """Segments of all chunks together per level of a tree, at most: to fill and empty it takes one part in so many then."""
 SMALLEST = 4096
@@ -30,7 +29,7 @@ def window_of(phase: PhysicalPhase, chunk: int, platform: Platform, segments: in
         return platform.physical.active_chunks
     moving = moving_of(phase, chunk, platform) / segments
     idle = phase.latency + phase.wait * chunk
-    return min(4 + ceil(4 * idle / moving), MOST_WINDOW) if moving > 0 else MOST_WINDOW
+    return min(4 + ceil(4 * idle / moving), MOST_UNDER_WAY) if moving > 0 else MOST_UNDER_WAY
 
 
 def segments_of(chunks: int, phase: PhysicalPhase, size: int, platform: Platform, depth: int) -> int:

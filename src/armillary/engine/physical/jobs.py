@@ -38,6 +38,19 @@ class Span:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """What the busiest link or port cannot hide of chunks that follow each other.
+
+    `step` is ns per byte of the fullest round: a chunk is at least so far behind the one before. `latency` (ns) and
+    `wait` (ns per byte) are those of rounds before the first and after the last that use that link or port.
+    """
+
+    step: float
+    latency: float
+    wait: float
+
+
+@dataclass(frozen=True)
 class PhysicalPhase:
     """One phase of every chunk of a job, on lines along `dim` (-1: one line with all members).
 
@@ -63,6 +76,8 @@ class PhysicalPhase:
     """Bytes through the busiest direction where that is not the one in which members send; else None."""
     wait: float = 0.0
     """ns per byte of the chunk that it takes alone, above those of `volume`: other chunks can use what it leaves idle."""
+    beside: Beside | None = None
+    """What many chunks that follow each other wait for; None: each of them for all of `latency` and `wait`."""
     parts: int | None = None
     """Parts that the algorithm cuts a chunk into; None: as many as it does if nothing is said."""
 
@@ -201,7 +216,7 @@ def phase_of(job: Job, platform: Platform, span: Span, operation: str, scale: Fr
         )  # fmt: skip
     elif name == "natural":
         name = natural(dimension.topology, operation, n)
-    parts = parts_for(name, dimension.topology, n, chunk, dimension.latency, rate)
+    parts = parts_for(name, dimension.topology, n, chunk, dimension.latency, rate, chunks)
     try:
         rounds = rounds_for(name, operation, n, chunks=parts)
     except InputError as error:
@@ -217,13 +232,22 @@ def phase_of(job: Job, platform: Platform, span: Span, operation: str, scale: Fr
     latency = cost.hops * dimension.latency + rounds.count * platform.physical.endpoint_delay
     return PhysicalPhase(
         span.dim, operation, name, span.positions, latency, cost.fullest * scale, cost.reduced * scale,
-        cost.sent * scale, ((span.dim, 1),), scale, wait=_wait(cost, rate) * float(scale), parts=parts,
+        cost.sent * scale, ((span.dim, 1),), scale, wait=_wait(cost, rate) * float(scale),
+        beside=_beside(cost, dimension.latency, platform.physical.endpoint_delay, rate / float(scale)), parts=parts,
     )  # fmt: skip
 
 
 def _wait(cost: Load, rate: float) -> float:
     """Return ns per byte that the rounds of a chunk take alone, above those of its fullest port or link."""
     return float(cost.volume - cost.fullest) / rate
+
+
+def _beside(cost: Load, hop: float, delay: float, rate: float) -> Beside | None:
+    around = cost.around
+    if around is None:
+        return None
+    latency = float(around.hops) * hop + float(around.rounds) * delay
+    return Beside(float(cost.step) / rate, latency, float(around.volume) / rate)
 
 
 @lru_cache(maxsize=256)
@@ -252,15 +276,16 @@ def _flat(job: Job, comm: Communicator, platform: Platform) -> PhysicalPhase:
         name = choose("Switch", operation, *known[1:], chunks=chunks, endpoint_delay=delay)
     else:
         name = natural("Switch", operation, n)
-    parts = parts_for(name, *known)
+    parts = parts_for(name, *known, chunks)
     cost = load(rounds_for(name, operation, n, chunks=parts), "Switch", n)
     # A Switch crosses two links in each round: half its hops are the rounds.
     rounds = cost.hops // 2
     total = rounds * (latency + platform.physical.endpoint_delay)
     return PhysicalPhase(
         -1, operation, name, tuple(range(n)), total, cost.fullest, cost.reduced, cost.sent, tuple(used),
-        wait=_wait(cost, rate), parts=parts,
-    )
+        wait=_wait(cost, rate), beside=_beside(cost, latency / 2, platform.physical.endpoint_delay, rate),
+        parts=parts,
+    )  # fmt: skip
 
 
 def reduction_ns(phase: PhysicalPhase, chunk: int, memory: float) -> float:
