@@ -74,7 +74,7 @@ def last_latency(course: Course, ticks: Callable[[PhysicalPhase, int], int]) -> 
         ticks: Returns how long a phase keeps its ports busy with a chunk of so many bytes.
     """
     sizes = [size for size, _ in course.chunks]
-    if len(sizes) < 2 or len(course.ways) > 1 or len(course.ways[0]) > 1:
+    if len(sizes) < 2 or len(course.ways) != 1 or len(course.ways[0]) != 1:
         return None
     phase = course.ways[0][0]
     if phase.beside is None:
