@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from armillary.collective import hypercube, in_switch, trees
+from armillary.collective import hypercube, in_switch, pipelined, trees
 from armillary.collective.rounds import Rounds
 
 Blocks = tuple[int, ...]
@@ -26,8 +26,10 @@ def parts(rounds: Rounds) -> int:
     split_by_members = rounds.operation in ("reduce-scatter", "all-to-all", "gather", "scatter")
     if rounds.algorithm == "ring":
         return 2 if rounds.operation == "all-gather" else 2 * n
-    if rounds.algorithm == "doubleBinaryTree":
+    if rounds.algorithm in ("doubleBinaryTree", "chain"):
         return 2 * rounds.chunks
+    if rounds.algorithm == "scatterAllGather":
+        return (n - 1) * rounds.chunks
     if rounds.algorithm == "in-switch":
         return in_switch.parts(rounds)
     if split_by_members:
@@ -184,6 +186,12 @@ def _double_tree(rounds: Rounds) -> Iterator[Messages]:
         yield [(block,) for block in part.tolist()]
 
 
+def _pipelined(rounds: Rounds) -> Iterator[Messages]:
+    given = rounds.algorithm, rounds.operation, rounds.n, rounds.root, rounds.chunks
+    for part in pipelined.blocks(*given):
+        yield [(block,) for block in part.tolist()]
+
+
 _MAKERS: dict[str, Callable[[Rounds], Iterator[Messages]]] = {
     "ring": _ring,
     "direct": _direct,
@@ -193,5 +201,7 @@ _MAKERS: dict[str, Callable[[Rounds], Iterator[Messages]]] = {
     "recursiveDoubling": _recursive_doubling,
     "binomialTree": _binomial,
     "doubleBinaryTree": _double_tree,
+    "chain": _pipelined,
+    "scatterAllGather": _pipelined,
     "in-switch": in_switch.blocks,
 }

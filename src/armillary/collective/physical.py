@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from math import log2
 
 import numpy as np
 import numpy.typing as npt
 
-from armillary.collective import hypercube, in_switch, symmetric, trees
+from armillary.collective import hypercube, in_switch, pipelined, symmetric, trees
 from armillary.collective.load import load
 from armillary.collective.rounds import Moves, Round, Rounds
 from armillary.errors import InputError, nearest, one_of
@@ -30,6 +31,8 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {
     "rabenseifner": ("all-reduce",),
     "binomialTree": (*ROOTED, "all-reduce", "barrier"),
     "doubleBinaryTree": ("all-reduce", "broadcast", "reduce"),
+    "chain": ("broadcast", "reduce"),
+    "scatterAllGather": ("broadcast", "reduce"),
     "pairwise": ("all-to-all",),
     "in-switch": _BOTH_WAYS,
 }
@@ -57,9 +60,9 @@ def rounds_for(algorithm: str, operation: str, n: int, root: int = 0, chunks: in
         operation: One of `OPERATIONS`.
         n: Number of members, at least 2.
         root: The root of a rooted operation; for others, where a tree has its top.
-        chunks: Parts that a double binary tree is pipelined in; None: four per level, which
-            costs a quarter more than the bytes need. Of in-switch, among members at one switch; None: four.
-            Others ignore it.
+        chunks: Parts that a double binary tree or a chain is pipelined in; None: four per level or member, which
+            costs a quarter more than the bytes need. Of scatterAllGather, and of in-switch, among members at one
+            switch; None: four. Others ignore it.
 
     Returns:
         The rounds; the same object for the same arguments.
@@ -83,14 +86,15 @@ def rounds_for(algorithm: str, operation: str, n: int, root: int = 0, chunks: in
     root = root if tree or operation in ROOTED else 0
     if algorithm == "in-switch":
         return in_switch.rounds(plain(operation), n, (in_switch.star(n),), chunks or 4)
-    return _rounds(algorithm, plain(operation), n, root, chunks if algorithm == "doubleBinaryTree" else None)
+    return _rounds(algorithm, plain(operation), n, root, chunks if algorithm in IN_PARTS else None)
 
 
 @lru_cache(maxsize=512)
 def _rounds(algorithm: str, operation: str, n: int, root: int, chunks: int | None) -> Rounds:
-    if algorithm == "doubleBinaryTree":
-        chunks = chunks or 4 * trees.depth(n)
-        rounds = trees.double(operation, n, root, chunks)
+    if algorithm in IN_PARTS:
+        usual, make = IN_PARTS[algorithm]
+        chunks = chunks or usual(n)
+        rounds = make(operation, n, root, chunks)
     else:
         chunks, rounds = 1, _MAKERS[algorithm](operation, n, root)
     return Rounds(algorithm, operation, n, root, rounds, chunks)
@@ -105,6 +109,13 @@ def _recursive_doubling(operation: str, n: int, root: int) -> tuple[Round, ...]:
         return symmetric.dissemination(operation, n)
     return hypercube.recursive_doubling(operation, n)
 
+
+IN_PARTS: dict[str, tuple[Callable[[int], int], Callable[[str, int, int, int], tuple[Round, ...]]]] = {
+    "doubleBinaryTree": (lambda n: 4 * trees.depth(n), trees.double),
+    "chain": (lambda n: 4 * (n - 1), pipelined.chain),
+    "scatterAllGather": (lambda n: 4, pipelined.spread),
+}
+"""Algorithms that cut the vector into parts -> how many parts among n members if nothing is said, and the rounds."""
 
 _MAKERS: dict[str, Callable[[str, int, int], tuple[Round, ...]]] = {
     "ring": lambda operation, n, root: symmetric.ring(operation, n),
@@ -137,11 +148,12 @@ def rounds_alltoallv(matrix: npt.ArrayLike) -> Rounds:
 
 
 def natural(topology: str, operation: str, n: int) -> str:
-    """Return the algorithm that fits `topology`.
+    """Return the algorithm that fits `topology`, whatever the size.
 
     Ring on Ring, Torus and Mesh; direct on FullyConnected; halving-doubling on a Switch, or ring where n
-    is no power of two (folding would double the bytes). Rooted operations take the binomial tree, an
-    all-to-all is direct on a Switch, and a barrier there is a dissemination.
+    is no power of two (folding would double the bytes). Rooted operations take the binomial tree, which is right for
+    few bytes only: where the size is known, ask `choose`. An all-to-all is direct on a Switch, and a barrier there is a
+    dissemination.
 
     Raises:
         InputError: there is no such operation.
@@ -167,18 +179,23 @@ def choose(
     bandwidth: float,
     root: int = 0,
     in_network: InNetwork | None = None,
+    *,
+    chunks: int = 1,
+    endpoint_delay: float = 0.0,
 ) -> str:
-    """Return the algorithm with the least ``hops * latency + volume * size / bandwidth`` ("auto").
+    """Return the algorithm with the least time on an idle network ("auto"), see `collective.load`.
 
     Args:
         topology: Name of the topology that the `n` members fill.
         operation: One of `OPERATIONS`.
         n: Number of members.
-        size: D in bytes.
+        size: D in bytes, of one chunk.
         latency_ns: Latency of one link in ns.
         bandwidth: One-way bandwidth of an NPU, bytes per ns.
         root: Root of a rooted operation.
         in_network: What the switch can do; None: in-switch is not among the choices.
+        chunks: Chunks of `size` that follow each other.
+        endpoint_delay: ns of every round besides.
 
     Returns:
         Its name; of equally fast ones the natural one, else the first of `ALGORITHMS`.
@@ -189,18 +206,44 @@ def choose(
     first = natural(topology, operation, n)
 
     def cost(name: str) -> tuple[float, bool]:
-        found = load(rounds_for(name, operation, n, root), topology, n)
-        own = 0.0
-        volume = float(found.volume)
+        parts = parts_for(name, topology, n, size, latency_ns, bandwidth, chunks)
+        rounds = rounds_for(name, operation, n, root, parts)
+        found = load(rounds, topology, n)
+        volume, fullest = float(found.volume), float(found.fullest)
+        own = rounds.count * endpoint_delay
         if name == "in-switch" and in_network:
-            own, volume = (
-                in_network.latency,
-                max(volume, in_switch.reduced(operation, n, in_network, bandwidth)),
-            )
-        return found.hops * latency_ns + own + volume * size / bandwidth, name != first
+            volume = fullest = max(volume, in_switch.reduced(operation, n, in_network, bandwidth))
+            own = in_network.latency + endpoint_delay
+        moving = (volume + (chunks - 1) * fullest) * size / bandwidth
+        return found.hops * latency_ns + own + moving, name != first
 
-    names = algorithms_for(operation)
+    names = [name for name in algorithms_for(operation) if n <= MOST_MEMBERS.get(name, n)]
     return min((name for name in names if in_network or name != "in-switch"), key=cost)
+
+
+MOST_MEMBERS = {"chain": 512, "scatterAllGather": 128}
+"""Members up to which an algorithm is among the choices: a chain of more is longer than a tree is deep, and in a
+scatterAllGather of more a member has as many messages in each round."""
+
+MOST_PARTS = 512
+"""Parts of a chunk, at most: a chain of 64 is then within 12 % of what its bytes take."""
+
+
+def parts_for(
+    algorithm: str, topology: str, n: int, size: float, latency_ns: float, bandwidth: float, chunks: int = 1
+) -> int | None:
+    """Return into how many parts, a power of 2, a chain or scatterAllGather cuts D; None: other algorithms.
+
+    s parts take (s + d) · (D / (s · B) + latency), least at s = √(d · D / (B · latency)), where d are the rounds that
+    the first part is ahead of the last member. Chunks that follow each other are parts as well.
+    """
+    if algorithm not in ("chain", "scatterAllGather"):
+        return None
+    ahead = max(n - 2, 1) if algorithm == "chain" else 1
+    hop = latency_ns * (2 if topology == "Switch" else 1)
+    moving = ahead * size * chunks / bandwidth
+    best = moving / hop if hop * MOST_PARTS**2 > moving else float(MOST_PARTS**2)
+    return 1 << max(0, round(log2(max(best, 1.0)) / 2 - log2(chunks)))
 
 
 def plain(operation: str) -> str:

@@ -137,7 +137,7 @@ ABSENT = -2
 class Rounds:
     """`operation` among `n` members by `algorithm`; `root` counts where the operation has one.
 
-    `chunks` is the number of parts that a pipelined algorithm (double binary tree, in-switch) cuts D into.
+    `chunks` is the number of parts that a pipelined algorithm (trees, chains, in-switch) cuts D into.
     Where switches take part they are numbered behind the members, and `trees` says how they are joined.
     Two of them are equal only if they are the same object; `rounds_for` returns the same for the same arguments.
     """

@@ -69,6 +69,8 @@ def job_timeline(machine: Timeline, composed: Composed, j: int) -> Timeline:
         node_end=end,
         node_least=machine.node_least[nodes],
         node_late=_moved(machine.node_late, nodes),
+        node_call=machine.node_call[nodes],
+        **{name: getattr(machine, name) for name in ("call_group", "call_bytes", "call_each", "call_ns")},
         **_phases(machine, [(cls, at) for _, cls, at in kept], job.arrival_ns),
         info={
             **machine.info,

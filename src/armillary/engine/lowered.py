@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.engine.communicators import Communicator
+from armillary.engine.demands import Demands
 from armillary.engine.items import View
+from armillary.engine.jobs import Job
 from armillary.engine.network_use import NetworkUse
 
 Ints = NDArray[np.int64]
@@ -90,9 +93,24 @@ class Simulated(ABC):
         """Return what the links did, where messages crossed links."""
         return None
 
-    def extra_columns(self) -> dict[str, Any]:
+    def extra_columns(self, needs: Demands) -> dict[str, Any]:
         """Return the columns of a timeline that only this profile knows."""
         return {}
+
+    @abstractmethod
+    def calls(self) -> list[tuple[int, Job, Communicator]]:
+        """Return of each plan the number of its quotient communicator, its job, and the members."""
+
+    def node_call(self, first: Ints) -> Ints:
+        """Return the plan of the collective that each node is, in graph order by class; -1: none.
+
+        `first` is where the nodes of each class begin, and their number.
+        """
+        found = np.full(int(first[-1]), -1, np.int64)
+        which = np.flatnonzero(self.is_collective & (self.item_position >= 0))
+        items = self.items[which]
+        found[first[items[:, self.layout.I_RANK]] + self.item_position[which]] = items[:, self.layout.I_PLAN]
+        return found
 
 
 def _positions(view: View) -> Ints:

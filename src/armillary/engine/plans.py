@@ -60,7 +60,7 @@ class Plans:
         key = (comm.number, replace(job, comm=WORLD))
         if key not in self.plan_of:
             found = self.job_phases[job]
-            plan = JobPlan(len(self.all), job, found, len(self.phase_rows) // lk.PH_COLUMNS)
+            plan = JobPlan(len(self.all), comm, job, found, len(self.phase_rows) // lk.PH_COLUMNS)
             for route in found.routes:
                 ticks, lines = 0.0, 0
                 for p in range(len(route)):

@@ -20,6 +20,7 @@ from armillary.engine.classes import (
     quotient_comms,
     read_workload,
 )
+from armillary.engine.communicators import Communicator
 from armillary.engine.congestion.network import Links
 from armillary.engine.custom import expand, uses_custom
 from armillary.engine.items import (
@@ -28,6 +29,7 @@ from armillary.engine.items import (
     channels_of,
     unreceived,
 )
+from armillary.engine.jobs import Job
 from armillary.engine.lowered import Simulated, as_table, join
 from armillary.engine.nodes import lower_nodes
 from armillary.engine.phase_costs import CONTROL_BYTES, PhaseCosts
@@ -54,6 +56,10 @@ class Lowered(Simulated):
     def layout(self) -> ModuleType:
         """The module that names the tables and their columns."""
         return lk
+
+    def calls(self) -> list[tuple[int, Job, Communicator]]:
+        """See `Simulated.calls`."""
+        return [(plan.comm.number, plan.source, plan.comm.real) for plan in self.plans]
 
     @property
     def variant(self) -> str:

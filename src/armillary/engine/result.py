@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine import layout_kernel as lk
+from armillary.engine.demands import Demands
 from armillary.engine.items import View
 from armillary.engine.lowered import NO_NETWORK, Simulated
 from armillary.engine.nodes import OPERATION
@@ -148,6 +149,9 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
         at = slice(int(ptr[c]), int(ptr[c + 1]))
         start[at][nodes.order], end[at][nodes.order] = begun[part], ended[part]
     makers = [partial(graph_table, view, lowered.group_names) for view in distinct]
+    needs = Demands(platform)
+    calls = needs.columns(lowered.calls())
+    cuts = calls.pop("cuts")
     return Timeline.lazily(
         partial(_phases, lowered, run),
         partial(_traffic, lowered, run, len(platform.dimensions)) if lowered.rows_follow_from_plans else None,
@@ -161,7 +165,9 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
         node_end=end,
         node_late=_late(lowered, run, ptr, start),
         network=lowered.network_use(run),
-        **lowered.extra_columns(),
+        node_call=lowered.node_call(ptr),
+        **calls,
+        **lowered.extra_columns(needs),
         info={
             "tick_ns": 1,
             "npus": platform.npus,
@@ -172,6 +178,7 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
                 }
                 for d in platform.dimensions
             ],
+            "cuts": [list(dims) for dims in cuts],
             "groups": lowered.groups,
             "warnings": [*platform.warnings, *lowered.warnings],
             "events": run.scalar(layout.V_EVENTS),

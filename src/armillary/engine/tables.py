@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from armillary.engine import layout_kernel as lk
 from armillary.engine.jobs import Job, JobChunks, JobPhase
 from armillary.engine.nodes import Nodes
+from armillary.engine.quotient import QuotientComm
 from armillary.engine.timeline import OPERATIONS
 
 Ints = NDArray[np.int64]
@@ -22,6 +23,7 @@ class JobPlan:
     """A job lowered: its row in `plans` and what its collectives need."""
 
     number: int
+    comm: QuotientComm
     source: Job
     job: JobChunks
     first: int

@@ -112,7 +112,8 @@ class Timeline:
     """Bytes each NPU sends in the phase."""
     info: dict[str, Any] = field(default_factory=dict)
     """profile, network_model, tick_ns (length of one tick in ns), npus, dimensions (list of
-    {name, topology, size, bandwidth_bytes_per_ns, latency_ns}), warnings (list of str), folded (bool).
+    {name, topology, size, bandwidth_bytes_per_ns, latency_ns}), warnings (list of str), folded (bool), cuts (list of
+    lists of dimensions, see `call_bytes`).
 
     Where the engine knows them: ports (per dimension, {out_bytes_per_ns, into_bytes_per_ns} of one NPU),
     peak_flops_per_ns (of one NPU), peaks_flops_per_ns (the same by precision), memory_bytes_per_ns, scheduling
@@ -127,6 +128,18 @@ class Timeline:
     itself where it was among the last; -1 for other nodes, and where the engine does not say."""
     phase_port_bytes: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
     """Bytes through the busier direction of the port of a rank of this class; by default `phase_bytes`."""
+    node_call: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
+    """Like `node_start`: the row of the `call_…` columns that a collective is, -1 for others and where it is not
+    known."""
+    call_group: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
+    """Number of the group of each kind of collective; all members run all collectives of a group."""
+    call_bytes: NDArray[np.float64] = field(default_factory=lambda: _absent(np.float64))
+    """(kinds, cuts, 2) bytes that must leave an NPU of the group and come into it, whatever the algorithm, on average
+    over these NPUs, by ports of the dimensions ``info["cuts"][c]``."""
+    call_each: NDArray[np.float64] = field(default_factory=lambda: _absent(np.float64))
+    """(kinds, cuts, 2) the same of every NPU, at least."""
+    call_ns: NDArray[np.float64] = field(default_factory=lambda: _absent(np.float64))
+    """(kinds, cuts, 2) ns that `call_bytes` need the ports and links that join the group."""
     network: NetworkUse | None = None
     """What the links did, where the network model has links."""
 
@@ -134,6 +147,10 @@ class Timeline:
         """Fill the columns that were not given."""
         _fill(self, "node_least", np.zeros(len(self.node_start), np.int64))
         _fill(self, "node_late", np.full(len(self.node_start), -1, np.int64))
+        _fill(self, "node_call", np.full(len(self.node_start), -1, np.int64))
+        cuts = len(self.info.get("cuts", []))
+        for name in ("call_bytes", "call_each", "call_ns"):
+            _fill(self, name, np.zeros((len(self.call_group), cuts, 2)))
         _fill(self, "phase_port_bytes", self.phase_bytes)
 
     @classmethod

@@ -26,7 +26,7 @@ ALGORITHMS = (
 """What ASTRA-sim runs; direct and oneDirect may end in a window."""
 PHYSICAL_ALGORITHMS = (
     *ALGORITHMS,
-    *("recursiveDoubling", "rabenseifner", "binomialTree", "pairwise", "in-switch", "natural", "auto"),
+    *("recursiveDoubling", "rabenseifner", "binomialTree", "chain", "scatterAllGather", "pairwise", "in-switch", "natural", "auto"),
 )
 
 

@@ -1,10 +1,13 @@
-"""What no run of this workload on this machine can beat, and what sets it."""
+"""What no run of this workload on this machine can beat, and what sets it.
+
+Nothing here depends on algorithms, chunks, the network model or what a run did: collectives count with what they need
+of any machine (`armillary.collective.demand`), computations with their own times.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +17,8 @@ from armillary.jit import Mode, load
 from armillary.report.communication import port_bandwidths
 
 Ticks = NDArray[np.int64]
+SAFE = 1 - 1e-6
+"""Network models count ps per byte in fractions of 20 bits, and sums here are floats."""
 INTERPRETED_STEPS = 200_000
 """Nodes and dependencies up to which the path is found without the compiler, which costs more to load."""
 
@@ -29,7 +34,7 @@ class Part:
     """One lower bound: `ticks`, of which `before` and `after` pass without the resource it is about."""
 
     kind: str
-    """"port", "compute", "flops", "path" or "latency"."""
+    """"port", "compute", "flops" or "path"."""
     name: str
     """The same in words: "port of dimension wafer"."""
     ticks: int
@@ -70,10 +75,10 @@ def bound(timeline: Timeline, free: AbstractSet[str] = frozenset()) -> Bound:
     """Return the lower bounds of a run, the largest first.
 
     ``compute`` is the time of the compute nodes of the fullest stream of a rank, ``flops`` the part of it
-    that remains if every node ran at the peak, ``port`` the bytes of the collectives through a port ÷ its
-    bandwidth, per dimension; all three with what must come before and after on that rank. ``path`` is the
-    longest path through the graph of a rank when nothing is ever busy, ``latency`` the same if only the
-    latencies of the collectives took time. Each is the largest over all ranks.
+    that remains if every node ran at the peak, ``port`` the bytes that collectives must move between NPUs that differ
+    in some dimensions ÷ the bandwidth of what joins them: through one NPU, among the members of a group, or on average
+    over the machine; all three with what must come before and after. ``path`` is the
+    longest path through the graph of a rank when nothing is ever busy. Each is the largest over all ranks.
 
     Args:
         timeline: The run.
@@ -83,22 +88,14 @@ def bound(timeline: Timeline, free: AbstractSet[str] = frozenset()) -> Bound:
     if not len(timeline.finish):
         return Bound((), timeline.total_ticks)
     least = np.concatenate([least_ticks(timeline, cls, free) for cls in range(len(timeline.finish))])
-    ran = timeline.phase_start >= 0
-    row_node = timeline.node_ptr[timeline.phase_class] + timeline.phase_node
-    for d in range(len(timeline.info.get("dimensions", []))):
-        if f"dimension {d}" in free:
-            least[row_node[timeline.phase_dim == d]] = 0
+    least[_unknown(timeline, free)] = 0
     head, tail = _longest(timeline, least)
     parts = []
     if "network" not in free:
-        parts += _ports(timeline, free, row_node, ran, head, tail)
+        parts += _ports(timeline, free, head, tail)
     if "compute" not in free:
         parts += _compute(timeline, least, head, tail)
     parts.append(_path(timeline, "path", "critical path", head + least))
-    if "network" not in free:
-        delay = _latencies(timeline, free, row_node, ran)
-        if delay.any():
-            parts.append(_path(timeline, "latency", "latency", _longest(timeline, delay)[0] + delay))
     ranked = sorted((part for part in parts if part.ticks > 0), key=lambda part: -part.ticks)
     return Bound(tuple(ranked), timeline.total_ticks)
 
@@ -181,59 +178,79 @@ def _compute(timeline: Timeline, least: Ticks, head: Ticks, tail: Ticks) -> list
     return list(found.values())
 
 
-def _ports(
-    timeline: Timeline,
-    free: AbstractSet[str],
-    row_node: Ticks,
-    ran: NDArray[np.bool_],
-    head: Ticks,
-    tail: Ticks,
-) -> list[Part]:
-    """Return for each dimension the bound by the bytes through the fullest port."""
-    classes = len(timeline.finish)
-    tick = Fraction(timeline.info.get("tick_ns", 1))
+def _unknown(timeline: Timeline, free: AbstractSet[str]) -> NDArray[np.bool_]:
+    """Return which nodes are collectives that use a dimension that takes no time."""
+    gone = {int(what.split()[1]) for what in free if what.startswith("dimension ")}
+    cuts = [not gone.isdisjoint(dims) for dims in timeline.info.get("cuts", [])]
+    if not gone or not len(timeline.call_group):
+        return np.zeros(len(timeline.node_start), np.bool_)
+    uses = (timeline.call_bytes[:, cuts] > 0).any(axis=(1, 2))
+    found: NDArray[np.bool_] = (timeline.node_call >= 0) & uses[timeline.node_call]
+    return found
+
+
+def _ports(timeline: Timeline, free: AbstractSet[str], head: Ticks, tail: Ticks) -> list[Part]:
+    """Return for each cut the largest bound by the bytes that must go over it."""
+    cuts = timeline.info.get("cuts", [])
+    rates = port_bandwidths(timeline)
+    tick = float(timeline.info.get("tick_ns", 1))
+    nodes = np.flatnonzero((timeline.node_call >= 0) & (timeline.node_start >= 0))
+    if not len(nodes) or not cuts:
+        return []
+    classes, groups = len(timeline.finish), int(timeline.call_group.max(initial=-1)) + 1
+    cls = np.searchsorted(timeline.node_ptr, nodes, side="right") - 1
+    call = timeline.node_call[nodes]
+    times = np.zeros((classes, len(timeline.call_group)))
+    np.add.at(times, (cls, call), 1)
+    of_group = np.zeros((len(timeline.call_group), groups), np.bool_)
+    of_group[np.arange(len(of_group)), timeline.call_group] = True
+    ranks = np.bincount(timeline.rank_class, minlength=classes)
     parts = []
-    for d, (out, into) in enumerate(port_bandwidths(timeline)):
-        rows = np.flatnonzero(ran & (timeline.phase_dim == d))
-        if not len(rows) or f"dimension {d}" in free or not max(out, into):
+    for c, dims in enumerate(cuts):
+        if any(f"dimension {d}" in free for d in dims):
             continue
-        cls, nodes = timeline.phase_class[rows], row_node[rows]
-        sent, port = timeline.phase_bytes[rows], timeline.phase_port_bytes[rows]
-        # What is busier than the sends may be the other direction, which may be the faster one.
-        by_rate = [(_sum_of(cls, classes, port), max(out, into))]
-        if out < into:
-            by_rate.append((_sum_of(cls, classes, np.where(sent == port, port, 0)), out))
-        before, after = (_least_of(cls, classes, ticks[nodes]) for ticks in (head, tail))
-        for total, rate in by_rate:
-            used = total > 0
-            if not used.any():
-                continue
-            guess = np.where(used, total / (rate * float(tick)) + before + after, -1)
-            c = int(np.argmax(guess))
-            work = int(Fraction(int(total[c])) / (Fraction(rate) * tick))  # rounded down: it stays a bound
-            edges = int(before[c]), int(after[c])
-            name = f"port of dimension {dimension_name(timeline, d)}"
-            parts.append(Part("port", name, work + sum(edges), c, *edges, d))
+        rate = np.array([sum(rates[d][way] for d in dims) for way in range(2)])
+        used = (timeline.call_bytes[:, c] > 0).any(axis=1)
+        if not used.any():
+            continue
+        edges = _Edges(nodes[used[call]], cls[used[call]], timeline.call_group[call[used[call]]], head, tail)
+        found = []
+        if rate.all():
+            each = (times @ timeline.call_each[:, c] / rate).max(axis=1)
+            found.append(edges.largest(each / tick, "class"))
+            mean = (ranks @ times @ timeline.call_bytes[:, c] / ranks.sum() / rate).max()
+            found.append(edges.largest(np.full(classes, mean / tick), "all"))
+        for way in range(2):
+            most = (times * timeline.call_ns[:, c, way]) @ of_group
+            found.append(edges.largest(most.max(axis=0) / tick, "group"))
+        ticks, before, after, owner = max(found)
+        parts.append(Part("port", _name(timeline, dims), ticks, owner, before, after, dims[0] if len(dims) == 1 else -1))
     return parts
 
 
-def _latencies(timeline: Timeline, free: AbstractSet[str], row_node: Ticks, ran: NDArray[np.bool_]) -> Ticks:
-    """Return for each node the latencies of the phases of its first chunk: at least a hop for each."""
-    described = timeline.info.get("dimensions", [])
-    tick_ns = float(timeline.info.get("tick_ns", 1))
-    of_dimension = [
-        0 if f"dimension {d}" in free else int(float(one.get("latency_ns") or 0) / tick_ns)
-        for d, one in enumerate(described)
-    ]
-    delay = np.zeros(len(timeline.node_start), np.int64)
-    rows = np.flatnonzero(
-        ran & (timeline.phase_chunk == 0) & (timeline.phase_dim >= 0) & (timeline.phase_dim < len(described))
-    )
-    if len(rows):
-        took = timeline.phase_end[rows] - timeline.phase_start[rows]
-        hop = np.array(of_dimension, np.int64)[timeline.phase_dim[rows]]
-        np.add.at(delay, row_node[rows], np.clip(took, 0, hop))
-    return delay
+class _Edges:
+    """Least ticks before and after nodes: of a class, of a group, or of all."""
+
+    def __init__(self, nodes: Ticks, cls: Ticks, group: Ticks, head: Ticks, tail: Ticks) -> None:
+        self.cls, self.group, self.head, self.tail = cls, group, head[nodes], tail[nodes]
+
+    def largest(self, ticks: NDArray[np.float64], of: str) -> tuple[int, int, int, int]:
+        """Return the largest bound with what is before and after, and a class to which it applies."""
+        owner = {"class": self.cls, "group": self.group, "all": np.zeros(len(self.cls), np.int64)}[of]
+        ticks = ticks[:1] if of == "all" else ticks
+        before, after = (_least_of(owner, len(ticks), each) for each in (self.head, self.tail))
+        whole = np.where(ticks > 0, (ticks * SAFE).astype(np.int64) + before + after, 0)
+        best = int(np.argmax(whole))
+        cls = int(self.cls[np.argmax(owner == best)])
+        return int(whole[best]), int(before[best]), int(after[best]), cls
+
+
+def _name(timeline: Timeline, dims: list[int]) -> str:
+    """Return "port of dimension wafer", or "ports of dimensions node and rail"."""
+    names = [dimension_name(timeline, d) for d in dims]
+    if len(names) == 1:
+        return f"port of dimension {names[0]}"
+    return f"ports of dimensions {', '.join(names[:-1])} and {names[-1]}"
 
 
 def dimension_name(timeline: Timeline, d: int) -> str:

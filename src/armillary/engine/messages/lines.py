@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.collective import in_switch
-from armillary.collective.load import line_order
+from armillary.collective.load import placed
+from armillary.collective.rounds import Rounds
 from armillary.engine.messages import message_layout_kernel as lk
 from armillary.engine.messages.in_switch import SwitchLines
 from armillary.engine.messages.shapes import Shape, Shapes
@@ -35,24 +36,23 @@ class MessageLines:
 
     def add(self, comm: QuotientComm, phase: PhysicalPhase, shape: Shape, first: int) -> int:
         """Return where the lines of a phase are, less `first`, the number of the first of them."""
-        dimension = self.platform.dimensions[phase.dim]
-        there_and_back = (
-            phase.dim >= 0
-            and phase.algorithm == "ring"
-            and (
-                dimension.topology == "Mesh"
-                or (dimension.topology in ("Ring", "Torus") and len(phase.positions) < dimension.size)
-            )
-        )
-        key = (comm.number, phase.dim, shape.number, there_and_back)
+        order = self._order(phase, shape.rounds)
+        key = (comm.number, phase.dim, shape.number, order != phase.positions)
         if key not in self.known:
             lines = lines_of(self.platform, comm.real, phase.dim)
-            if there_and_back:
-                lines = lines[:, list(line_order(range(lines.shape[1])))]
+            if order != phase.positions:
+                lines = lines[:, [phase.positions.index(position) for position in order]]
             self.known[key] = len(self.rows) // lk.LI_COLUMNS - first
             for line in lines:
                 self._line(line, shape)
         return self.known[key]
+
+    def _order(self, phase: PhysicalPhase, rounds: Rounds) -> tuple[int, ...]:
+        """Return the positions of a phase in the order in which its schedule takes them, as costs count them."""
+        if phase.dim < 0:
+            return phase.positions
+        dimension = self.platform.dimensions[phase.dim]
+        return placed(rounds, dimension.topology, dimension.size, phase.positions)[1]
 
     def add_in_switches(
         self, plan: Plan, phase: PhysicalPhase, size: int, shapes: Shapes, first: int

@@ -129,7 +129,7 @@ def _with_messages(build: Build, program: PhysicalProgram, stages: Sequence[Stag
 def _schedule(plan: Plan, phase: PhysicalPhase) -> Rounds:
     if plan.job.splits:
         return rounds_alltoallv(np.array(plan.job.splits, np.int64))
-    return rounds_for(phase.algorithm, phase.operation, len(phase.positions))
+    return rounds_for(phase.algorithm, phase.operation, len(phase.positions), chunks=phase.parts)
 
 
 def _when(stage: Stage) -> int:

@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.messages import message_layout_kernel as lk
-from armillary.engine.messages.least import alike, least_of
 from armillary.engine.messages.stages import network_of
 from armillary.engine.network_use import NetworkUse
-from armillary.engine.physical.least import least_ticks
 from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.transport import layout_kernel as tk
 from armillary.engine.transport.network import Routes, Stage
@@ -40,17 +38,6 @@ class MessageProgram(PhysicalProgram):
     def layout(self) -> ModuleType:
         """The module that names the tables and their columns."""
         return lk
-
-    def extra_columns(self) -> dict[str, Any]:
-        """See `Simulated.extra_columns`."""
-        plans = np.array([least_of(plan, self.platform) for plan in self.plans], np.int64)
-        return {"node_least": least_ticks(self.tables, self.views, plans)}
-
-    def phase_rows(self) -> list[tuple[int, int, int, int]]:
-        """See `Simulated.phase_rows`: where members differ, none is known to be held up by what the busiest moves."""
-        same = [phase.dim >= 0 and alike(phase) for plan in self.plans for phase, _ in plan.placed]
-        rows = zip(super().phase_rows(), same, strict=True)
-        return [(dim, kind, sent, port if known else 0) for (dim, kind, sent, port), known in rows]
 
     def network_use(self, run: Any) -> NetworkUse:
         """See `Simulated.network_use`; links have their bandwidths before anything fails."""

@@ -22,6 +22,7 @@ Part = tuple[Fraction, bool]
 class Shape:
     """One schedule in the tables; `parts` are the shares of D in its messages, and whether they enter a switch."""
 
+    rounds: Rounds
     number: int
     moves: Ints
     """(messages, MV_COLUMNS)"""
@@ -88,7 +89,7 @@ class Shapes:
         self.rows += [nodes, len(rounds.rounds), first, count, self.messages - count]
         self.moves.append(table)
         self.count += 1
-        return Shape(self.count - 1, table, parts)
+        return Shape(rounds, self.count - 1, table, parts)
 
     def _round(self, rows: Ints, members: int, count: int, repeat: int) -> None:
         """Add one round, whose messages have the numbers from `count` on in their shape."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from math import ceil, sqrt
 
+from armillary.engine.physical.courses import MOST_UNDER_WAY
 from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
 
-MOST_WINDOW = 32
-"""Chunks under way at a time on a line, at most."""
 FILL = 1000
 """Segments of all chunks together per level of a tree, at most: to fill and empty it takes one part in so many then."""
 SMALLEST = 4096
@@ -22,13 +21,15 @@ def window_of(phase: PhysicalPhase, chunk: int, platform: Platform, segments: in
     """Return how many chunks are under way at a time on a line, each in so many segments, the first of so many bytes.
 
     As given, or as many as keep links busy while messages of one are under way, four times over: latency of the
-    rounds ÷ time of their bytes on the wire, and one; ways are longer than a link, and rounds not all alike. No more
-    than that: with more, early chunks would come late to the next dimension.
+    rounds, and what a chunk waits in those in which other links are busier, ÷ time of its bytes on the fullest link,
+    and one; ways are longer than a link, and rounds not all alike. No more than that: with more, early chunks would come
+    late to the next dimension.
     """
     if platform.physical.active_chunks:
         return platform.physical.active_chunks
     moving = moving_of(phase, chunk, platform) / segments
-    return min(4 + ceil(4 * phase.latency / moving), MOST_WINDOW) if moving > 0 else MOST_WINDOW
+    idle = phase.latency + phase.wait * chunk
+    return min(4 + ceil(4 * idle / moving), MOST_UNDER_WAY) if moving > 0 else MOST_UNDER_WAY
 
 
 def segments_of(chunks: int, phase: PhysicalPhase, size: int, platform: Platform, depth: int) -> int:

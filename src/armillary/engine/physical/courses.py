@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
 from itertools import permutations
-from math import factorial
+from math import ceil, factorial
 
 from armillary.collective.chunk_order.choose import MOST, chunks_for
 from armillary.collective.chunk_order.greedy import plain_sizes
@@ -17,6 +17,7 @@ from armillary.engine.jobs import Job
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.engine.physical.fitted import fitted_phase
 from armillary.engine.physical.jobs import (
+    Beside,
     PhysicalPhase,
     in_memory,
     phases,
@@ -26,6 +27,8 @@ from armillary.engine.physical.memory import OPERATIONS
 from armillary.errors import InputError
 from armillary.platform.model import Platform
 
+MOST_UNDER_WAY = 32
+"""Chunks of a collective that are under way at a time on a line, at most."""
 MOST_WAYS = 720
 """Orders of levels of which one is chosen on the way, at most."""
 
@@ -59,6 +62,34 @@ class Course:
         return replace(self, ways=ways)
 
 
+def last_latency(course: Course, ticks: Callable[[PhysicalPhase, int], int]) -> int | None:
+    """Return the ticks that the last of many chunks takes after its volume, without its reduction; None: as each does.
+
+    Where a collective is one phase of chunks that follow each other, the rounds of one hide the latencies of others.
+    They end when the fullest link or port has carried all of them and what is around that is over, when the last has
+    gone after the first at the pace of the fullest round, or when all have had their turn among those under way.
+
+    Args:
+        course: Of a job.
+        ticks: Returns how long a phase keeps its ports busy with a chunk of so many bytes.
+    """
+    sizes = [size for size, _ in course.chunks]
+    if len(sizes) < 2 or len(course.ways) != 1 or len(course.ways[0]) != 1:
+        return None
+    phase = course.ways[0][0]
+    if phase.beside is None:
+        return None
+    most = max(sizes)
+    busy = {size: ticks(phase, size) for size in set(sizes)}
+    total = sum(busy[size] for size in sizes)
+    alone = busy[most] + phase.latency + phase.wait * most
+    behind = (len(sizes) - 1) * phase.beside.step * most
+    turns = alone * -(-len(sizes) // MOST_UNDER_WAY)
+    return max(
+        ceil(max(alone + behind, turns)) - total, ceil(phase.beside.latency + phase.beside.wait * most)
+    )
+
+
 def course_of(job: Job, comm: Communicator, platform: Platform) -> Course:
     """Return what the chunks of a job do on a machine.
 
@@ -79,7 +110,11 @@ def _slowed(course: Course, share: float) -> Course:
     more = 1 + Fraction(share)
     ways = tuple(
         tuple(
-            replace(phase, latency=phase.latency * float(more), volume=phase.volume * more) for phase in way
+            replace(
+                phase, latency=phase.latency * float(more), volume=phase.volume * more, wait=phase.wait * float(more),
+                beside=phase.beside and Beside(*(ns * float(more) for ns in astuple(phase.beside))),
+            )
+            for phase in way
         )
         for way in course.ways
     )

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil, prod
+from math import ceil, inf, prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.collective.load import Load, line_order, load
-from armillary.collective.physical import choose, natural, plain, rounds_for
+from armillary.collective.load import Load, load, placed
+from armillary.collective.physical import ROOTED, choose, natural, parts_for, plain, rounds_for
+from armillary.collective.rounds import Rounds
 from armillary.engine import network
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
@@ -37,11 +38,25 @@ class Span:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """What the busiest link or port cannot hide of chunks that follow each other.
+
+    `step` is ns per byte of the fullest round: a chunk is at least so far behind the one before. `latency` (ns) and
+    `wait` (ns per byte) are those of rounds before the first and after the last that use that link or port.
+    """
+
+    step: float
+    latency: float
+    wait: float
+
+
+@dataclass(frozen=True)
 class PhysicalPhase:
     """One phase of every chunk of a job, on lines along `dim` (-1: one line with all members).
 
-    `latency` is ns per chunk but for the reduction; a chunk of the job of c bytes moves ``volume * c`` bytes at
-    full port bandwidth, and a member reduces ``reduced * c`` bytes.
+    `latency` is ns per chunk but for the reduction; a chunk of the job of c bytes keeps the fullest port or link busy
+    for ``volume * c`` bytes at full port bandwidth, takes ``wait * c`` ns more in rounds in which others are busier, and
+    a member reduces ``reduced * c`` bytes.
     """
 
     dim: int
@@ -59,6 +74,12 @@ class PhysicalPhase:
     """Bytes that the schedule of a line is about, per byte of the chunk."""
     port: Fraction | None = None
     """Bytes through the busiest direction where that is not the one in which members send; else None."""
+    wait: float = 0.0
+    """ns per byte of the chunk that it takes alone, above those of `volume`: other chunks can use what it leaves idle."""
+    beside: Beside | None = None
+    """What many chunks that follow each other wait for; None: each of them for all of `latency` and `wait`."""
+    parts: int | None = None
+    """Parts that the algorithm cuts a chunk into; None: as many as it does if nothing is said."""
 
     @property
     def busiest(self) -> Fraction:
@@ -104,7 +125,7 @@ def phases(
     operation = plain(job.operation)
     found = spanned_by(job, comm, platform)
     if found is None:
-        return [_flat(operation, comm, platform)]
+        return [_flat(job, comm, platform)]
     if order is None:
         outer_first = operation in ("all-gather", "broadcast", "scatter")
         order = found[::-1] if outer_first else found
@@ -185,15 +206,19 @@ def phase_of(job: Job, platform: Platform, span: Span, operation: str, scale: Fr
     rate = port(dimension).slower
     names = platform.physical.algorithm.get(job.operation, ("natural",))
     name = names[span.dim] if span.dim < len(names) else names[-1]
-    if name == "natural":
-        name = natural(dimension.topology, operation, n)
-    elif name == "auto":
-        chunk = float(job.size * scale / max(platform.physical.chunks, 1))
+    chunks = max(1, min(platform.physical.chunks, job.size))
+    chunk = float(job.size * scale / chunks)
+    if name == "auto" or (name == "natural" and operation in ROOTED):
+        able = dimension.in_network if name == "auto" else None
         name = choose(
-            dimension.topology, operation, n, chunk, dimension.latency, rate, in_network=dimension.in_network
-        )
+            dimension.topology, operation, n, chunk, dimension.latency, rate, in_network=able, chunks=chunks,
+            endpoint_delay=platform.physical.endpoint_delay,
+        )  # fmt: skip
+    elif name == "natural":
+        name = natural(dimension.topology, operation, n)
+    parts = parts_for(name, dimension.topology, n, chunk, dimension.latency, rate, chunks)
     try:
-        rounds = rounds_for(name, operation, n).count
+        rounds = rounds_for(name, operation, n, chunks=parts)
     except InputError as error:
         where = f"{platform.source or 'platform'}: collectives: {job.operation}: {dimension.name}"
         raise InputError(f"{where}: the {operation} of this dimension cannot be {name}: {error}") from error
@@ -203,43 +228,64 @@ def phase_of(job: Job, platform: Platform, span: Span, operation: str, scale: Fr
             span.dim, operation, name, span.positions, own.latency, own.volume * scale, own.added * scale,
             own.sent * scale, ((span.dim, 1),), scale, max(own.sent, own.received) * scale,
         )  # fmt: skip
-    cost = _load(name, operation, n, dimension.topology, dimension.size, span.positions)
-    latency = cost.hops * dimension.latency + rounds * platform.physical.endpoint_delay
+    cost = _load(rounds, dimension.topology, dimension.size, span.positions)
+    latency = cost.hops * dimension.latency + rounds.count * platform.physical.endpoint_delay
     return PhysicalPhase(
-        span.dim, operation, name, span.positions, latency, cost.volume * scale, cost.reduced * scale,
-        cost.sent * scale, ((span.dim, 1),), scale,
+        span.dim, operation, name, span.positions, latency, cost.fullest * scale, cost.reduced * scale,
+        cost.sent * scale, ((span.dim, 1),), scale, wait=_wait(cost, rate) * float(scale),
+        beside=_beside(cost, dimension.latency, platform.physical.endpoint_delay, rate / float(scale)), parts=parts,
     )  # fmt: skip
 
 
+def _wait(cost: Load, rate: float) -> float:
+    """Return ns per byte that the rounds of a chunk take alone, above those of its fullest port or link."""
+    return float(cost.volume - cost.fullest) / rate
+
+
+def _beside(cost: Load, hop: float, delay: float, rate: float) -> Beside | None:
+    around = cost.around
+    if around is None:
+        return None
+    latency = float(around.hops) * hop + float(around.rounds) * delay
+    return Beside(float(cost.step) / rate, latency, float(around.volume) / rate)
+
+
 @lru_cache(maxsize=256)
-def _load(name: str, operation: str, n: int, topology: str, size: int, positions: tuple[int, ...]) -> Load:
-    rounds = rounds_for(name, operation, n)
-    if n == size:
-        return load(rounds, topology, size)
-    # Members on a part of a line may go round it in order, or there and back.
-    ways = [load(rounds, topology, size, way) for way in (positions, line_order(positions))]
-    return min(ways, key=lambda cost: (cost.volume, cost.hops))
+def _load(rounds: Rounds, topology: str, size: int, positions: tuple[int, ...]) -> Load:
+    n = rounds.n
+    return load(rounds, topology, size) if n == size else placed(rounds, topology, size, positions)[0]
 
 
-def _flat(operation: str, comm: Communicator, platform: Platform) -> PhysicalPhase:
+def _flat(job: Job, comm: Communicator, platform: Platform) -> PhysicalPhase:
     """A group that is no grid: rounds among all members, each message pays every dimension that any crosses."""
-    n = len(comm.members)
-    name = natural("Switch", operation, n)
-    cost = load(rounds_for(name, operation, n), "Switch", n)
+    n, operation = len(comm.members), plain(job.operation)
     strides = network.strides(platform.dimensions)
-    used, latency = [], 0.0
+    used, latency, rate = [], 0.0, inf
     for d, (dimension, stride) in enumerate(zip(platform.dimensions, strides, strict=True)):
         positions = np.unique(comm.members // stride % dimension.size)
         if len(positions) > 1:
-            used.append((d, links_per_npu(dimension.topology, dimension.size)))
+            links = links_per_npu(dimension.topology, dimension.size)
+            used.append((d, links))
+            rate = min(rate, port(dimension).slower / links)
             offsets = positions[:, None] - positions[None, :]
             latency += int(network.hops(dimension, offsets).max()) * dimension.latency
+    chunks = max(1, min(platform.physical.chunks, job.size))
+    known = "Switch", n, job.size / chunks, latency / 2, rate
+    if operation in ROOTED:
+        delay = platform.physical.endpoint_delay
+        name = choose("Switch", operation, *known[1:], chunks=chunks, endpoint_delay=delay)
+    else:
+        name = natural("Switch", operation, n)
+    parts = parts_for(name, *known, chunks)
+    cost = load(rounds_for(name, operation, n, chunks=parts), "Switch", n)
     # A Switch crosses two links in each round: half its hops are the rounds.
     rounds = cost.hops // 2
     total = rounds * (latency + platform.physical.endpoint_delay)
     return PhysicalPhase(
-        -1, operation, name, tuple(range(n)), total, cost.volume, cost.reduced, cost.sent, tuple(used)
-    )
+        -1, operation, name, tuple(range(n)), total, cost.fullest, cost.reduced, cost.sent, tuple(used),
+        wait=_wait(cost, rate), beside=_beside(cost, latency / 2, platform.physical.endpoint_delay, rate),
+        parts=parts,
+    )  # fmt: skip
 
 
 def reduction_ns(phase: PhysicalPhase, chunk: int, memory: float) -> float:
@@ -248,5 +294,5 @@ def reduction_ns(phase: PhysicalPhase, chunk: int, memory: float) -> float:
 
 
 def latency_ticks(phase: PhysicalPhase, chunk: int, memory: float) -> int:
-    """Return the latency of a chunk of so many bytes in ns, with its reduction, rounded up."""
-    return ceil(phase.latency + reduction_ns(phase, chunk, memory))
+    """Return the latency of a chunk of so many bytes in ns, with its reduction and what it waits for, rounded up."""
+    return ceil(phase.latency + phase.wait * chunk + reduction_ns(phase, chunk, memory))

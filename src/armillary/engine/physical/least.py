@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import factorial
 
 import numpy as np
@@ -13,27 +14,28 @@ from armillary.engine.physical import fluid_layout_kernel as lk
 Ints = NDArray[np.int64]
 
 
-def least_ticks(tables: dict[str, Ints], views: list[View], plans: Ints | None = None) -> Ints:
+def least_ticks(
+    tables: dict[str, Ints], views: list[View], plans: Ints | None = None, sends: Sequence[Ints] | None = None
+) -> Ints:
     """Return the least ticks of every node, in graph order, concatenated by class.
 
-    A computation takes its own time. A collective takes at least one chunk through all its phases, and
-    all its chunks through any one dimension; a message its latency and its bytes. A receive counts nothing.
+    A computation takes its own time, a receive counts nothing.
 
     Args:
         tables: Of a program.
         views: Of its classes.
-        plans: Least ticks of each plan; None: as volumes and latencies of the phases say, one after the other.
+        plans: Least ticks of each plan; None: one chunk through all phases of its algorithm, one after the other, and
+            all its chunks through any one dimension.
+        sends: Least ticks of the items of each class that send; None: latency and bytes as the program has them.
     """
     if plans is None:
-        rows = _rows(tables, "PLANS", lk.PL_COLUMNS)
-        parts = np.split(tables["CHUNKS"], rows[1:, lk.PL_CHUNKS])
-        plans = np.array([_plan(tables, *each) for each in zip(rows, parts, strict=False)], np.int64)
+        plans = plan_ticks(tables)
     channels = np.array(
         [_rate(tables, int(row[lk.CN_LINE])) for row in _rows(tables, "CHANNELS", lk.CN_COLUMNS)]
     )
     items = tables["ITEMS"].reshape(-1, lk.I_COLUMNS)
     found, at = [], 0
-    for view in views:
+    for cls, view in enumerate(views):
         nodes = view.nodes
         least = np.where(nodes.kind == lk.FIXED, nodes.ticks, 0)
         kind = nodes.kind[nodes.items]
@@ -45,6 +47,8 @@ def least_ticks(tables: dict[str, Ints], views: list[View], plans: Ints | None =
                 continue
             if code == lk.COLLECTIVE:
                 value = plans[own[which, lk.I_PLAN]]
+            elif code == lk.SEND and sends is not None:
+                value = sends[cls][which]
             elif code in (lk.SEND, lk.TRANSFER):
                 value = (
                     own[which, lk.I_LATENCY] + own[which, lk.I_VOLUME] // channels[own[which, lk.I_CHANNEL]]
@@ -56,6 +60,13 @@ def least_ticks(tables: dict[str, Ints], views: list[View], plans: Ints | None =
         ordered[nodes.order] = least
         found.append(ordered)
     return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+
+def plan_ticks(tables: dict[str, Ints]) -> Ints:
+    """Return the least ticks of each plan by its own algorithm."""
+    rows = _rows(tables, "PLANS", lk.PL_COLUMNS)
+    parts = np.split(tables["CHUNKS"], rows[1:, lk.PL_CHUNKS])
+    return np.array([_plan(tables, *each) for each in zip(rows, parts, strict=False)], np.int64)
 
 
 def _rows(tables: dict[str, Ints], name: str, columns: int) -> Ints:

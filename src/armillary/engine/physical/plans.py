@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil
 
 from armillary.engine.jobs import Job
 from armillary.engine.physical import fluid_layout_kernel as lk
-from armillary.engine.physical.jobs import PhysicalPhase, latency_ticks
+from armillary.engine.physical.courses import last_latency
+from armillary.engine.physical.jobs import PhysicalPhase, latency_ticks, reduction_ns
 from armillary.engine.physical.lines import Lines
 from armillary.engine.physical.program import Plan
 from armillary.engine.physical.scale import Scale
@@ -67,11 +69,14 @@ class Plans:
 
     def _add_way(self, plan: Plan, phases: Sequence[PhysicalPhase], size: int) -> None:
         """Add the rows of the phases of a chunk of `size` bytes."""
-        lines = 0
+        lines, memory = 0, self.workload.platform.system.local_mem_bandwidth
+        last = last_latency(plan.course, lambda p, s: self.lines.ticks(p, self.scale.volume(p.volume * s)))
         for phase in phases:
             ring = self.lines.ring(plan.comm, phase)
             volume = self.scale.volume(phase.volume * size)
-            latency = latency_ticks(phase, size, self.workload.platform.system.local_mem_bandwidth)
+            latency = latency_ticks(phase, size, memory)
+            if last is not None:
+                latency = last + ceil(reduction_ns(phase, size, memory))
             plan.placed.append((phase, size))
             self.phase_rows += [
                 ring.entry, lines - ring.first, ring.lane - ring.first, latency, volume, ring.first, ring.lines,

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.items import FROM_MEMORY
+from armillary.engine.communicators import Communicator
+from armillary.engine.demands import Demands
+from armillary.engine.items import FROM_MEMORY, View, channel_at
 from armillary.engine.jobs import Job
 from armillary.engine.lowered import NO_NETWORK, Simulated
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.courses import Course
 from armillary.engine.physical.fitted import FITTED
 from armillary.engine.physical.jobs import PhysicalPhase
-from armillary.engine.physical.least import least_ticks
+from armillary.engine.physical.least import least_ticks, plan_ticks
 from armillary.engine.physical.trains import fill_spans
 from armillary.engine.quotient import QuotientComm
 from armillary.engine.timeline import OPERATIONS
@@ -68,6 +70,17 @@ class Plan:
         ]
 
 
+def _sends(view: View, rank: int, needs: Demands) -> Ints:
+    """Return the least ticks of the items of a class of ranks that send, 0 for others."""
+    items, kinds, examples = view.messages()
+    found = np.zeros(len(view.job), np.int64)
+    if items.size:
+        ends = [channel_at(view, item, rank)[1:] for item in examples.tolist()]
+        each = [needs.message(*end) if view.sends(item) else 0 for item, end in zip(examples.tolist(), ends, strict=True)]
+        found[items] = np.array(each, np.int64)[kinds]
+    return found
+
+
 @dataclass(kw_only=True)
 class PhysicalProgram(Simulated):
     """A lowered program of profile `physical`."""
@@ -110,6 +123,16 @@ class PhysicalProgram(Simulated):
         """The module that names the tables and their columns."""
         return lk
 
-    def extra_columns(self) -> dict[str, Any]:
+    def extra_columns(self, needs: Demands) -> dict[str, Any]:
         """Return the columns of a timeline that only this profile knows."""
-        return {"node_least": least_ticks(self.tables, self.views)}
+        least = np.array([needs.least(plan.job, plan.comm.real) for plan in self.plans], np.int64)
+        of_memory = [plan.number for plan in self.plans if plan.job.operation in FROM_MEMORY.values()]
+        if of_memory:
+            least[of_memory] = plan_ticks(self.tables)[of_memory]
+        ranks = self.representatives.tolist()
+        sends = [_sends(view, rank, needs) for view, rank in zip(self.views, ranks, strict=True)]
+        return {"node_least": least_ticks(self.tables, self.views, least, sends)}
+
+    def calls(self) -> list[tuple[int, Job, Communicator]]:
+        """See `Simulated.calls`."""
+        return [(plan.comm.number, plan.job, plan.comm.real) for plan in self.plans]

@@ -139,7 +139,7 @@ def loads(job: Job, comm: Communicator, platform: Platform) -> list[tuple[int, L
             continue
         keys = np.stack([*[p[moving] for p in place], np.zeros(len(moving), np.int64)])
         _, line = np.unique(keys, axis=1, return_inverse=True)
-        worst = Load(0, Fraction(0), Fraction(0), Fraction(0))
+        worst = Load(0, Fraction(0), Fraction(0), Fraction(0), Fraction(0))
         for number in range(int(line.max()) + 1):
             here = moving[line.ravel() == number]
             sizes = np.zeros((dimension.size, dimension.size), np.int64)
@@ -152,6 +152,7 @@ def loads(job: Job, comm: Communicator, platform: Platform) -> list[tuple[int, L
             worst = Load(
                 max(worst.hops, cost.hops),
                 max(worst.volume, cost.volume),
+                max(worst.fullest, cost.fullest),
                 max(worst.sent, cost.sent),
                 Fraction(0),
             )

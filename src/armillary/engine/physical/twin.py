@@ -20,9 +20,9 @@ import numpy as np
 from armillary.engine import network
 from armillary.engine.communicators import Communicators
 from armillary.engine.jobs import Job
-from armillary.engine.physical.courses import course_of
+from armillary.engine.physical.courses import course_of, last_latency
 from armillary.engine.physical.fitted import fitted_message, largest_message
-from armillary.engine.physical.jobs import MEMORY_STORE, PhysicalPhase, latency_ticks
+from armillary.engine.physical.jobs import MEMORY_STORE, PhysicalPhase, latency_ticks, reduction_ns
 from armillary.engine.physical.scale import bits
 from armillary.engine.physical.twin_choice import Choices, Instance
 from armillary.engine.physical.twin_lanes import Lane, Port, share
@@ -175,7 +175,7 @@ class Machine:
 
     def full_rate(self, phase: PhysicalPhase, size: int) -> int:
         """Return the ticks of a phase of a chunk of so many bytes at the full rate of its dimension."""
-        rate = min(self.port_rates[phase.dim, way] for way in ("out", "into"))
+        rate = min(self.port_rates[d, way] // factor for d, factor in phase.ports for way in ("out", "into"))
         return -(-ceil(phase.volume * size * self.unit) // rate)
 
     def order(self, node: Node) -> tuple[int, int]:
@@ -306,7 +306,11 @@ class Machine:
             instance.lanes[where] = lane
             self.lanes.append(lane)
         size = instance.course.chunks[chunk][0]
-        latency = latency_ticks(phase, size, self.platform.system.local_mem_bandwidth)
+        memory = self.platform.system.local_mem_bandwidth
+        latency = latency_ticks(phase, size, memory)
+        last = last_latency(instance.course, self.full_rate)
+        if last is not None:
+            latency = last + ceil(reduction_ns(phase, size, memory))
         volume = ceil(phase.volume * size * self.unit)
         chooses = instance.course.choices > 0
         if chooses and p >= instance.course.choices - 1:

@@ -6,13 +6,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from armillary.errors import InputError
-from armillary.platform.topology.graph import Ints, Topology
+from armillary.platform.topology.graph import Bools, Ints, Topology
 from armillary.platform.topology.reach import unreachable
 from armillary.platform.topology.routing import Paths, Routing
 
 
+def upwards(source: Ints, ahead: Ints, size: int) -> Bools:
+    """Return whether messages go up a ring of `size`, from positions `source` to those `ahead` places further on.
+
+    Half-way round both ways are as long. One message takes one way, as a connection does; even positions go up and odd
+    ones down, so that both directions carry the same (Dally & Towles, Principles and Practices of Interconnection
+    Networks, 2004, section 8.4.2).
+    """
+    up: Bools = (2 * ahead < size) | ((2 * ahead == size) & (source % 2 == 0))
+    return up
+
+
 class DimensionOrder(Routing):
-    """Innermost dimension first; the shorter way around a ring, and upwards where both are equal.
+    """Innermost dimension first; the shorter way around a ring, see `upwards`.
 
     Raises:
         InputError: The topology was not built from dimensions.
@@ -78,7 +89,7 @@ class DimensionOrder(Routing):
                 to = at + (there - here) * stride
             else:
                 ahead = (there - here) % size
-                step = np.where(2 * ahead <= size, 1, -1)
+                step = np.where(upwards(here, ahead, size), 1, -1)
                 if dimension.topology == "Mesh":
                     step = np.sign(there - here)
                 to = at + ((here + step) % size - here) * stride

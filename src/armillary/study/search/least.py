@@ -10,9 +10,10 @@ import numpy as np
 from armillary.compute.model import Work
 from armillary.compute.times import ask
 from armillary.engine import network
+from armillary.collective.physical import ROOTED
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
-from armillary.engine.physical.courses import course_of
+from armillary.engine.physical.courses import MOST_UNDER_WAY, course_of
 from armillary.engine.physical.fitted import fitted_message
 from armillary.engine.physical.jobs import PhysicalPhase, latency_ticks
 from armillary.platform.bandwidth import links_per_npu, port
@@ -40,6 +41,7 @@ class Least:
             physical.fit is not None
             or physical.chunk_order != "baseline"
             or any("auto" in names for names in physical.algorithm.values())
+            or physical.chunks > 1  # chunks hide latencies the better, the larger they are
         )
         self._blocks = np.cumprod([dimension.size for dimension in platform.dimensions]).tolist()
         self._kernels: dict[_Kernel, int] = {}
@@ -119,14 +121,15 @@ class Least:
 
     def _collective(self, operation: str, size: int, members: tuple[int, ...]) -> int:
         job = Job(0, operation, size, None)
-        shape = (operation, members, size if self._by_size else 0)
+        by_size = self._by_size or operation in ROOTED
+        shape = (operation, members, size if by_size else 0)
         if shape not in self._costs:
             comm = Communicator(0, np.array(members, np.int64), len(members) == self.platform.npus)
             course = course_of(job, comm, self.platform)
             ways = [] if course.choices else [course.ways[w] for w in sorted({w for _, w in course.chunks})]
             costs = [[(self._rate(phase), float(phase.volume), phase) for phase in way] for way in ways]
             sizes = [each for each, _ in course.chunks]
-            self._costs[shape] = costs, *((len(sizes), min(sizes)) if self._by_size else (0, 0))
+            self._costs[shape] = costs, *((len(sizes), min(sizes)) if by_size else (0, 0))
         ways_of, chunks, least = self._costs[shape]
         if not chunks:
             chunks = max(1, min(self.platform.physical.chunks, size))
@@ -134,6 +137,9 @@ class Least:
         memory = self.platform.system.local_mem_bandwidth
         found: list[int] = []
         for way in ways_of:
+            if len(way) == 1 and chunks > 1 and way[0][2].beside is not None:
+                found.append(_train(*way[0], least, chunks))
+                continue
             at, spans = 0, dict[tuple[tuple[int, int], ...], list[int]]()
             for rate, volume, phase in way:
                 moving = int(volume * least / rate * _SAFE)
@@ -165,6 +171,16 @@ class Least:
                 latency, moving = fitted.latency, float(fitted.volume) / self.rates[fitted.dim]
             self._lags[key] = ceil(latency) + int(moving * _SAFE)
         return self._lags[key]
+
+
+def _train(rate: float, volume: float, phase: PhysicalPhase, size: int, chunks: int) -> int:
+    """Return the ns of chunks that follow each other through one phase, see `last_latency`."""
+    assert phase.beside is not None
+    busy, beside = volume * size / rate, phase.beside
+    alone = busy + phase.latency + phase.wait * size
+    turns = alone * -(-chunks // MOST_UNDER_WAY)
+    last = chunks * busy + beside.latency + beside.wait * size
+    return int(max(alone + (chunks - 1) * beside.step * size, turns, last) * _SAFE)
 
 
 def _kernel(step: Step) -> _Kernel:
