@@ -13,7 +13,8 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeVar
@@ -23,6 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _mode: Mode = "interpreted"
 _variant = ""
+_checking = False
 
 
 def njit(function: F) -> F:
@@ -62,7 +64,7 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
     With a `variant`, the branches that ask for it by `in_variant` are compiled, and those without it are not.
     """
     global _mode, _variant
-    key = f"{name}:{mode}:{variant}"
+    key = f"{name}:{mode}:{variant}" + (":checked" if _checking else "")
     if key in sys.modules:
         return sys.modules[key]
     if mode == "compiled":
@@ -78,13 +80,45 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
     _mode, _variant = mode, variant
     sys.modules[key] = module
     try:
-        alias.loader.exec_module(module)
+        if _checking:
+            _execute_checked(module, spec.origin)
+        else:
+            alias.loader.exec_module(module)
     except BaseException:
         del sys.modules[key]
         raise
     finally:
         _mode, _variant = before
     return module
+
+
+def _execute_checked(module: ModuleType, path: str) -> None:
+    """Run the source of a kernel module, with its array accesses checked."""
+    from armillary import checked
+
+    if not path.endswith("bounds_kernel.py"):
+        bounds = use("armillary.bounds_kernel")
+        names = {checked.AT: bounds.at, checked.INSIDE: bounds.inside, checked.LONG_ENOUGH: bounds.long_enough}
+        vars(module).update(names)
+        exec(checked.compile_checked(Path(path).read_text(encoding="utf-8"), path), vars(module))
+    else:
+        exec(compile(Path(path).read_text(encoding="utf-8"), path, "exec"), vars(module))
+
+
+@contextmanager
+def checking() -> Iterator[None]:
+    """Load kernels whose every array access is checked within this context: see `armillary.checked`."""
+    global _checking
+    before, _checking = _checking, True
+    try:
+        yield
+    finally:
+        _checking = before
+
+
+def is_checking() -> bool:
+    """Tell whether kernels are to be checked."""
+    return _checking
 
 
 def use(name: str) -> ModuleType:
@@ -114,4 +148,9 @@ def cache_folder() -> Path:
 def _point_cache_at_sources(variant: str) -> None:
     numba: Any = importlib.import_module("numba")
 
-    numba.config.CACHE_DIR = str(cache_folder() / variant)
+    folder = cache_folder() / variant
+    if _checking:
+        # What is compiled follows from that source, too.
+        made = hashlib.sha256(Path(__file__).with_name("checked.py").read_bytes()).hexdigest()
+        folder = folder / f"checked-{made[:16]}"
+    numba.config.CACHE_DIR = str(folder)

@@ -25,12 +25,13 @@ EARLIEST_PHASE, FIFO, SMALLEST = range(3)
 ) = range(54)
 # Scalars of the state: heap size, status and its operands, events, touched ranks, dirty lanes, dirty ports,
 # entries in use, lanes whose rate may have changed, events made so far, chunks whose next level is to be chosen,
-# members that wait for that
+# members that wait for that; the tick, whether its second half has begun, dirty lanes looked at in it. With status
+# GROW the operands are the events, and integers of entries, for which there must be room beyond those in use
 (
     V_HEAP, V_STATUS, V_A, V_B, V_EVENTS, V_TOUCHED, V_DIRTY, V_PORTS, V_ENTRIES, V_STALE, V_SEQUENCE,
-    V_ASKED, V_ASKING,
-) = range(54, 67)
-STATE_HEAD = 67
+    V_ASKED, V_ASKING, V_NOW, V_SETTLING, V_LOOKED,
+) = range(54, 70)
+STATE_HEAD = 70
 # fmt: on
 
 OK, GROW, MISMATCH = range(3)

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.flat import flat_program, flat_state, room
+from armillary.checked import Guards
+from armillary.engine.flat import at_least, flat_program, flat_state, room
 from armillary.engine.layout_kernel import HEAP_COLUMNS
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.program import PhysicalProgram
-from armillary.engine.run import BUDGET, Run, grow
+from armillary.engine.run import BUDGET, Run
 from armillary.jit import Mode, load
 
 Ints = NDArray[np.int64]
+FIRST_WORDS = 1 << 10
 INTERPRETED_EVENTS = 3_000
 """Below about this many events the interpreted kernel is done before the compiled one is loaded."""
 
@@ -34,17 +36,15 @@ def execute(program: PhysicalProgram, mode: Mode | None = None) -> Run:
     kernel = load("armillary.engine.physical.fluid_kernel", mode)
     prog, _ = flat_program(program.tables, mode, program.scalars, lk)
     state, place = first_state(program, mode)
-    # In one tick every slot may start a node, every lane change its rate and every port change its lanes.
-    burst = z["slots"] + z["pairs"] + z["lanes"] + z["ranks"] + 8
-    entries = (
-        z["ports"] * z["slots_per_rank"] + z["channels"] * z["most_ports"] + z["most_ports"]
-    ) * lk.EN_COLUMNS
-    heap, mem = room(2 * burst * HEAP_COLUMNS, mode), room(2 * entries + 2, mode)
+    heap = room((z["ranks"] + z["slots"]) * HEAP_COLUMNS + FIRST_WORDS, mode)
+    mem = room(z["ports"] * lk.EN_COLUMNS + FIRST_WORDS, mode)
     fire(program, state, heap)
-    while state[lk.V_STATUS] in (lk.OK, lk.GROW) and state[lk.V_HEAP] > 0:
-        if state[lk.V_STATUS] == lk.GROW:
-            mem, heap = grow(mem, entries, mode), grow(heap, burst * HEAP_COLUMNS, mode)
-        kernel.run(prog, state, mem, heap, BUDGET, len(heap) // HEAP_COLUMNS - burst, len(mem) - entries - 1)
+    guards, more = Guards(prog, state), True
+    while more and state[lk.V_STATUS] in (lk.OK, lk.GROW):
+        events, entries = (state[lk.V_A], state[lk.V_B]) if state[lk.V_STATUS] == lk.GROW else (0, 0)
+        heap = at_least(heap, (state[lk.V_HEAP] + events) * HEAP_COLUMNS, mode)
+        mem = at_least(mem, state[lk.V_ENTRIES] + entries, mode)
+        more = kernel.run(prog, state, mem, heap, guards.budget(BUDGET))
     return Run(state, place)
 
 

@@ -8,6 +8,7 @@ matter. Volumes and rates are integers: a rate is rounded down, a finish is roun
 
 from __future__ import annotations
 
+from armillary.engine.layout_kernel import HEAP_COLUMNS
 from armillary.engine.physical.fluid_layout_kernel import *
 from armillary.jit import inner, use
 
@@ -21,6 +22,18 @@ def schedule(st, heap, tick, code, a, b):
     """Put an event on the heap; within a tick the first made is the first."""
     st[V_SEQUENCE] += 1
     st[V_HEAP] = push(heap, 0, st[V_HEAP], tick, 0, 0, st[V_SEQUENCE], code, a, b)
+
+
+@inner
+def room_for(st, heap, events):
+    """Tell whether so many more events fit; else ask for room."""
+    if (st[V_HEAP] + events) * HEAP_COLUMNS <= len(heap):
+        return True
+    if st[V_STATUS] == OK:
+        st[V_STATUS] = GROW
+        st[V_A] = events
+        st[V_B] = 0
+    return False
 
 
 @inner
@@ -43,6 +56,20 @@ def touch_ports(prog, st, lane):
             st[st[PORT_DIRTY] + port] = 1
             st[st[DIRTY_PORTS] + st[V_PORTS]] = port
             st[V_PORTS] += 1
+
+
+@inner
+def room_to_join(prog, st, mem, lane):
+    """Tell whether there are entries for the ports of a lane; else ask for room."""
+    number = st[st[LANE_LINE] + lane]
+    words = prog[prog[LINE_ROWS] + number * LN_COLUMNS + LN_PORT_COUNT] * EN_COLUMNS
+    if st[st[LINE_FREE] + number] > 0 or max(st[V_ENTRIES], 1) + words <= len(mem):
+        return True
+    if st[V_STATUS] == OK:
+        st[V_STATUS] = GROW
+        st[V_A] = 0
+        st[V_B] = 1 + words  # address 0 means none
+    return False
 
 
 @inner
@@ -185,7 +212,7 @@ def mark_stale(st, lane):
 
 @inner
 def settle_ports(prog, st, mem, heap, tick):
-    """Give every lane on a changed port its new rate."""
+    """Give every lane on a changed port its new rate; returns whether there was room for that."""
     for i in range(st[V_PORTS]):
         port = st[st[DIRTY_PORTS] + i]
         st[st[PORT_DIRTY] + port] = 0
@@ -194,8 +221,11 @@ def settle_ports(prog, st, mem, heap, tick):
             mark_stale(st, mem[at + EN_LANE])
             at = mem[at + EN_NEXT]
     st[V_PORTS] = 0
+    if not room_for(st, heap, st[V_STALE]):
+        return False
     for i in range(st[V_STALE]):
         lane = st[st[STALE] + i]
         st[st[LANE_DIRTY] + lane] = 0
         update(prog, st, mem, heap, lane, tick)
     st[V_STALE] = 0
+    return True
