@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.checked import Guards
-from armillary.engine.flat import at_least, flat_program, flat_state, room
+from armillary.engine.flat import flat_program, flat_state
 from armillary.engine.layout_kernel import HEAP_COLUMNS
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.program import PhysicalProgram
-from armillary.engine.run import BUDGET, Run
+from armillary.engine.run import BUDGET, FIRST_WORDS, Run
 from armillary.jit import Mode, load
+from armillary.working_memory import at_least, room
 
 Ints = NDArray[np.int64]
-FIRST_WORDS = 1 << 10
 INTERPRETED_EVENTS = 3_000
 """Below about this many events the interpreted kernel is done before the compiled one is loaded."""
 

@@ -25,13 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.checked import before_table
-from armillary.engine.flat import at_least, room
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport.deadlock import down_links
 from armillary.engine.transport.fifo_kernel import M_AT, WAIT
 from armillary.engine.transport.network import Routes
 from armillary.jit import Mode
 from armillary.platform.topology.graph import Topology
+from armillary.working_memory import at_least, room
 
 Ints = NDArray[np.int64]
 FIRST_BIN = 1 << 20
