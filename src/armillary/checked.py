@@ -2,9 +2,10 @@
 
 Within ``with jit.checking():`` every kernel that is loaded, compiled or interpreted, is made from its source with each
 access ``x[i]`` replaced by one that first looks whether i lies in x (`armillary.bounds_kernel`). Tables share flat
-arrays, so lying in the array is not enough: within the context a table has a guard word, its length
-and another guard before it (`before_table`), and so has the end of the array. What is seen to be an element of a table, as in ``st[st[NAME] + i]`` and
-where a local variable holds such an address, must lie in that table; anything else may at least not touch a guard.
+arrays, so lying in the array is not enough: within the context a guard word, its length and another guard stand before
+every table, and at the end of the array (`before_table`). What is seen to be an element of a table, as in
+``st[st[NAME] + i]`` and where a local variable holds such an address, must lie in that table; anything else may at
+least not touch a guard.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeVar
@@ -24,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _mode: Mode = "interpreted"
 _variant = ""
-_checking = False
+_checking = ContextVar("checking", default=False)
 
 
 def njit(function: F) -> F:
@@ -64,7 +65,7 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
     With a `variant`, the branches that ask for it by `in_variant` are compiled, and those without it are not.
     """
     global _mode, _variant
-    key = f"{name}:{mode}:{variant}" + (":checked" if _checking else "")
+    key = f"{name}:{mode}:{variant}" + (":checked" if is_checking() else "")
     if key in sys.modules:
         return sys.modules[key]
     if mode == "compiled":
@@ -80,7 +81,7 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
     _mode, _variant = mode, variant
     sys.modules[key] = module
     try:
-        if _checking:
+        if is_checking():
             _execute_checked(module, spec.origin)
         else:
             alias.loader.exec_module(module)
@@ -98,7 +99,11 @@ def _execute_checked(module: ModuleType, path: str) -> None:
 
     if not path.endswith("bounds_kernel.py"):
         bounds = use("armillary.bounds_kernel")
-        names = {checked.AT: bounds.at, checked.INSIDE: bounds.inside, checked.LONG_ENOUGH: bounds.long_enough}
+        names = {
+            checked.AT: bounds.at,
+            checked.INSIDE: bounds.inside,
+            checked.LONG_ENOUGH: bounds.long_enough,
+        }
         vars(module).update(names)
         exec(checked.compile_checked(Path(path).read_text(encoding="utf-8"), path), vars(module))
     else:
@@ -108,17 +113,16 @@ def _execute_checked(module: ModuleType, path: str) -> None:
 @contextmanager
 def checking() -> Iterator[None]:
     """Load kernels whose every array access is checked within this context: see `armillary.checked`."""
-    global _checking
-    before, _checking = _checking, True
+    before = _checking.set(True)
     try:
         yield
     finally:
-        _checking = before
+        _checking.reset(before)
 
 
 def is_checking() -> bool:
     """Tell whether kernels are to be checked."""
-    return _checking
+    return _checking.get()
 
 
 def use(name: str) -> ModuleType:
@@ -149,7 +153,7 @@ def _point_cache_at_sources(variant: str) -> None:
     numba: Any = importlib.import_module("numba")
 
     folder = cache_folder() / variant
-    if _checking:
+    if is_checking():
         # What is compiled follows from that source, too.
         made = hashlib.sha256(Path(__file__).with_name("checked.py").read_bytes()).hexdigest()
         folder = folder / f"checked-{made[:16]}"

@@ -65,7 +65,9 @@ PHYSICAL = {"analytical": analytical} | {name: moved(name) for name in ("congest
 ASTRA_SIM = {"unaware": unaware, "by message": by_message, "aware": aware}
 
 
-def agree(model: Callable[[Trace, Platform, Mode], Any], trace: Trace, platform: Platform, mode: Mode) -> None:
+def agree(
+    model: Callable[[Trace, Platform, Mode], Any], trace: Trace, platform: Platform, mode: Mode
+) -> None:
     """Run with and without checks; the ticks are the same, and nothing was touched that must not be."""
     try:
         plain = model(trace, platform, mode)

@@ -173,4 +173,3 @@ def _burst(lowered: Lowered) -> tuple[int, int]:
     # Nor are there more phases to move than the whole program has.
     blocks = min(2 * started + 1, z["arrived"]) if moved else 1
     return events, blocks * (scratch * costs.machine + 1) + requests
-

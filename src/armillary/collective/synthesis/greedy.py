@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from armillary.collective.synthesis.event_kernel import H_COLUMNS, S_END, S_HEAP, S_MISSING, S_RANDOM, S_SENDS, STATE
+from armillary.collective.synthesis.event_kernel import (
+    H_COLUMNS,
+    S_END,
+    S_HEAP,
+    S_MISSING,
+    S_RANDOM,
+    S_SENDS,
+    STATE,
+)
 from armillary.collective.synthesis.spread import Options, Spread, levels_of, regions_of
 from armillary.collective.synthesis.wires import Wires
 from armillary.errors import InputError

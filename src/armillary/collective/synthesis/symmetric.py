@@ -11,7 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from armillary.collective.synthesis.event_kernel import H_COLUMNS, S_END, S_HEAP, S_MISSING, S_RANDOM, S_SENDS, STATE
+from armillary.collective.synthesis.event_kernel import (
+    H_COLUMNS,
+    S_END,
+    S_HEAP,
+    S_MISSING,
+    S_RANDOM,
+    S_SENDS,
+    STATE,
+)
 from armillary.collective.synthesis.greedy import INTERPRETED_SENDS
 from armillary.collective.synthesis.spread import Options, Spread, levels_of, regions_of
 from armillary.collective.synthesis.wires import Wires

@@ -157,7 +157,11 @@ def happen(prog, st, mem, heap, net_table, net, pool, queue, tick):
 @inner
 def room(st, mem, heap, net, block):
     """Tell whether there is room for what a message or a chunk may bring: `EVENTS`, and a block of memory."""
-    if (st[V_HEAP] + EVENTS) * HEAP_COLUMNS <= len(heap) and st[V_MEMORY] + block <= len(mem) and not full(net):
+    if (
+        (st[V_HEAP] + EVENTS) * HEAP_COLUMNS <= len(heap)
+        and st[V_MEMORY] + block <= len(mem)
+        and not full(net)
+    ):
         return True
     if st[V_STATUS] == OK:
         st[V_STATUS] = GROW

@@ -68,7 +68,8 @@ def simulate_schedule(
     table: Any = lower_network(
         [stage], routes, transport.options(stage.topology), transport.tables(stage.topology)
     )
-    net, room = first_state(transport, stage.topology, mode, routes.count), Room(transport, mode, links=stage.topology.links)
+    net = first_state(transport, stage.topology, mode, routes.count)
+    room = Room(transport, mode, links=stage.topology.links)
     phases, owner, node_first = _phases(schedule, wires)
     memory, delay = platform.system.local_mem_bandwidth, ceil(platform.physical.endpoint_delay)
     st = np.zeros(pk.PLAN_STATE, np.int64)

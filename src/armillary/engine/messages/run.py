@@ -69,7 +69,10 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     # What a chunk takes: a power of two, see `round_kernel.allocate`.
     most = int(shapes[:, lk.SH_MEMBERS].max(initial=1)) * lk.ME_COLUMNS + lk.RU_HEAD
     block = 1 << most.bit_length()
-    mem, heap = room(max(1 << 16, block), mode), room((z["ranks"] + z["slots"]) * HEAP_COLUMNS + FIRST_WORDS, mode)
+    mem, heap = (
+        room(max(1 << 16, block), mode),
+        room((z["ranks"] + z["slots"]) * HEAP_COLUMNS + FIRST_WORDS, mode),
+    )
     net = first_net(transport, topology, mode, program.routes.count)
     rooms = Room(transport, mode, _at_once(program), topology.links)
     state[lk.V_MEMORY] = 1 << 3

@@ -7,10 +7,12 @@ the order of events within it, so ranks that behave alike stay alike.
 
 from __future__ import annotations
 
+from armillary.engine.layout_kernel import HEAP_COLUMNS
 from armillary.engine.physical.fluid_layout_kernel import *
 from armillary.jit import inner, njit, use
 
-pop = use("armillary.engine.heap_kernel").pop
+heaps = use("armillary.engine.heap_kernel")
+push, pop = heaps.push, heaps.pop
 share = use("armillary.engine.physical.share_kernel")
 schedule, touch_lane, touch_ports = share.schedule, share.touch_lane, share.touch_ports
 join, leave, room_to_join = share.join, share.leave, share.room_to_join
@@ -102,6 +104,21 @@ def settle(prog, st, mem, heap, tick):
     return settle_ports(prog, st, mem, heap, tick)
 
 
+@inner
+def forget_stale(st, heap):
+    """Take events off the heap that nothing will come of: the ends of volumes whose rate has changed since.
+
+    There may be many: every change of a port leaves one for each of its lanes.
+    """
+    size = 0
+    for i in range(st[V_HEAP]):
+        at = i * HEAP_COLUMNS
+        tick, sequence, code, a, b = heap[at], heap[at + 3], heap[at + 4], heap[at + 5], heap[at + 6]
+        if code != EV_VOLUME or (st[st[LANE_VERSION] + a] == b and st[st[LANE_HEAD] + a] >= 0):
+            size = push(heap, 0, size, tick, 0, 0, sequence, code, a, b)
+    st[V_HEAP] = size
+
+
 @njit
 def run(prog, st, mem, heap, budget):
     """Process about `budget` events; returns whether something is left.
@@ -134,7 +151,12 @@ def run(prog, st, mem, heap, budget):
                     touch_rank(st, a)
             st[V_SETTLING] = 1
         if not settle(prog, st, mem, heap, st[V_NOW]):
-            return True
+            before = st[V_HEAP]
+            forget_stale(st, heap)
+            if 2 * st[V_HEAP] >= before or st[V_STATUS] != GROW:
+                return True
+            st[V_STATUS] = OK
+            continue
         st[V_SETTLING] = 0
         if st[V_STATUS] != OK:
             return True

@@ -134,8 +134,7 @@ def issue_touched(prog, st, heap, tick):
         r = take(st, st[TOUCHED], st[V_TOUCHED])
         st[V_TOUCHED] -= 1
         st[st[IS_TOUCHED] + r] = 0
-        if tick >= prog[prog[RANKS] + r * R_COLUMNS + R_DELAY]:
-            if not issue_rank(prog, st, heap, r, tick):
-                touch_rank(st, r)
-                return False
+        if tick >= prog[prog[RANKS] + r * R_COLUMNS + R_DELAY] and not issue_rank(prog, st, heap, r, tick):
+            touch_rank(st, r)
+            return False
     return True

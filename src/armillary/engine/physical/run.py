@@ -88,7 +88,7 @@ def first_state(
     }  # fmt: skip
     lanes = dict.fromkeys(
         ("LANE_REMAINING", "LANE_RATE", "LANE_SINCE", "LANE_VERSION", "LANE_ENTRY", "LANE_KEY", "LANE_DIRTY", "DIRTY",
-         "LANE_RESET", "LANE_ITEM", "LANE_LINE", "STALE", "LANE_LOAD", "LANE_CHUNKS"), z["lanes"],
+         "LANE_RESET", "LANE_ITEM", "LANE_LINE", "STALE", "LANE_LOAD", "LANE_CHUNKS", "LANE_TAIL"), z["lanes"],
     )  # fmt: skip
     channels = dict.fromkeys(("SENT", "STARTED", "POSTED", "CAME"), z["channels"])
     empty = {
@@ -98,7 +98,8 @@ def first_state(
         "TRAIN_START": z["items"], "TRAIN_RATE": z["items"], "ROW_NEXT": z["rows"], "ROW_PLACE": z["rows"],
         "CHOSEN": z["chosen"] * lk.CH_COLUMNS, "ASKED": z["chosen"],
         "ASKING": z["asking"] * lk.AS_COLUMNS,
-        "PORT_FIRST": z["ports"], "PORT_COUNT": z["ports"], "PORT_DIRTY": z["ports"], "DIRTY_PORTS": z["ports"],
+        "PORT_FIRST": z["ports"], "PORT_COUNT": z["ports"], "PORT_KEY": z["ports"], "PORT_FIRST_COUNT": z["ports"],
+        "PORT_DIRTY": z["ports"], "DIRTY_PORTS": z["ports"],
         "LINE_FREE": z["lines"], "SEND_NODE": z["pairs"], "SEND_KEY": z["pairs"], "RECV_NODE": z["pairs"],
         "SERVER_FREE": z["servers"],
     }  # fmt: skip

@@ -127,23 +127,42 @@ def leave(prog, st, mem, lane):
 
 
 @inner
-def first_at(st, mem, port, lane):
-    """Return how many lanes come first at a port in the global order, 0 if `lane` is not among them."""
-    key = st[st[LANE_KEY] + lane]
-    count = 0
-    at = st[st[PORT_FIRST] + port]
-    while at > 0:
-        other = st[st[LANE_KEY] + mem[at + EN_LANE]]
-        if other < key:
-            return 0
-        if other == key:
-            count += mem[at + EN_WEIGHT]
-        at = mem[at + EN_NEXT]
-    return count
+def mark_stale(st, lane):
+    """Have the rate of a lane computed anew, once, however many of its ports have changed."""
+    if st[st[LANE_DIRTY] + lane] < 2:
+        st[st[LANE_DIRTY] + lane] = 2
+        st[st[STALE] + st[V_STALE]] = lane
+        st[V_STALE] += 1
 
 
 @inner
-def rate_of(prog, st, mem, lane):
+def find_first(st, mem, port):
+    """Note which place in the global order comes first at a port, and how many lanes have it; mark all its lanes."""
+    key = NEVER
+    count = 0
+    at = st[st[PORT_FIRST] + port]
+    while at > 0:
+        lane = mem[at + EN_LANE]
+        mark_stale(st, lane)
+        other = st[st[LANE_KEY] + lane]
+        if other < key:
+            key = other
+            count = 0
+        if other == key:
+            count += mem[at + EN_WEIGHT]
+        at = mem[at + EN_NEXT]
+    st[st[PORT_KEY] + port] = key
+    st[st[PORT_FIRST_COUNT] + port] = count
+
+
+@inner
+def first_at(st, port, lane):
+    """Return how many lanes come first at a port in the global order, 0 if `lane` is not among them."""
+    return st[st[PORT_FIRST_COUNT] + port] if st[st[LANE_KEY] + lane] == st[st[PORT_KEY] + port] else 0
+
+
+@inner
+def rate_of(prog, st, lane):
     """Return the rate of a lane now: the least that any of its ports gives it."""
     line = prog[LINE_ROWS] + st[st[LANE_LINE] + lane] * LN_COLUMNS
     first = prog[LINE_PORTS] + prog[line + LN_PORTS] * LP_COLUMNS
@@ -151,7 +170,7 @@ def rate_of(prog, st, mem, lane):
     for i in range(prog[line + LN_PORT_COUNT]):
         at = first + i * LP_COLUMNS
         port = prog[at + LP_PORT]
-        sharers = st[st[PORT_COUNT] + port] if prog[Z_POLICY] == FAIR else first_at(st, mem, port, lane)
+        sharers = st[st[PORT_COUNT] + port] if prog[Z_POLICY] == FAIR else first_at(st, port, lane)
         if sharers == 0:
             return 0
         # Never 0 for want of digits: that lane would wait for ever.
@@ -167,11 +186,11 @@ def advance(st, lane, tick):
 
 
 @inner
-def update(prog, st, mem, heap, lane, tick):
+def update(prog, st, heap, lane, tick):
     """Give a lane its rate, and schedule the end of its head if that has changed."""
     if st[st[LANE_HEAD] + lane] < 0:
         return
-    rate = rate_of(prog, st, mem, lane)
+    rate = rate_of(prog, st, lane)
     if rate == st[st[LANE_RATE] + lane] and st[st[LANE_RESET] + lane] == 0:
         return
     train = st[st[LANE_CHUNKS] + lane] > 0
@@ -202,20 +221,14 @@ def start_head(st, lane, key, volume, tick):
 
 
 @inner
-def mark_stale(st, lane):
-    """Have the rate of a lane computed anew, once, however many of its ports have changed."""
-    if st[st[LANE_DIRTY] + lane] < 2:
-        st[st[LANE_DIRTY] + lane] = 2
-        st[st[STALE] + st[V_STALE]] = lane
-        st[V_STALE] += 1
-
-
-@inner
 def settle_ports(prog, st, mem, heap, tick):
     """Give every lane on a changed port its new rate; returns whether there was room for that."""
     for i in range(st[V_PORTS]):
         port = st[st[DIRTY_PORTS] + i]
         st[st[PORT_DIRTY] + port] = 0
+        if prog[Z_POLICY] == ORDERED:
+            find_first(st, mem, port)
+            continue
         at = st[st[PORT_FIRST] + port]
         while at > 0:
             mark_stale(st, mem[at + EN_LANE])
@@ -226,6 +239,6 @@ def settle_ports(prog, st, mem, heap, tick):
     for i in range(st[V_STALE]):
         lane = st[st[STALE] + i]
         st[st[LANE_DIRTY] + lane] = 0
-        update(prog, st, mem, heap, lane, tick)
+        update(prog, st, heap, lane, tick)
     st[V_STALE] = 0
     return True

@@ -20,8 +20,7 @@ MOST_WEIGHT = 1 << 16
 
 
 class Flow(Transport):
-    """Fluid messages; lower keys first, and equal keys share each link in proportion to weights.
-    """
+    """Fluid messages; lower keys first, and equal keys share each link in proportion to weights."""
 
     name: ClassVar[str] = "flow"
     kernel: ClassVar[str] = "armillary.engine.transport.flow_kernel"
