@@ -17,6 +17,8 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _mode: Mode = "interpreted"
 _variant = ""
+_checking = ContextVar("checking", default=False)
 _HOME = Path(__file__).parent
 _WARNED = "ARMILLARY_CACHE_WARNED"
 """Set once a user was told that kernels cannot be kept; processes that we start know it, too."""
@@ -90,7 +93,7 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
     With a `variant`, the branches that ask for it by `in_variant` are compiled, and those without it are not.
     """
     global _mode, _variant
-    key = f"{name}:{mode}:{variant}"
+    key = f"{name}:{mode}:{variant}" + (":checked" if is_checking() else "")
     if key not in sys.modules:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
@@ -105,7 +108,10 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
         mine = _Loading()
         _loading.append(mine)
         try:
-            alias.loader.exec_module(module)
+            if is_checking():
+                _execute_checked(module, spec.origin)
+            else:
+                alias.loader.exec_module(module)
         except BaseException:
             del sys.modules[key]
             raise
@@ -119,6 +125,38 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
     if _loading and key in _loaded:
         _loading[-1].sources |= _loaded[key].sources
     return sys.modules[key]
+
+
+def _execute_checked(module: ModuleType, path: str) -> None:
+    """Run the source of a kernel module, with its array accesses checked."""
+    from armillary import checked
+
+    if not path.endswith("bounds_kernel.py"):
+        bounds = use("armillary.bounds_kernel")
+        names = {
+            checked.AT: bounds.at,
+            checked.INSIDE: bounds.inside,
+            checked.LONG_ENOUGH: bounds.long_enough,
+        }
+        vars(module).update(names)
+        exec(checked.compile_checked(Path(path).read_text(encoding="utf-8"), path), vars(module))
+    else:
+        exec(compile(Path(path).read_text(encoding="utf-8"), path, "exec"), vars(module))
+
+
+@contextmanager
+def checking() -> Iterator[None]:
+    """Load kernels whose every array access is checked within this context: see `armillary.checked`."""
+    before = _checking.set(True)
+    try:
+        yield
+    finally:
+        _checking.reset(before)
+
+
+def is_checking() -> bool:
+    """Tell whether kernels are to be checked."""
+    return _checking.get()
 
 
 def use(name: str) -> ModuleType:
@@ -193,6 +231,10 @@ def _keep(loading: _Loading, variant: str) -> None:
         return
     numba: Any = importlib.import_module("numba")
     folder = cache_folder(loading.sources) / variant
+    if is_checking():
+        # What is compiled follows from that source, too.
+        made = hashlib.sha256(Path(__file__).with_name("checked.py").read_bytes()).hexdigest()
+        folder = folder / f"checked-{made[:16]}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()

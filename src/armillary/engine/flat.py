@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.checked import before_table
 from armillary.engine import layout_kernel as lk
-from armillary.errors import InputError
 from armillary.jit import Mode
 
 Ints = NDArray[np.int64]
@@ -29,10 +29,12 @@ def flat_program(
         head[place] = value
     parts, base, at = [head], {}, len(head)
     for name, table in tables.items():
+        at += len(before_table())
         base[name] = head[getattr(layout, name)] = at
-        parts.append(np.ravel(table(at) if callable(table) else table))
-        at += parts[-1].size
-    flat = np.concatenate(parts)
+        part = np.ravel(table(at) if callable(table) else table)
+        parts += [before_table(part.size), part]
+        at += part.size
+    flat = np.concatenate([*parts, before_table()])
     return (flat if mode == "compiled" else flat.tolist()), base
 
 
@@ -43,26 +45,15 @@ def flat_state(
     sizes = {**sizes, **{name: len(values) for name, values in filled.items()}}
     at, place = layout.STATE_HEAD, {}
     for name, size in sizes.items():
+        at += len(before_table())
         place[name] = slice(at, at + size)
         at += size
-    state = np.zeros(at, np.int64)  # zero pages take no memory until they are written
+    state = np.zeros(at + len(before_table()), np.int64)  # zero pages take no memory until they are written
+    for after in [*place.values(), slice(len(state), len(state))]:
+        words = before_table(after.stop - after.start)
+        state[after.start - len(words) : after.start] = words
     for name, where in place.items():
         state[getattr(layout, name)] = where.start
         if name in filled:
             state[where] = filled[name]
     return (state if mode == "compiled" else state.tolist()), place
-
-
-def room(size: int, mode: Mode) -> Any:
-    """Return `size` integers of working memory.
-
-    Raises:
-        InputError: there is not as much.
-    """
-    try:
-        return np.zeros(size, np.int64) if mode == "compiled" else [0] * size
-    except MemoryError:
-        raise InputError(
-            f"moving every message of these collectives takes {size * 8 / 2**30:.3g} GiB of working memory, more than "
-            "there is; expected fewer NPUs, or fewer chunks that are active at a time"
-        ) from None

@@ -13,9 +13,10 @@ from armillary.collective import Role, Schedule
 from armillary.engine import layout_kernel as lk
 from armillary.engine import network
 from armillary.engine.congestion.network import Links
-from armillary.engine.flat import flat_program, flat_state, room
+from armillary.engine.flat import flat_program, flat_state
 from armillary.jit import Mode, load
 from armillary.platform.model import Dimension, SharedBus
+from armillary.working_memory import room
 
 Ints = NDArray[np.int64]
 INNER_GAP = 0.0038

@@ -24,6 +24,7 @@ from armillary.engine.communicators import Communicator
 from armillary.engine.congestion.network import Links
 from armillary.engine.custom import expand, uses_custom
 from armillary.engine.items import (
+    Channel,
     View,
     channel_at,
     channels_of,
@@ -245,8 +246,7 @@ class _Build:
         collective = np.flatnonzero(view.job >= 0)
         if collective.size:
             self._collectives(tables, cls, view, items, collective)
-        for i in view.pairs():
-            self._pair(tables, cls, view, items, i)
+        self._pairs(tables, cls, view, items)
         memory = np.flatnonzero(nodes.kind[nodes.items] == lk.MEMORY)
         if memory.size:
             self._memory(cls, view, items, memory)
@@ -286,26 +286,27 @@ class _Build:
         for number, times in zip(*np.unique(rows[:, 1], return_counts=True), strict=True):
             tables.comm_times[int(number)] = max(tables.comm_times[int(number)], int(times))
 
-    def _pair(self, tables: Tables, cls: int, view: View, items: Ints, i: int) -> None:
-        rank = int(self.representatives[cls])
-        channel = channel_at(view, i, rank)
+    def _pairs(self, tables: Tables, cls: int, view: View, items: Ints) -> None:
+        """Fill in the sends and receives of a class."""
+        which, kinds, examples = view.messages()
+        if which.size:
+            rank = int(self.representatives[cls])
+            rows = [self._channel(tables, channel_at(view, item, rank)) for item in examples.tolist()]
+            columns = [lk.I_CHANNEL, lk.I_DELAY, lk.I_CONTROL]
+            items[which[:, None], columns] = np.array(rows, np.int64)[kinds]
+
+    def _channel(self, tables: Tables, channel: Channel) -> tuple[int, int, int]:
+        """Return (quotient channel, delay of a message, delay of what clears it or -1) of a channel."""
         tag, source, destination, size = channel
         sends, receives = self.channels[channel]
-        key = (
-            tag,
-            int(self.classes[source]),
-            int(self.classes[destination]),
-            size,
-            tuple(sends),
-            tuple(receives),
-        )
-        items[i, lk.I_CHANNEL] = tables.channel(key, len(sends), len(receives))
+        a, b = int(self.classes[source]), int(self.classes[destination])
+        key = (tag, a, b, size, tuple(sends), tuple(receives))
         message, control = (
             self._delay(a, b, bytes_) for a, b, bytes_ in
             ((source, destination, size), (destination, source, CONTROL_BYTES))
         )  # fmt: skip
-        items[i, lk.I_DELAY] = message
-        items[i, lk.I_CONTROL] = control if self.platform.rendezvous else -1
+        number = tables.channel(key, len(sends), len(receives))
+        return number, message, control if self.platform.rendezvous else -1
 
     def _delay(self, source: int, destination: int, size: int) -> int:
         """Return the delay of a message; with contention the number of its size."""

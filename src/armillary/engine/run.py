@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.checked import Guards
 from armillary.engine import layout_kernel as lk
 from armillary.engine.congestion.start import fire, first_rows
-from armillary.engine.flat import Table, flat_program, flat_state, room
+from armillary.engine.flat import Table, flat_program, flat_state
 from armillary.engine.program import Lowered
 from armillary.jit import Mode, load
+from armillary.working_memory import at_least, room
 
 Ints = NDArray[np.int64]
+FIRST_WORDS = 1 << 10
+"""Integers of working memory at first, beside what the first events take."""
 INTERPRETED_EVENTS = 4_000
 """Below about this many events the interpreted kernel is done before the compiled one is loaded."""
 BUDGET = 2_000_000
@@ -60,15 +64,18 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
     _relocate(prog, base, lowered)
     state, place = _state(lowered, mode)
     burst, block = _burst(lowered)
-    mem, heap = room(2 * block + first_rows(links, ranks), mode), room(4 * burst * columns, mode)
+    mem, heap = room(first_rows(links, ranks) + FIRST_WORDS, mode), room(ranks * columns + FIRST_WORDS, mode)
     if links:
         fire(state, mem, links, ranks)
     else:
         _fire(state, heap, ranks)
+    guards = Guards(prog, state)
     while state[lk.V_STATUS] in (lk.OK, lk.GROW) and state[lk.V_HEAP] + state[lk.V_NOW] > 0:
-        if state[lk.V_STATUS] == lk.GROW:
-            mem, heap = grow(mem, 2 * block, mode), grow(heap, burst * columns, mode)
-        kernel.run(prog, state, mem, heap, BUDGET, len(heap) // columns - burst, len(mem) - block)
+        heap = at_least(heap, (state[lk.V_HEAP] + burst) * columns, mode)
+        mem = at_least(mem, state[lk.V_MACHINE] + block, mode)
+        kernel.run(
+            prog, state, mem, heap, guards.budget(BUDGET), len(heap) // columns - burst, len(mem) - block
+        )
     return Run(state, place)
 
 
@@ -166,9 +173,3 @@ def _burst(lowered: Lowered) -> tuple[int, int]:
     # Nor are there more phases to move than the whole program has.
     blocks = min(2 * started + 1, z["arrived"]) if moved else 1
     return events, blocks * (scratch * costs.machine + 1) + requests
-
-
-def grow(array: Any, more: int, mode: Mode) -> Any:
-    """Return the working memory with room for at least `more` integers more."""
-    more = max(more, len(array))
-    return np.concatenate([array, room(more, mode)]) if mode == "compiled" else array + [0] * more

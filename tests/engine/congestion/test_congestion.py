@@ -10,15 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
+from armillary import working_memory
 from armillary.engine import run as engine_run
 from armillary.engine.diagnose import check_finished
-from armillary.engine.flat import room
 from armillary.engine.program import lower
 from armillary.engine.run import execute
 from armillary.errors import InputError, StuckError
 from armillary.jit import Mode
 from armillary.platform.model import Algorithm, Dimension, Platform, System
 from armillary.trace import CollectiveType, Graph, GraphBuilder, Trace
+from armillary.working_memory import room
 
 from .twin import Step, Twin
 
@@ -174,9 +175,8 @@ def test_memory_grows_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = platform((Dimension("", "Ring", 7, 1.0, 50.0),), "direct", dataset_splits=4, active_chunks=4)
     whole = ticks(machine, 70_000)
     grown = []
-    grow = engine_run.grow
-    monkeypatch.setattr(engine_run, "grow", lambda *a: grown.append(1) or grow(*a))
-    monkeypatch.setattr(engine_run, "room", lambda size, mode: room(size * 9 // 16, mode))
+    monkeypatch.setattr(engine_run, "FIRST_WORDS", 0)
+    monkeypatch.setattr(working_memory, "room", lambda *a: grown.append(1) or room(*a))
     assert ticks(machine, 70_000) == whole
     assert grown
 

@@ -6,12 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from armillary.collective.synthesis.event_kernel import H_COLUMNS, S_END, S_MISSING, S_RANDOM, S_SENDS, STATE
+from armillary.collective.synthesis.event_kernel import (
+    H_COLUMNS,
+    S_END,
+    S_HEAP,
+    S_MISSING,
+    S_RANDOM,
+    S_SENDS,
+    STATE,
+)
 from armillary.collective.synthesis.spread import Options, Spread, levels_of, regions_of
 from armillary.collective.synthesis.wires import Wires
 from armillary.errors import InputError
 from armillary.jit import Mode, load
 from armillary.platform.topology.graph import Ints
+from armillary.working_memory import at_least
 
 INTERPRETED_SENDS = 2_000
 """Up to so many sends the interpreted kernel is done before the compiled one is loaded."""
@@ -48,9 +57,7 @@ def greedy(wires: Wires, per_npu: int, options: Options = Options(), mode: Mode 
     st = np.zeros(STATE, np.int64)
     st[S_RANDOM], st[S_MISSING] = (options.seed * 7919 + 17) & 0x7FFFFFFF, total
     lanes = len(lane_first) - 1
-    # A lane asks again at most once for each link on its ways; arrivals are at most what is on the way.
-    room = 3 * lanes + len(wires.paths.link) + _flying(wires, lane_of) + 64
-    heap = np.zeros(room * H_COLUMNS, np.int64)
+    heap = np.zeros(lanes * H_COLUMNS, np.int64)
     kernel = load("armillary.collective.synthesis.greedy_kernel", mode)
     events = load("armillary.collective.synthesis.event_kernel", "interpreted")
     best = np.lexsort((np.arange(lanes), level[lane_entry[lane_first[:-1]]]))
@@ -63,23 +70,17 @@ def greedy(wires: Wires, per_npu: int, options: Options = Options(), mode: Mode 
         node_first, lane_first, lane_entry, lane_source, graph, have.ravel(), full.ravel(),
         np.zeros(chunks, np.int64), np.zeros(wires.topology.links, np.int64), np.full(lanes, -1), sends,
     ]  # fmt: skip
-    kernel.run(par, st, heap, *tables)
+    most = 2 * int(np.diff(node_first).max(initial=1))
+    more = True
+    while more:
+        heap = at_least(heap, (int(st[S_HEAP]) + most) * H_COLUMNS, "compiled")
+        more = kernel.run(par, st, heap, *tables)
     if st[S_MISSING]:
         if not options.loose:
             return greedy(wires, per_npu, Options(options.seed, options.draws, True), mode)
         raise _lost(wires, tables[6].reshape(-1, words)[:n], per_npu)
     assert st[S_SENDS] == total
     return Spread(wires, per_npu, *sends, int(st[S_END]))
-
-
-def _flying(wires: Wires, lane_of: Ints) -> int:
-    """Return how many messages can be on the way at most: those that left a lane within the longest way."""
-    moving = np.maximum(wires.duration[wires.lane], 1)
-    least = np.full(int(lane_of.max()) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(least, lane_of, moving)
-    hops = int(wires.paths.hops.max())
-    longest = int(wires.cost.max()) + hops * int(wires.duration.max()) + 1000
-    return int(np.sum(2 + longest // least))
 
 
 def _lost(wires: Wires, want: Ints, per_npu: int) -> InputError:

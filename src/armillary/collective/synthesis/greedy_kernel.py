@@ -16,6 +16,7 @@ from armillary.jit import inner, njit, use
 events = use("armillary.collective.synthesis.event_kernel")
 push, pop, draw, clear_at, hold = events.push, events.pop, events.draw, events.clear_at, events.hold
 S_HEAP, S_SENDS, S_MISSING, S_END = events.S_HEAP, events.S_SENDS, events.S_MISSING, events.S_END
+H_WHAT, H_COLUMNS = events.H_WHAT, events.H_COLUMNS
 
 # Sizes and options: chunks, words of a row, draws per choice, whether slow links may bring what a region has,
 # ps between arrival and use
@@ -157,15 +158,21 @@ def run(
     again,
     sends,
 ):
-    """Fill `sends` until nothing is missing or nothing can happen any more.
+    """Fill `sends` until nothing is missing or nothing can happen any more; returns whether the heap is too short.
 
+    Then it is called again, with a longer one. A lane that is matched makes two events at most.
     Lanes of a node have consecutive numbers. `graph` is (lane, target, region row of an entry, rows that hold a node:
     first and rows, links of an entry: first and links, ps per chunk and ps of latency of a link).
     """
     path_first, path = graph[5], graph[6]
     while st[S_HEAP] > 0 and st[S_MISSING] > 0:
         now = heap[0]
-        what = pop(st, heap)
+        what = heap[H_WHAT]
+        node = what // par[P_CHUNKS]
+        lanes_touched = 1 if what < 0 else node_first[node + 1] - node_first[node]
+        if (st[S_HEAP] + 2 * lanes_touched) * H_COLUMNS > len(heap):
+            return True
+        pop(st, heap)
         if what < 0:
             lane = -1 - what
             if free[path[path_first[lane_entry[lane_first[lane]]]]] <= now:
@@ -187,9 +194,10 @@ def run(
                     now,
                 )
             continue
-        node, chunk = what // par[P_CHUNKS], what % par[P_CHUNKS]
+        chunk = what % par[P_CHUNKS]
         have[node * par[P_WORDS] + (chunk >> 5)] |= 1 << (chunk & 31)
         for lane in range(node_first[node], node_first[node + 1]):
             if free[path[path_first[lane_entry[lane_first[lane]]]]] <= now:
                 lanes = (lane_first, lane_entry, lane)
                 match(par, st, heap, lanes, graph, have, want, copies, free, again, sends, chunk, node, now)
+    return False

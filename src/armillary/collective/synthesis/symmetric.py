@@ -11,13 +11,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from armillary.collective.synthesis.event_kernel import H_COLUMNS, S_END, S_MISSING, S_RANDOM, S_SENDS, STATE
+from armillary.collective.synthesis.event_kernel import (
+    H_COLUMNS,
+    S_END,
+    S_HEAP,
+    S_MISSING,
+    S_RANDOM,
+    S_SENDS,
+    STATE,
+)
 from armillary.collective.synthesis.greedy import INTERPRETED_SENDS
 from armillary.collective.synthesis.spread import Options, Spread, levels_of, regions_of
 from armillary.collective.synthesis.wires import Wires
 from armillary.jit import Mode, load
 from armillary.platform.topology.graph import Ints, Topology
 from armillary.platform.topology.grids import from_dimensions
+from armillary.working_memory import at_least
 
 AT_ONCE = 1 << 22
 """Sends that are translated at a time."""
@@ -106,7 +115,7 @@ def tree(folded: Fold, per_npu: int, options: Options, mode: Mode | None = None)
     st = np.zeros(STATE, np.int64)
     st[S_RANDOM], st[S_MISSING] = (options.seed * 7919 + 17) & 0x7FFFFFFF, total
     lanes = len(lane_link)
-    heap = np.zeros((2 * total + per_npu + 4 * lanes + len(link) + 64) * H_COLUMNS, np.int64)
+    heap = np.zeros(per_npu * H_COLUMNS, np.int64)
     events = load("armillary.collective.synthesis.event_kernel", "interpreted")
     for k in range(per_npu):
         events.push(st, heap, 0, k)
@@ -116,10 +125,14 @@ def tree(folded: Fold, per_npu: int, options: Options, mode: Mode | None = None)
     sends = np.zeros(total, np.int64), np.zeros(total, np.int64)
     par = np.array([n, per_npu, generators, options.draws, options.loose, wires.after], np.int64)
     kernel = load("armillary.collective.synthesis.tree_kernel", mode)
-    kernel.run(
-        par, st, heap, lane_of.astype(np.int64), lane_link.astype(np.int64), rows.ravel(), region.ravel(),
-        add.ravel(), covered.ravel(), pools, path, np.zeros(len(classes), np.int64), np.full(lanes, -1), sends,
-    )  # fmt: skip
+    free, again = np.zeros(len(classes), np.int64), np.full(lanes, -1)
+    more = True
+    while more:
+        heap = at_least(heap, (int(st[S_HEAP]) + 2 * generators) * H_COLUMNS, "compiled")
+        more = kernel.run(
+            par, st, heap, lane_of.astype(np.int64), lane_link.astype(np.int64), rows.ravel(), region.ravel(),
+            add.ravel(), covered.reshape(-1), pools, path, free, again, sends,
+        )  # fmt: skip
     if st[S_MISSING]:  # regions are never left incomplete: faster wires join all of a region
         raise AssertionError("a tree ended early")
     assert st[S_SENDS] == total

@@ -13,6 +13,7 @@ from armillary.jit import inner, njit, use
 events = use("armillary.collective.synthesis.event_kernel")
 push, pop, draw, clear_at, hold = events.push, events.pop, events.draw, events.clear_at, events.hold
 S_HEAP, S_SENDS, S_MISSING, S_END = events.S_HEAP, events.S_SENDS, events.S_MISSING, events.S_END
+H_COLUMNS = events.H_COLUMNS
 
 # Sizes and options: NPUs, chunks of the root, generators, draws per choice, whether slow links may bring what a coset
 # has, ps between arrival and use
@@ -98,7 +99,9 @@ def match(par, st, heap, lane_of, rows, region, add, covered, pools, path, free,
 
 @njit
 def run(par, st, heap, lane_of, lane_link, rows, region, add, covered, pools, path, free, again, sends):
-    """Fill `sends` until every NPU has or gets every chunk of the root.
+    """Fill `sends` until every NPU has or gets every chunk of the root; returns whether the heap is too short.
+
+    Then it is called again, with a longer one. A lane that is matched makes two events at most.
 
     `add` is (generators, NPUs) where a generator leads; `region` of the same shape the row of the region of an
     NPU as the generator's speed sees it; `rows` (levels, NPUs) all rows that an NPU is in.
@@ -107,6 +110,8 @@ def run(par, st, heap, lane_of, lane_link, rows, region, add, covered, pools, pa
     generators, chunks, n = par[P_GENERATORS], par[P_CHUNKS], par[P_NODES]
     while st[S_HEAP] > 0 and st[S_MISSING] > 0:
         now = heap[0]
+        if (st[S_HEAP] + 2 * generators) * H_COLUMNS > len(heap):
+            return True
         what = pop(st, heap)
         if what < 0:
             lane = -1 - what
@@ -155,3 +160,4 @@ def run(par, st, heap, lane_of, lane_link, rows, region, add, covered, pools, pa
                     lane,
                     now,
                 )
+    return False

@@ -6,6 +6,7 @@ ends with what the network delivers up to it; then free nodes are issued, and la
 
 from __future__ import annotations
 
+from armillary.engine.layout_kernel import HEAP_COLUMNS
 from armillary.engine.messages.message_layout_kernel import *
 from armillary.engine.transport.layout_kernel import (
     FOREVER,
@@ -56,17 +57,16 @@ def run_over(prog, st, mem, heap, run, tick):
 
 
 @inner
-def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick):
-    """Let waiting chunks of a lane start, as many as may be under way at a time."""
+def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick, block):
+    """Let waiting chunks of a lane start, as many as may be under way at a time; returns whether there was room."""
     item = st[st[LANE_ITEM] + lane]
     at = prog[ITEMS] + item * I_COLUMNS
     line = st[st[LANE_LINE] + lane]
     if prog[prog[LINE_ROWS] + line * LN_COLUMNS + LN_MACHINES] == 0:
         channel = prog[at + I_CHANNEL]
         while st[st[STARTED] + channel] < st[st[SENT] + channel]:
-            if full(net):
-                touch_lane(st, lane)
-                return
+            if not room(st, mem, heap, net, block):
+                return False
             number = st[st[STARTED] + channel]
             st[st[STARTED] + channel] = number + 1
             place = prog[prog[CHANNELS] + channel * CN_COLUMNS + CN_FIRST] + number
@@ -75,21 +75,20 @@ def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick):
             size = prog[prog[CHANNEL_ROUTE] + 2 * channel + 1]
             cookie = ((channel << MOVE_BITS) + number) * 2 + 1
             send(prog, st, net_table, net, pool, queue, cookie, pair, size, key, tick)
-        return
+        return True
     plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
     while st[st[LANE_QUEUE] + lane] >= 0:
-        if full(net):
-            touch_lane(st, lane)
-            return
+        if not room(st, mem, heap, net, block):
+            return False
         key = st[st[LANE_QUEUE] + lane]
         phases = prog[plan + PL_PHASES]
         phase = phase_row(prog, st, item, key // phases, key % phases)
         if st[st[LANE_ACTIVE] + lane] >= prog[prog[PHASE_SHAPE] + phase * PS_COLUMNS + PS_WINDOW]:
-            return
+            return True
         row = prog[LINE_ROUTES]
         row += (prog[prog[PHASE_SHAPE] + phase * PS_COLUMNS + PS_LINES] + line) * LI_COLUMNS
         if not occupy(prog, st, row, lane):
-            return
+            return True
         st[st[LANE_QUEUE] + lane] = st[st[ROW_NEXT] + prog[at + I_ROW] + key]
         st[st[ROW_START] + prog[at + I_ROW] + key] = tick
         st[st[LANE_ACTIVE] + lane] += 1
@@ -99,7 +98,8 @@ def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick):
         if prog[row + LI_SWITCHES] > 0:
             # Other lanes that wait for the switches have their turn first.
             touch_lane(st, lane)
-            return
+            return True
+    return True
 
 
 @inner
@@ -155,26 +155,44 @@ def happen(prog, st, mem, heap, net_table, net, pool, queue, tick):
 
 
 @inner
-def room(st, net, heap_room, memory_room):
-    """Tell whether there is room for what one node, message or chunk may bring."""
-    return st[V_HEAP] <= heap_room and st[V_MEMORY] <= memory_room and not full(net)
+def room(st, mem, heap, net, block):
+    """Tell whether there is room for what a message or a chunk may bring: `EVENTS`, and a block of memory."""
+    if (
+        (st[V_HEAP] + EVENTS) * HEAP_COLUMNS <= len(heap)
+        and st[V_MEMORY] + block <= len(mem)
+        and not full(net)
+    ):
+        return True
+    if st[V_STATUS] == OK:
+        st[V_STATUS] = GROW
+    return False
 
 
 @inner
-def settle(prog, st, mem, heap, net_table, net, pool, queue, tick, heap_room, memory_room):
-    """Start what can start now: nodes, and chunks of lanes; returns whether there was room for all of it."""
-    issue_touched(prog, st, heap, tick)
+def settle(prog, st, mem, heap, net_table, net, pool, queue, tick, block):
+    """Start what can start now: nodes, and chunks of lanes.
+
+    Returns whether all has started that can. Where there was no room (GROW) it is called again, and goes on where it
+    stopped.
+    """
+    if not issue_touched(prog, st, heap, tick):
+        return False
     enter_asking(prog, st, heap, tick)
-    count = st[V_DIRTY]
-    done = 0
-    while done < count and room(st, net, heap_room, memory_room):
-        lane = st[st[DIRTY] + done]
-        done += 1
+    if st[V_COUNT] == 0:
+        # What these lanes make others look at is looked at after them.
+        st[V_COUNT] = st[V_DIRTY]
+    while st[V_LOOKED] < st[V_COUNT]:
+        lane = st[st[DIRTY] + st[V_LOOKED]]
         st[st[LANE_DIRTY] + lane] = 0
-        start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick)
-    for i in range(done, st[V_DIRTY]):
-        st[st[DIRTY] + i - done] = st[st[DIRTY] + i]
-    st[V_DIRTY] -= done
+        if not start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick, block):
+            st[st[LANE_DIRTY] + lane] = 1
+            return False
+        st[V_LOOKED] += 1
+    for i in range(st[V_LOOKED], st[V_DIRTY]):
+        st[st[DIRTY] + i - st[V_LOOKED]] = st[st[DIRTY] + i]
+    st[V_DIRTY] -= st[V_LOOKED]
+    st[V_LOOKED] = 0
+    st[V_COUNT] = 0
     return st[V_DIRTY] == 0
 
 
@@ -218,7 +236,7 @@ def collect(st, net_table, net, pool, queue):
             st[V_CAME_LAST] = net[N_DELIVERED_LAST]
             net[N_DELIVERED] = 0
         if net[N_NOW] >= end and row == 0:
-            st[V_STEP] = START
+            st[V_STEP] = HAPPEN
             return
         advance(net_table, net, pool, queue, end)
         if net[N_STATUS] == NET_GROW:
@@ -227,14 +245,15 @@ def collect(st, net_table, net, pool, queue):
 
 
 @njit
-def run(prog, st, mem, heap, net_table, net, pool, queue, budget, heap_room, memory_room):
-    """Process about `budget` events; returns whether something is left: stops for lack of room (GROW) or an error."""
+def run(prog, st, mem, heap, net_table, net, pool, queue, budget, block):
+    """Process about `budget` events; returns whether something is left: stops for lack of room (GROW) or an error.
+
+    `block` is the most memory that a chunk takes.
+    """
     st[V_STATUS] = OK
     net[N_STATUS] = OK
     while budget > 0:
-        if not room(st, net, heap_room, memory_room):
-            st[V_STATUS] = GROW
-            return True
+        budget -= 1
         if st[V_STEP] == WAIT and not wait(prog, st, heap, net_table, net, pool, queue):
             return False
         if st[V_STEP] == COLLECT:
@@ -242,23 +261,27 @@ def run(prog, st, mem, heap, net_table, net, pool, queue, budget, heap_room, mem
         if st[V_STATUS] != OK:
             return True
         tick = st[V_TICK]
-        # What the network delivers, and what is due at this tick, comes before what starts.
-        while st[V_CAME] > 0 and room(st, net, heap_room, memory_room):
-            budget -= 1
-            st[V_EVENTS] += 1
-            row = st[V_CAME]
-            st[V_CAME] = pool[row + P_NEXT]
-            cookie = pool[row + P_COOKIE]
-            free_row(net, pool, row)
-            came(prog, st, mem, heap, net_table, net, pool, queue, cookie, tick)
-        while st[V_HEAP] > 0 and heap[0] <= tick and room(st, net, heap_room, memory_room):
-            budget -= 1
-            st[V_EVENTS] += 1
-            happen(prog, st, mem, heap, net_table, net, pool, queue, tick)
-        if st[V_CAME] > 0 or (st[V_HEAP] > 0 and heap[0] <= tick):
-            continue
-        if settle(prog, st, mem, heap, net_table, net, pool, queue, tick, heap_room, memory_room):
-            st[V_STEP] = WAIT
+        if st[V_STEP] == HAPPEN:
+            # What the network delivers, and what is due at this tick, comes before what starts.
+            while st[V_CAME] > 0:
+                if not room(st, mem, heap, net, block):
+                    return True
+                budget -= 1
+                st[V_EVENTS] += 1
+                row = st[V_CAME]
+                st[V_CAME] = pool[row + P_NEXT]
+                cookie = pool[row + P_COOKIE]
+                free_row(net, pool, row)
+                came(prog, st, mem, heap, net_table, net, pool, queue, cookie, tick)
+            while st[V_HEAP] > 0 and heap[0] <= tick:
+                if not room(st, mem, heap, net, block):
+                    return True
+                budget -= 1
+                st[V_EVENTS] += 1
+                happen(prog, st, mem, heap, net_table, net, pool, queue, tick)
+            st[V_STEP] = START
+        over = settle(prog, st, mem, heap, net_table, net, pool, queue, tick, block)
         if st[V_STATUS] != OK:
             return True
+        st[V_STEP] = WAIT if over else HAPPEN
     return True

@@ -117,7 +117,6 @@ def _with_messages(build: Build, program: PhysicalProgram, stages: Sequence[Stag
     fields = {**vars(program)}
     fields["tables"] = program.tables | {name: as_table(table) for name, table in more.items()}
     fields["scalars"] = program.scalars | {
-        lk.Z_WINDOW: max([1, *phase_shape[lk.PS_WINDOW :: lk.PS_COLUMNS]]),
         lk.Z_ENDPOINT: ceil(platform.physical.endpoint_delay),
         lk.Z_ROUTES: len(pairs),
         lk.Z_STAGES: len(stages),

@@ -24,6 +24,7 @@ from armillary.errors import InputError, StuckError
 from armillary.jit import Mode, load
 from armillary.platform.model import Platform
 from armillary.platform.topology.graph import Ints
+from armillary.working_memory import at_least
 
 INTERPRETED_MESSAGES = 5_000
 
@@ -67,13 +68,14 @@ def simulate_schedule(
     table: Any = lower_network(
         [stage], routes, transport.options(stage.topology), transport.tables(stage.topology)
     )
-    net, room = first_state(transport, stage.topology, mode, routes.count), Room(transport, mode)
+    net = first_state(transport, stage.topology, mode, routes.count)
+    room = Room(transport, mode, links=stage.topology.links)
     phases, owner, node_first = _phases(schedule, wires)
     memory, delay = platform.system.local_mem_bandwidth, ceil(platform.physical.endpoint_delay)
     st = np.zeros(pk.PLAN_STATE, np.int64)
     st[pk.S_REDUCE] = ceil(schedule.chunk / memory * 1e9) * lk.PS if memory > 0 else 0
     st[pk.S_DELAY], st[pk.S_CHUNKS], st[pk.S_DIRTY] = delay * lk.PS, len(owner), wires.n
-    heap = np.zeros((4 * wires.n + 1024) * H_COLUMNS, np.int64)
+    heap = np.zeros((wires.n + 1024) * H_COLUMNS, np.int64)
     dirty, marked, busy = (
         np.arange(wires.n)[::-1].copy(),
         np.ones(wires.n, np.int64),
@@ -85,10 +87,7 @@ def simulate_schedule(
     more = True
     while more:
         room.fit(net)
-        st[pk.S_ROOM] = len(heap) // H_COLUMNS
-        if st[pk.S_ROOM] - st[S_HEAP] < 4 * wires.n:
-            heap = np.concatenate([heap, np.zeros_like(heap)])
-            continue
+        heap = at_least(heap, (int(st[S_HEAP]) + 1) * H_COLUMNS, "compiled")
         more = kernel.run(
             table, net, room.pool, room.queue, st, heap, *phases, wires.target, owner, node_first, dirty, marked,
             busy, schedule.chunk,

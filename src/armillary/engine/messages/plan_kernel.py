@@ -17,7 +17,7 @@ mover = use("armillary.engine.transport.chosen_kernel")
 inject, advance = mover.inject, mover.advance
 events = use("armillary.collective.synthesis.event_kernel")
 push, pop = events.push, events.pop
-S_HEAP = events.S_HEAP
+S_HEAP, H_COLUMNS = events.S_HEAP, events.H_COLUMNS
 
 
 @inner
@@ -124,7 +124,7 @@ def run(
         while net[N_NOW] < end or net[N_DELIVERED] > 0:
             cookie = 0
             while cookie >= 0:
-                if st[S_HEAP] + 2 > st[S_ROOM]:
+                if (st[S_HEAP] + 1) * H_COLUMNS > len(heap):
                     return True
                 cookie = take_delivered(net, pool)
                 if cookie >= 0:

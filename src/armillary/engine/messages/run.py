@@ -7,17 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.flat import flat_program, room
+from armillary.checked import Guards
+from armillary.engine.flat import flat_program
 from armillary.engine.layout_kernel import HEAP_COLUMNS
 from armillary.engine.messages import message_layout_kernel as lk
 from armillary.engine.messages.program import MessageProgram
 from armillary.engine.physical.run import fire, first_state
-from armillary.engine.run import BUDGET, Run, grow
+from armillary.engine.run import BUDGET, FIRST_WORDS, Run
 from armillary.engine.transport import layout_kernel as tk
 from armillary.engine.transport.network import lower_network
 from armillary.engine.transport.transport import Room, Transport
 from armillary.engine.transport.transport import first_state as first_net
 from armillary.jit import Mode, load
+from armillary.working_memory import at_least, room
 
 Ints = NDArray[np.int64]
 HOPS = 4
@@ -64,27 +66,25 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     if mode == "interpreted":
         table = table.tolist()
     shapes = program.tables["SHAPES"].reshape(-1, lk.SH_COLUMNS)
-    window = min(program.scalars[lk.Z_WINDOW], max((plan.chunks for plan in program.plans), default=1))
-    # What one step of the loop may take at most: all chunks that a lane may begin at once, all nodes of a tick.
+    # What a chunk takes: a power of two, see `round_kernel.allocate`.
     most = int(shapes[:, lk.SH_MEMBERS].max(initial=1)) * lk.ME_COLUMNS + lk.RU_HEAD
-    block = 2 * window * most + 64
-    burst = 2 * (z["slots"] + z["ranks"]) + 2 * window + 64
-    mem, heap = room(max(1 << 16, 2 * block), mode), room(2 * burst * HEAP_COLUMNS, mode)
+    block = 1 << most.bit_length()
+    mem, heap = (
+        room(max(1 << 16, block), mode),
+        room((z["ranks"] + z["slots"]) * HEAP_COLUMNS + FIRST_WORDS, mode),
+    )
     net = first_net(transport, topology, mode, program.routes.count)
-    rooms = Room(transport, mode, _widest(program) + 64)
+    rooms = Room(transport, mode, _at_once(program), topology.links)
     state[lk.V_MEMORY] = 1 << 3
     fire(program, state, heap)
-    more = True
+    guards, more = Guards(prog, state, table, net), True
     while more and state[lk.V_STATUS] in (lk.OK, lk.GROW):
-        if len(mem) - state[lk.V_MEMORY] < 2 * block:
-            mem = grow(mem, 2 * block, mode)
-        if len(heap) // HEAP_COLUMNS - state[lk.V_HEAP] < 2 * burst:
-            heap = grow(heap, burst * HEAP_COLUMNS, mode)
+        heap = at_least(heap, (state[lk.V_HEAP] + lk.EVENTS) * HEAP_COLUMNS, mode)
+        mem = at_least(mem, state[lk.V_MEMORY] + block, mode)
         rooms.fit(net)
         more = kernel.run(
-            prog, state, mem, heap, table, net, rooms.pool, rooms.queue, BUDGET,
-            len(heap) // HEAP_COLUMNS - burst, len(mem) - block,
-        )  # fmt: skip
+            prog, state, mem, heap, table, net, rooms.pool, rooms.queue, guards.budget(BUDGET), block
+        )
     end = np.asarray(net, np.int64)
     lost = state[lk.V_FLYING] > 0
     blocked = transport.blocked(end, np.asarray(rooms.pool), np.asarray(table), topology) if lost else []
@@ -105,9 +105,19 @@ def _estimate(program: MessageProgram, transport: Transport) -> int:
     return z["states"] + messages * HOPS * (1 + int(largest) // transport.grain)
 
 
-def _widest(program: MessageProgram) -> int:
-    """Return the most messages that a round of any schedule has."""
-    return int(_sends(program).max(initial=1))
+def _at_once(program: MessageProgram) -> int:
+    """Return the most messages that begin in one step of the loop.
+
+    All of the first rounds of a chunk's members, or those of the two members whose message has come.
+    """
+    of_member = _of_member(program, "SENDS") + _of_member(program, "RECEIVES")
+    return max(int(_sends(program).max(initial=1)), 2 * of_member)
+
+
+def _of_member(program: MessageProgram, name: str) -> int:
+    """Return the most messages that a member sends, or receives, in a round."""
+    first = program.tables[name]
+    return int(np.diff(first).max(initial=0))
 
 
 def _sends(program: MessageProgram) -> Ints:

@@ -44,6 +44,15 @@ def insert(prog, st, lane, item, key, phases, place):
     if at < 0 or before(st, places, key, at, phases):
         st[rows + key] = at
         st[st[LANE_QUEUE] + lane] = key
+        if at < 0:
+            st[st[LANE_TAIL] + lane] = key
+        return
+    tail = st[st[LANE_TAIL] + lane]
+    if before(st, places, tail, key, phases):
+        # As a rule, what comes last is served last.
+        st[rows + tail] = key
+        st[rows + key] = -1
+        st[st[LANE_TAIL] + lane] = key
         return
     while st[rows + at] >= 0 and before(st, places, st[rows + at], key, phases):
         at = st[rows + at]

@@ -7,13 +7,15 @@ the order of events within it, so ranks that behave alike stay alike.
 
 from __future__ import annotations
 
+from armillary.engine.layout_kernel import HEAP_COLUMNS
 from armillary.engine.physical.fluid_layout_kernel import *
 from armillary.jit import inner, njit, use
 
-pop = use("armillary.engine.heap_kernel").pop
+heaps = use("armillary.engine.heap_kernel")
+push, pop = heaps.push, heaps.pop
 share = use("armillary.engine.physical.share_kernel")
 schedule, touch_lane, touch_ports = share.schedule, share.touch_lane, share.touch_ports
-join, leave = share.join, share.leave
+join, leave, room_to_join = share.join, share.leave, share.room_to_join
 start_head, mark_stale, settle_ports = share.start_head, share.mark_stale, share.settle_ports
 ranks = use("armillary.engine.physical.rank_kernel")
 complete_node, touch_rank, arrived = ranks.complete_node, ranks.touch_rank, ranks.arrived
@@ -73,16 +75,22 @@ def next_head(prog, st, lane, tick):
 
 @inner
 def settle(prog, st, mem, heap, tick):
-    """The second half of a tick: issue, start volumes, share ports."""
-    issue_touched(prog, st, heap, tick)
+    """The second half of a tick: issue, start volumes, share ports.
+
+    Returns whether there was room for all of it; else it is called again, and goes on where it stopped.
+    """
+    if not issue_touched(prog, st, heap, tick):
+        return False
     enter_asking(prog, st, heap, tick)
-    for i in range(st[V_DIRTY]):
-        lane = st[st[DIRTY] + i]
+    while st[V_LOOKED] < st[V_DIRTY]:
+        lane = st[st[DIRTY] + st[V_LOOKED]]
         st[st[LANE_DIRTY] + lane] = 0
         if st[st[LANE_HEAD] + lane] < 0:
             next_head(prog, st, lane, tick)
         on = st[st[LANE_ENTRY] + lane] > 0
         if st[st[LANE_HEAD] + lane] >= 0 and not on:
+            if not room_to_join(prog, st, mem, lane):
+                return False
             join(prog, st, mem, lane)
         elif st[st[LANE_HEAD] + lane] < 0 and on:
             leave(prog, st, mem, lane)
@@ -90,37 +98,66 @@ def settle(prog, st, mem, heap, tick):
             touch_ports(prog, st, lane)  # its place in the order may be another now
         if st[st[LANE_RESET] + lane] == 1:
             mark_stale(st, lane)
+        st[V_LOOKED] += 1
     st[V_DIRTY] = 0
-    settle_ports(prog, st, mem, heap, tick)
+    st[V_LOOKED] = 0
+    return settle_ports(prog, st, mem, heap, tick)
+
+
+@inner
+def forget_stale(st, heap):
+    """Take events off the heap that nothing will come of: the ends of volumes whose rate has changed since.
+
+    There may be many: every change of a port leaves one for each of its lanes.
+    """
+    size = 0
+    for i in range(st[V_HEAP]):
+        at = i * HEAP_COLUMNS
+        tick, sequence, code, a, b = heap[at], heap[at + 3], heap[at + 4], heap[at + 5], heap[at + 6]
+        if code != EV_VOLUME or (st[st[LANE_VERSION] + a] == b and st[st[LANE_HEAD] + a] >= 0):
+            size = push(heap, 0, size, tick, 0, 0, sequence, code, a, b)
+    st[V_HEAP] = size
 
 
 @njit
-def run(prog, st, mem, heap, budget, heap_room, entry_room):
-    """Process about `budget` events; stops early for lack of room (GROW) or on an error (V_STATUS)."""
+def run(prog, st, mem, heap, budget):
+    """Process about `budget` events; returns whether something is left.
+
+    Stops early for lack of room (GROW) or on an error (V_STATUS). The first half of a tick needs no room: an event
+    makes one other at most, and has left the heap.
+    """
     st[V_STATUS] = OK
-    while st[V_HEAP] > 0 and budget > 0:
-        if st[V_HEAP] > heap_room or st[V_ENTRIES] > entry_room:
-            st[V_STATUS] = GROW
-            return
-        tick = heap[0]
-        # One event at a time while ticks last: room is checked between them, the second half comes after.
-        while st[V_HEAP] > 0 and heap[0] == tick and st[V_HEAP] <= heap_room:
-            code, a, b = heap[4], heap[5], heap[6]
-            st[V_HEAP] = pop(heap, 0, st[V_HEAP])
-            budget -= 1
-            st[V_EVENTS] += 1
-            if code == EV_NODE:
-                complete_node(prog, st, a, b, tick)
-            elif code == EV_VOLUME:
-                if st[st[LANE_VERSION] + a] == b and st[st[LANE_HEAD] + a] >= 0:
-                    volume_done(prog, st, heap, a, tick)
-            elif code == EV_PHASE:
-                phase_done(prog, st, heap, a, b, tick)
-            elif code == EV_ARRIVED:
-                arrived(prog, st, a, tick)
-            else:
-                touch_rank(st, a)
-        if st[V_HEAP] == 0 or heap[0] > tick:
-            settle(prog, st, mem, heap, tick)
+    while budget > 0:
+        if st[V_SETTLING] == 0:
+            if st[V_HEAP] == 0:
+                return False
+            tick = heap[0]
+            st[V_NOW] = tick
+            while st[V_HEAP] > 0 and heap[0] == tick:
+                code, a, b = heap[4], heap[5], heap[6]
+                st[V_HEAP] = pop(heap, 0, st[V_HEAP])
+                budget -= 1
+                st[V_EVENTS] += 1
+                if code == EV_NODE:
+                    complete_node(prog, st, a, b, tick)
+                elif code == EV_VOLUME:
+                    if st[st[LANE_VERSION] + a] == b and st[st[LANE_HEAD] + a] >= 0:
+                        volume_done(prog, st, heap, a, tick)
+                elif code == EV_PHASE:
+                    phase_done(prog, st, heap, a, b, tick)
+                elif code == EV_ARRIVED:
+                    arrived(prog, st, a, tick)
+                else:
+                    touch_rank(st, a)
+            st[V_SETTLING] = 1
+        if not settle(prog, st, mem, heap, st[V_NOW]):
+            before = st[V_HEAP]
+            forget_stale(st, heap)
+            if 2 * st[V_HEAP] >= before or st[V_STATUS] != GROW:
+                return True
+            st[V_STATUS] = OK
+            continue
+        st[V_SETTLING] = 0
         if st[V_STATUS] != OK:
-            return
+            return True
+    return True

@@ -21,16 +21,18 @@ EARLIEST_PHASE, FIFO, SMALLEST = range(3)
     LANE_HEAD, LANE_QUEUE, LANE_REMAINING, LANE_RATE, LANE_SINCE, LANE_VERSION, LANE_ENTRY, LANE_KEY, LANE_DIRTY, DIRTY,
     LANE_RESET, LANE_ITEM, LANE_LINE, PORT_FIRST, PORT_COUNT, PORT_DIRTY, DIRTY_PORTS, LINE_FREE,
     SENT, STARTED, POSTED, CAME, SEND_NODE, SEND_KEY, RECV_NODE, SERVER_FREE, STALE,
-    ROW_PLACE, LANE_LOAD, CHOSEN, ASKED, ASKING, LANE_CHUNKS, TRAIN_START, TRAIN_RATE,
-) = range(54)
+    ROW_PLACE, LANE_LOAD, CHOSEN, ASKED, ASKING, LANE_CHUNKS, TRAIN_START, TRAIN_RATE, PORT_KEY, PORT_FIRST_COUNT,
+    LANE_TAIL,
+) = range(57)
 # Scalars of the state: heap size, status and its operands, events, touched ranks, dirty lanes, dirty ports,
 # entries in use, lanes whose rate may have changed, events made so far, chunks whose next level is to be chosen,
-# members that wait for that
+# members that wait for that; the tick, whether its second half has begun, dirty lanes looked at in it. With status
+# GROW the operands are the events, and integers of entries, for which there must be room beyond those in use
 (
     V_HEAP, V_STATUS, V_A, V_B, V_EVENTS, V_TOUCHED, V_DIRTY, V_PORTS, V_ENTRIES, V_STALE, V_SEQUENCE,
-    V_ASKED, V_ASKING,
-) = range(54, 67)
-STATE_HEAD = 67
+    V_ASKED, V_ASKING, V_NOW, V_SETTLING, V_LOOKED,
+) = range(57, 73)
+STATE_HEAD = 73
 # fmt: on
 
 OK, GROW, MISMATCH = range(3)

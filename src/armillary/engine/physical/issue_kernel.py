@@ -8,9 +8,10 @@ from armillary.jit import inner, use
 heaps = use("armillary.engine.heap_kernel")
 take = heaps.take
 share = use("armillary.engine.physical.share_kernel")
-schedule, touch_lane = share.schedule, share.touch_lane
+schedule, touch_lane, room_for = share.schedule, share.touch_lane, share.room_for
 ranks = use("armillary.engine.physical.rank_kernel")
 node_row, heap_of, complete_node = ranks.node_row, ranks.heap_of, ranks.complete_node
+touch_rank = ranks.touch_rank
 chunks = use("armillary.engine.physical.chunk_kernel")
 enter, enter_train, order_of = chunks.enter, chunks.enter_train, chunks.order_of
 
@@ -96,7 +97,10 @@ def issue(prog, st, heap, r, node, tick):
 
 @inner
 def issue_rank(prog, st, heap, r, tick):
-    """Issue every free node of a rank whose slot is idle, the lowest first; slot 0 never is busy."""
+    """Issue every free node of a rank whose slot is idle, the lowest first; slot 0 never is busy.
+
+    Returns whether there was room for what they bring: each makes one event at most.
+    """
     slots = prog[prog[RANKS] + r * R_COLUMNS + R_SLOTS]
     free = heap_of(prog, r, 0)
     while True:
@@ -110,7 +114,9 @@ def issue_rank(prog, st, heap, r, tick):
                     best = first
                     chosen = number
         if best == NEVER:
-            return
+            return True
+        if not room_for(st, heap, 1):
+            return False
         ready = st[READY_SIZE] + 2 * chosen
         take(st, st[READY] + st[ready + 1], st[ready])
         st[ready] -= 1
@@ -120,10 +126,15 @@ def issue_rank(prog, st, heap, r, tick):
 
 @inner
 def issue_touched(prog, st, heap, tick):
-    """Let every rank that something happened to issue its free nodes, the lowest rank first."""
+    """Let every rank that something happened to issue its free nodes, the lowest rank first.
+
+    Returns whether there was room for all of it; else it is called again, and goes on where it stopped.
+    """
     while st[V_TOUCHED] > 0:
         r = take(st, st[TOUCHED], st[V_TOUCHED])
         st[V_TOUCHED] -= 1
         st[st[IS_TOUCHED] + r] = 0
-        if tick >= prog[prog[RANKS] + r * R_COLUMNS + R_DELAY]:
-            issue_rank(prog, st, heap, r, tick)
+        if tick >= prog[prog[RANKS] + r * R_COLUMNS + R_DELAY] and not issue_rank(prog, st, heap, r, tick):
+            touch_rank(st, r)
+            return False
+    return True

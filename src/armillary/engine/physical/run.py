@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.flat import flat_program, flat_state, room
+from armillary.checked import Guards
+from armillary.engine.flat import flat_program, flat_state
 from armillary.engine.layout_kernel import HEAP_COLUMNS
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.program import PhysicalProgram
-from armillary.engine.run import BUDGET, Run, grow
+from armillary.engine.run import BUDGET, FIRST_WORDS, Run
 from armillary.jit import Mode, load
+from armillary.working_memory import at_least, room
 
 Ints = NDArray[np.int64]
 INTERPRETED_EVENTS = 3_000
@@ -34,17 +36,15 @@ def execute(program: PhysicalProgram, mode: Mode | None = None) -> Run:
     kernel = load("armillary.engine.physical.fluid_kernel", mode)
     prog, _ = flat_program(program.tables, mode, program.scalars, lk)
     state, place = first_state(program, mode)
-    # In one tick every slot may start a node, every lane change its rate and every port change its lanes.
-    burst = z["slots"] + z["pairs"] + z["lanes"] + z["ranks"] + 8
-    entries = (
-        z["ports"] * z["slots_per_rank"] + z["channels"] * z["most_ports"] + z["most_ports"]
-    ) * lk.EN_COLUMNS
-    heap, mem = room(2 * burst * HEAP_COLUMNS, mode), room(2 * entries + 2, mode)
+    heap = room((z["ranks"] + z["slots"]) * HEAP_COLUMNS + FIRST_WORDS, mode)
+    mem = room(z["ports"] * lk.EN_COLUMNS + FIRST_WORDS, mode)
     fire(program, state, heap)
-    while state[lk.V_STATUS] in (lk.OK, lk.GROW) and state[lk.V_HEAP] > 0:
-        if state[lk.V_STATUS] == lk.GROW:
-            mem, heap = grow(mem, entries, mode), grow(heap, burst * HEAP_COLUMNS, mode)
-        kernel.run(prog, state, mem, heap, BUDGET, len(heap) // HEAP_COLUMNS - burst, len(mem) - entries - 1)
+    guards, more = Guards(prog, state), True
+    while more and state[lk.V_STATUS] in (lk.OK, lk.GROW):
+        events, entries = (state[lk.V_A], state[lk.V_B]) if state[lk.V_STATUS] == lk.GROW else (0, 0)
+        heap = at_least(heap, (state[lk.V_HEAP] + events) * HEAP_COLUMNS, mode)
+        mem = at_least(mem, state[lk.V_ENTRIES] + entries, mode)
+        more = kernel.run(prog, state, mem, heap, guards.budget(BUDGET))
     return Run(state, place)
 
 
@@ -88,7 +88,7 @@ def first_state(
     }  # fmt: skip
     lanes = dict.fromkeys(
         ("LANE_REMAINING", "LANE_RATE", "LANE_SINCE", "LANE_VERSION", "LANE_ENTRY", "LANE_KEY", "LANE_DIRTY", "DIRTY",
-         "LANE_RESET", "LANE_ITEM", "LANE_LINE", "STALE", "LANE_LOAD", "LANE_CHUNKS"), z["lanes"],
+         "LANE_RESET", "LANE_ITEM", "LANE_LINE", "STALE", "LANE_LOAD", "LANE_CHUNKS", "LANE_TAIL"), z["lanes"],
     )  # fmt: skip
     channels = dict.fromkeys(("SENT", "STARTED", "POSTED", "CAME"), z["channels"])
     empty = {
@@ -98,7 +98,8 @@ def first_state(
         "TRAIN_START": z["items"], "TRAIN_RATE": z["items"], "ROW_NEXT": z["rows"], "ROW_PLACE": z["rows"],
         "CHOSEN": z["chosen"] * lk.CH_COLUMNS, "ASKED": z["chosen"],
         "ASKING": z["asking"] * lk.AS_COLUMNS,
-        "PORT_FIRST": z["ports"], "PORT_COUNT": z["ports"], "PORT_DIRTY": z["ports"], "DIRTY_PORTS": z["ports"],
+        "PORT_FIRST": z["ports"], "PORT_COUNT": z["ports"], "PORT_KEY": z["ports"], "PORT_FIRST_COUNT": z["ports"],
+        "PORT_DIRTY": z["ports"], "DIRTY_PORTS": z["ports"],
         "LINE_FREE": z["lines"], "SEND_NODE": z["pairs"], "SEND_KEY": z["pairs"], "RECV_NODE": z["pairs"],
         "SERVER_FREE": z["servers"],
     }  # fmt: skip

@@ -8,6 +8,7 @@ matter. Volumes and rates are integers: a rate is rounded down, a finish is roun
 
 from __future__ import annotations
 
+from armillary.engine.layout_kernel import HEAP_COLUMNS
 from armillary.engine.physical.fluid_layout_kernel import *
 from armillary.jit import inner, use
 
@@ -21,6 +22,18 @@ def schedule(st, heap, tick, code, a, b):
     """Put an event on the heap; within a tick the first made is the first."""
     st[V_SEQUENCE] += 1
     st[V_HEAP] = push(heap, 0, st[V_HEAP], tick, 0, 0, st[V_SEQUENCE], code, a, b)
+
+
+@inner
+def room_for(st, heap, events):
+    """Tell whether so many more events fit; else ask for room."""
+    if (st[V_HEAP] + events) * HEAP_COLUMNS <= len(heap):
+        return True
+    if st[V_STATUS] == OK:
+        st[V_STATUS] = GROW
+        st[V_A] = events
+        st[V_B] = 0
+    return False
 
 
 @inner
@@ -43,6 +56,20 @@ def touch_ports(prog, st, lane):
             st[st[PORT_DIRTY] + port] = 1
             st[st[DIRTY_PORTS] + st[V_PORTS]] = port
             st[V_PORTS] += 1
+
+
+@inner
+def room_to_join(prog, st, mem, lane):
+    """Tell whether there are entries for the ports of a lane; else ask for room."""
+    number = st[st[LANE_LINE] + lane]
+    words = prog[prog[LINE_ROWS] + number * LN_COLUMNS + LN_PORT_COUNT] * EN_COLUMNS
+    if st[st[LINE_FREE] + number] > 0 or max(st[V_ENTRIES], 1) + words <= len(mem):
+        return True
+    if st[V_STATUS] == OK:
+        st[V_STATUS] = GROW
+        st[V_A] = 0
+        st[V_B] = 1 + words  # address 0 means none
+    return False
 
 
 @inner
@@ -100,23 +127,42 @@ def leave(prog, st, mem, lane):
 
 
 @inner
-def first_at(st, mem, port, lane):
-    """Return how many lanes come first at a port in the global order, 0 if `lane` is not among them."""
-    key = st[st[LANE_KEY] + lane]
-    count = 0
-    at = st[st[PORT_FIRST] + port]
-    while at > 0:
-        other = st[st[LANE_KEY] + mem[at + EN_LANE]]
-        if other < key:
-            return 0
-        if other == key:
-            count += mem[at + EN_WEIGHT]
-        at = mem[at + EN_NEXT]
-    return count
+def mark_stale(st, lane):
+    """Have the rate of a lane computed anew, once, however many of its ports have changed."""
+    if st[st[LANE_DIRTY] + lane] < 2:
+        st[st[LANE_DIRTY] + lane] = 2
+        st[st[STALE] + st[V_STALE]] = lane
+        st[V_STALE] += 1
 
 
 @inner
-def rate_of(prog, st, mem, lane):
+def find_first(st, mem, port):
+    """Note which place in the global order comes first at a port, and how many lanes have it; mark all its lanes."""
+    key = NEVER
+    count = 0
+    at = st[st[PORT_FIRST] + port]
+    while at > 0:
+        lane = mem[at + EN_LANE]
+        mark_stale(st, lane)
+        other = st[st[LANE_KEY] + lane]
+        if other < key:
+            key = other
+            count = 0
+        if other == key:
+            count += mem[at + EN_WEIGHT]
+        at = mem[at + EN_NEXT]
+    st[st[PORT_KEY] + port] = key
+    st[st[PORT_FIRST_COUNT] + port] = count
+
+
+@inner
+def first_at(st, port, lane):
+    """Return how many lanes come first at a port in the global order, 0 if `lane` is not among them."""
+    return st[st[PORT_FIRST_COUNT] + port] if st[st[LANE_KEY] + lane] == st[st[PORT_KEY] + port] else 0
+
+
+@inner
+def rate_of(prog, st, lane):
     """Return the rate of a lane now: the least that any of its ports gives it."""
     line = prog[LINE_ROWS] + st[st[LANE_LINE] + lane] * LN_COLUMNS
     first = prog[LINE_PORTS] + prog[line + LN_PORTS] * LP_COLUMNS
@@ -124,7 +170,7 @@ def rate_of(prog, st, mem, lane):
     for i in range(prog[line + LN_PORT_COUNT]):
         at = first + i * LP_COLUMNS
         port = prog[at + LP_PORT]
-        sharers = st[st[PORT_COUNT] + port] if prog[Z_POLICY] == FAIR else first_at(st, mem, port, lane)
+        sharers = st[st[PORT_COUNT] + port] if prog[Z_POLICY] == FAIR else first_at(st, port, lane)
         if sharers == 0:
             return 0
         # Never 0 for want of digits: that lane would wait for ever.
@@ -140,11 +186,11 @@ def advance(st, lane, tick):
 
 
 @inner
-def update(prog, st, mem, heap, lane, tick):
+def update(prog, st, heap, lane, tick):
     """Give a lane its rate, and schedule the end of its head if that has changed."""
     if st[st[LANE_HEAD] + lane] < 0:
         return
-    rate = rate_of(prog, st, mem, lane)
+    rate = rate_of(prog, st, lane)
     if rate == st[st[LANE_RATE] + lane] and st[st[LANE_RESET] + lane] == 0:
         return
     train = st[st[LANE_CHUNKS] + lane] > 0
@@ -175,27 +221,24 @@ def start_head(st, lane, key, volume, tick):
 
 
 @inner
-def mark_stale(st, lane):
-    """Have the rate of a lane computed anew, once, however many of its ports have changed."""
-    if st[st[LANE_DIRTY] + lane] < 2:
-        st[st[LANE_DIRTY] + lane] = 2
-        st[st[STALE] + st[V_STALE]] = lane
-        st[V_STALE] += 1
-
-
-@inner
 def settle_ports(prog, st, mem, heap, tick):
-    """Give every lane on a changed port its new rate."""
+    """Give every lane on a changed port its new rate; returns whether there was room for that."""
     for i in range(st[V_PORTS]):
         port = st[st[DIRTY_PORTS] + i]
         st[st[PORT_DIRTY] + port] = 0
+        if prog[Z_POLICY] == ORDERED:
+            find_first(st, mem, port)
+            continue
         at = st[st[PORT_FIRST] + port]
         while at > 0:
             mark_stale(st, mem[at + EN_LANE])
             at = mem[at + EN_NEXT]
     st[V_PORTS] = 0
+    if not room_for(st, heap, st[V_STALE]):
+        return False
     for i in range(st[V_STALE]):
         lane = st[st[STALE] + i]
         st[st[LANE_DIRTY] + lane] = 0
-        update(prog, st, mem, heap, lane, tick)
+        update(prog, st, heap, lane, tick)
     st[V_STALE] = 0
+    return True

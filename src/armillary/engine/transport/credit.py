@@ -59,6 +59,9 @@ class Credit(Transport):
 
     name: ClassVar[str] = "credit"
     kernel: ClassVar[str] = "armillary.engine.transport.credit_kernel"
+    # Two slots are served, each packet of them takes a row of credits and makes two events at most; and a few more.
+    burst = 4 * ck.STEP + 8
+    message = 2
 
     def __post_init__(self) -> None:
         for what, least in (("packet", self.flit), ("flit", 1), ("vcs", 1), ("router_delay", 0)):

@@ -101,7 +101,7 @@ def _cut(table, net, pool, nic):
     pool[message + M_LEFT] -= size
     took_packet(net, pool, nic)
     if pool[message + M_LEFT] == 0:
-        after = left(net, pool, pool[message + M_ROUTE])
+        after = left(net, pool, pool[message + M_ROUTE], M_KEY)
         if after > 0:
             enqueue(net, pool, nic, after, pool[after + M_KEY])
     return packet

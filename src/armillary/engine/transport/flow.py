@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from armillary.engine.transport import flow_layout_kernel as fk
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport.deadlock import down_links
+from armillary.engine.transport.network import Routes
 from armillary.engine.transport.transport import Transport
 from armillary.errors import InputError
 from armillary.platform.topology.graph import Topology
@@ -19,10 +20,7 @@ MOST_WEIGHT = 1 << 16
 
 
 class Flow(Transport):
-    """Fluid messages; lower keys first, and equal keys share each link in proportion to weights.
-
-    A message has at most 62 * 14 links.
-    """
+    """Fluid messages; lower keys first, and equal keys share each link in proportion to weights."""
 
     name: ClassVar[str] = "flow"
     kernel: ClassVar[str] = "armillary.engine.transport.flow_kernel"
@@ -45,6 +43,13 @@ class Flow(Transport):
                 f"{MOST_WEIGHT}"
             )
         self.weights: Ints = given.astype(np.int64)
+
+    def on(self, topology: Topology, routes: Routes) -> Transport:
+        """See `Transport.on`; a message has a row, and one for every few links of its route."""
+        longest = int(np.diff(np.concatenate(routes.first)).max(initial=0))
+        known = Flow(self.weights)
+        known.message = known.burst = 1 + -(-longest // fk.PLACES)
+        return known
 
     def options(self, topology: Topology) -> list[int]:
         """See `Transport.options`."""

@@ -105,7 +105,7 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
 def _begin_from(table, net, pool, queue, row, now):
     """Let a message begin, and those after it of the same route as long as they have nothing to send."""
     while row > 0 and not _begin(table, net, pool, queue, row, now):
-        row = left(net, pool, pool[row + M_ROUTE])
+        row = left(net, pool, pool[row + M_ROUTE], M_KEY)
 
 
 @inner
@@ -205,7 +205,7 @@ def _end(table, net, pool, queue, row, now):
         chain = after
     net[values + V_LOWEST] = min(net[values + V_LOWEST], pool[row + M_KEY])
     move(queue, 0, net[N_QUEUE], pool, M_PLACE, row, time)
-    _begin_from(table, net, pool, queue, left(net, pool, pool[row + M_ROUTE]), now)
+    _begin_from(table, net, pool, queue, left(net, pool, pool[row + M_ROUTE], M_KEY), now)
 
 
 @inner

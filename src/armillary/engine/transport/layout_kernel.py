@@ -35,13 +35,16 @@ L_COLUMNS = 6
 # marked, ps in which it was paused, bytes that wait for it now
 U_BYTES, U_BUSY, U_DEPTH, U_DROPS, U_MARKS, U_PAUSED, U_WAITING = range(7)
 U_COLUMNS = 7
-# Gate of a route: whether a message leaves on it; the first and last that wait
-GA_BUSY, GA_FIRST, GA_LAST = range(3)
-GA_COLUMNS = 3
+# Gate of a route: whether a message leaves on it; the first and last of those that wait in the order in which they
+# came; root of the heap of the others; how many have waited
+GA_BUSY, GA_FIRST, GA_LAST, GA_ROOT, GA_COUNT = range(5)
+GA_COLUMNS = 5
 BINS = 256
 """Equal spans of time in which the use of every link is counted; twice as wide when the run outlasts them."""
 # Row of the pool; the first column links rows to lists
 P_NEXT, P_COOKIE = range(2)
+# Of a message that waits at a gate, besides: the how-manieth to wait there, its first child in the heap
+P_TURN, P_CHILD = 13, 15
 P_COLUMNS = 16
 # Row of the queue
 Q_TIME, Q_SEQUENCE, Q_WHAT = range(3)

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from armillary.checked import before_table
 from armillary.engine.transport import layout_kernel as lk
 from armillary.errors import InputError
 from armillary.platform.topology.graph import Floats, Topology
@@ -77,11 +78,13 @@ def lower_network(
     head = np.zeros(lk.TABLE_HEAD, np.int64)
     head[lk.T_LINKS], head[lk.T_NODES], head[lk.T_NPUS] = topology.links, topology.nodes, topology.npus
     head[lk.T_STAGES], head[lk.T_ROUTES] = len(stages), routes.count
-    at = lk.TABLE_HEAD
+    flat, at = [head], lk.TABLE_HEAD
     for place, part in parts.items():
+        at += len(before_table())
         head[place] = at
         at += part.size
-    return np.concatenate([head, *(np.ravel(part) for part in parts.values())])
+        flat += [before_table(part.size), np.ravel(part)]
+    return np.concatenate([*flat, before_table()])
 
 
 def link_rows(topology: Topology) -> Ints:

@@ -68,7 +68,10 @@ def offer(
     flat: Any = (table, rows) if mode == "compiled" else (table.tolist(), rows.tolist())
     arrived = np.full(len(order), -1, np.int64)
     kernel = load("armillary.engine.transport.offer_kernel", mode, transport.name)
-    net, room = first_state(transport, topology, mode, routes.count), Room(transport, mode)
+    net, room = (
+        first_state(transport, topology, mode, routes.count),
+        Room(transport, mode, links=topology.links),
+    )
     number = 0
     while True:
         room.fit(net)

@@ -41,6 +41,10 @@ class Packet(Transport):
 
     name: ClassVar[str] = "packet"
     kernel: ClassVar[str] = "armillary.engine.transport.packet_kernel"
+    # A port that starts makes a packet, lets the next message begin, and makes five events; a message takes its row,
+    # that of its rate, and that of its key at its port.
+    burst = 8
+    message = 3
     mtu: int = 4096
     header: int = 62
     buffer: int | None = None

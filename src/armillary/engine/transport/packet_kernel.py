@@ -159,7 +159,7 @@ def _start(table, net, pool, queue, link, now):
     message = pool[row + K_MESSAGE]
     transmit(table, net, pool, queue, link, row, now)
     if own and pool[message + M_SEND] == 0:
-        after = left(net, pool, pool[message + M_ROUTE])
+        after = left(net, pool, pool[message + M_ROUTE], M_KEY)
         if after > 0:
             _begin(table, net, pool, queue, after, now)
     if _works(net, link):

@@ -141,7 +141,9 @@ class Connected(Transport):
 
     name = Tcp.name
     kernel = Tcp.kernel
-    burst = message = 2 * tk.MOST_AT_ONCE
+    # Every segment takes a row and makes an event; so do an interval, two ACKs and timers.
+    burst = 2 * tk.MOST_AT_ONCE
+    message = 1
 
     def __init__(self, tcp: Tcp, topology: Topology, routes: Routes) -> None:
         """Give every route a connection: those over the same links share one."""

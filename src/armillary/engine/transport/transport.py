@@ -24,13 +24,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.flat import room
+from armillary.checked import before_table
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport.deadlock import down_links
 from armillary.engine.transport.fifo_kernel import M_AT, WAIT
 from armillary.engine.transport.network import Routes
 from armillary.jit import Mode
 from armillary.platform.topology.graph import Topology
+from armillary.working_memory import at_least, room
 
 Ints = NDArray[np.int64]
 FIRST_BIN = 1 << 20
@@ -42,10 +43,10 @@ class Transport(ABC):
 
     name: ClassVar[str]
     kernel: ClassVar[str]
-    burst: ClassVar[int] = 64
-    """Rows of the pool and of the queue that one event may take."""
-    message: ClassVar[int] = 4
-    """Rows of them that a message may take when it leaves."""
+    burst: int = 64
+    """Rows of the pool, and of the queue, that one event may take, whatever it is about."""
+    message: int = 4
+    """Rows of either that a message may take when it leaves."""
 
     def on(self, topology: Topology, routes: Routes) -> Transport:
         """Return the transport that knows which routes messages take; most need not."""
@@ -78,7 +79,7 @@ class Congestion(Transport):
 
     name = "congestion"
     kernel = "armillary.engine.transport.fifo_kernel"
-    burst = 1
+    burst = message = 1
 
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`."""
@@ -104,38 +105,31 @@ def first_state(transport: Transport, topology: Topology, mode: Mode, routes: in
     } | {lk.N_OWN + i: table for i, table in enumerate(transport.state(topology))}
     head = np.zeros(lk.NET_HEAD, np.int64)
     head[lk.N_POOL], head[lk.N_BIN] = lk.P_COLUMNS, FIRST_BIN
-    at = lk.NET_HEAD
+    flat, at = [head], lk.NET_HEAD
     for place, part in parts.items():
+        at += len(before_table())
         head[place] = at
         at += part.size
-    net = np.concatenate([head, *(np.ravel(part) for part in parts.values())])
+        flat += [before_table(part.size), np.ravel(part)]
+    net = np.concatenate([*flat, before_table()])
     return net if mode == "compiled" else net.tolist()
 
 
 class Room:
     """Pool and queue, which grow."""
 
-    def __init__(self, transport: Transport, mode: Mode, messages: int = 1) -> None:
-        """Make room for at least `messages` that begin at once."""
-        self.mode, self.burst = mode, transport.burst + transport.message * messages
-        rows = 2 * self.burst + 64
-        self.pool: Any = room(rows * lk.P_COLUMNS, mode)
-        self.queue: Any = room(rows * lk.Q_COLUMNS, mode)
+    def __init__(self, transport: Transport, mode: Mode, messages: int = 1, links: int = 0) -> None:
+        """Make room for at least `messages` that begin at once, and events of so many links that change."""
+        self.mode, self.rows = mode, transport.burst + transport.message * messages
+        self.events = self.rows + links
+        self.pool: Any = room((2 * self.rows + 64) * lk.P_COLUMNS, mode)
+        self.queue: Any = room((2 * self.events + 64) * lk.Q_COLUMNS, mode)
 
     def fit(self, net: Any) -> None:
         """Let both be large enough for another burst, and say so in `net`."""
-        if net[lk.N_POOL] + 2 * self.burst * lk.P_COLUMNS > len(self.pool):
-            self.pool = _longer(self.pool, self.burst * lk.P_COLUMNS, self.mode)
-        if (net[lk.N_QUEUE] + 2 * self.burst) * lk.Q_COLUMNS > len(self.queue):
-            self.queue = _longer(self.queue, self.burst * lk.Q_COLUMNS, self.mode)
-        net[lk.N_POOL_ROOM] = len(self.pool) - self.burst * lk.P_COLUMNS
-        net[lk.N_QUEUE_ROOM] = len(self.queue) // lk.Q_COLUMNS - self.burst
-
-
-def _longer(values: Any, more: int, mode: Mode) -> Any:
-    more = max(2 * more, len(values))
-    if mode == "compiled":
-        longer = room(len(values) + more, mode)
-        longer[: len(values)] = values
-        return longer
-    return values + [0] * more
+        self.pool = at_least(self.pool, net[lk.N_POOL] + self.rows * lk.P_COLUMNS, self.mode)
+        # `flow` may give every message a place in the queue at once.
+        events = max(net[lk.N_QUEUE] + self.events, len(self.pool) // lk.P_COLUMNS)
+        self.queue = at_least(self.queue, events * lk.Q_COLUMNS, self.mode)
+        net[lk.N_POOL_ROOM] = len(self.pool) - self.rows * lk.P_COLUMNS
+        net[lk.N_QUEUE_ROOM] = len(self.queue) // lk.Q_COLUMNS - self.events
