@@ -27,20 +27,21 @@ PROGRAM_HEAD = 31
     ITEM_LEFT, PARTS_LEFT, ITEM_INSTANCE, ORDINALS, INSTANCE_PLAN, INSTANCE_ITEM, ARRIVED_AT,
     CHANNEL, SEND_TICK, SEND_NODE, RECV_NODE, SERVER_FREE,
     ROW_START, ROW_END, ROW_SEQ, ROW_PHASE, ROW_QUEUE, ROW_TREE, TURN, FREE,
-    INSTANCE_ROUTES, KEPT, TOUCH_TICK, TOUCH_REGISTERED, TOUCH_STREAM, TOUCH_PHASE,
+    INSTANCE_ROUTES, KEPT, TOUCH_TICK, TOUCH_REGISTERED, TOUCH_STREAM, TOUCH_PHASE, COMPLETED, SERVED_AT,
     STARTS, ENDS, REGISTERED, SENT, SEND_AT, ARRIVE_AT, READY_AT,
     BUS,
-) = range(53)
+) = range(55)
 SCRATCH = ("STARTS", "ENDS", "REGISTERED", "SENT", "SEND_AT", "ARRIVE_AT", "READY_AT")
 # Scalars of the state, after the addresses of its tables: heap size, sequence number, machine memory in use,
 # status and its two operands, events so far, children of skipped nodes, free bus
 # requests, the bundle that just got through the bus, the outer end that an inner one has served (+ 1); when the event
-# that is processed was registered; 1: what came first within a tick made a difference, and only messages tell it
-V_HEAP, V_SEQ, V_MACHINE, V_STATUS, V_A, V_B, V_EVENTS, V_DEFERRED = range(53, 61)
-V_REQUESTS, V_THROUGH, V_SERVED, V_REGISTERED, V_TIED = range(61, 66)
+# that is processed was registered; 1: what came first within a tick made a difference, and only messages tell it; 1: the
+# node that completes might have done so before another one of this tick
+V_HEAP, V_SEQ, V_MACHINE, V_STATUS, V_A, V_B, V_EVENTS, V_DEFERRED = range(55, 63)
+V_REQUESTS, V_THROUGH, V_SERVED, V_REGISTERED, V_TIED, V_DOUBT = range(63, 69)
 # Contention: buckets of lists, free rows; lists being processed: the tick, a rank at it, what cannot wait; the last
-BUCKETS, V_ROWS, V_NOW, V_BATCH, V_ONCE, V_ONCE_TAIL = range(66, 72)
-STATE_HEAD = 72
+BUCKETS, V_ROWS, V_NOW, V_BATCH, V_ONCE, V_ONCE_TAIL = range(69, 75)
+STATE_HEAD = 75
 # fmt: on
 
 # Columns of an event: tick, registered, sent, sequence number, code, two operands.
@@ -155,6 +156,10 @@ CN_FIRST, CN_SENDER, CN_RECEIVER = range(3)
 CN_COLUMNS = 3
 CS_SENT, CS_POSTED, CS_ARRIVED, CS_CLEARED = range(4)
 CS_COLUMNS = 4
+# What completed last on a rank: tick, when it was registered, whether one of this tick is of a message, whether a node was
+# skipped at this tick, whether one became free for each slot but NONE, whether one took it
+D_TICK, D_REGISTERED, D_PAIR, D_SKIPPED, D_FRESH, D_ISSUED = 0, 1, 2, 3, 4, 7
+D_COLUMNS = 10
 # Further event codes
 EV_NODE, EV_PHASE, EV_SEND, EV_RECV, EV_SERVE, EV_FIRE, EV_BUS_SENT, EV_BUS_RECEIVED, EV_BUS_PROCESSED = (
     range(3, 12)

@@ -1,18 +1,12 @@
-"""The order in which the streams (chunks in a phase) that wait in a queue are started.
-
-`touch` tells when that order hangs on which of two events of one rank and tick was registered first, and nothing
-that is known says which.
-"""
+"""The order in which the streams (chunks in a phase) that wait in a queue are started."""
 
 from __future__ import annotations
 
 from armillary.engine.layout_kernel import *
-from armillary.jit import in_variant, inner, use
+from armillary.jit import inner, use
 
 way = use("armillary.engine.way_kernel")
-phase_row, queue_of, cost_of, SCHEDULED = way.phase_row, way.queue_of, way.cost_of, way.SCHEDULED
-LISTED = in_variant("contention")
-"""Events are in the order in which they were registered: there is nothing to tell."""
+phase_row, SCHEDULED = way.phase_row, way.SCHEDULED
 
 
 @inner
@@ -32,56 +26,6 @@ def enqueue(prog, st, r, queue, stream, left):
         st[st[STREAM_NEXT] + after] = stream
     if st[st[STREAM_NEXT] + stream] < 0:
         st[st[QUEUE_TAIL] + q] = stream
-
-
-@inner
-def touch(prog, st, r, queue, stream, p, tick):
-    """Note that a queue changes since phase `p` of a stream has ended (-1: since a node has); compare with before.
-
-    Of two events of a tick that were registered at different ticks the order is known, and of the ends of two phases
-    that took the same way at the same time: messages do not overtake each other there.
-    """
-    if LISTED or st[V_TIED] == 1:
-        return
-    q = r * prog[Z_LEVELS] * prog[Z_QUEUES] + queue
-    if st[st[TOUCH_TICK] + q] == tick and st[st[TOUCH_REGISTERED] + q] == st[V_REGISTERED]:
-        before = st[st[TOUCH_STREAM] + q]
-        if before != stream and not together(prog, st, before, st[st[TOUCH_PHASE] + q], stream, p):
-            st[V_TIED] = 1
-    st[st[TOUCH_TICK] + q] = tick
-    st[st[TOUCH_REGISTERED] + q] = st[V_REGISTERED]
-    st[st[TOUCH_STREAM] + q] = stream
-    st[st[TOUCH_PHASE] + q] = p
-
-
-@inner
-def together(prog, st, one, p, other, q):
-    """Tell whether all members began phase `p` of a stream and phase `q` of another in turn, at the same ticks each."""
-    item = st[st[STREAM_ITEM] + one]
-    if p < 0 or q < 0 or st[st[STREAM_ITEM] + other] != item:
-        return False
-    at = prog[ITEMS] + item * I_COLUMNS
-    first = one - prog[at + I_STREAM]
-    second = other - prog[at + I_STREAM]
-    row = phase_row(prog, st, at, first, p)
-    if queue_of(prog, st, at, first, p) != queue_of(prog, st, at, second, q):
-        return False
-    beside = phase_row(prog, st, at, second, q)
-    if cost_of(prog, st, at, row, first, p) != cost_of(prog, st, at, beside, second, q):
-        return False
-    comm = prog[COMMS] + prog[at + I_COMM] * CO_COLUMNS
-    members = prog[comm + CO_ITEMS] + st[st[ITEM_INSTANCE] + item] * prog[comm + CO_REPS]
-    line = prog[LINE_ROWS] + prog[prog[RING_ENTRY] + 2 * (prog[row + PH_RING] + prog[at + I_LOCAL])] * LN_COLUMNS
-    phases = prog[prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS + PL_PHASES]
-    for i in range(prog[line + LN_MACHINES]):
-        member = prog[ITEMS] + st[st[INSTANCE_ITEM] + members + prog[prog[line + LN_LOCAL] + i]] * I_COLUMNS
-        here = prog[member + I_ROW] + first * phases + p
-        there = prog[member + I_ROW] + second * phases + q
-        if st[st[ROW_START] + here] != st[st[ROW_START] + there]:
-            return False
-        if st[st[ROW_SEQ] + here] > st[st[ROW_SEQ] + there]:
-            return False
-    return True
 
 
 @inner

@@ -17,8 +17,9 @@ bus = use("armillary.engine.bus_kernel")
 rank = use("armillary.engine.rank_kernel")
 pair = use("armillary.engine.pair_kernel")
 way = use("armillary.engine.way_kernel")
-order = use("armillary.engine.order_kernel")
-enqueue, touch = order.enqueue, order.touch
+enqueue = use("armillary.engine.order_kernel").enqueue
+tie = use("armillary.engine.tie_kernel")
+touch, doubt, freed, taken, served = tie.touch, tie.doubt, tie.freed, tie.taken, tie.served
 collective = use("armillary.engine.collective_kernel")
 at_once = use("armillary.engine.congestion.queue_kernel").at_once
 arrive, complete, finished = phase.arrive, phase.complete, phase.finished
@@ -60,6 +61,7 @@ def issue_free(prog, st, mem, heap, r, tick):
             size = st[READY_SIZE] + r * 4 + chosen
             take(st, st[READY] + prog[prog[RANKS] + r * R_COLUMNS + R_READY + chosen], st[size])
             st[size] -= 1
+            taken(prog, st, r, chosen, prog[node_row(prog, r, best) + N_KIND] == SKIP)
             issue(prog, st, mem, heap, r, best, chosen, tick)
         for i in range(st[V_DEFERRED]):
             add_ready(prog, st, r, st[st[DEFERRED] + i])
@@ -144,6 +146,7 @@ def complete_node(prog, st, mem, heap, r, node, tick):
     if slot == INNER:
         complete_part(prog, st, mem, heap, r, row, tick)
         return
+    doubt(prog, st, r, prog[row + N_KIND], tick)
     st[st[FLYING] + r] -= 1
     if slot != NONE:
         st[st[BUSY] + r * 3 + slot] = 0
@@ -154,6 +157,7 @@ def complete_node(prog, st, mem, heap, r, node, tick):
         child = prog[prog[CHILDREN] + i]
         st[st[INDEGREE] + state + child] -= 1
         if st[st[INDEGREE] + state + child] == 0:
+            freed(prog, st, r, prog[node_row(prog, r, child) + N_SLOT])
             add_ready(prog, st, r, child)
     issue_free(prog, st, mem, heap, r, tick)
 
@@ -245,6 +249,7 @@ def serve(prog, st, mem, heap, r, node, tick):
     server = prog[at + I_SERVER]
     start = tick
     if server >= 0:
+        served(prog, st, server, tick)
         start = max(tick, st[st[SERVER_FREE] + server])
         st[st[SERVER_FREE] + server] = start + prog[at + I_TICKS]
     schedule(prog, st, mem, heap, r, start + prog[at + I_TICKS], start, start, next_seq(st), EV_NODE, r, node)
@@ -273,6 +278,7 @@ def run(prog, st, mem, heap, budget, heap_room, machine_room):
         elif code == EV_MESSAGE:
             st[V_HEAP] = arrive(prog, st, mem, a, b, tick, sent, heap, 0, st[V_HEAP])
         elif code == EV_FIRE:
+            st[V_DOUBT] = 0
             issue_free(prog, st, mem, heap, a, tick)
         elif code >= EV_BUS_SENT:
             st[V_THROUGH] = 0
