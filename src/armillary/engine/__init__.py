@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from armillary.errors import InputError, nearest, one_of
@@ -83,22 +82,14 @@ def simulate(
 
         lowered, run, info = run_physical(trace, platform, fold)
     else:
-        from armillary.engine.program import lower
-        from armillary.engine.run import execute
+        from armillary.engine.settled import run_astra_sim
         from armillary.platform import astra_sim_view
         from armillary.trace.expand import expand_for
 
         trace = expand_for(trace, "profile astra-sim")
         platform = astra_sim_view(platform)
-        lower_with = partial(
-            lower, trace, platform, fold_ranks=fold, messages=messages, contention=contention
-        )
-        program = lower_with()
-        run = execute(program)
-        while carried := program.wanted(run):
-            program = lower_with(carried=carried)
-            run = execute(program)
-        lowered, info = program, {}
+        lowered, run = run_astra_sim(trace, platform, fold=fold, messages=messages, contention=contention)
+        info = {}
     check_finished(lowered, run)
     about = {
         "profile": profile,

@@ -15,12 +15,13 @@ rank = use("armillary.engine.rank_kernel")
 pair = use("armillary.engine.pair_kernel")
 way = use("armillary.engine.way_kernel")
 enqueue = use("armillary.engine.order_kernel").enqueue
+touch = use("armillary.engine.tie_kernel").touch
 begin, chain, deliver = phase.begin, phase.chain, phase.deliver
 set_up, machine_size = phase.set_up, phase.machine_size
 node_row, schedule, next_seq, CONTENTION = rank.node_row, rank.schedule, rank.next_seq, rank.CONTENTION
 post_send, post_recv = pair.post_send, pair.post_recv
 phase_row, queue_of, cost_of, SCHEDULED = way.phase_row, way.queue_of, way.cost_of, way.SCHEDULED
-count_way, count_ways, after_kept, moved_lead = way.count_way, way.count_ways, way.after_kept, way.moved_lead
+count_way, count_ways, after_kept = way.count_way, way.count_ways, way.after_kept
 
 
 @inner
@@ -142,8 +143,6 @@ def start_phase(prog, st, mem, heap, r, stream, tick):
     count = prog[comm + CO_ARRIVED] + st[st[ITEM_INSTANCE] + item] * prog[comm + CO_STRIDE]
     count += chunk * prog[plan + PL_LINES] + prog[row + PH_LINE] + line
     pc = cost_of(prog, st, at, row, chunk, p)
-    if SCHEDULED and prog[Z_LEADS] == 1:
-        st[st[ROW_LEAD] + here] = moved_lead(prog, row, pc, st[st[LEAD] + r])
     if CONTENTION or prog[Z_MESSAGES] == 1:
         move(prog, st, mem, heap, entry, count, pc, stream, here, tick)
     else:
@@ -206,8 +205,8 @@ def issue_collective(prog, st, mem, heap, r, item, tick):
     routes = -1
     if SCHEDULED:
         routes = prog[plan + PL_ROUTES]
-        if prog[Z_LEADS] == 1:
-            routes = after_kept(prog, st, r, at, plan)
+        if prog[Z_CARRIES] == 1:
+            routes = after_kept(prog, st, r, at, plan, instance)
             if st[V_STATUS] == CARRIED:
                 st[V_A] = item
                 return
@@ -227,5 +226,6 @@ def issue_collective(prog, st, mem, heap, r, item, tick):
         st[st[STREAM_ITEM] + stream + chunk] = item
         st[st[STREAM_PHASE] + stream + chunk] = 0
         queue = queue_of(prog, st, at, chunk, 0)
+        touch(prog, st, r, queue, stream, -1, tick)
         enqueue(prog, st, r, queue, stream + chunk, 0)
         start_waiting(prog, st, mem, heap, r, queue, tick)

@@ -13,10 +13,10 @@ from __future__ import annotations
     NODES, CHILDREN, RANKS, ITEMS, PLANS, PHASES, COMMS, RING_ENTRY, LINE_ROWS, LINES, CHANNELS, COSTS, ROUTES, AFTER,
 ) = range(14)
 # Scalars of the program, after the addresses of its tables
-Z_RANKS, Z_LEVELS, Z_QUEUES, Z_LIMIT, Z_TREES, Z_MESSAGES, Z_ORDER, Z_LEADS, Z_PLANS = range(14, 23)
+Z_RANKS, Z_LEVELS, Z_QUEUES, Z_LIMIT, Z_TREES, Z_MESSAGES, Z_ORDER, Z_CARRIES, Z_PLANS = range(14, 23)
 # LogGP shared bus: L, o, g
 Z_BUS_L, Z_BUS_O, Z_BUS_G = range(23, 26)
-# Network with contention: its tables, then how many dimensions it has (0: no contention)
+# Events in the order of registration: tables of links, how many dimensions they are of (0: messages wait for none)
 LINK_DIMS, LINK_COSTS, Z_LINKS, Z_NPUS, Z_BUCKETS = range(26, 31)
 PROGRAM_HEAD = 31
 
@@ -27,19 +27,21 @@ PROGRAM_HEAD = 31
     ITEM_LEFT, PARTS_LEFT, ITEM_INSTANCE, ORDINALS, INSTANCE_PLAN, INSTANCE_ITEM, ARRIVED_AT,
     CHANNEL, SEND_TICK, SEND_NODE, RECV_NODE, SERVER_FREE,
     ROW_START, ROW_END, ROW_SEQ, ROW_PHASE, ROW_QUEUE, ROW_TREE, TURN, FREE,
-    LEAD, LEAD_TICK, ROW_LEAD, NODE_LEAD, KEPT,
+    INSTANCE_ROUTES, KEPT, TOUCH_TICK, TOUCH_REGISTERED, TOUCH_STREAM, TOUCH_PHASE, COMPLETED, SERVED_AT,
     STARTS, ENDS, REGISTERED, SENT, SEND_AT, ARRIVE_AT, READY_AT,
     BUS,
-) = range(52)
+) = range(55)
 SCRATCH = ("STARTS", "ENDS", "REGISTERED", "SENT", "SEND_AT", "ARRIVE_AT", "READY_AT")
 # Scalars of the state, after the addresses of its tables: heap size, sequence number, machine memory in use,
 # status and its two operands, events so far, children of skipped nodes, free bus
-# requests, the bundle that just got through the bus, the outer end that an inner one has served (+ 1)
-V_HEAP, V_SEQ, V_MACHINE, V_STATUS, V_A, V_B, V_EVENTS, V_DEFERRED = range(52, 60)
-V_REQUESTS, V_THROUGH, V_SERVED = range(60, 63)
+# requests, the bundle that just got through the bus, the outer end that an inner one has served (+ 1); when the event
+# that is processed was registered; 1: what came first within a tick made a difference, and only messages tell it; 1: the
+# node that completes might have done so before another one of this tick
+V_HEAP, V_SEQ, V_MACHINE, V_STATUS, V_A, V_B, V_EVENTS, V_DEFERRED = range(55, 63)
+V_REQUESTS, V_THROUGH, V_SERVED, V_REGISTERED, V_TIED, V_DOUBT = range(63, 69)
 # Contention: buckets of lists, free rows; lists being processed: the tick, a rank at it, what cannot wait; the last
-BUCKETS, V_ROWS, V_NOW, V_BATCH, V_ONCE, V_ONCE_TAIL = range(63, 69)
-STATE_HEAD = 69
+BUCKETS, V_ROWS, V_NOW, V_BATCH, V_ONCE, V_ONCE_TAIL = range(69, 75)
+STATE_HEAD = 75
 # fmt: on
 
 # Columns of an event: tick, registered, sent, sequence number, code, two operands.
@@ -140,8 +142,7 @@ PL_PHASES, PL_FIRST, PL_LINES, PL_ROUTES, PL_IN_TURN, PL_GREEDY = range(6)
 PL_COLUMNS = 6
 PH_LEVEL, PH_FAMILY, PH_COUNT, PH_INDEX, PH_TREE, PH_TREE_COUNT, PH_TREE_INDEX = range(7)
 PH_COST0, PH_COST1, PH_RING, PH_LINE, PH_KIND, PH_BYTES = range(7, 13)
-PH_MEMBERS, PH_STRIDE, PH_SHIFT0, PH_SHIFT1 = range(13, 17)
-PH_COLUMNS = 17
+PH_COLUMNS = 13
 # Kinds of phases, and orders of those that wait for a dimension (Z_ORDER)
 OTHER, SCATTERS, GATHERS = range(3)
 IN_TURN, ALTERNATE, SMALLEST, FEWEST_LEFT = range(4)
@@ -155,6 +156,10 @@ CN_FIRST, CN_SENDER, CN_RECEIVER = range(3)
 CN_COLUMNS = 3
 CS_SENT, CS_POSTED, CS_ARRIVED, CS_CLEARED = range(4)
 CS_COLUMNS = 4
+# What completed last on a rank: tick, when it was registered, whether one of this tick is of a message, whether a node was
+# skipped at this tick, whether one became free for each slot but NONE, whether one took it
+D_TICK, D_REGISTERED, D_PAIR, D_SKIPPED, D_FRESH, D_ISSUED = 0, 1, 2, 3, 4, 7
+D_COLUMNS = 10
 # Further event codes
 EV_NODE, EV_PHASE, EV_SEND, EV_RECV, EV_SERVE, EV_FIRE, EV_BUS_SENT, EV_BUS_RECEIVED, EV_BUS_PROCESSED = (
     range(3, 12)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.collective import Schedule
 from armillary.collective.plan import next_size
 from armillary.engine import layout_kernel as lk
 from armillary.engine import network
@@ -95,12 +94,11 @@ class Plans:
         phase = route[p]
         if not phase.schedules:
             row = [0] * lk.PH_COLUMNS
-            row[lk.PH_COUNT], row[lk.PH_TREE], row[lk.PH_MEMBERS], row[lk.PH_STRIDE] = 1, -1, 1, 1
+            row[lk.PH_COUNT], row[lk.PH_TREE] = 1, -1
             self.phase_rows += row
             return 0.0, 0
         ring = self.rings.ring(comm, phase)
         members = comm.real.members
-        stride = 1
         if phase.dim >= 0:
             stride = network.strides(self.platform.dimensions)[phase.dim]
             members = np.arange(phase.n) * stride
@@ -122,22 +120,5 @@ class Plans:
         row[lk.PH_RING], row[lk.PH_LINE] = ring.entry, line - ring.first_line
         row[lk.PH_KIND] = lk.OTHER if phase.tree else KIND.get(phase.operation, lk.OTHER)
         row[lk.PH_BYTES] = max(phase.size, next_size(phase.operation, phase.size, phase.n))
-        row[lk.PH_MEMBERS], row[lk.PH_STRIDE] = phase.n if phase.dim >= 0 else 1, stride
-        row[lk.PH_SHIFT0], row[lk.PH_SHIFT1] = (shift(s) if phase.dim >= 0 else 0 for s in phase.schedules)
         self.phase_rows += row
         return max(self.costs.longest[c] for c in cost), ring.n_lines
-
-
-def shift(schedule: Schedule) -> int:
-    """Return how far the member that is first moves in a phase: by so many members, or if negative, to -1 - (XOR).
-
-    Who is first to start sends first, and the receiver of that is first to go on. Of messages that leave together
-    only the first one counts.
-    """
-    role = schedule.roles[0]
-    first = role.send_peer[:: max(role.initial, 1)]
-    if schedule.relative == "rotate":
-        return int(first.sum() % schedule.n)
-    if schedule.relative == "pair" and not schedule.n & (schedule.n - 1):
-        return -1 - int(np.bitwise_xor.reduce(first))
-    return 0

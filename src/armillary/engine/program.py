@@ -21,7 +21,7 @@ from armillary.engine.classes import (
     read_workload,
 )
 from armillary.engine.communicators import Communicator
-from armillary.engine.congestion.network import Links
+from armillary.engine.congestion.network import Links, buckets
 from armillary.engine.custom import expand, uses_custom
 from armillary.engine.items import (
     Channel,
@@ -64,9 +64,15 @@ class Lowered(Simulated):
 
     @property
     def variant(self) -> str:
-        """The variant of the kernel that runs it without contention."""
-        scheduled = self.scalars[lk.Z_ORDER] or self.scalars[lk.Z_LEADS] or self.sizes["routed"]
-        return "scheduled" if scheduled else ""
+        """The variant of the kernel that runs it."""
+        if self.listed:
+            return "contention"
+        return "scheduled" if self.scalars[lk.Z_ORDER] or self.sizes["routed"] else ""
+
+    @property
+    def listed(self) -> bool:
+        """Whether events are in lists, in the order in which they were registered."""
+        return lk.Z_BUCKETS in self.scalars
 
     def wanted(self, run: Any) -> Carried:
         """Return what `lower` must know as carried for a run that stopped for lack of it; else nothing."""
@@ -96,6 +102,7 @@ def lower(
     fold_ranks: bool = True,
     messages: bool = False,
     contention: bool = False,
+    listed: bool = False,
     carried: Carried = frozenset(),
 ) -> Lowered:
     """Lower `trace` on `platform`.
@@ -106,6 +113,8 @@ def lower(
         fold_ranks: Simulate one rank of each class; else every rank.
         messages: Move every message of collectives instead of evaluating phases.
         contention: Let messages cross links that carry one at a time; every rank is simulated.
+        listed: Take the events of a tick in the order in which they were registered, which is ASTRA-sim's: every
+            message of every rank is moved. Contention has no other order, nor have chunks whose ways hang on it.
         carried: Jobs whose work the greedy scheduler may find left over; `Lowered.wanted` tells which.
 
     Raises:
@@ -121,20 +130,22 @@ def lower(
     channels = channels_of(views, view_of)
     workload = Workload(trace, platform, comms, views, view_of, channels)
     job_phases, warnings = find_phases(workload, carried)
-    # What is first on a link depends on the rank: no two are known to behave alike.
-    fold_ranks &= not contention
-    greedy = not (contention or custom) and any(found.greedy for found in job_phases.values())
-    classes = np.arange(trace.n_ranks)
-    leads = False
-    if fold_ranks or greedy:
-        folded = classify(workload, job_phases, structure)
-        # Only where all ranks are alike can one of them tell which of them is first.
-        leads = greedy and not folded.any()
-        classes = folded if fold_ranks else classes
+    carries = _carries(views, job_phases)
+    listed |= contention or carries
+    # What is first within a tick depends on the rank: no two are known to behave alike.
+    fold_ranks &= not listed
+    classes = classify(workload, job_phases, structure) if fold_ranks else np.arange(trace.n_ranks)
     build = _Build(workload, job_phases, classes, Links(platform.dimensions) if contention else None)
-    build.leads = leads
     build.warnings += [*unreceived(channels), *warnings]
-    return build.assemble(messages)
+    return build.assemble(messages, listed, carries)
+
+
+def _carries(views: list[View], job_phases: JobPhases) -> bool:
+    """Tell whether the greedy scheduler may find work of a collective left over when another one begins."""
+    greedy = {job for job, found in job_phases.items() if found.greedy}
+    return bool(greedy) and any(
+        np.isin(view.job, [j for j, job in enumerate(view.jobs) if job in greedy]).sum() > 1 for view in views
+    )
 
 
 class _Build:
@@ -151,9 +162,8 @@ class _Build:
         self.comm_at, self.quotients = quotient_comms(workload, classes, self.representatives)
         self.plans = Plans(platform, classes, self.representatives, self.job_phases, links)
         self.warnings = list(dict.fromkeys(w for view in views for w in view.nodes.warnings))
-        self.leads = False
 
-    def assemble(self, messages: bool) -> Lowered:
+    def assemble(self, messages: bool, listed: bool, carries: bool) -> Lowered:
         """Lay out all arrays."""
         platform = self.platform
         tables = Tables()
@@ -167,17 +177,19 @@ class _Build:
         limit = -(-platform.system.active_chunks // queues)
         bus = platform.system.shared_bus
         ranks = len(self.class_views)
-        after = plans.after() if self.leads else np.zeros(0, np.int64)
+        after = plans.after() if carries else np.zeros(0, np.int64)
         scalars = {
-            lk.Z_LEADS: int(self.leads), lk.Z_PLANS: len(plans.all),
+            lk.Z_CARRIES: int(carries), lk.Z_PLANS: len(plans.all),
             lk.Z_RANKS: ranks, lk.Z_LEVELS: levels, lk.Z_QUEUES: queues, lk.Z_LIMIT: limit, lk.Z_TREES: trees,
             lk.Z_ORDER: ORDERS.index(platform.system.intra_dimension),
-            lk.Z_MESSAGES: int(messages or bus is not None or plans.costs.instant or self.links is not None),
+            lk.Z_MESSAGES: int(messages or listed or bus is not None or plans.costs.instant),
         }  # fmt: skip
         if bus:
             scalars |= {lk.Z_BUS_L: bus.L, lk.Z_BUS_O: bus.o, lk.Z_BUS_G: bus.g}
+        if listed:
+            scalars |= {lk.Z_NPUS: ranks, lk.Z_BUCKETS: buckets(ranks, self.links.count if self.links else 0)}
         if self.links:
-            scalars |= self.links.scalars(ranks)
+            scalars[lk.Z_LINKS] = len(self.links.dimensions)
         items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
         self._check_length(items)
         program = {

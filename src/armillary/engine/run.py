@@ -51,21 +51,19 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
     """
     if mode is None:
         mode = "interpreted" if estimate(lowered) < INTERPRETED_EVENTS else "compiled"
-    links, ranks = lowered.sizes["links"], lowered.sizes["ranks"]
-    if links:
-        kernel, columns = (
-            load("armillary.engine.congestion.loop_kernel", mode, "contention"),
-            lk.QUEUE_COLUMNS,
-        )
-    else:
-        kernel, columns = load("armillary.engine.step_kernel", mode, lowered.variant), lk.HEAP_COLUMNS
+    links, ranks, listed = lowered.sizes["links"], lowered.sizes["ranks"], lowered.listed
+    name, columns = "armillary.engine.step_kernel", lk.HEAP_COLUMNS
+    if listed:
+        name, columns = "armillary.engine.congestion.loop_kernel", lk.QUEUE_COLUMNS
+    kernel = load(name, mode, lowered.variant)
     tables: dict[str, Table] = {**lowered.tables, "COSTS": lowered.costs.relocated}
     prog, base = flat_program(tables, mode, lowered.scalars)
     _relocate(prog, base, lowered)
     state, place = _state(lowered, mode)
     burst, block = _burst(lowered)
-    mem, heap = room(first_rows(links, ranks) + FIRST_WORDS, mode), room(ranks * columns + FIRST_WORDS, mode)
-    if links:
+    first = first_rows(links, ranks) if listed else 0
+    mem, heap = room(first + FIRST_WORDS, mode), room(ranks * columns + FIRST_WORDS, mode)
+    if listed:
         fire(state, mem, links, ranks)
     else:
         _fire(state, heap, ranks)
@@ -108,7 +106,8 @@ def _relocate(prog: Any, base: dict[str, int], lowered: Lowered) -> None:
 
 def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
     z = lowered.sizes
-    ranks, levels, leads = z["ranks"], lowered.scalars[lk.Z_LEVELS], lowered.scalars[lk.Z_LEADS]
+    ranks, levels, carries = z["ranks"], lowered.scalars[lk.Z_LEVELS], lowered.scalars[lk.Z_CARRIES]
+    tied = not lowered.listed
     nodes = lowered.tables["NODES"].reshape(-1, lk.N_COLUMNS)
     spans = lowered.tables["RANKS"].reshape(-1, lk.R_COLUMNS)
     ready, ready_size = _roots(nodes, spans, z["states"])
@@ -119,7 +118,9 @@ def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
         "INDEGREE": np.concatenate([rows[:, lk.N_INDEGREE] for rows in per_rank]) if per_rank else none(0),
         "NODE_START": none(z["states"]), "NODE_END": none(z["states"]), "READY": ready, "READY_SIZE": ready_size,
         "LEFT": np.array(outer, np.int64), "QUEUE_HEAD": none(z["queues"]), "INSTANCE_PLAN": none(z["instances"]),
-        "FREE": none(z["lines"]), "ROW_PHASE": none(z["routed"]), "KEPT": none(ranks),
+        "FREE": none(z["lines"]), "ROW_PHASE": none(z["routed"]), "KEPT": none(carries),
+        "INSTANCE_ROUTES": none(z["instances"] * carries), "TOUCH_TICK": none(z["queues"] * tied),
+        "COMPLETED": none(ranks * tied * lk.D_COLUMNS), "SERVED_AT": none(z["servers"] * tied),
     }  # fmt: skip
     ends = ranks * lk.ENDS_PER_RANK if lowered.costs.timing.bus else 0
     sizes = {
@@ -131,7 +132,7 @@ def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
         "ARRIVED_AT": z["arrived"], "CHANNEL": z["channels"] * lk.CS_COLUMNS, "SEND_TICK": z["pairs"],
         "SEND_NODE": z["pairs"], "RECV_NODE": z["pairs"], "SERVER_FREE": z["servers"], "ROW_START": z["rows"],
         "ROW_END": z["rows"], "ROW_SEQ": z["rows"], "ROW_QUEUE": z["routed"], "ROW_TREE": z["routed"], "TURN": ranks,
-        "LEAD": ranks, "LEAD_TICK": ranks, "ROW_LEAD": z["rows"] * leads, "NODE_LEAD": z["states"] * leads,
+        **dict.fromkeys(("TOUCH_REGISTERED", "TOUCH_STREAM", "TOUCH_PHASE"), z["queues"] * tied),
         "BUS": ends * lk.E_COLUMNS,
         "BUCKETS": lowered.scalars.get(lk.Z_BUCKETS, 0),
         **dict.fromkeys(lk.SCRATCH, lowered.costs.widest),
@@ -168,7 +169,7 @@ def _burst(lowered: Lowered) -> tuple[int, int]:
     per_stream = costs.bursts if moved else machines
     events = 2 * z["deferred"] + z["ranks"] + 2 * (started + 1) * per_stream + scratch * costs.bursts + 64
     requests = 4 * events * lk.Q_COLUMNS if costs.timing.bus else 0
-    if costs.links:
+    if lowered.listed:
         requests += 2 * events * lk.ROW_COLUMNS
     # Nor are there more phases to move than the whole program has.
     blocks = min(2 * started + 1, z["arrived"]) if moved else 1

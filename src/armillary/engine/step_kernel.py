@@ -18,13 +18,15 @@ rank = use("armillary.engine.rank_kernel")
 pair = use("armillary.engine.pair_kernel")
 way = use("armillary.engine.way_kernel")
 enqueue = use("armillary.engine.order_kernel").enqueue
+tie = use("armillary.engine.tie_kernel")
+touch, doubt, freed, taken, served = tie.touch, tie.doubt, tie.freed, tie.taken, tie.served
 collective = use("armillary.engine.collective_kernel")
 at_once = use("armillary.engine.congestion.queue_kernel").at_once
 arrive, complete, finished = phase.arrive, phase.complete, phase.finished
 bus_event, bus_go_on = bus.bus_event, bus.bus_go_on
 schedule, next_seq, node_row, CONTENTION = rank.schedule, rank.next_seq, rank.node_row, rank.CONTENTION
 post_send, post_recv = pair.post_send, pair.post_recv
-phase_row, queue_of, follow, SCHEDULED = way.phase_row, way.queue_of, way.follow, way.SCHEDULED
+phase_row, queue_of, SCHEDULED = way.phase_row, way.queue_of, way.SCHEDULED
 issue_part, issue_collective = collective.issue_part, collective.issue_collective
 start_waiting = collective.start_waiting
 
@@ -59,6 +61,7 @@ def issue_free(prog, st, mem, heap, r, tick):
             size = st[READY_SIZE] + r * 4 + chosen
             take(st, st[READY] + prog[prog[RANKS] + r * R_COLUMNS + R_READY + chosen], st[size])
             st[size] -= 1
+            taken(prog, st, r, chosen, prog[node_row(prog, r, best) + N_KIND] == SKIP)
             issue(prog, st, mem, heap, r, best, chosen, tick)
         for i in range(st[V_DEFERRED]):
             add_ready(prog, st, r, st[st[DEFERRED] + i])
@@ -74,8 +77,6 @@ def issue(prog, st, mem, heap, r, node, slot, tick):
     state = prog[prog[RANKS] + r * R_COLUMNS + R_STATE]
     kind = prog[row + N_KIND]
     st[st[NODE_START] + state + node] = tick
-    if SCHEDULED and prog[Z_LEADS] == 1:
-        st[st[NODE_LEAD] + state + node] = st[st[LEAD] + r]
     if kind == SKIP:
         st[st[NODE_END] + state + node] = tick
         st[st[LEFT] + r] -= 1
@@ -145,8 +146,7 @@ def complete_node(prog, st, mem, heap, r, node, tick):
     if slot == INNER:
         complete_part(prog, st, mem, heap, r, row, tick)
         return
-    if SCHEDULED and prog[Z_LEADS] == 1:
-        follow(st, r, st[st[NODE_LEAD] + state + node], tick)
+    doubt(prog, st, r, prog[row + N_KIND], tick)
     st[st[FLYING] + r] -= 1
     if slot != NONE:
         st[st[BUSY] + r * 3 + slot] = 0
@@ -157,6 +157,7 @@ def complete_node(prog, st, mem, heap, r, node, tick):
         child = prog[prog[CHILDREN] + i]
         st[st[INDEGREE] + state + child] -= 1
         if st[st[INDEGREE] + state + child] == 0:
+            freed(prog, st, r, prog[node_row(prog, r, child) + N_SLOT])
             add_ready(prog, st, r, child)
     issue_free(prog, st, mem, heap, r, tick)
 
@@ -193,10 +194,11 @@ def phase_done(prog, st, mem, heap, stream, tick):
     p = st[st[STREAM_PHASE] + stream]
     phases = prog[prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS + PL_PHASES]
     st[st[ROW_END] + prog[at + I_ROW] + chunk * phases + p] = tick
-    if SCHEDULED and prog[Z_LEADS] == 1:
-        follow(st, r, st[st[ROW_LEAD] + prog[at + I_ROW] + chunk * phases + p], tick)
     queue = queue_of(prog, st, at, chunk, p)
     q = r * prog[Z_LEVELS] * prog[Z_QUEUES] + queue
+    if SCHEDULED and prog[Z_ORDER] != IN_TURN:
+        # Where a stream goes in may depend on how many run and wait.
+        touch(prog, st, r, queue, stream, p, tick)
     if p + 1 == phases:
         st[st[ITEM_LEFT] + item] -= 1
         if st[st[ITEM_LEFT] + item] == 0:
@@ -207,6 +209,7 @@ def phase_done(prog, st, mem, heap, stream, tick):
         return
     st[st[STREAM_PHASE] + stream] = p + 1
     following = queue_of(prog, st, at, chunk, p + 1)
+    touch(prog, st, r, following, stream, p, tick)
     # In a queue that it comes back to it does not run any more, but has not yet given up its place.
     enqueue(prog, st, r, following, stream, 1 if following == queue else 0)
     st[st[QUEUE_RUNNING] + q] -= 1
@@ -246,6 +249,7 @@ def serve(prog, st, mem, heap, r, node, tick):
     server = prog[at + I_SERVER]
     start = tick
     if server >= 0:
+        served(prog, st, server, tick)
         start = max(tick, st[st[SERVER_FREE] + server])
         st[st[SERVER_FREE] + server] = start + prog[at + I_TICKS]
     schedule(prog, st, mem, heap, r, start + prog[at + I_TICKS], start, start, next_seq(st), EV_NODE, r, node)
@@ -259,11 +263,12 @@ def run(prog, st, mem, heap, budget, heap_room, machine_room):
         if st[V_HEAP] > heap_room or st[V_MACHINE] > machine_room:
             st[V_STATUS] = GROW
             return
-        tick, sent = heap[0], heap[2]
+        tick, registered, sent = heap[0], heap[1], heap[2]
         code, a, b = heap[4], heap[5], heap[6]
         st[V_HEAP] = pop(heap, 0, st[V_HEAP])
         budget -= 1
         st[V_EVENTS] += 1
+        st[V_REGISTERED] = registered
         if code == EV_PHASE:
             phase_done(prog, st, mem, heap, a, tick)
         elif code in (EV_NODE, EV_RECV):
@@ -273,6 +278,7 @@ def run(prog, st, mem, heap, budget, heap_room, machine_room):
         elif code == EV_MESSAGE:
             st[V_HEAP] = arrive(prog, st, mem, a, b, tick, sent, heap, 0, st[V_HEAP])
         elif code == EV_FIRE:
+            st[V_DOUBT] = 0
             issue_free(prog, st, mem, heap, a, tick)
         elif code >= EV_BUS_SENT:
             st[V_THROUGH] = 0

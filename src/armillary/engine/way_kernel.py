@@ -1,7 +1,6 @@
 """Which way each chunk of a collective goes: its phases, and for each the queue, the direction or tree, and its turn.
 
-Under the greedy scheduler the ways depend on which rank is first in a tick (its lead); `prog` is the program
-and `st` the state (see `layout_kernel`).
+`prog` is the program and `st` the state (see `layout_kernel`).
 """
 
 from __future__ import annotations
@@ -69,42 +68,27 @@ def cost_of(prog, st, at, row, chunk, p):
 
 
 @inner
-def moved_lead(prog, row, pc, lead):
-    """Return the rank that is first to end a phase which `lead` is first to start."""
-    stride = prog[row + PH_STRIDE]
-    shift = prog[row + (PH_SHIFT0 if pc == prog[row + PH_COST0] else PH_SHIFT1)]
-    place = lead // stride % prog[row + PH_MEMBERS]
-    to = place ^ (-1 - shift) if shift < 0 else (place + shift) % prog[row + PH_MEMBERS]
-    return lead + (to - place) * stride
-
-
-@inner
-def follow(st, r, lead, tick):
-    """What happens first at a tick says which rank is first in all that happens in it."""
-    if st[st[LEAD_TICK] + r] < tick:
-        st[st[LEAD_TICK] + r] = tick
-        st[st[LEAD] + r] = lead
-
-
-@inner
-def after_kept(prog, st, r, at, plan):
+def after_kept(prog, st, r, at, plan, instance):
     """Return the routes of a collective, given whether work of an earlier one is left over.
 
     Rank 0 forgets that work when it starts a collective, but who starts it first chooses the routes for all.
     """
-    kept = st[st[KEPT] + r]
-    st[st[KEPT] + r] = -1
+    if r == 0:
+        st[st[KEPT]] = -1
     if prog[plan + PL_GREEDY] == 0:
         return prog[plan + PL_ROUTES]
-    if st[st[LEAD] + r] == 0:
-        st[st[KEPT] + r] = prog[at + I_PLAN]
-    elif kept >= 0:
-        routes = prog[prog[AFTER] + prog[at + I_PLAN] * prog[Z_PLANS] + kept]
-        if routes < 0:
-            st[V_STATUS] = CARRIED
-            st[V_B] = kept
-        return routes
-    return prog[plan + PL_ROUTES]
+    routes = st[st[INSTANCE_ROUTES] + instance]
+    if routes < 0:
+        routes = prog[plan + PL_ROUTES]
+        kept = st[st[KEPT]]
+        if kept >= 0:
+            routes = prog[prog[AFTER] + prog[at + I_PLAN] * prog[Z_PLANS] + kept]
+            if routes < 0:
+                st[V_STATUS] = CARRIED
+                st[V_B] = kept
+        st[st[KEPT]] = prog[at + I_PLAN]
+        st[st[INSTANCE_ROUTES] + instance] = routes
+    return routes
 
 
 @inner

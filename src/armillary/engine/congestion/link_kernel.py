@@ -62,14 +62,21 @@ def next_link(prog, mem, message):
 
 @inner
 def send_message(prog, st, mem, heap, source, to, size, code, a, b, tick):
-    """Put a message of size class `size` on its first link; on arrival (code, a, b) happens."""
+    """Put a message of size class `size` on its first link; on arrival (code, a, b) happens.
+
+    Without links `size` is the time that it takes.
+    """
     message = new_row(st, mem)
-    mem[message + W_AT] = source
     mem[message + W_TO] = to
-    mem[message + W_SIZE] = prog[LINK_COSTS] + 2 * prog[Z_LINKS] * size
     mem[message + W_CODE] = code
     mem[message + W_A] = a
     mem[message + W_B] = b
+    if prog[Z_LINKS] == 0:
+        mem[message + W_AT] = to
+        due(prog, st, mem, heap, tick + size, HOP + KINDS * message)
+        return
+    mem[message + W_AT] = source
+    mem[message + W_SIZE] = prog[LINK_COSTS] + 2 * prog[Z_LINKS] * size
     forward(prog, st, mem, heap, message, tick)
 
 

@@ -58,7 +58,7 @@ class Links:
         rows = [(KINDS[b.kind], b.dimension.size, b.stride, b.first) for b in self.blocks]
         return {"LINK_DIMS": np.array(rows, np.int64).ravel(), "LINK_COSTS": self.costs().ravel()}
 
-    def scalars(self, npus: int) -> dict[int, int]:
-        """Return the scalars of the program."""
-        buckets = min(max(FEWEST_BUCKETS, 1 << (2 * npus + 2 * self.count).bit_length()), MOST_BUCKETS)
-        return {lk.Z_LINKS: len(self.dimensions), lk.Z_NPUS: npus, lk.Z_BUCKETS: buckets}
+
+def buckets(npus: int, links: int) -> int:
+    """Return how many buckets hold the lists of ticks and ranks: a power of two."""
+    return min(max(FEWEST_BUCKETS, 1 << (2 * npus + 2 * links).bit_length()), MOST_BUCKETS)

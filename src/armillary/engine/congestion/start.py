@@ -8,8 +8,8 @@ from armillary.engine import layout_kernel as lk
 
 
 def first_rows(links: int, ranks: int) -> int:
-    """Return the integers of `mem` that links and the first events take; of no links, none."""
-    return links and (2 + ranks) * lk.ROW_COLUMNS + links * lk.LK_COLUMNS
+    """Return the integers of `mem` that links and the first events take."""
+    return (2 + ranks) * lk.ROW_COLUMNS + links * lk.LK_COLUMNS
 
 
 def fire(state: Any, mem: Any, links: int, ranks: int) -> None:
