@@ -15,6 +15,9 @@ from armillary.convert.pytorch.device import CpuOp, DeviceTrace
 from armillary.convert.pytorch.host import HostNode, HostTrace
 from armillary.convert.pytorch.link import Linked
 
+DEVICE_ONLY = "none"
+"""The schema of a host trace that is not there."""
+
 _SAID = {
     "Collective name": "collective_name",
     "In msg nelems": "in_msg_nelems",
@@ -57,7 +60,7 @@ def without_host(device: DeviceTrace) -> Linked:
                 said(op.args),
             )
         )
-    host = HostTrace(device.source, "none", nodes, [], {})
+    host = HostTrace(device.source, DEVICE_ONLY, nodes, [], {})
     return Linked(
         host, device, list(range(len(nodes))), {"device": len(nodes)}, ["no host trace: no data dependencies"]
     )

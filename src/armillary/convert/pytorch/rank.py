@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 from armillary.convert.pytorch.communication import ASYNCHRONOUS, Communication, communications
 from armillary.convert.pytorch.data_waits import add_data_waits
+from armillary.convert.pytorch.delays import add_delays
 from armillary.convert.pytorch.device import CpuOp, DeviceOp, RuntimeCall
+from armillary.convert.pytorch.device_only import DEVICE_ONLY
+from armillary.convert.pytorch.launches import Launches, launches
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.parents import mend_parents
 from armillary.convert.pytorch.segments import Item
@@ -28,6 +31,9 @@ class Rank:
     start: int
     end: int
     """First start and last end of CPU operators, ns."""
+    first: int
+    last: int
+    """First start and last end of all that was recorded: operators, kernels, and what a backend's threads did, ns."""
 
 
 def build(linked: Linked) -> Rank:
@@ -37,11 +43,19 @@ def build(linked: Linked) -> Rank:
     timed = bool(linked.device.ops or linked.device.kernels)
     ops, events = _recorded(linked) if timed else (_untimed(linked), [])
     kernels, calls = linked.device.kernels, linked.device.call_of()
-    if linked.host.nodes and timed:
+    found = launches(linked.device, calls, kernels)
+    if ops and timed and linked.host.schema != DEVICE_ONLY:  # the host trace can be of fewer steps
         first, last = _span(ops)
-        kernels = [k for k in kernels if first <= calls.get(k.correlation, k).start <= last]
+        kept = [
+            (kernel, call)
+            for kernel, call in zip(kernels, found, strict=True)
+            if first <= (call or kernel).start <= last
+        ]
+        kernels, found = [kernel for kernel, _ in kept], [call for _, call in kept]
         calls = {at: call for at, call in calls.items() if first <= call.start <= last}
-    threads = _threads(ops, calls, kernels)
+    start, end = _recorded_span(ops, kernels, events)
+    calls = {at: call for at, call in calls.items() if start < call.end and call.start < end}
+    threads = _threads(ops, calls, kernels, found)
     issued = match_events(comms, linked, events)
     bursts = fork_and_join(threads)
     cut_at_issue(threads, issued)
@@ -50,7 +64,7 @@ def build(linked: Linked) -> Rank:
     connect(bursts)
     heads = {step.host: step for thread in threads.values() for step in thread.steps if step.kind == "cpu"}
     steps = [step for thread in threads.values() for step in thread.steps]
-    steps += add_kernels(threads, calls, kernels, linked.device.waits, comms, heads)
+    steps += add_kernels(threads, calls, kernels, found, linked.device.waits, comms, heads)
     done = {id(step.source) for step in steps if isinstance(step.source, Communication)}
     rest = [(comm, event) for comm, event in issued if id(comm) not in done]
     steps += add_workers(threads, heads, rest)
@@ -58,8 +72,10 @@ def build(linked: Linked) -> Rank:
     for step in steps:
         step.settle()
     steps = issue_order(steps)
-    first, last = _span(ops) if any(ops.values()) else _extent(steps)
-    return Rank(steps, comms, timed, first, last)
+    if not timed:
+        return Rank(steps, comms, timed, 0, 0, 0, 0)
+    first, last = _span(ops) if any(ops.values()) else (start, end)
+    return Rank(add_delays(steps, start, end), comms, timed, first, last, start, end)
 
 
 def _span(ops: dict[int, list[Item]]) -> tuple[int, int]:
@@ -67,8 +83,11 @@ def _span(ops: dict[int, list[Item]]) -> tuple[int, int]:
     return min((item.start for item in items), default=0), max((item.end for item in items), default=0)
 
 
-def _extent(steps: Sequence[Step]) -> tuple[int, int]:
-    return min((step.begin for step in steps), default=0), max((step.end for step in steps), default=0)
+def _recorded_span(
+    ops: dict[int, list[Item]], kernels: Sequence[DeviceOp], events: Sequence[CpuOp]
+) -> tuple[int, int]:
+    found = [*(item for run in ops.values() for item in run), *kernels, *events]
+    return min((one.start for one in found), default=0), max((one.end for one in found), default=0)
 
 
 def _recorded(linked: Linked) -> tuple[dict[int, list[Item]], list[CpuOp]]:
@@ -106,25 +125,35 @@ def _untimed(linked: Linked) -> dict[int, list[Item]]:
 
 
 def _threads(
-    ops: dict[int, list[Item]], calls: dict[int, RuntimeCall], kernels: Sequence[DeviceOp]
+    ops: dict[int, list[Item]],
+    calls: dict[int, RuntimeCall],
+    kernels: Sequence[DeviceOp],
+    found: Launches,
 ) -> dict[int, Thread]:
-    launched = {kernel.correlation: kernel for kernel in kernels}
+    launched: dict[int, DeviceOp] = {}
+    cuts: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for kernel, launch in zip(kernels, found, strict=True):
+        if launch and (not launch.correlation or launch.correlation not in launched):
+            launched.setdefault(launch.correlation, kernel)
+            if not blocks(launch, kernel):
+                cuts[launch.tid].append((min(launch.end, kernel.start), kernel.start))
     items = {tid: list(run) for tid, run in ops.items()}
-    launches: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for call in calls.values():
-        kernel = launched.get(call.correlation)
-        if call.tid not in ops and (kernel or not ops):  # nothing else is known of this thread
-            items.setdefault(call.tid, []).append(Item(call.name, call.start, call.end))
-        elif blocks(call, kernel) and call.tid in items:
+        first = launched.get(call.correlation)
+        waits = blocks(call, first)
+        if call.tid not in ops and (first or waits or not ops):  # nothing else is known of this thread
+            correlation = call.correlation if waits else 0
+            items.setdefault(call.tid, []).append(
+                Item(call.name, call.start, call.end, call=correlation, is_call=waits)
+            )
+        elif waits and call.tid in items:
             items[call.tid].append(Item(call.name, call.start, call.end, call=call.correlation, is_call=True))
-        elif kernel:
-            launches[call.tid].append((min(call.end, kernel.start), kernel.start))
     threads = {}
     for tid, run in items.items():
         # Stable: of two that start and end together, the first recorded is the outer one.
         run.sort(key=lambda item: (item.start, -item.end, item.is_call))
         threads[tid] = Thread(tid, run)
-        threads[tid].cut_at_launches(launches[tid])
+        threads[tid].cut_at_launches(cuts[tid])
     return threads
 
 
