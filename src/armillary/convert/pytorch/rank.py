@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from armillary.convert.pytorch.communication import ASYNCHRONOUS, Communication, communications
@@ -12,12 +12,12 @@ from armillary.convert.pytorch.data_waits import add_data_waits
 from armillary.convert.pytorch.delays import add_delays
 from armillary.convert.pytorch.device import CpuOp, DeviceOp, RuntimeCall
 from armillary.convert.pytorch.device_only import DEVICE_ONLY
-from armillary.convert.pytorch.launches import Launches, launches
+from armillary.convert.pytorch.launches import Launches, full_queues, launches
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.parents import mend_parents
 from armillary.convert.pytorch.segments import Item
 from armillary.convert.pytorch.steps import Step, Thread, connect, fork_and_join
-from armillary.convert.pytorch.streams import add_kernels, blocks
+from armillary.convert.pytorch.streams import Lane, add_kernels, blocks
 from armillary.convert.pytorch.workers import add_workers, cut_at_issue, match_events
 
 
@@ -55,7 +55,8 @@ def build(linked: Linked) -> Rank:
         calls = {at: call for at, call in calls.items() if first <= call.start <= last}
     start, end = _recorded_span(ops, kernels, events)
     calls = {at: call for at, call in calls.items() if start < call.end and call.start < end}
-    threads = _threads(ops, calls, kernels, found)
+    full = full_queues(kernels, found)
+    threads = _threads(ops, calls, kernels, found, full)
     issued = match_events(comms, linked, events)
     bursts = fork_and_join(threads)
     cut_at_issue(threads, issued)
@@ -64,7 +65,7 @@ def build(linked: Linked) -> Rank:
     connect(bursts)
     heads = {step.host: step for thread in threads.values() for step in thread.steps if step.kind == "cpu"}
     steps = [step for thread in threads.values() for step in thread.steps]
-    steps += add_kernels(threads, calls, kernels, found, linked.device.waits, comms, heads)
+    steps += add_kernels(threads, calls, kernels, found, full, linked.device.waits, comms, heads)
     done = {id(step.source) for step in steps if isinstance(step.source, Communication)}
     rest = [(comm, event) for comm, event in issued if id(comm) not in done]
     steps += add_workers(threads, heads, rest)
@@ -129,6 +130,7 @@ def _threads(
     calls: dict[int, RuntimeCall],
     kernels: Sequence[DeviceOp],
     found: Launches,
+    full: Mapping[int, Lane],
 ) -> dict[int, Thread]:
     launched: dict[int, DeviceOp] = {}
     cuts: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -140,7 +142,7 @@ def _threads(
     items = {tid: list(run) for tid, run in ops.items()}
     for call in calls.values():
         first = launched.get(call.correlation)
-        waits = blocks(call, first)
+        waits = blocks(call, first) or call.correlation in full
         if call.tid not in ops and (first or waits or not ops):  # nothing else is known of this thread
             correlation = call.correlation if waits else 0
             items.setdefault(call.tid, []).append(

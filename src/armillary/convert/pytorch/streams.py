@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from armillary.convert.pytorch.communication import RECV, SEND, Communication, of_kernel
@@ -130,13 +131,15 @@ def add_kernels(
     calls: dict[int, RuntimeCall],
     kernels: Sequence[DeviceOp],
     launches: Launches,
+    full: Mapping[int, Lane],
     waits: Sequence[StreamWait],
     comms: list[Communication],
     heads: Mapping[int, Step],
 ) -> list[Step]:
     """Return a step for each kernel, and let blocking calls wait for those they waited for.
 
-    Communication that only kernels tell of is added to `comms`; `heads` are the steps that issued the others.
+    Communication that only kernels tell of is added to `comms`; `heads` are the steps that issued the others, `full`
+    the launches that waited for room in the queue of a stream.
     """
     streams = Streams()
     made = []
@@ -154,9 +157,9 @@ def add_kernels(
     for step, kernel in zip(made, kernels, strict=True):
         mine = [wait for wait in step.waits if wait.source and wait.lane == step.lane]
         step.waits = [*mine, *(wait for wait in step.waits if wait.end <= kernel.start + ROUNDING)]
-    _explain(made, kernels, launches, streams, threads)
-    _synchronise(threads, streams, made, {wait.correlation: wait for wait in waits}, calls)
-    return made
+    unseen = _explain(made, kernels, launches, streams, threads)
+    _synchronise(threads, streams, made, full, {wait.correlation: wait for wait in waits}, calls)
+    return made + unseen
 
 
 class _Told(NamedTuple):
@@ -285,14 +288,19 @@ def _explain(
     launches: Launches,
     streams: Streams,
     threads: Mapping[int, Thread],
-) -> None:
+) -> list[Step]:
     """Find out why kernels started late: after a kernel of another stream or, of unknown launch, after the CPU.
+
+    Returns steps for what graphs did that was not recorded.
 
     A stream that stood still until another stream's kernel ended had been told to wait for that (most traces do not
     say for what ``cudaStreamWaitEvent`` waits), or found the device full until that one drained.
     """
     by_end = sorted(made, key=lambda step: step.end)
     ends = [step.end for step in by_end]
+    unseen: list[Step] = []
+    # A launch before the recording began has left its kernels only: those of a graph share a correlation.
+    graphs = Counter(kernel.correlation for kernel in kernels if kernel.correlation > 0)
     for step, kernel, call in zip(made, kernels, launches, strict=True):
         ready = max((wait.end for wait in step.waits), default=kernel.start - 2 * LATENCY)
         if kernel.start - ready < LATENCY:
@@ -313,15 +321,32 @@ def _explain(
             )
             if drained and drained.end - kernel.start <= (kernel.start - ready) // DRAIN:
                 step.waits.append(drained)
+            elif "GraphLaunch" in call.name if call else graphs[kernel.correlation] > 1:
+                unseen.append(_unseen(step, kernel, call, ready))
             elif call is None:
                 before = [found for thread in threads.values() if (found := thread.before(kernel.start))]
                 step.waits += [max(before, key=lambda found: found.end)] if before else []
+    return unseen
+
+
+def _unseen(step: Step, kernel: DeviceOp, call: RuntimeCall | None, ready: int) -> Step:
+    """Return what a graph did on a stream before one of its kernels, while nothing was recorded.
+
+    Profilers miss kernels of graphs, or all but a graph's copies and fills (CUPTI before 12, ROCm's tracers).
+    """
+    name = f"{call.name if call else 'graph'} (not recorded)"
+    made = Step(name, "kernel", kernel.start, step.key, step.lane, waits=list(step.waits), begin=ready)
+    made.item = step.item
+    made.source = replace(kernel, name=name, start=ready, end=kernel.start, args={})
+    step.waits.append(made)
+    return made
 
 
 def _synchronise(
     threads: Mapping[int, Thread],
     streams: Streams,
     kernels: Sequence[Step],
+    full: Mapping[int, Lane],
     told: Mapping[int, StreamWait],
     calls: Mapping[int, RuntimeCall],
 ) -> None:
@@ -331,10 +356,13 @@ def _synchronise(
         for step in thread.steps:
             if step.kind != "call" or step.item is None:
                 continue
-            if "ynchronize" not in step.item.name and (copy := copies.get(step.item.call)):
+            if step.item.call in full:
+                done = (track.ended(step.end) for track in streams.of[full[step.item.call]])
+                step.waits += [found for found in done if found and found.end > step.item.start]
+            elif "ynchronize" not in step.item.name and (copy := copies.get(step.item.call)):
                 step.waits.append(copy)
-                continue
-            step.waits += _waited(step, streams, told.get(step.item.call), calls)
+            else:
+                step.waits += _waited(step, streams, told.get(step.item.call), calls)
 
 
 def _waited(
