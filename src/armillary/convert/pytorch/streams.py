@@ -7,7 +7,8 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from armillary.convert.pytorch.communication import RECV, SEND, Communication, of_kernel
+from armillary.convert.pytorch.communication import Communication, of_kernel
+from armillary.convert.pytorch.communication_kernels import kernel_kind
 from armillary.convert.pytorch.device import DeviceOp, RuntimeCall, StreamWait
 from armillary.convert.pytorch.device_only import said
 from armillary.convert.pytorch.segments import Item
@@ -27,8 +28,8 @@ def blocks(call: RuntimeCall, kernel: DeviceOp | None) -> bool:
 
 
 def is_communication(name: str) -> bool:
-    """Whether a kernel is one of NCCL, RCCL or HCCL."""
-    return name.lower().startswith(("nccl", "rccl", "hccl", "mscclkernel", "void nccl"))
+    """Whether a kernel communicates."""
+    return kernel_kind(name) is not None
 
 
 class Streams:
@@ -175,7 +176,7 @@ def _communicate(
         step.kind, step.source, step.host = "comm", comm, comm.node
         return
     comm = of_kernel(said(kernel.args), kernel.name)
-    if comm is not None and comm.kind not in (SEND, RECV):
+    if comm is not None:
         comms.append(comm)
         step.kind, step.source = "comm", comm
 
