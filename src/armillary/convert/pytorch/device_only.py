@@ -10,8 +10,8 @@ import json
 from math import prod
 from typing import Any
 
-from armillary.convert.pytorch.communication import element_bytes
 from armillary.convert.pytorch.device import CpuOp, DeviceTrace
+from armillary.convert.pytorch.element_types import element_bytes
 from armillary.convert.pytorch.host import HostNode, HostTrace
 from armillary.convert.pytorch.link import Linked
 
@@ -26,6 +26,10 @@ _SAID = {
     "Group size": "pg_size",
     "Process Group Name": "pg_name",
     "Process Group Description": "pg_desc",
+    "Global rank start": "global_rank_start",
+    "Global rank stride": "global_rank_stride",
+    "Src Rank": "src_rank",
+    "Dst Rank": "dst_rank",
 }
 """What Kineto calls the attributes of ``record_param_comms``."""
 

@@ -7,11 +7,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from armillary.convert.pytorch.communication import ASYNCHRONOUS, Communication, communications
+from armillary.convert.pytorch.communication import ASYNCHRONOUS, Communication, add_event, communications
 from armillary.convert.pytorch.data_waits import add_data_waits
 from armillary.convert.pytorch.delays import add_delays
 from armillary.convert.pytorch.device import CpuOp, DeviceOp, RuntimeCall
 from armillary.convert.pytorch.device_only import DEVICE_ONLY
+from armillary.convert.pytorch.kernel_calls import describe_kernels
 from armillary.convert.pytorch.launches import Launches, full_queues, launches
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.parents import mend_parents
@@ -36,8 +37,13 @@ class Rank:
     """First start and last end of all that was recorded: operators, kernels, and what a backend's threads did, ns."""
 
 
-def build(linked: Linked) -> Rank:
-    """Return the steps of one rank."""
+def build(linked: Linked, *, alone: bool = False) -> Rank:
+    """Return the steps of one rank.
+
+    Args:
+        linked: its joined trace.
+        alone: no other rank is converted with it, so collectives for which it ran no kernel need not be met.
+    """
     mend_parents(linked)
     comms = communications(linked.host)
     timed = bool(linked.device.ops or linked.device.kernels)
@@ -66,8 +72,17 @@ def build(linked: Linked) -> Rank:
     heads = {step.host: step for thread in threads.values() for step in thread.steps if step.kind == "cpu"}
     steps = [step for thread in threads.values() for step in thread.steps]
     steps += add_kernels(threads, calls, kernels, found, full, linked.device.waits, comms, heads)
+    describe_kernels(steps, linked.host)
     done = {id(step.source) for step in steps if isinstance(step.source, Communication)}
     rest = [(comm, event) for comm, event in issued if id(comm) not in done]
+    if alone and done:
+        # NCCL launches no kernel where a rank has nothing to send and to receive.
+        empty = {id(comm) for comm, event in rest if event is None and comm.is_empty}
+        rest = [(comm, event) for comm, event in rest if id(comm) not in empty]
+        comms = [comm for comm in comms if id(comm) not in empty]
+    for comm, event in rest:
+        if event is not None:
+            add_event(comm, linked.node_of(event))
     steps += add_workers(threads, heads, rest)
     add_data_waits(steps, linked, comms)
     for step in steps:

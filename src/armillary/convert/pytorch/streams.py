@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from armillary.convert.pytorch.communication import RECV, SEND, Communication, of_kernel
+from armillary.convert.pytorch.communication import Communication, of_kernel
+from armillary.convert.pytorch.communication_kernels import kernel_kind
 from armillary.convert.pytorch.device import DeviceOp, RuntimeCall, StreamWait
 from armillary.convert.pytorch.device_only import said
 from armillary.convert.pytorch.launches import LATENCY, Launches
@@ -40,8 +41,8 @@ def blocks(call: RuntimeCall, kernel: DeviceOp | None) -> bool:
 
 
 def is_communication(name: str) -> bool:
-    """Whether a kernel is one of NCCL, RCCL or HCCL."""
-    return name.lower().startswith(("nccl", "rccl", "hccl", "mscclkernel", "void nccl"))
+    """Whether a kernel communicates."""
+    return kernel_kind(name) is not None
 
 
 class Track:
@@ -273,7 +274,7 @@ def _communicate(
             step.kind, step.source, step.host = "comm", comm, comm.node
         else:
             comm = of_kernel(said(kernel.args), kernel.name)
-            if comm is not None and comm.kind not in (SEND, RECV):
+            if comm is not None:
                 comms.append(comm)
                 step.kind, step.source = "comm", comm
         others = [track for track in streams.tracks(kernel.device) if track.number != step.lane]
