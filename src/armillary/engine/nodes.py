@@ -13,9 +13,11 @@ from armillary.engine.network import LIMIT
 from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType
+from armillary.trace.node import REPLAY_ONLY
 
 Ints = NDArray[np.int64]
 
+_COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 OPERATION = {kind: kind.name.lower().replace("_", "-") for kind in CollectiveType}
 """Name of every Chakra collective."""
 ASTRA_SIM_OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
@@ -81,6 +83,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
         kind[collective & known] = lk.COLLECTIVE
         kind[types == NodeType.COMM_SEND_NODE] = lk.SEND
         kind[types == NodeType.COMM_RECV_NODE] = lk.RECV
+        kind[communication & replayed(graph, order)] = lk.FIXED
         kind[memory] = lk.MEMORY
         kind[(types == NodeType.INVALID_NODE) | (types == NodeType.METADATA_NODE)] = lk.SKIP
         if times.asked:
@@ -197,6 +200,12 @@ def _roofline(
     ]
 
 
+def replayed(graph: Graph, order: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which nodes take their recorded time on every machine, as their bytes are not known."""
+    found: NDArray[np.bool_] = graph.ints(REPLAY_ONLY)[order] != 0
+    return found
+
+
 def diagnose(graph: Graph) -> list[str]:
     """Return warnings of what is odd about a graph but can be simulated."""
     warnings = []
@@ -214,4 +223,14 @@ def diagnose(graph: Graph) -> list[str]:
             warnings.append(
                 f"{graph.source}: {int(absent.sum())} collectives have no comm_size; 0 bytes are assumed"
             )
+    unknown = (graph.ints(REPLAY_ONLY) != 0) & np.isin(graph.types, _COMMUNICATION)
+    if unknown.any():
+        warnings.append(
+            f"the bytes of {int(unknown.sum())} communications of a rank are not known: they take their recorded time, "
+            "whatever the network"
+        )
+    free = collective & ~unknown & graph.has("comm_size") & (graph.ints("comm_size") == 0)
+    free &= graph.ints("comm_type", -1) != CollectiveType.BARRIER
+    if free.any():
+        warnings.append(f"{int(free.sum())} collectives of a rank have 0 bytes: they move nothing")
     return warnings

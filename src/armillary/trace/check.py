@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from armillary.errors import InputError
 from armillary.trace.graph import Graph
 from armillary.trace.grid import AXIS
+from armillary.trace.node import REPLAY_ONLY
 from armillary.trace.order import find_cycle
 from armillary.trace.schema import CollectiveType, NodeType, type_name
 
@@ -130,6 +131,13 @@ def _values(graph: Graph) -> Iterator[Diagnostic]:
     send, receive = types == NodeType.COMM_SEND_NODE, types == NodeType.COMM_RECV_NODE
     memory = (types == NodeType.MEM_LOAD_NODE) | (types == NodeType.MEM_STORE_NODE)
     message = send | receive
+    unknown = graph.ints(REPLAY_ONLY) != 0
+    yield from _maybe(
+        graph,
+        (collective | message) & unknown,
+        "of unknown bytes that takes its recorded time on every machine",
+        noun="communication",
+    )
     yield from _maybe(
         graph, graph.duration_micros > (_LIMIT - 1) // 1000, "that takes 2**60 ns or more", "error"
     )
@@ -141,7 +149,7 @@ def _values(graph: Graph) -> Iterator[Diagnostic]:
     if collective.any():
         size, operation = graph.ints("comm_size", -1), graph.ints("comm_type", 0)
         barrier = operation == CollectiveType.BARRIER
-        yield from _maybe(graph, collective & (size == 0) & ~barrier, "of zero bytes", noun="collective")
+        yield from _maybe(graph, collective & (size == 0) & ~barrier & ~unknown, "of zero bytes", noun="collective")
         known = np.isin(operation, [int(member) for member in CollectiveType])
         yield from _maybe(graph, collective & ~known, "with an unknown comm_type", "error")
     if message.any():
@@ -149,7 +157,7 @@ def _values(graph: Graph) -> Iterator[Diagnostic]:
             graph.ints("comm_size", -1),
             np.where(send, graph.ints("comm_dst"), graph.ints("comm_src")),
         )
-        yield from _maybe(graph, message & (size == 0), "of zero bytes", "error", "message")
+        yield from _maybe(graph, message & (size == 0) & ~unknown, "of zero bytes", "error", "message")
         yield from _maybe(
             graph, message & (peer < 0) & ~graph.has(AXIS), "whose peer is below 0", "error", "message"
         )

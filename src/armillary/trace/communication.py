@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.trace.graph import Graph
+from armillary.trace.node import REPLAY_ONLY
 from armillary.trace.order import csr, issue_order
 from armillary.trace.process_groups import WORLD, Groups
 from armillary.trace.schema import CollectiveType, NodeType
@@ -96,9 +97,9 @@ def read_communication(trace: Trace, groups: Groups) -> list[Communication]:
     masks: dict[tuple[bool, ...], int] = {}
     found = []
     for at, graph in enumerate(trace.graphs):
-        kinds = graph.types
-        collective = kinds == NodeType.COMM_COLL_NODE
-        message = (kinds == NodeType.COMM_SEND_NODE) | (kinds == NodeType.COMM_RECV_NODE)
+        kinds, meets = graph.types, graph.ints(REPLAY_ONLY) == 0
+        collective = (kinds == NodeType.COMM_COLL_NODE) & meets
+        message = ((kinds == NodeType.COMM_SEND_NODE) | (kinds == NodeType.COMM_RECV_NODE)) & meets
         graph.validate()
         order = issue_order(graph)
         found.append(

@@ -11,39 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-ELEMENT_BYTES = {
-    "bool": 1,
-    "unsigned char": 1,
-    "signed char": 1,
-    "char": 1,
-    "short": 2,
-    "short int": 2,
-    "unsigned short": 2,
-    "short unsigned int": 2,
-    "int": 4,
-    "unsigned int": 4,
-    "long": 8,
-    "long int": 8,
-    "unsigned long": 8,
-    "long unsigned int": 8,
-    "float": 4,
-    "double": 8,
-    "c10::Half": 2,
-    "c10::BFloat16": 2,
-    "c10::complex<c10::Half>": 4,
-    "c10::complex<float>": 8,
-    "c10::complex<double>": 16,
-    "c10::Float8_e4m3fn": 1,
-    "c10::Float8_e4m3fnuz": 1,
-    "c10::Float8_e5m2": 1,
-    "c10::Float8_e5m2fnuz": 1,
-    "c10::Float8_e8m0fnu": 1,
-    "c10::Float4_e2m1fn_x2": 1,
-    "c10::qint8": 1,
-    "c10::quint8": 1,
-    "c10::qint32": 4,
-}
-"""Bytes of an element by the name that C++ has for its type."""
+from armillary.convert.pytorch.element_types import element_bytes
 
 UNKNOWN, UNDEFINED = -1, -2
 
@@ -76,7 +44,7 @@ def kind_of(text: str) -> Kind:
     if not text.startswith("Tensor"):
         return None
     inner = text[7:-1]
-    return UNDEFINED if inner.startswith("nullptr") else ELEMENT_BYTES.get(inner, UNKNOWN)
+    return UNDEFINED if inner.startswith("nullptr") else element_bytes(inner) or UNKNOWN
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ from armillary.convert.pytorch.steps import Step
 from armillary.convert.pytorch.tensors import tensors
 from armillary.trace import CollectiveType, Node, NodeType
 from armillary.trace.gemm import GEMM, Gemm, to_numbers
-from armillary.trace.node import Attribute
+from armillary.trace.node import REPLAY_ONLY, Attribute
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,8 @@ def _name_tensors(node: Node, source: HostNode) -> None:
 def _communicate(node: Node, comm: Communication, group: Group, number: tuple[int, int]) -> None:
     attrs = node.attrs
     attrs.append(("is_cpu_op", "bool", False))
+    if not comm.sized:
+        attrs.append((REPLAY_ONLY, "bool", True))
     rank, peer = number[0], group.rank(comm.peer)
     if comm.kind in (SEND, RECV):
         if peer is None and comm.peer is not None and 0 <= comm.peer < len(group.world):

@@ -8,10 +8,12 @@ it calls, ``record_param_comms``, and an annotation of the backend (``nccl:…``
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from armillary.convert.pytorch.communication_kernels import kernel_kind, words_kind
+from armillary.convert.pytorch.element_types import element_bytes
 from armillary.convert.pytorch.host import HostNode, HostTrace
 from armillary.convert.pytorch.tensors import elements, size, tensors
 from armillary.trace import CollectiveType
@@ -20,8 +22,15 @@ SEND, RECV = "SEND", "RECV"
 MOST_RANKS = 1 << 20
 C = CollectiveType
 BACKENDS = ("nccl", "gloo", "mpi", "ucc", "xccl", "hccl", "ccl", "rccl", "cncl", "mccl", "fake")
-ASYNCHRONOUS = tuple(f"{backend}:" for backend in BACKENDS if backend not in ("nccl", "rccl"))
+SYNCHRONOUS = frozenset(("nccl", "rccl"))
+"""Backends that annotate on the thread that calls them."""
+ASYNCHRONOUS = tuple(f"{backend}:" for backend in BACKENDS if backend not in SYNCHRONOUS)
 """Annotations of backends that work on threads of their own: the time of the communication, not of the thread."""
+
+NOTE, TIMED = -1, 0
+"""How much nodes are to be believed that say only the group, or are a backend's annotation."""
+GROUP_NOTE = "armillary::process_group "
+"""What `armillary collect` records inside each call, with the name of its group."""
 
 KINDS: dict[str, str] = {
     "allreduce": "ALL_REDUCE", "reduce": "REDUCE", "allgather": "ALL_GATHER", "gather": "GATHER", "scatter": "SCATTER",
@@ -44,7 +53,9 @@ class Communication:
     kind: str
     """Name of a `CollectiveType`, or SEND, RECV."""
     size: int
-    """Bytes, as Chakra's ``comm_size``."""
+    """Bytes, as Chakra's ``comm_size``; 0 where they are not known."""
+    sized: bool = True
+    """Whether the trace says the bytes."""
     part: int = 0
     """Bytes of one member of a gather or scatter, where only the root knows all."""
     group: str | None = None
@@ -60,6 +71,11 @@ class Communication:
     path: tuple[str, ...] = ()
     """Names of the nodes around it, innermost first."""
     storages: frozenset[int] = field(default_factory=frozenset)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the trace says that it moves nothing."""
+        return self.sized and not self.size and not self.part and self.kind != "BARRIER"
 
 
 def kind_of(name: str) -> str | None:
@@ -78,17 +94,18 @@ def communications(host: HostTrace) -> list[Communication]:
         found = _level(node)
         if found:
             level[at] = found
-    if any(best for best, _ in level.values()):  # then a backend's annotation only tells the time
-        level = {at: found for at, found in level.items() if found[0]}
     root: dict[int, int] = {}
     trees: dict[int, list[int]] = {}
     for at in level:
         root[at] = top = _outermost(at, host, index, level, root)
         trees.setdefault(top, []).append(at)
+    called = _called_backends(trees.values(), level, host)
     result = []
     for members in trees.values():
         best = max(level[at][0] for at in members)
         chosen = [at for at in members if level[at][0] == best]
+        if best == NOTE or (best == TIMED and _backend(host.nodes[members[0]]) in called):
+            continue
         # The c10d operators of a coalesced functional collective are several; one inside another is one.
         same = set(chosen)
         chosen = [at for at in chosen if not _inside(at, host, index, same)]
@@ -102,20 +119,62 @@ def communications(host: HostTrace) -> list[Communication]:
     return sorted(result, key=lambda made: made.node)
 
 
+def _called_backends(
+    trees: Iterable[list[int]], level: dict[int, tuple[int, str]], host: HostTrace
+) -> frozenset[str]:
+    """Return the backends whose annotations only time what operators issue.
+
+    A backend that works on threads of its own annotates there, so an annotation alone is the time of a call
+    elsewhere, unless all calls are known to be another backend's.
+    """
+    for members in trees:
+        inside = [_backend(host.nodes[at]) for at in members if level[at][0] == TIMED]
+        if max(level[at][0] for at in members) > TIMED and not any(
+            backend in SYNCHRONOUS for backend in inside
+        ):
+            return frozenset(BACKENDS) - SYNCHRONOUS
+    return frozenset()
+
+
+def _backend(node: HostNode) -> str:
+    return node.name.partition(":")[0]
+
+
 def of_kernel(extra: Mapping[str, Any], name: str) -> Communication | None:
-    """Return what a kernel of a communication library does, by what Kineto says of it or, without bytes, its name."""
-    match = re.search(r"(?:kernel|device?)_?([A-Za-z]+)", name, re.IGNORECASE)
-    kind = kind_of(str(extra.get("collective_name") or (match[1] if match else "")))
+    """Return what a communication kernel does, by what Kineto says of it or, without bytes, its name.
+
+    A kernel of messages that says no more has the kind `communication_kernels.UNSAID`.
+    """
+    kind = kind_of(str(extra.get("collective_name") or "")) or kernel_kind(name)
     if kind is None:
         return None
     node = HostNode(0, name, 0, 0, 0, 0, "", [], [], [], [], [], [], extra)
-    made = Communication(-1, kind, _said_size(node))
+    made = Communication(-1, kind, 0, sized=False)
     _add_group(made, node)
+    _add_said(made, node)
+    _add_ends(made, node)
     return made
+
+
+def of_operator(at: int, host: HostTrace, kernel: str) -> Communication | None:
+    """Return what a communication kernel of a program's own does, by the operator `at` that launched it.
+
+    ``vllm::all_reduce(input, …)`` and ``symm_mem::one_shot_all_reduce(input, …)`` say their input first, as collectives
+    of PyTorch do. What a dispatch of tokens sends follows from their routes, which no operator says.
+    """
+    node, kind = host.nodes[at], kernel_kind(kernel)
+    if kind is None or kind != words_kind(node.name.rpartition("::")[2]) or kind == "ALL_TO_ALL":
+        return None
+    operand = next((value for value in node.inputs if any(True for _ in tensors(value))), None)
+    if operand is None:
+        return None
+    return Communication(-1, kind, size(operand), path=(node.name,))
 
 
 def _level(node: HostNode) -> tuple[int, str] | None:
     """Return how much a node is to be believed, and the kind."""
+    if node.name.startswith(GROUP_NOTE):
+        return NOTE, ""
     space, _, name = node.name.rpartition("::")
     if space == "c10d":
         kind = kind_of(name)
@@ -129,7 +188,7 @@ def _level(node: HostNode) -> tuple[int, str] | None:
     backend, colon, name = node.name.partition(":")
     if colon and backend in BACKENDS:
         kind = kind_of(name.split(" ", maxsplit=1)[0])
-        return (0, kind) if kind else None
+        return (TIMED, kind) if kind else None
     return None
 
 
@@ -180,24 +239,54 @@ def _communication(
         record[1] for value in (*node.inputs, *node.outputs) for record in tensors(value)
     )
     operand = _operand(node, kind)
-    made.size = size(operand)
-    if not made.size:
-        made.size = next((found for member in nodes if (found := _said_size(member))), 0)
+    made.size, made.sized = size(operand), _whole(operand)
     fills = node.name.startswith("c10d::")
     result = _at(node, 0) if fills else node.outputs
     if kind in ("GATHER", "SCATTER"):
         one, many = (operand, result) if kind == "GATHER" else (result, operand)
         made.size, made.part = size(many), size(one)
-    if kind == "BARRIER":
-        made.size = 0
+        made.sized = _whole(one) or _whole(many)
     if kind == "ALL_GATHER":
         _set_size(made, elements(result), elements(operand))
     if kind == "REDUCE_SCATTER":
         _set_size(made, elements(operand), elements(result))
+    for member in () if made.sized else nodes:
+        _add_said(made, member)
+        if not made.sized and (_backend(member) in BACKENDS):
+            _add_annotated(made, member)
+    if kind == "BARRIER":
+        made.size, made.sized = 0, True
     _add_ends(made, node)
+    if made.kind in (SEND, RECV) and made.peer is None:
+        for member in nodes:
+            _add_said_peer(made, member)
     if kind == "ALL_TO_ALL":
         made.splits = _splits(node, operand)
     return made
+
+
+def add_event(made: Communication, node: HostNode | None) -> None:
+    """Take the bytes of a communication from a backend's annotation of it, where the operator did not tell them."""
+    if node is not None and not made.sized:
+        _add_annotated(made, node)
+
+
+def _whole(value: Any) -> bool:
+    """Whether all tensors in a value have a size; one without elements has."""
+    return any(True for _ in tensors(value))
+
+
+def _add_annotated(made: Communication, node: HostNode) -> None:
+    """Take the bytes from an annotation of a backend, which records what a rank puts in."""
+    records = list(tensors(_at(node, 0)))
+    if not records or not all(record[4] for record in records):
+        return
+    found = size(_at(node, 0))
+    made.sized = True
+    if made.kind in ("GATHER", "SCATTER"):
+        made.part = found
+    else:
+        made.size = found
 
 
 def _add_ends(made: Communication, node: HostNode) -> None:
@@ -253,21 +342,37 @@ def _splits(node: HostNode, operand: Any) -> tuple[int, ...]:
     return tuple(part * scale for part in splits)
 
 
-_DTYPES = {
-    "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2, "bfloat16": 2, "byte": 1,
-    "char": 1, "bool": 1, "int": 4, "int32": 4, "long": 8, "int64": 8, "short": 2, "int8": 1, "uint8": 1,
-    "float8e4m3fn": 1, "float8e5m2": 1,
-}  # fmt: skip
+def _add_said(made: Communication, node: HostNode) -> None:
+    """Take the bytes from the attributes that PyTorch records with a collective, where these are there."""
+    each = element_bytes(node.extra.get("dtype"))
+    given, got = (_count(node.extra.get(key)) for key in ("in_msg_nelems", "out_msg_nelems"))
+    if made.sized or not each or (given is None and got is None):
+        return
+    members = made.group_size or _count(node.extra.get("pg_size")) or 0
+    made.sized = True
+    if made.kind == "GATHER":
+        made.part = (given or 0) * each
+    elif made.kind == "SCATTER":
+        made.part = (got or 0) * each or ((given or 0) // members * each if members else 0)
+    elif given is not None and (given or made.kind not in (RECV, "ALL_GATHER", "REDUCE_SCATTER")):
+        made.size = given * each
+    elif made.kind == "ALL_GATHER" and members:
+        made.size = (got or 0) // members * each
+    elif made.kind == "REDUCE_SCATTER" and members:
+        made.size = (got or 0) * members * each
+    else:
+        made.size = (got or 0) * each
 
 
-def element_bytes(dtype: object) -> int:
-    """Return the bytes of one element of a dtype as PyTorch's profilers name it; 0 if unknown."""
-    return _DTYPES.get(str(dtype).lower().replace("c10::", "").replace("_", ""), 0)
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and value >= 0 else None
 
 
-def _said_size(node: HostNode) -> int:
-    count = node.extra.get("in_msg_nelems")
-    return count * element_bytes(node.extra.get("dtype")) if type(count) is int else 0
+def _add_said_peer(made: Communication, node: HostNode) -> None:
+    """Take the peer of a message from what Kineto says; that is a rank of the job."""
+    rank = node.extra.get("dst_rank" if made.kind == SEND else "src_rank")
+    if type(rank) is int and rank >= 0 and made.ranks and rank in made.ranks:
+        made.peer = made.ranks.index(rank)
 
 
 def _add_group(made: Communication, node: HostNode) -> None:
@@ -283,6 +388,8 @@ def _add_group(made: Communication, node: HostNode) -> None:
     ranks = extra.get("ranks")
     if isinstance(ranks, list) and ranks and all(type(rank) is int and rank >= 0 for rank in ranks):
         made.ranks = tuple(ranks)
+    if node.name.startswith(GROUP_NOTE):
+        made.group = node.name.removeprefix(GROUP_NOTE)
     if node.name == "record_param_comms" and made.group is None:
         pair = next(
             (v for v in node.inputs if isinstance(v, list) and len(v) == 2 and isinstance(v[0], str)), None

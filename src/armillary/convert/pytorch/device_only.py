@@ -10,10 +10,13 @@ import json
 from math import prod
 from typing import Any
 
-from armillary.convert.pytorch.communication import element_bytes
 from armillary.convert.pytorch.device import CpuOp, DeviceTrace
+from armillary.convert.pytorch.element_types import element_bytes
 from armillary.convert.pytorch.host import HostNode, HostTrace
 from armillary.convert.pytorch.link import Linked
+
+DEVICE_ONLY = "none"
+"""The schema of a host trace that is not there."""
 
 _SAID = {
     "Collective name": "collective_name",
@@ -23,6 +26,10 @@ _SAID = {
     "Group size": "pg_size",
     "Process Group Name": "pg_name",
     "Process Group Description": "pg_desc",
+    "Global rank start": "global_rank_start",
+    "Global rank stride": "global_rank_stride",
+    "Src Rank": "src_rank",
+    "Dst Rank": "dst_rank",
 }
 """What Kineto calls the attributes of ``record_param_comms``."""
 
@@ -57,7 +64,7 @@ def without_host(device: DeviceTrace) -> Linked:
                 said(op.args),
             )
         )
-    host = HostTrace(device.source, "none", nodes, [], {})
+    host = HostTrace(device.source, DEVICE_ONLY, nodes, [], {})
     return Linked(
         host, device, list(range(len(nodes))), {"device": len(nodes)}, ["no host trace: no data dependencies"]
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
         warnings.append(
             f"{len(ranks)} of {world} ranks are given (rank {shown}); groups hold only these, numbered from 0"
         )
-    built = [build(linked) for linked in numbered.values()]
+    built = [build(linked, alone=len(numbered) == 1) for linked in numbered.values()]
     for linked, steps in zip(numbered.values(), built, strict=True):
         if not steps.steps:
             raise InputError(f"{linked.host.source}: no operators, expected at least one that ran")
@@ -55,6 +56,8 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
         )
         members.append(_Members(known, place, groups, steps.communications))
         keep_group_order(steps.steps, members[-1])
+        if unknown := _unsized(linked, steps):
+            warnings.append(f"rank {rank}: {unknown}")
         if lost := members[-1].without_end(steps.communications):
             warnings.append(
                 f"rank {rank}: {lost} messages have their other end on a rank that is not known or not given: "
@@ -79,6 +82,24 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
         warnings += [f"rank {ranks[at]}: {reason}" for reason in linked.reasons]
     return Converted(
         Trace.from_ranks(graphs), dict(groups.ranks), tuple(dict.fromkeys(warnings)), _summary(facts)
+    )
+
+
+def _unsized(linked: Linked, rank: Rank) -> str:
+    """Return a warning about the communications whose bytes the trace does not say; "" without any."""
+    names = Counter(
+        linked.host.nodes[step.source.node].name if step.source.node >= 0 else step.name
+        for step in rank.steps
+        if step.kind == "comm" and isinstance(step.source, Communication) and not step.source.sized
+    )
+    if not names:
+        return ""
+    shown = ", ".join(f"{count} '{name[:60]}'" for name, count in names.most_common(3))
+    more = f" and {len(names) - 3} other names" if len(names) > 3 else ""
+    time = "their recorded time on every machine" if rank.timed else "no time"
+    return (
+        f"the trace does not say the bytes of {names.total()} communications ({shown}{more}); they take {time}, which no "
+        "network changes"
     )
 
 

@@ -17,11 +17,11 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from armillary.convert.pytorch.device import DeviceTrace
-from armillary.convert.pytorch.host import HostTrace
+from armillary.convert.pytorch.device import CpuOp, DeviceTrace
+from armillary.convert.pytorch.host import HostNode, HostTrace
 from armillary.convert.pytorch.sequence import align
 from armillary.errors import InputError
 
@@ -44,6 +44,7 @@ class Linked:
     """How many nodes each strategy linked."""
     reasons: list[str]
     """Why a strategy was not used, or did not link all."""
+    _node_of: dict[int, HostNode] | None = field(default=None, repr=False, compare=False)
 
     @property
     def linkable(self) -> int:
@@ -59,6 +60,13 @@ class Linked:
     def rate(self) -> float:
         """Share of linkable nodes that have an event."""
         return self.linked / max(self.linkable, 1)
+
+    def node_of(self, op: CpuOp) -> HostNode | None:
+        """Return the host node of an event; None where it has none."""
+        if self._node_of is None:
+            ops = self.device.ops
+            self._node_of = {id(ops[at]): node for node, at in zip(self.host.nodes, self.op_of, strict=True) if at >= 0}
+        return self._node_of.get(id(op))
 
     def report(self) -> dict[str, Any]:
         """Return the figures as plain JSON values."""

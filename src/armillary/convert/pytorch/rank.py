@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from armillary.convert.pytorch.communication import ASYNCHRONOUS, Communication, communications
+from armillary.convert.pytorch.communication import ASYNCHRONOUS, Communication, add_event, communications
 from armillary.convert.pytorch.data_waits import add_data_waits
+from armillary.convert.pytorch.delays import add_delays
 from armillary.convert.pytorch.device import CpuOp, DeviceOp, RuntimeCall
+from armillary.convert.pytorch.device_only import DEVICE_ONLY
+from armillary.convert.pytorch.kernel_calls import describe_kernels
+from armillary.convert.pytorch.launches import Launches, full_queues, launches
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.parents import mend_parents
 from armillary.convert.pytorch.segments import Item
 from armillary.convert.pytorch.steps import Step, Thread, connect, fork_and_join
-from armillary.convert.pytorch.streams import add_kernels, blocks
+from armillary.convert.pytorch.streams import Lane, add_kernels, blocks
 from armillary.convert.pytorch.workers import add_workers, cut_at_issue, match_events
 
 
@@ -28,20 +32,37 @@ class Rank:
     start: int
     end: int
     """First start and last end of CPU operators, ns."""
+    first: int
+    last: int
+    """First start and last end of all that was recorded: operators, kernels, and what a backend's threads did, ns."""
 
 
-def build(linked: Linked) -> Rank:
-    """Return the steps of one rank."""
+def build(linked: Linked, *, alone: bool = False) -> Rank:
+    """Return the steps of one rank.
+
+    Args:
+        linked: its joined trace.
+        alone: no other rank is converted with it, so collectives for which it ran no kernel need not be met.
+    """
     mend_parents(linked)
     comms = communications(linked.host)
     timed = bool(linked.device.ops or linked.device.kernels)
     ops, events = _recorded(linked) if timed else (_untimed(linked), [])
     kernels, calls = linked.device.kernels, linked.device.call_of()
-    if linked.host.nodes and timed:
+    found = launches(linked.device, calls, kernels)
+    if ops and timed and linked.host.schema != DEVICE_ONLY:  # the host trace can be of fewer steps
         first, last = _span(ops)
-        kernels = [k for k in kernels if first <= calls.get(k.correlation, k).start <= last]
+        kept = [
+            (kernel, call)
+            for kernel, call in zip(kernels, found, strict=True)
+            if first <= (call or kernel).start <= last
+        ]
+        kernels, found = [kernel for kernel, _ in kept], [call for _, call in kept]
         calls = {at: call for at, call in calls.items() if first <= call.start <= last}
-    threads = _threads(ops, calls, kernels)
+    start, end = _recorded_span(ops, kernels, events)
+    calls = {at: call for at, call in calls.items() if start < call.end and call.start < end}
+    full = full_queues(kernels, found)
+    threads = _threads(ops, calls, kernels, found, full)
     issued = match_events(comms, linked, events)
     bursts = fork_and_join(threads)
     cut_at_issue(threads, issued)
@@ -50,16 +71,27 @@ def build(linked: Linked) -> Rank:
     connect(bursts)
     heads = {step.host: step for thread in threads.values() for step in thread.steps if step.kind == "cpu"}
     steps = [step for thread in threads.values() for step in thread.steps]
-    steps += add_kernels(threads, calls, kernels, linked.device.waits, comms, heads)
+    steps += add_kernels(threads, calls, kernels, found, full, linked.device.waits, comms, heads)
+    describe_kernels(steps, linked.host)
     done = {id(step.source) for step in steps if isinstance(step.source, Communication)}
     rest = [(comm, event) for comm, event in issued if id(comm) not in done]
+    if alone and done:
+        # NCCL launches no kernel where a rank has nothing to send and to receive.
+        empty = {id(comm) for comm, event in rest if event is None and comm.is_empty}
+        rest = [(comm, event) for comm, event in rest if id(comm) not in empty]
+        comms = [comm for comm in comms if id(comm) not in empty]
+    for comm, event in rest:
+        if event is not None:
+            add_event(comm, linked.node_of(event))
     steps += add_workers(threads, heads, rest)
     add_data_waits(steps, linked, comms)
     for step in steps:
         step.settle()
     steps = issue_order(steps)
-    first, last = _span(ops) if any(ops.values()) else _extent(steps)
-    return Rank(steps, comms, timed, first, last)
+    if not timed:
+        return Rank(steps, comms, timed, 0, 0, 0, 0)
+    first, last = _span(ops) if any(ops.values()) else (start, end)
+    return Rank(add_delays(steps, start, end), comms, timed, first, last, start, end)
 
 
 def _span(ops: dict[int, list[Item]]) -> tuple[int, int]:
@@ -67,8 +99,11 @@ def _span(ops: dict[int, list[Item]]) -> tuple[int, int]:
     return min((item.start for item in items), default=0), max((item.end for item in items), default=0)
 
 
-def _extent(steps: Sequence[Step]) -> tuple[int, int]:
-    return min((step.begin for step in steps), default=0), max((step.end for step in steps), default=0)
+def _recorded_span(
+    ops: dict[int, list[Item]], kernels: Sequence[DeviceOp], events: Sequence[CpuOp]
+) -> tuple[int, int]:
+    found = [*(item for run in ops.values() for item in run), *kernels, *events]
+    return min((one.start for one in found), default=0), max((one.end for one in found), default=0)
 
 
 def _recorded(linked: Linked) -> tuple[dict[int, list[Item]], list[CpuOp]]:
@@ -106,25 +141,36 @@ def _untimed(linked: Linked) -> dict[int, list[Item]]:
 
 
 def _threads(
-    ops: dict[int, list[Item]], calls: dict[int, RuntimeCall], kernels: Sequence[DeviceOp]
+    ops: dict[int, list[Item]],
+    calls: dict[int, RuntimeCall],
+    kernels: Sequence[DeviceOp],
+    found: Launches,
+    full: Mapping[int, Lane],
 ) -> dict[int, Thread]:
-    launched = {kernel.correlation: kernel for kernel in kernels}
+    launched: dict[int, DeviceOp] = {}
+    cuts: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for kernel, launch in zip(kernels, found, strict=True):
+        if launch and (not launch.correlation or launch.correlation not in launched):
+            launched.setdefault(launch.correlation, kernel)
+            if not blocks(launch, kernel):
+                cuts[launch.tid].append((min(launch.end, kernel.start), kernel.start))
     items = {tid: list(run) for tid, run in ops.items()}
-    launches: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for call in calls.values():
-        kernel = launched.get(call.correlation)
-        if call.tid not in ops and (kernel or not ops):  # nothing else is known of this thread
-            items.setdefault(call.tid, []).append(Item(call.name, call.start, call.end))
-        elif blocks(call, kernel) and call.tid in items:
+        first = launched.get(call.correlation)
+        waits = blocks(call, first) or call.correlation in full
+        if call.tid not in ops and (first or waits or not ops):  # nothing else is known of this thread
+            correlation = call.correlation if waits else 0
+            items.setdefault(call.tid, []).append(
+                Item(call.name, call.start, call.end, call=correlation, is_call=waits)
+            )
+        elif waits and call.tid in items:
             items[call.tid].append(Item(call.name, call.start, call.end, call=call.correlation, is_call=True))
-        elif kernel:
-            launches[call.tid].append((min(call.end, kernel.start), kernel.start))
     threads = {}
     for tid, run in items.items():
         # Stable: of two that start and end together, the first recorded is the outer one.
         run.sort(key=lambda item: (item.start, -item.end, item.is_call))
         threads[tid] = Thread(tid, run)
-        threads[tid].cut_at_launches(launches[tid])
+        threads[tid].cut_at_launches(cuts[tid])
     return threads
 
 

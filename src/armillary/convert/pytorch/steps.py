@@ -7,8 +7,9 @@ steps of CPU threads end when they were measured to; a kernel can start earlier 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from armillary.convert.pytorch.segments import Item, Segment, segments, split
 
@@ -16,6 +17,8 @@ SHORT = 20_000
 """An operator's own time after its head gets a step of its own from here on (ns); shorter is part of the next step."""
 APART = 200_000
 """A thread on which nothing is recorded for so long (ns) was waiting for another thread."""
+ROUNDING = 1000
+"""Old traces count whole microseconds, so what was waited for can be written to end so much (ns) later."""
 LATE = 50_000
 """Steps are cut where a launch ends so much (ns) before they do."""
 
@@ -28,7 +31,7 @@ class Step:
 
     name: str
     kind: str
-    """cpu, part (an operator's later own time), gap, queued, call, kernel, comm."""
+    """cpu, part (an operator's later own time), gap, latency, queued, call, kernel, comm."""
     end: int
     key: int
     """Issue order: when the CPU came to it, ns."""
@@ -55,7 +58,9 @@ class Step:
         """Drop what it cannot have waited for, and set `begin`; a kernel's is measured."""
         if self.source is None or self.lane < 0:
             self.waits = [
-                step for step in dict.fromkeys(self.waits) if step is not self and step.end <= self.end
+                step
+                for step in dict.fromkeys(self.waits)
+                if step is not self and step.end <= self.end + (ROUNDING if step.source else 0)
             ]
             self.begin = min(self.end, max((step.end for step in self.waits), default=self.begin))
             self.key = self.begin
@@ -100,6 +105,16 @@ class Thread:
             else:
                 found[-1][1] = max(found[-1][1], segment.end)
         return [(start, end) for start, end in found]
+
+    def waits_within(self, start: int, end: int) -> Iterator[int]:
+        """Return when the thread went on, between two times, that had done nothing inside an operator for long."""
+        at = max(bisect_right(self._starts, start) - 1, 0)
+        for segment in self.raw[at:]:
+            if segment.start > end:
+                break
+            owner = segment.owner
+            if owner and owner.has_children and segment.end - max(segment.start, start) >= SHORT:
+                yield min(segment.end, end)
 
     def cut_at_launches(self, launches: Iterable[tuple[int, int]]) -> None:
         """Cut segments where launches (end of the call, start of the kernel) end, if long or longer than that start."""
@@ -164,12 +179,19 @@ class Thread:
         return self.steps[at] if at < len(self.steps) and self.steps[at].begin <= time else None
 
 
-def fork_and_join(threads: dict[int, Thread]) -> list[tuple[Thread, int, int, Thread, bool]]:
-    """Find out which thread started each burst of each thread, and whether it waited for its end; sets cuts and skips.
+class Burst(NamedTuple):
+    """A stretch of a thread that another thread started."""
 
-    Returns:
-        (thread, start, end of the burst, thread that started it, whether that one was blocked until the end).
-    """
+    thread: Thread
+    start: int
+    parent: Thread
+    """The thread that started it."""
+    woken: list[int]
+    """When the parent went on that had waited for the thread."""
+
+
+def fork_and_join(threads: dict[int, Thread]) -> list[Burst]:
+    """Find out which thread started each burst of each thread, and when it waited for it; sets cuts and skips."""
     found = []
     spans = {tid: thread.bursts() for tid, thread in threads.items()}
     first = min((bursts[0][0] for bursts in spans.values() if bursts), default=0)
@@ -194,26 +216,31 @@ def fork_and_join(threads: dict[int, Thread]) -> list[tuple[Thread, int, int, Th
                     before = ((other.ended(start), other) for other in threads.values())
                     known = [(until, -other.tid, other) for until, other in before if until is not None]
                     if known:
-                        found.append((thread, start, start, max(known, key=lambda one: one[:2])[2], False))
+                        found.append(Burst(thread, start, max(known, key=lambda one: one[:2])[2], []))
                 continue
             _, _, parent, segment = max(others, key=lambda entry: entry[:2])
-            blocked = segment.end >= end > start and (segment.owner is None or segment.owner.has_children)
+            woken = []
+            if segment.end >= end > start and (segment.owner is None or segment.owner.has_children):
+                woken.append(end)
+            elif (first := thread.segment_at(start)) and _autograd(first):
+                # The thread that called backward() waits for the engine's, and does what these leave to it.
+                woken = list(parent.waits_within(start, end))
             parent.cuts.add(start)
             thread.skip.add(start)
-            found.append((thread, start, end, parent, blocked))
+            found.append(Burst(thread, start, parent, woken))
     return found
 
 
-def connect(bursts: list[tuple[Thread, int, int, Thread, bool]]) -> None:
+def connect(bursts: Sequence[Burst]) -> None:
     """Add the dependencies between threads, after `Thread.build`."""
-    for thread, start, end, parent, blocked in bursts:
+    for thread, start, parent, woken in bursts:
         at = bisect_left(thread.ends, start)
         while at < len(thread.steps) and thread.steps[at].key < start:
             at += 1
         cause = parent.before(start)
         if cause and at < len(thread.steps):
             thread.steps[at].waits.append(cause)
-        if blocked:
-            last, waiting = thread.before(end), parent.covering(end)
+        for time in woken:
+            last, waiting = thread.before(time), parent.covering(time)
             if last and waiting:
                 waiting.waits.append(last)

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from armillary.convert.pytorch.communication import RECV, SEND, Communication, of_kernel
+from armillary.convert.pytorch.communication import Communication, of_kernel
+from armillary.convert.pytorch.communication_kernels import kernel_kind
 from armillary.convert.pytorch.device import DeviceOp, RuntimeCall, StreamWait
 from armillary.convert.pytorch.device_only import said
+from armillary.convert.pytorch.launches import LATENCY, Launches
 from armillary.convert.pytorch.segments import Item
-from armillary.convert.pytorch.steps import Step, Thread
+from armillary.convert.pytorch.steps import ROUNDING, Step, Thread
 
 Lane = tuple[int, int]
+"""Device and stream as the trace numbers them."""
 
-STALLED = 100_000
-"""A kernel that starts so late (ns) after all that it is known to wait for waited for something else."""
+EARLY = 20_000
+"""A kernel can begin so much (ns) before the one ahead of it on its stream ends, and still follow it.
+
+Starts are rounded (1 ns on H100), and programmatic launches begin while the one before drains. What overlaps for
+longer, or ends first, ran beside it: parts of a graph, or streams that ROCm's tracer writes as one.
+"""
+DRAIN = 10
+"""A kernel that waited this many times as long as another one still ran when it began found the device full until then.
+
+In traces of V100 and A100, kernels of a second stream begin 70 to 220 us before the end of one that held the device for
+5 to 20 ms, in the time in which its last blocks leave room.
+"""
 
 
 def blocks(call: RuntimeCall, kernel: DeviceOp | None) -> bool:
@@ -27,73 +41,126 @@ def blocks(call: RuntimeCall, kernel: DeviceOp | None) -> bool:
 
 
 def is_communication(name: str) -> bool:
-    """Whether a kernel is one of NCCL, RCCL or HCCL."""
-    return name.lower().startswith(("nccl", "rccl", "hccl", "mscclkernel", "void nccl"))
+    """Whether a kernel communicates."""
+    return kernel_kind(name) is not None
+
+
+class Track:
+    """Kernels of one stream that ran one after the other, in that order."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.steps: list[Step] = []
+        self.ends: list[int] = []
+        self._keys: list[int] = []
+
+    def add(self, step: Step) -> None:
+        """Append the next kernel; none ends before the one ahead of it."""
+        self.steps.append(step)
+        self.ends.append(step.end)
+
+    def close(self) -> None:
+        """Get ready for `before`: what is launched later is behind, whatever the clock of another thread says."""
+        keys, least = [], None
+        for step in reversed(self.steps):
+            least = step.key if least is None else min(least, step.key)
+            keys.append(least)
+        self._keys = keys[::-1]
+
+    def before(self, launched: int) -> Step | None:
+        """Return the last kernel that was launched before a time."""
+        at = bisect_left(self._keys, launched)
+        return self.steps[at - 1] if at else None
+
+    def running(self, time: int) -> Step | None:
+        """Return the kernel that was at work at a time."""
+        at = bisect_right(self.ends, time)
+        found = self.steps[at] if at < len(self.steps) else None
+        return found if found and found.begin < time else None
+
+    def ended(self, time: int) -> Step | None:
+        """Return the last kernel that had ended by a time."""
+        at = bisect_right(self.ends, time)
+        return self.steps[at - 1] if at else None
 
 
 class Streams:
-    """The kernels of all streams in order of launch."""
+    """All streams of a rank: each one track, or several where kernels ran beside each other."""
 
     def __init__(self) -> None:
-        self.steps: dict[Lane, list[Step]] = defaultdict(list)
-        self.keys: dict[Lane, list[int]] = defaultdict(list)
+        self.of: dict[Lane, list[Track]] = defaultdict(list)
+        self._taken: set[int] = set()
 
-    def add(self, lane: Lane, step: Step) -> None:
-        """Append the next kernel of a stream."""
-        self.steps[lane].append(step)
-        self.keys[lane].append(step.key)
+    def add(self, step: Step, kernel: DeviceOp) -> None:
+        """Put a kernel behind those of its stream that had ended, or nearly, when it began; call in order of start."""
+        tracks = self.of[kernel.device, kernel.stream]
+        behind = [
+            track
+            for track in tracks
+            if track.ends[-1] <= kernel.end and track.ends[-1] - kernel.start <= EARLY
+        ]
+        step.waits += [track.steps[-1] for track in behind]
+        if behind:
+            mine = max(behind, key=lambda track: (track.ends[-1], -track.number))
+        else:
+            mine = Track(self._number(kernel.stream))
+            tracks.append(mine)
+        step.lane = mine.number
+        mine.add(step)
 
-    def before(self, lane: Lane, launched: int) -> Step | None:
-        """Return the last kernel of a stream that was launched before a time."""
-        at = bisect_left(self.keys[lane], launched)
-        return self.steps[lane][at - 1] if at else None
+    def tracks(self, device: int | None = None) -> Iterable[Track]:
+        """Return all tracks, or those of a device."""
+        for lane, tracks in self.of.items():
+            if device is None or lane[0] == device:
+                yield from tracks
+
+    def before(self, lane: Lane, launched: int) -> list[Step]:
+        """Return the last kernels of a stream that were launched before a time."""
+        found = (track.before(launched) for track in self.of.get(lane, ()))
+        return [step for step in found if step]
+
+    def _number(self, stream: int) -> int:
+        """Return the number of a new track: its stream's, unless another device or track has that."""
+        if stream < 0 or stream in self._taken:
+            stream = max(self._taken, default=0) + 1
+        self._taken.add(stream)
+        return stream
 
 
 def add_kernels(
     threads: dict[int, Thread],
     calls: dict[int, RuntimeCall],
     kernels: Sequence[DeviceOp],
+    launches: Launches,
+    full: Mapping[int, Lane],
     waits: Sequence[StreamWait],
     comms: list[Communication],
     heads: Mapping[int, Step],
 ) -> list[Step]:
     """Return a step for each kernel, and let blocking calls wait for those they waited for.
 
-    Communication that only kernels tell of is added to `comms`; `heads` are the steps that issued the others.
+    Communication that only kernels tell of is added to `comms`; `heads` are the steps that issued the others, `full`
+    the launches that waited for room in the queue of a stream.
     """
     streams = Streams()
-    issuing = Issuing(comms, heads)
-    waiting = _stream_waits(waits, calls)
     made = []
-    issued = [(calls.get(kernel.correlation), kernel) for kernel in kernels]
-    for call, kernel in sorted(
-        issued, key=lambda pair: (pair[0].end if pair[0] else pair[1].start, pair[1].start)
-    ):
-        lane = (kernel.device, kernel.stream)
-        launched = call.end if call else kernel.start
+    for call, kernel in zip(launches, kernels, strict=True):
+        launched = _launched(call, kernel)
         step = Step(kernel.name, "kernel", kernel.end, launched, kernel.stream, source=kernel)
         step.begin = kernel.start
+        streams.add(step, kernel)
         _launch(step, threads, call, kernel)
-        if previous := streams.before(lane, launched + 1):
-            step.waits.append(previous)
-        if is_communication(kernel.name):
-            _communicate(step, kernel, call, issuing, comms)
-            others = [other for other in streams.steps if other[0] == lane[0] and other != lane]
-            step.waits += [
-                s for other in others if (s := streams.before(other, launched)) and s.kind == "kernel"
-            ]
-        # Each holds for the next kernel of the stream, and by the order of the stream for those after it.
-        told = waiting.get(lane[1], [])
-        while told and told[-1].told <= launched:
-            wait = told.pop()
-            if found := streams.before((lane[0], wait.on), wait.recorded):
-                step.waits.append(found)
-        step.waits = [w for w in step.waits if w.end <= kernel.start]
-        streams.add(lane, step)
         made.append(step)
-    made += _explain(made)
-    _synchronise(threads, streams, made)
-    return made
+    for track in streams.tracks():
+        track.close()
+    _communicate(made, kernels, launches, streams, comms, heads)
+    _follow_events(made, kernels, streams, waits, calls)
+    for step, kernel in zip(made, kernels, strict=True):
+        mine = [wait for wait in step.waits if wait.source and wait.lane == step.lane]
+        step.waits = [*mine, *(wait for wait in step.waits if wait.end <= kernel.start + ROUNDING)]
+    unseen = _explain(made, kernels, launches, streams, threads)
+    _synchronise(threads, streams, made, full, {wait.correlation: wait for wait in waits}, calls)
+    return made + unseen
 
 
 class _Told(NamedTuple):
@@ -104,7 +171,26 @@ class _Told(NamedTuple):
     on: int
 
 
-def _stream_waits(waits: Sequence[StreamWait], calls: dict[int, RuntimeCall]) -> dict[int, list[_Told]]:
+def _follow_events(
+    made: Sequence[Step],
+    kernels: Sequence[DeviceOp],
+    streams: Streams,
+    waits: Sequence[StreamWait],
+    calls: Mapping[int, RuntimeCall],
+) -> None:
+    """Let kernels wait for the events for which their streams were told to wait."""
+    waiting = _stream_waits(waits, calls)
+    for step, kernel in sorted(zip(made, kernels, strict=True), key=lambda pair: pair[0].key):
+        # Each holds for the next kernel of the stream, and by the order of the stream for those after it.
+        told = waiting.get(kernel.stream, [])
+        while told and told[-1].told <= step.key:
+            wait = told.pop()
+            step.waits += streams.before((kernel.device, wait.on), wait.recorded)
+
+
+def _stream_waits(
+    waits: Sequence[StreamWait], calls: Mapping[int, RuntimeCall]
+) -> dict[int, list[_Told]]:
     """Return for each stream what it was told to wait for, the last first."""
     found: dict[int, list[_Told]] = defaultdict(list)
     for wait in waits:
@@ -114,14 +200,17 @@ def _stream_waits(waits: Sequence[StreamWait], calls: dict[int, RuntimeCall]) ->
     return {stream: sorted(run, reverse=True) for stream, run in found.items()}
 
 
-def _launch(step: Step, threads: dict[int, Thread], call: RuntimeCall | None, kernel: DeviceOp) -> None:
-    """Let a kernel wait for the CPU step that launched it; without a record of that, for the last one before it."""
+def _launched(call: RuntimeCall | None, kernel: DeviceOp) -> int:
+    """Return when a kernel was launched: at the end of the call, unless that waited for the kernel."""
     if call is None:
-        before = [found for thread in threads.values() if (found := thread.before(kernel.start))]
-        step.waits += [max(before, key=lambda found: found.end)] if before else []
-        return
-    if thread := threads.get(call.tid):
-        launched = min(call.end, kernel.start)  # a call can return late
+        return kernel.start
+    return call.start if blocks(call, kernel) else call.end
+
+
+def _launch(step: Step, threads: dict[int, Thread], call: RuntimeCall | None, kernel: DeviceOp) -> None:
+    """Let a kernel wait for the CPU step that launched it."""
+    if call and (thread := threads.get(call.tid)):
+        launched = min(step.key, kernel.start)  # a call can return late
         launch = thread.launching(launched)
         if launch and launch.end > kernel.start:
             launch = thread.before(launched)
@@ -166,69 +255,141 @@ class Issuing:
 
 
 def _communicate(
-    step: Step, kernel: DeviceOp, call: RuntimeCall | None, issuing: Issuing, comms: list[Communication]
+    made: Sequence[Step],
+    kernels: Sequence[DeviceOp],
+    launches: Launches,
+    streams: Streams,
+    comms: list[Communication],
+    heads: Mapping[int, Step],
 ) -> None:
-    """Make the kernel the communication that launched it, or the one it says it is."""
-    comm = issuing.around(step.item) or issuing.before(call)
-    if comm is not None:
-        issuing.taken.add(comm.node)
-        step.kind, step.source, step.host = "comm", comm, comm.node
-        return
-    comm = of_kernel(said(kernel.args), kernel.name)
-    if comm is not None and comm.kind not in (SEND, RECV):
-        comms.append(comm)
-        step.kind, step.source = "comm", comm
+    """Make kernels the communication that launched them, or the one they say they are; it follows earlier work."""
+    issuing = Issuing(comms, heads)
+    order = sorted(zip(made, kernels, launches, strict=True), key=lambda one: (one[0].key, one[1].start))
+    for step, kernel, call in order:
+        if not is_communication(kernel.name):
+            continue
+        comm = issuing.around(step.item) or issuing.before(call)
+        if comm is not None:
+            issuing.taken.add(comm.node)
+            step.kind, step.source, step.host = "comm", comm, comm.node
+        else:
+            comm = of_kernel(said(kernel.args), kernel.name)
+            if comm is not None:
+                comms.append(comm)
+                step.kind, step.source = "comm", comm
+        others = [track for track in streams.tracks(kernel.device) if track.number != step.lane]
+        step.waits += [
+            found for track in others if (found := track.before(step.key)) and found.kind == "kernel"
+        ]
 
 
-def _explain(kernels: Sequence[Step]) -> list[Step]:
-    """Find out why kernels started late: after a kernel of another stream, or else for no recorded reason.
+def _explain(
+    made: Sequence[Step],
+    kernels: Sequence[DeviceOp],
+    launches: Launches,
+    streams: Streams,
+    threads: Mapping[int, Thread],
+) -> list[Step]:
+    """Find out why kernels started late: after a kernel of another stream or, of unknown launch, after the CPU.
+
+    Returns steps for what graphs did that was not recorded.
 
     A stream that stood still until another stream's kernel ended had been told to wait for that (most traces do not
-    say for what ``cudaStreamWaitEvent`` waits). What stays unexplained becomes steps of kind gap, which are returned.
+    say for what ``cudaStreamWaitEvent`` waits), or found the device full until that one drained.
     """
-    by_end = sorted(kernels, key=lambda step: step.end)
+    by_end = sorted(made, key=lambda step: step.end)
     ends = [step.end for step in by_end]
-    gaps = []
-    for step in kernels:
-        ready = max((wait.end for wait in step.waits), default=step.begin)
-        if step.begin - ready < STALLED:
+    unseen: list[Step] = []
+    # A launch before the recording began has left its kernels only: those of a graph share a correlation.
+    graphs = Counter(kernel.correlation for kernel in kernels if kernel.correlation > 0)
+    for step, kernel, call in zip(made, kernels, launches, strict=True):
+        ready = max((wait.end for wait in step.waits), default=kernel.start - 2 * LATENCY)
+        if kernel.start - ready < LATENCY:
             continue
-        at = bisect_right(ends, step.begin) - 1
-        while at >= 0 and ends[at] > max(ready, step.begin - STALLED):
-            if by_end[at].lane != step.lane and by_end[at].key < step.key:
-                step.waits.append(by_end[at])
+        at = bisect_right(ends, min(kernel.start + EARLY, kernel.end)) - 1
+        while at >= 0 and ends[at] > max(ready, kernel.start - LATENCY):
+            other = by_end[at]
+            if other.lane != step.lane and other.begin < kernel.start and other.key <= step.key:
+                step.waits.append(other)
                 break
             at -= 1
         else:
-            gap = Step("gap", "gap", step.begin, step.key, step.lane, begin=ready, waits=list(step.waits))
-            gap.source = step.source
-            step.waits.append(gap)
-            gaps.append(gap)
-    return gaps
+            full = [track.running(kernel.start) for track in streams.tracks(kernel.device)]
+            drained = min(
+                (other for other in full if other and other.lane != step.lane and other.key <= step.key),
+                key=lambda other: other.end,
+                default=None,
+            )
+            if drained and drained.end - kernel.start <= (kernel.start - ready) // DRAIN:
+                step.waits.append(drained)
+            elif "GraphLaunch" in call.name if call else graphs[kernel.correlation] > 1:
+                unseen.append(_unseen(step, kernel, call, ready))
+            elif call is None:
+                before = [found for thread in threads.values() if (found := thread.before(kernel.start))]
+                step.waits += [max(before, key=lambda found: found.end)] if before else []
+    return unseen
 
 
-def _synchronise(threads: dict[int, Thread], streams: Streams, kernels: Sequence[Step]) -> None:
+def _unseen(step: Step, kernel: DeviceOp, call: RuntimeCall | None, ready: int) -> Step:
+    """Return what a graph did on a stream before one of its kernels, while nothing was recorded.
+
+    Profilers miss kernels of graphs, or all but a graph's copies and fills (CUPTI before 12, ROCm's tracers).
+    """
+    name = f"{call.name if call else 'graph'} (not recorded)"
+    made = Step(name, "kernel", kernel.start, step.key, step.lane, waits=list(step.waits), begin=ready)
+    made.item = step.item
+    made.source = replace(kernel, name=name, start=ready, end=kernel.start, args={})
+    step.waits.append(made)
+    return made
+
+
+def _synchronise(
+    threads: Mapping[int, Thread],
+    streams: Streams,
+    kernels: Sequence[Step],
+    full: Mapping[int, Lane],
+    told: Mapping[int, StreamWait],
+    calls: Mapping[int, RuntimeCall],
+) -> None:
     """Let blocking calls wait for their own copy, or the last kernel of every stream they can have waited for."""
     copies = {step.source.correlation: step for step in kernels if isinstance(step.source, DeviceOp)}
-    ends = {lane: [step.end for step in run] for lane, run in streams.steps.items()}
     for thread in threads.values():
         for step in thread.steps:
             if step.kind != "call" or step.item is None:
                 continue
-            if copy := copies.get(step.item.call):
+            if step.item.call in full:
+                done = (track.ended(step.end) for track in streams.of[full[step.item.call]])
+                step.waits += [found for found in done if found and found.end > step.item.start]
+            elif "ynchronize" not in step.item.name and (copy := copies.get(step.item.call)):
                 step.waits.append(copy)
-                continue
-            called = step.item.start
-            before = {lane: found for lane in streams.steps if (found := streams.before(lane, called))}
-            last = list(before.values())
-            waited = [found for found in last if called < found.end <= step.end]
-            for lane, found in before.items():
-                if found.end > step.end:  # it waited for something before the last one
-                    at = bisect_right(ends[lane], step.end) - 1
-                    if at >= 0 and ends[lane][at] > called:
-                        waited.append(streams.steps[lane][at])
-            if "DeviceSynchronize" in step.name:
-                waited += last
-            if not waited and last:  # it returned at once; what was launched last is what it was for
-                waited = [max(last, key=lambda found: found.key)]
-            step.waits += waited
+            else:
+                step.waits += _waited(step, streams, told.get(step.item.call), calls)
+
+
+def _waited(
+    step: Step, streams: Streams, told: StreamWait | None, calls: Mapping[int, RuntimeCall]
+) -> list[Step]:
+    """Return the kernels for which a call waited: as Kineto says, or those that ended while it lasted."""
+    assert step.item is not None
+    called = step.item.start
+    tracks = list(streams.tracks())
+    if told and told.on_correlation in calls:
+        recorded = calls[told.on_correlation].start
+        tracks = [track for lane, run in streams.of.items() if lane[1] == told.on_stream for track in run]
+        called = recorded
+    elif told and "Stream" in told.kind and told.stream >= 0:
+        tracks = [track for lane, run in streams.of.items() if lane[1] == told.stream for track in run]
+    last = [found for track in tracks if (found := track.before(called))]
+    whole = "DeviceSynchronize" in step.name or "CtxSynchronize" in step.name
+    if whole or (told and len(tracks) == 1):
+        return [found for found in last if found.end <= step.end + ROUNDING]
+    waited = [found for found in last if step.item.start < found.end <= step.end + ROUNDING]
+    for track in tracks:
+        found = track.before(called)
+        if found and found.end > step.end + ROUNDING:  # it waited for something before the last one
+            earlier = track.ended(step.end)
+            if earlier and earlier.end > step.item.start:
+                waited.append(earlier)
+    if not waited and last:  # it returned at once; what was launched last is what it was for
+        waited = [found for found in [max(last, key=lambda found: found.key)] if found.end <= step.end]
+    return waited

@@ -11,7 +11,7 @@ from armillary.compute import Device, KernelTimes
 from armillary.compute.roofline import roofline_ns
 from armillary.engine.items import View
 from armillary.engine.network import LIMIT
-from armillary.engine.nodes import OPERATION, Nodes, diagnose, durations, modelled, refuse
+from armillary.engine.nodes import OPERATION, Nodes, diagnose, durations, modelled, refuse, replayed
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.memory import read_accesses
 from armillary.errors import InputError, one_of
@@ -61,6 +61,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Physica
     access = lk.TRANSFER if platform.memory.kind == "hierarchical" else lk.MEMORY
     for which, value in ((collective, lk.COLLECTIVE), (send, lk.SEND), (recv, lk.RECV), (memory, access)):
         kind[which] = lk.FIXED if platform.system.replay_only else value
+    kind[(collective | send | recv) & replayed(graph, order)] = lk.FIXED
     delay = graph.ints(DELAY, -1)[order]
     delayed = (types == NodeType.METADATA_NODE) & (delay > 0)
     refuse(graph, order, delayed & (delay >= LIMIT), f"has a {DELAY} out of range", f"less than {LIMIT}")

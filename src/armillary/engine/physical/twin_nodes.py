@@ -20,6 +20,7 @@ from armillary.platform.model import KernelModel, Platform
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.attention import ATTENTION, to_attention
 from armillary.trace.gemm import GEMM, to_products
+from armillary.trace.node import REPLAY_ONLY
 
 MEMORY = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
 COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
@@ -71,6 +72,7 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
             if not attrs.get("is_cpu_op"):
                 took = max(took, ceil(terms.launch))
         node = Node(rank, int(graph.ids[p]), kind, attrs, took, int(ptr[p + 1] - ptr[p]), None)
+        recorded = platform.system.replay_only or (kind in COMMUNICATION and bool(attrs.get(REPLAY_ONLY)))
         if kind == NodeType.COMM_COLL_NODE:
             dims, operation = attrs.get("involved_dim"), OPERATION[CollectiveType(attrs["comm_type"])]
             group = comms.resolve(graph, p, attrs.get("pg_name", ""))
@@ -79,7 +81,7 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
         if kind in MEMORY and not platform.system.replay_only:
             _access(node, graph, p, platform, comms)
         node.slot = _slot(node, platform)
-        if platform.system.replay_only and kind in (*MEMORY, *COMMUNICATION):
+        if recorded and kind in (*MEMORY, *COMMUNICATION):
             node.kind, node.job = NodeType.COMP_NODE, None
         nodes[p] = node
     for p, node in nodes.items():

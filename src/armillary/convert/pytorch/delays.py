@@ -1,0 +1,58 @@
+"""Time that nothing recorded accounts for, as steps of its own, so that a replay takes as long as the recording.
+
+A step lasts from when all that it waits for has ended; a kernel lasts as long as it ran. Between the two there can be
+time: what a launch takes to reach an idle stream, what the stream takes from kernel to kernel (*latency*), or a reason
+that the trace does not hold (*gap*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from armillary.convert.pytorch.launches import LATENCY
+from armillary.convert.pytorch.steps import Step
+
+EARLY = 5_000
+"""A replay is early by at most so much (ns), or a thousandth of the recording if that is less.
+
+Kernels follow each other after 1 to 3 us. A node for each of these pauses would double the graph.
+"""
+
+
+def add_delays(steps: Sequence[Step], start: int, end: int) -> list[Step]:
+    """Return the steps, which are in issue order, with steps for delays among them; sets when each begins.
+
+    Every step then ends, when the graph is replayed, when it was recorded to end, or at most `EARLY` ns before.
+
+    Args:
+        steps: those of one rank; a wait for a later one is left as it is.
+        start: when the recording starts, ns.
+        end: when it ends, ns.
+    """
+    tolerance = min(EARLY, (end - start) // 1000)
+    replayed: dict[int, int] = {}
+    numbers: dict[int, int] = {}
+    free = max((step.lane for step in steps), default=0) + 1
+    result: list[Step] = []
+    for step in steps:
+        waits = [wait for wait in step.waits if id(wait) in replayed]
+        recorded = max((wait.end for wait in waits), default=start)
+        ready = max((replayed[id(wait)] for wait in waits), default=start)
+        if step.source:
+            # What drained for a while after the kernel began takes none of its time.
+            begin = max([step.begin, *(wait.end for wait in waits if wait.end <= step.end)])
+        else:
+            begin = recorded if waits else step.begin
+        begin = min(begin, step.end)
+        if begin - ready > tolerance:
+            kind = "gap" if begin - recorded > LATENCY else "latency"
+            number = numbers.setdefault(step.lane, free + len(numbers))
+            delay = Step(kind, kind, begin, step.key, number, waits=waits, begin=ready)
+            step.waits = [*step.waits, delay]
+            result.append(delay)
+            ready = replayed[id(delay)] = begin
+        # A kernel lasts as long as it ran; a CPU step as long as it must to end on time.
+        step.begin = begin if step.source else min(ready, step.end)
+        replayed[id(step)] = ready + max(step.end - step.begin, 1)
+        result.append(step)
+    return result
