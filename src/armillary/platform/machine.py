@@ -23,6 +23,7 @@ from armillary.platform.collectives_schema import Collectives
 from armillary.platform.compute_schema import Compute, kernel_model, read_compute
 from armillary.platform.document import Document, KeyPath, key_text, show
 from armillary.platform.groups import read_groups
+from armillary.platform.limits import placed
 from armillary.platform.memory import local_memory, remote_memory
 from armillary.platform.model import (
     Dimension,
@@ -49,8 +50,6 @@ from armillary.units import parse_time
 if TYPE_CHECKING:
     from armillary.platform.topology.description import Network
 
-_MAX_NPUS = 2**31 - 1
-
 
 def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile: ProfileName) -> Platform:
     """Return the machine of a study.
@@ -75,9 +74,8 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
                 (*path, "collectives", "hierarchy"),
                 "expected only with a topology: here the dimensions of the network are the levels",
             )
-    npus = Platform(dimensions).npus
-    if npus > _MAX_NPUS:
-        raise document.error((*path, "network"), f"has {npus} NPUs in all, expected at most {_MAX_NPUS}")
+    with placed(document, path, {"dimensions": ("network",)}):
+        npus = Platform(dimensions).npus
     npu, collectives, remote = model.npu, model.collectives, model.remote_memory
     compute = read_compute(model.compute, document, (*path, "compute"))
     if compute.times and compute.replay:
@@ -144,6 +142,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
         queues_per_dim=collectives.queues,
         rendezvous=model.rendezvous,
         dialect="native",
+        profile=profile,
         topology=topology,
         packets=_packets(model, document, path),
         kernel_model=kernel_model(compute, document, (*path, "compute")),
@@ -222,6 +221,12 @@ def _fit(
 
 def _warnings(model: PlatformFile, compute: Compute, document: Document, profile: ProfileName) -> list[str]:
     warnings = []
+    given = model.collectives.model_fields_set if profile == "physical" else set()
+    for key in ("optimization", "queues"):
+        if key in given:
+            warnings.append(
+                f"{document.name}: collectives.{key} has no effect in profile physical; astra-sim uses it"
+            )
     if model.npu.peak and not compute.times and profile == "astra-sim":
         warnings.append(f"{document.name}: npu.peak has no effect without compute.roofline: true")
     if model.npu.memory is None:
@@ -245,7 +250,8 @@ def dimensions_of(
             if full in entry:
                 raise document.error((*path, position, "name"), f"name '{full}' is used twice")
             entry[full] = position
-            result.append(_dimension(part, full, size, part.per or _per(profile)))
+            with placed(document, (*path, position)):
+                result.append(_dimension(part, full, size, part.per or _per(profile)))
     return tuple(result), entry
 
 
