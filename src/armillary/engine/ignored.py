@@ -68,6 +68,6 @@ def _of_other_profile(platform: Platform, profile: str) -> Iterator[tuple[str, s
         if getattr(platform, field) != getattr(plain, field):
             yield f"Platform.{field}", ""
     for kind, algorithms in system.algorithms.items():
-        usual = tuple(natural_algorithm(kind, each) for each in platform.dimensions[: len(algorithms)])
-        if algorithms != usual and kind not in physical.algorithm:
+        natural = tuple(natural_algorithm(kind, each) for each in platform.dimensions[: len(algorithms)])
+        if algorithms != natural and kind not in physical.algorithm:
             yield f"System.algorithms['{kind}']", "Physical.algorithm counts"

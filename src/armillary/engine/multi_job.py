@@ -20,6 +20,7 @@ from armillary.trace.compose import Composed, PlacedJob, compose
 
 if TYPE_CHECKING:
     from armillary.platform.document import Source
+    from armillary.platform.model import Platform
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, WithJsonSchema, model_validator
 
 from armillary import units
-from armillary.errors import one_of
 from armillary.platform.document import Document, KeyPath, key_text
 from armillary.platform.model import (
     COMPUTE_MODELS,
@@ -255,8 +254,6 @@ def read_compute(value: Any, document: Document, path: KeyPath) -> Compute:
     if not isinstance(value, dict):
         document.reject(path, value, "a mapping of keys to values")
     name = value.get("model", "roofline")
-    if not isinstance(name, str):
-        document.reject((*path, "model"), name, f"{one_of(BUILT_IN)}, or the name of another package's")
     if problem := unknown_model(name):
         raise document.error((*path, "model"), problem)
     try:

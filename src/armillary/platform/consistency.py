@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import TYPE_CHECKING, get_args
 
 from armillary.platform.document import show
@@ -37,7 +38,7 @@ def check_platform(platform: Platform) -> None:
         raise refuse(platform, ("dimensions",), f"has {npus} NPUs in all, expected at most {MOST_COUNT}")
     for name in ("speed", "delay"):
         for rank in getattr(platform.physical, name):
-            if rank >= npus:
+            if isinstance(rank, bool) or not isinstance(rank, Integral) or not 0 <= int(rank) < npus:
                 problem = f"got {show(rank)}, expected a rank from 0 to {npus - 1}"
                 raise refuse(platform, ("physical", name, rank), problem)
     _check_groups(platform, npus)

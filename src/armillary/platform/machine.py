@@ -23,7 +23,7 @@ from armillary.platform.collectives_schema import Collectives
 from armillary.platform.compute_schema import Compute, kernel_model, read_compute
 from armillary.platform.document import Document, KeyPath, key_text, show
 from armillary.platform.groups import read_groups
-from armillary.platform.limits import placed
+from armillary.platform.limits import POSITIVE, TIME, placed
 from armillary.platform.memory import local_memory, remote_memory
 from armillary.platform.model import (
     Dimension,
@@ -42,10 +42,13 @@ from armillary.platform.native_errors import first_error
 from armillary.platform.network_schema import InNetwork as InNetworkKeys
 from armillary.platform.network_schema import NetworkDimension
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
+from armillary.platform.schema_fields import Quantity
 from armillary.platform.study_schema import Npu, Peaks, PlatformFile
 from armillary.platform.terms import FitChoice
 from armillary.platform.terms_schema import terms_of
 from armillary.units import parse_time
+
+_TIME = Quantity(parse_time, "time", "2 ms", TIME)
 
 if TYPE_CHECKING:
     from armillary.platform.topology.description import Network
@@ -316,11 +319,13 @@ def _per_rank(
 
 
 def _speed(document: Document, path: KeyPath, value: object) -> float:
-    return document.number(path, value, "a number above 0, e.g. 0.8", low=0.0, exclusive=True)
+    if problem := POSITIVE(value):
+        raise document.error(path, problem)
+    return float(value)  # type: ignore[arg-type]
 
 
 def _time(document: Document, path: KeyPath, value: object) -> float:
     try:
-        return parse_time(value)
+        return _TIME.read(value)
     except ValueError as error:
         raise document.error(path, str(error)) from None

@@ -276,7 +276,7 @@ COMPUTE_MODELS = ("roofline", "gpu", "tiled", "table", "systolic", "subprocess")
 """Those that are built in."""
 
 
-def unknown_model(name: str) -> str:
+def unknown_model(name: object) -> str:
     """Return what is wrong with the name of a compute model, nothing if there is one of this or another package."""
     if name in COMPUTE_MODELS:
         return ""
@@ -351,9 +351,8 @@ class KernelModel:
     def __post_init__(self) -> None:
         """Refuse what cannot be, see `armillary.platform.limits`."""
         options, overrides = Kind(Mapping, "a mapping"), Kind(tuple, "a tuple of Override")
-        check(self, name=TEXT, options=options, overrides=overrides)
-        if problem := unknown_model(self.name):
-            raise refuse(self, ("name",), problem)
+        uncertainty = Kind(Interval, "an Interval or None", none=True)
+        check(self, name=unknown_model, options=options, overrides=overrides, uncertainty=uncertainty)
         for at, each in enumerate(self.overrides):
             if not isinstance(each, Override):
                 raise refuse(self, ("overrides", at), f"got {show(each)}, expected an Override")
@@ -397,7 +396,7 @@ class Physical:
             memory=Kind(LocalMemory, "a LocalMemory"), fit=Kind(FitChoice, "a FitChoice or None", none=True),
             terms=Kind(Terms, "a Terms"),
         )  # fmt: skip
-        rank = Number(high=MOST_COUNT, whole=True)
+        rank = Kind(object, "a rank")  # how many there are the platform knows
         check_table(self, "speed", rank, POSITIVE)
         check_table(self, "delay", rank, TIME)
         check_table(self, "algorithm", TEXT, Kind(tuple, "a tuple of names, one per dimension"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -13,6 +14,8 @@ from armillary import units
 from armillary.errors import nearest
 from armillary.platform.document import show
 from armillary.platform.limits import COUNT, POSITIVE, RATE, SHARE, SIDE, TIME, Number
+
+_NEGATIVE = re.compile(r"\s*-\s*([\d.].*)")
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class Quantity:
         Raises:
             ValueError: It is not such a quantity.
         """
+        if isinstance(text, str) and (match := _NEGATIVE.fullmatch(text)) and (value := self.parse(match[1])):
+            raise ValueError(f"got {show(text)}, which is negative, expected {self.limits.least}")
         value = self.parse(text)
         if problem := self.limits.out_of_range(value, show(text)):
             raise ValueError(problem + (f", e.g. '{self.example}'" if value <= self.limits.low else ""))
