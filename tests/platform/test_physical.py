@@ -267,7 +267,7 @@ def test_description_and_table(tmp_path: Path) -> None:
 
 
 MISTAKES = [
-    ("{3: 0.8}", "{3: 0}", "platform.npu.speed[3]: got 0, expected a number above 0"),
+    ("{3: 0.8}", "{3: 0}", "platform.npu.speed[3]: got 0, expected more than 0"),
     ("{3: 0.8}", "{3: -1}", "platform.npu.speed[3]: got -1, expected"),
     ("{3: 0.8}", "{3: .nan}", "platform.npu.speed[3]: got nan, expected"),
     ("{3: 0.8}", "{3: .inf}", "platform.npu.speed[3]: got inf, expected"),
@@ -301,7 +301,7 @@ MISTAKES = [
     ),
     ("sigma: 5 %", "sigma: 0 %", "platform.jitter.sigma: got '0 %', expected more than 0"),
     ("sigma: 5 %", "sigma: -5 %", "platform.jitter.sigma: got '-5 %', which is negative"),
-    ("sigma: 5 %", "sigma: 101 %", "platform.jitter: got sigma 101 %, expected at most 100 %"),
+    ("sigma: 5 %", "sigma: 101 %", "platform.jitter.sigma: got '101 %', expected at most 100 %"),
     ("seed: 7", "seed: -7", "platform.jitter.seed: got -7, expected 0 or more"),
     ("seed: 7", "seed: 1.5", "platform.jitter.seed: got 1.5, expected a whole number"),
     ("sigma: 5 %, ", "", "missing key 'sigma' in platform.jitter"),

@@ -63,6 +63,7 @@ def command(
     """Allocate, simulate and print."""
     from armillary.files import write_text
     from armillary.platform.native import load_study
+    from armillary.report.summary import first_lines
     from armillary.study.cost.allocation.compare import compare
 
     if (budget is None) == (dollars is None):
@@ -76,6 +77,8 @@ def command(
         found = compare(
             plan, price, total, least=_limits("--min", least), most=_limits("--max", most), step=width
         )
+    for line in first_lines(found.equal_run):
+        click.echo(line)
     show_table(_table(found, money=dollars is not None))
     for line in _lines(found):
         click.echo(line)

@@ -27,6 +27,8 @@ def command(study: Path, costs: str, tokens: str | None, as_json: Path | None) -
     """Simulate, sum up and print."""
     from armillary.errors import InputError
     from armillary.files import write_text
+    from armillary.report.memory_fit import memory_fit
+    from armillary.report.summary import first_lines
     from armillary.study.cost import energy, load_costs, measures_of, price
     from armillary.study.cost import show as tables
     from armillary.study.cost.step import simulate_step
@@ -41,6 +43,8 @@ def command(study: Path, costs: str, tokens: str | None, as_json: Path | None) -
     platform = step.study.platform
     bought, spent = price(platform, known), energy(step.use, platform, known)
     found = measures_of(step.use, platform, known, tokens=step.tokens, run_tokens=run_tokens)
+    for line in first_lines(step.timeline):
+        click.echo(line)
     if bought.items:
         show_table(tables.price_table(bought))
         click.echo()
@@ -51,5 +55,6 @@ def command(study: Path, costs: str, tokens: str | None, as_json: Path | None) -
     for line in tables.notes(bought, spent, known):
         click.echo(line)
     if as_json:
-        write_text(as_json, json.dumps(tables.describe(bought, spent, found, known), indent=2) + "\n")
+        described = tables.describe(bought, spent, found, known) | {"memory": memory_fit(step.timeline)}
+        write_text(as_json, json.dumps(described, indent=2) + "\n")
         click.echo(f"wrote {as_json}", err=True)

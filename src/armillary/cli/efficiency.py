@@ -9,6 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from armillary.platform.model import Platform
+    from armillary.trace import Trace
 
 efficiency_option = click.option(
     "--efficiency",
@@ -17,14 +18,20 @@ efficiency_option = click.option(
 )
 
 
-def with_efficiency(platform: Platform, percent: str | None) -> Platform:
+def with_efficiency(platform: Platform, percent: str | None, trace: Trace | None = None) -> Platform:
     """Return a platform on which kernels reach so much of the peaks; None: what it says itself.
+
+    Args:
+        platform: The machine.
+        percent: The option.
+        trace: What runs, where it is known: nodes without a time are timed by the roofline model, too.
 
     Raises:
         InputError: it is no percentage above 0, or compute nodes are not timed by the roofline model.
     """
     if percent is None:
         return platform
+    from armillary.compute.untimed import untimed
     from armillary.errors import InputError
     from armillary.units import parse_percent
 
@@ -34,7 +41,9 @@ def with_efficiency(platform: Platform, percent: str | None) -> Platform:
         share = 0.0
     if not 0 < share <= 1:
         raise InputError(f"--efficiency '{percent}': expected a percentage above 0, up to 100, e.g. 45")
-    if not platform.system.roofline:
+    if not platform.system.roofline and not any(
+        untimed(graph).any() for graph in (trace.graphs if trace else ())
+    ):
         raise InputError(
             "--efficiency: compute nodes take their recorded times, expected a machine with compute.roofline: true"
         )

@@ -19,9 +19,16 @@ def command(result: Path) -> None:
 
     from armillary import report
     from armillary.engine.timeline import Timeline
+    from armillary.report.memory_fit import fit_line
+    from armillary.report.summary import assumed_of_input
 
     timeline = Timeline.load(result)
-    lines = [report.headline(timeline), report.bound_line(timeline, report.bound(timeline))]
+    lines = [
+        fit_line(timeline),
+        report.headline(timeline),
+        *assumed_of_input(timeline),
+        report.bound_line(timeline, report.bound(timeline)),
+    ]
     if timeline.network:
         from armillary.report.links import hot_spot_line
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,19 +85,19 @@ def command(
             from armillary.workload.plan.request import study_trace
 
             if trace:
-                machine_of_study, named = load_platform(study), "physical"
+                machine_of_study = load_platform(study)
+                named = machine_of_study.profile
             else:
                 plan = load_study(study)
                 if plan.jobs:
-                    works = (job.work for job in plan.jobs)
                     if term_costs:
                         raise click.UsageError("--term-costs is for one workload")
-                    machine_of_study = with_efficiency(_checked(plan, *works), efficiency)
+                    machine_of_study = with_efficiency(plan.platform, efficiency)
                     machine_of_study = chosen_terms(machine_of_study, no_terms)
                     jobs = study_jobs(plan, profile, machine_of_study, network_model, fold=not no_fold)
                     outputs.present_jobs(jobs)
                     return
-                trace, machine_of_study, named = study_trace(plan), _checked(plan, plan), plan.profile
+                trace, machine_of_study, named = study_trace(plan), plan.platform, plan.profile
             simulate = partial(
                 armillary.simulate,
                 trace,
@@ -106,7 +105,7 @@ def command(
                 fold=not no_fold,
                 network_model=network_model,
             )
-            machine_of_study = chosen_terms(with_efficiency(machine_of_study, efficiency), no_terms)
+            machine_of_study = chosen_terms(with_efficiency(machine_of_study, efficiency, trace), no_terms)
             result = simulate(machine_of_study)
             costs = costs_of(machine_of_study, simulate) if term_costs else None
         elif trace and not given:
@@ -160,11 +159,3 @@ def study_jobs(
             traces[job.work.place] = study_trace(job.work)
         jobs.append(PlacedJob(job.name, traces[job.work.place], job.npus, job.arrival_ns))
     return simulate_jobs(jobs, platform, fold=fold, network_model=network_model)
-
-
-def _checked(study: Study, *works: Study) -> Platform:
-    """Return the machine of a study, with a warning for each workload that does not fit into its memories."""
-    from armillary.workload.plan.request import capacity_warning
-
-    found = tuple(dict.fromkeys(filter(None, map(capacity_warning, works))))
-    return replace(study.platform, warnings=(*study.platform.warnings, *found))

@@ -86,6 +86,8 @@ def command(
 ) -> None:
     """Sum up and print."""
     from armillary.files import write_text
+    from armillary.report.memory_fit import memory_fit
+    from armillary.report.summary import first_lines
     from armillary.study.cost import load_costs
     from armillary.study.whole_run import show
     from armillary.study.whole_run.failures import load_failures
@@ -108,6 +110,8 @@ def command(
         work, failures, stops, recovery, parse_seconds("--interval", interval) if interval else None
     )
     money = _money(run, step, known) if known else {}
+    for line in first_lines(step.timeline) if step else ():
+        click.echo(line)
     show_table(show.run_table(run, failures, money))
     if failures:
         played = None
@@ -120,7 +124,9 @@ def command(
         show.draw(run, failures, plot)
         click.echo(f"wrote {plot}", err=True)
     if as_json:
-        write_text(as_json, json.dumps(show.describe(run, failures, money), indent=2) + "\n")
+        described = show.describe(run, failures, money)
+        described |= {"memory": memory_fit(step.timeline)} if step else {}
+        write_text(as_json, json.dumps(described, indent=2) + "\n")
         click.echo(f"wrote {as_json}", err=True)
 
 

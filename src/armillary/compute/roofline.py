@@ -16,9 +16,16 @@ from armillary.errors import InputError, one_of
 def roofline_ns(operations: Ints, size: Ints, peak: Floats | float, device: Device) -> Floats:
     """Return ns, with the shares of the peaks that kernels reach and their overhead (Williams et al., CACM 2009)."""
     kernels = device.kernels
-    moving = size / (device.memory * kernels.memory) + np.where(size > 0, device.latency * 1e-9, 0.0)
-    longer = np.maximum(operations / (peak * kernels.compute), moving)
+    moving = _over(size, device.memory * kernels.memory) + np.where(size > 0, device.latency * 1e-9, 0.0)
+    longer = np.maximum(_over(operations, peak * kernels.compute), moving)
     result: NDArray[np.float64] = longer * 1e9 + kernels.overhead
+    return result
+
+
+def _over(amount: Ints, rate: Floats | float) -> Floats:
+    """Return amount ÷ rate, 0 where there is nothing to do: a machine need not know what nobody asks of it."""
+    amount = np.asarray(amount)
+    result: NDArray[np.float64] = np.divide(amount, rate, out=np.zeros(amount.shape), where=amount > 0)
     return result
 
 
@@ -36,23 +43,37 @@ class Roofline(ComputeModel):
     def durations(self, work: Work) -> Times:
         """See `ComputeModel`."""
         device = self.device
-        known = (work.operations >= 0) | (work.size >= 0)
+        idle = (work.operations <= 0) & (work.size <= 0)
+        # What names no more than zeros does as little as what names nothing, and takes its recorded time.
+        known = ((work.operations >= 0) | (work.size >= 0)) & ~(idle & (work.recorded > 0))
         ns = np.full(len(work), np.nan)
         bound = np.full(len(work), "", "U7")
         if known.any():
-            if device.memory <= 0 or device.peak <= 0:
-                raise InputError(
-                    "the roofline needs npu.peak and npu.memory.bandwidth: compute nodes cannot be timed"
-                )
             peak = np.array([device.peak_of(precision) for precision in work.precisions])[known]
-            if (peak == 0).any():
-                at = int(np.flatnonzero(known)[peak == 0][0])
-                raise InputError(
-                    f"kernel '{work.names[at]}' has precision '{work.precisions[at]}' without a peak; "
-                    f"expected {one_of(device.kernels.peaks)}"
-                )
             operations, size = np.maximum(work.operations[known], 0), np.maximum(work.size[known], 0)
+            self._check(work, known, peak, operations, size)
             ns[known] = roofline_ns(operations, size, peak, device)
             full, share = device.kernels, device.memory * device.kernels.memory
-            bound[known] = np.where(operations / (peak * full.compute) >= size / share, "compute", "memory")
+            computing, moving = _over(operations, peak * full.compute), _over(size, share)
+            bound[known] = np.where(computing >= moving, "compute", "memory")
         return Times(ns, tuple(bound.tolist()))
+
+    def _check(
+        self, work: Work, known: NDArray[np.bool_], peak: Floats, operations: Ints, size: Ints
+    ) -> None:
+        """Refuse kernels whose operations or bytes the device has no rate for."""
+        for bad, what, needed in (
+            ((operations > 0) & (self.device.peak <= 0), "operations", "npu.peak"),
+            ((size > 0) & (self.device.memory <= 0), "bytes", "npu.memory.bandwidth"),
+        ):
+            if bad.any():
+                at = int(np.flatnonzero(known)[bad][0])
+                raise InputError(
+                    f"kernel '{work.names[at]}' names {what}; expected {needed}, which times them"
+                )
+        if ((peak == 0) & (operations > 0)).any():
+            at = int(np.flatnonzero(known)[(peak == 0) & (operations > 0)][0])
+            raise InputError(
+                f"kernel '{work.names[at]}' has precision '{work.precisions[at]}' without a peak; "
+                f"expected {one_of(self.device.kernels.peaks)}"
+            )

@@ -31,8 +31,8 @@ class KernelTimes:
         warnings: What a person should know of them.
     """
 
-    def __init__(self, platform: Platform, graphs: Iterable[Graph]) -> None:
-        """Ask the model for the kernels of `graphs`.
+    def __init__(self, platform: Platform, graphs: Iterable[Graph], *, fill: bool = True) -> None:
+        """Ask the model for the kernels of `graphs`; see `ask` for `fill`.
 
         Raises:
             InputError: the model, its options or a node is wrong.
@@ -51,7 +51,7 @@ class KernelTimes:
         for graph in graphs:
             self._of[id(graph)] = self._read(graph)
         work = _work(self._known)
-        times = ask(platform, work, modelled=modelled)
+        times = ask(platform, work, modelled=modelled, fill=fill)
         self._ns = times.ns
         self.warnings = [
             f"compute model {chosen.name}: {note}" for note in (*times.notes, *idle(work, chosen.overrides))
@@ -130,13 +130,14 @@ class KernelTimes:
         )
 
 
-def ask(platform: Platform, work: Work, *, modelled: bool = True) -> Times:
+def ask(platform: Platform, work: Work, *, modelled: bool = True, fill: bool = True) -> Times:
     """Return the times of kernels by the model of a platform, the roofline model where it does not know, and overrides.
 
     Args:
         platform: The machine.
         work: The kernels.
         modelled: False: by their recorded durations, but for overrides.
+        fill: Where they are not modelled, let the roofline model time those that have no recorded duration.
 
     Raises:
         InputError: the model or its options are wrong, or a kernel cannot be timed.
@@ -151,14 +152,24 @@ def ask(platform: Platform, work: Work, *, modelled: bool = True) -> Times:
             raise InputError(f"{chosen.source}: {error}" if chosen.source else str(error)) from error
         finally:
             model.close()
-        missing = np.isnan(times.ns)
-        if missing.any() and chosen.name != "roofline":
-            other = Roofline(device).durations(work)
-            ns = np.where(missing, other.ns, times.ns)
-            words = times.bound or ("",) * len(work)
-            bound = tuple(b if gone else a for a, b, gone in zip(words, other.bound, missing, strict=True))
-            times = Times(ns, bound, times.beyond, times.notes)
+    missing = np.isnan(times.ns)
+    if not modelled:  # those that nothing else times, see `armillary.compute.untimed`
+        missing &= (work.recorded == 0) & ((work.operations > 0) | (work.size > 0))
+    if missing.any() and (modelled or fill) and not (modelled and chosen.name == "roofline"):
+        other = Roofline(device).durations(_some(work, missing))
+        ns, words = times.ns.copy(), np.array(times.bound or ("",) * len(work), object)
+        ns[missing], words[missing] = other.ns, other.bound
+        times = Times(ns, tuple(words), times.beyond, times.notes)
     return overridden(work, times, chosen.overrides, device) if chosen.overrides else times
+
+
+def _some(work: Work, which: NDArray[np.bool_]) -> Work:
+    """Return some of the kernels."""
+    at = np.flatnonzero(which).tolist()
+    return Work(
+        tuple(work.names[i] for i in at), work.operations[which], work.size[which],
+        tuple(work.precisions[i] for i in at), tuple(work.products[i] for i in at), work.recorded[which],
+    )  # fmt: skip
 
 
 def _work(rows: Iterable[Row]) -> Work:

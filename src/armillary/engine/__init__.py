@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from armillary.engine.lowered import Simulated
     from armillary.engine.run import Run
     from armillary.engine.timeline import Timeline
+    from armillary.platform.document import Source
     from armillary.platform.model import Platform
     from armillary.trace import Trace
 
@@ -25,9 +26,9 @@ NETWORK_MODELS = {
 
 def simulate(
     trace: Trace,
-    platform: Platform,
+    platform: Platform | Source,
     *,
-    profile: str = "physical",
+    profile: str | None = None,
     fold: bool = True,
     network_model: str | None = None,
     messages: bool = False,
@@ -36,9 +37,9 @@ def simulate(
 
     Args:
         trace: One graph per NPU.
-        platform: The machine.
+        platform: The machine, or what `armillary.load_platform` takes: a preset, a file, or what that holds.
         profile: "physical": whatever is active at the same time shares the wires; "astra-sim": tick for
-            tick what ASTRA-sim computes. 1 tick is 1 ns in both.
+            tick what ASTRA-sim computes. 1 tick is 1 ns in both. None: what the platform's file says.
         fold: Simulate one rank of each class that provably behaves alike; the ticks are the same.
         network_model: "analytical": dimensions without contention but for the ports of NPUs; "congestion": messages
             wait for the links that they cross, one on each at a time; "flow": they share links max-min fairly;
@@ -53,6 +54,11 @@ def simulate(
         InputError: the trace does not fit the platform, or something in it cannot be simulated.
         StuckError: the simulation cannot finish; the message says who waits for what.
     """
+    from armillary.platform.native import platform_of
+
+    platform = platform_of(platform)
+    check_trace(trace)
+    profile = platform.profile if profile is None else profile
     graph = platform.topology is not None and profile == "physical"
     network_model = network_model or ("flow" if graph else "analytical")
     check_available(profile, network_model)
@@ -62,13 +68,15 @@ def simulate(
             f"{one_of(NETWORK_MODELS[profile][1:])}, or platform.network instead of platform.topology"
         )
     contention = network_model == "congestion"
+    from armillary.engine.assumed import assumptions, unused_efficiency
     from armillary.engine.diagnose import check_finished
+    from armillary.engine.fits import memory_of
     from armillary.engine.ignored import ignored
     from armillary.engine.result import timeline_of
     from armillary.engine.terms.check import check_terms
 
     check_terms(platform, profile, network_model)
-    platform = replace(platform, warnings=(*platform.warnings, *ignored(platform, network_model)))
+    platform = replace(platform, warnings=(*platform.warnings, *ignored(platform, profile, network_model)))
 
     lowered: Simulated
     run: Run
@@ -95,8 +103,27 @@ def simulate(
         "profile": profile,
         "network_model": network_model,
         "folded": fold and network_model == "analytical",
+        **assumptions(lowered, platform, profile),
+        **memory_of(trace, platform),
     }
+    if profile == "physical":
+        platform = replace(platform, warnings=(*platform.warnings, *unused_efficiency(platform, info)))
     return timeline_of(lowered, run, platform, {**said, **about, **info})
+
+
+def check_trace(trace: object) -> None:
+    """Refuse what is no trace.
+
+    Raises:
+        InputError: names it and how to read one.
+    """
+    from armillary.platform.document import show
+    from armillary.trace import Trace
+
+    if not isinstance(trace, Trace):
+        raise InputError(
+            f"trace: got {show(trace)}, expected a Trace, as armillary.load_trace(PREFIX) returns"
+        )
 
 
 def check_available(profile: str, network_model: str) -> None:
@@ -108,7 +135,7 @@ def check_available(profile: str, network_model: str) -> None:
     if profile not in PROFILES:
         raise InputError(
             f"profile '{profile}' is not available in this version; "
-            f"expected {one_of(PROFILES)}{nearest(profile, PROFILES)}"
+            f"expected {one_of(PROFILES)}{nearest(str(profile), PROFILES)}"
         )
     known = NETWORK_MODELS[profile]
     if network_model not in known:

@@ -72,9 +72,15 @@ class Slots(Protocol):
 
 
 def read_workload(
-    trace: Trace, platform: Platform, lower_nodes: Callable[[Graph, Platform, KernelTimes], Nodes]
+    trace: Trace,
+    platform: Platform,
+    lower_nodes: Callable[[Graph, Platform, KernelTimes], Nodes],
+    *,
+    fill: bool = False,
 ) -> tuple[list[View], NDArray[np.int32], Communicators, NDArray[np.int32]]:
     """Read a trace for a platform: distinct views, the view of every rank, communicators, structures.
+
+    With `fill` kernels that name work and have no time take that of the roofline model.
 
     Raises:
         InputError: the trace does not fit the machine, or has a node that cannot be simulated.
@@ -82,7 +88,7 @@ def read_workload(
     check_fits(trace, platform)
     structure, examples = trace.structures()
     graphs = [trace.graphs[g] for g in examples]
-    times = KernelTimes(platform, graphs)
+    times = KernelTimes(platform, graphs, fill=fill)
     nodes = {s: lower_nodes(graph, platform, times) for s, graph in enumerate(graphs)}
     if nodes:
         nodes[0].warnings += times.warnings

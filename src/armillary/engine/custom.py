@@ -70,7 +70,7 @@ def expand(view: View, rank: int, comms: Communicators) -> View:
     grown = Nodes(
         graph=nodes.graph, order=nodes.order, kind=join(kind), slot=join(slot), ticks=join(ticks),
         indegree=join(indegree), child_ptr=join([[0], np.cumsum(join(counts))]).astype(np.int64),
-        children=join(children), item=join(item), items=join(items), warnings=nodes.warnings,
+        children=join(children), item=join(item), items=join(items), warnings=nodes.warnings, free=nodes.free,
     )  # fmt: skip
     none = np.full(n_items - len(view.job), -1)
     return replace(

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from armillary.engine import simulate
+from armillary.engine.fits import memory_of
 from armillary.engine.job_timeline import job_timeline, with_group_names
 from armillary.engine.timeline import Timeline
 from armillary.errors import InputError, nearest
+from armillary.platform.native import platform_of
+from armillary.platform.profiles import NOT_ASTRA_SIM
 from armillary.trace.compose import Composed, PlacedJob, compose
 
 if TYPE_CHECKING:
+    from armillary.platform.document import Source
     from armillary.platform.model import Platform
 
 
@@ -72,7 +76,11 @@ class JobsResult:
 
 
 def simulate_jobs(
-    jobs: Sequence[PlacedJob], platform: Platform, *, fold: bool = True, network_model: str | None = None
+    jobs: Sequence[PlacedJob],
+    platform: Platform | Source,
+    *,
+    fold: bool = True,
+    network_model: str | None = None,
 ) -> JobsResult:
     """Simulate several jobs on one machine (profile "physical"), together and each alone on the same NPUs.
 
@@ -90,6 +98,9 @@ def simulate_jobs(
         InputError: a job does not fit, or something in it cannot be simulated.
         StuckError: the simulation cannot finish.
     """
+    platform = platform_of(platform)
+    if platform.profile == "astra-sim":
+        raise InputError(f"{platform.source or 'platform'}: several jobs: {NOT_ASTRA_SIM}")
     if platform.groups:
         raise InputError(
             f"{platform.source or 'platform'}: groups: several jobs cannot share them; expected groups in their traces"
@@ -115,6 +126,7 @@ def simulate_jobs(
         if key not in alone:
             lone = compose([replace(job, arrival_ns=arrival)], platform.npus)
             alone[key] = job_timeline(run(lone), lone, 0)
+            alone[key].info.update(memory_of(job.trace, platform))
         own.append(alone[key])
     users = Counter(npu for job in jobs for npu in job.npus)
     starts = {
@@ -127,6 +139,8 @@ def simulate_jobs(
     whole = run(composed)
     whole.info["warnings"] += composed.warnings
     parts = [job_timeline(whole, composed, j) for j in range(len(jobs))]
+    for job, part in zip(jobs, parts, strict=True):
+        part.info.update(memory_of(job.trace, platform))
     ends = [job.arrival_ns + part.total_ticks for job, part in zip(jobs, parts, strict=True)]
     runs = []
     for j, (job, part) in enumerate(zip(jobs, parts, strict=True)):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.compute import KernelTimes
+from armillary.compute.untimed import has_time, names_work
 from armillary.engine import layout_kernel as lk
 from armillary.engine.network import LIMIT
 from armillary.errors import InputError
@@ -22,6 +23,10 @@ OPERATION = {kind: kind.name.lower().replace("_", "-") for kind in CollectiveTyp
 """Name of every Chakra collective."""
 ASTRA_SIM_OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 """Those that profile ``astra-sim`` models with messages."""
+
+
+COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
+MEMORY = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
 
 
 @dataclass
@@ -41,6 +46,9 @@ class Nodes:
     items: Ints
     """Those nodes, as indices in issue order."""
     warnings: list[str] = field(default_factory=list)
+    free: int = 0
+    """Nodes that name operations or bytes and take no time: compute nodes by the conventions of profile ``astra-sim``,
+    communication and memory of a machine that takes recorded times only."""
 
 
 def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
@@ -90,6 +98,8 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
             modelled(graph, order, times, ticks)
         elif platform.system.roofline:
             warnings += _roofline(graph, order, platform, kind, ticks, (types == NodeType.COMP_NODE) & ~cpu)
+    free = (types == NodeType.COMP_NODE) & names_work(graph)[order]
+    free &= (kind == lk.SKIP) | ((kind == lk.FIXED) & (ticks <= 1) & ~has_time(graph)[order])
     slot[(types == NodeType.COMM_RECV_NODE) & ~cpu] = lk.NONE
     known_types = np.isin(types, [int(t) for t in NodeType])
     refuse(graph, order, ~known_types, "has an unknown node type", "a type of the Chakra schema")
@@ -106,7 +116,17 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
     return Nodes(
         graph, order, kind, slot.astype(np.int64), ticks, counts[order].astype(np.int64), child_ptr.astype(np.int64),
         child_rank[by_parent].astype(np.int64), item.astype(np.int64), np.flatnonzero(needs_row), warnings,
+        int(free.sum()) + unrecorded(graph, platform),
     )  # fmt: skip
+
+
+def unrecorded(graph: Graph, platform: Platform) -> int:
+    """Return how many nodes of communication and memory name bytes and have no time where only recorded ones count."""
+    if not platform.system.replay_only:
+        return 0
+    other = np.isin(graph.types, (*COMMUNICATION, *MEMORY)) & ~graph.has("duration_ns")
+    sized = (graph.ints("comm_size", 0) > 0) | (graph.ints("tensor_size", 0) > 0)
+    return int((other & sized & (graph.duration_micros == 0)).sum())
 
 
 def _collectives() -> str:

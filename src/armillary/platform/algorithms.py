@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from armillary.errors import nearest
-from armillary.platform.document import Document, KeyPath
+from armillary.platform.document import Document, KeyPath, show
 from armillary.platform.model import Algorithm, Dimension
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
@@ -44,6 +44,14 @@ def algorithm_text(algorithm: Algorithm) -> str:
     return algorithm.name + (str(algorithm.window) if algorithm.window else "")
 
 
+def wrong_name(name: object, known: tuple[str, ...]) -> str:
+    """Return what is wrong with the name of an algorithm, which is one of `known` or has a window; "" for nothing."""
+    if isinstance(name, str) and (name in known or parse_algorithm(name)):
+        return ""
+    expected = f"an algorithm: {', '.join(known)} (direct and oneDirect may end in a window, direct8)"
+    return f"got {show(name)}, expected {expected}{nearest(str(name), known)}"
+
+
 def read_algorithms(
     document: Document, path: KeyPath, names: object, dimensions: int
 ) -> tuple[Algorithm, ...]:
@@ -67,9 +75,8 @@ def read_names(
     if not isinstance(names, list | tuple) or not names:
         document.reject(path, names, 'a list of algorithms, one per dimension, e.g. ["ring"]')
     for position, name in enumerate(names):
-        if not isinstance(name, str) or (name not in known and parse_algorithm(name) is None):
-            expected = f"an algorithm: {', '.join(known)} (direct and oneDirect may end in a window, direct8)"
-            document.reject((*path, position), name, expected, nearest(str(name), known))
+        if problem := wrong_name(name, known):
+            raise document.error((*path, position), problem)
     if len(names) > dimensions:
         raise document.error(
             path, f"lists {len(names)} algorithms, expected at most {dimensions}, one per network dimension"

@@ -24,6 +24,7 @@ from armillary.platform.astra_sim_keys import (
 from armillary.platform.document import Document, KeyPath, Source, is_there, read_document, show
 from armillary.platform.flags import read_flags
 from armillary.platform.groups import read_groups
+from armillary.platform.limits import placed
 from armillary.platform.model import (
     Dimension,
     Physical,
@@ -42,6 +43,11 @@ _MEMORY_KINDS = {
     "PER_NODE_MEMORY_EXPANSION": "per-node",
     "MEMORY_POOL": "pool",
 }
+_COLUMN_OF = {"topology": "topology", "size": "npus_count", "bandwidth": "bandwidth", "latency": "latency"}
+_KEY_OF: dict[str, KeyPath] = {
+    "endpoint_delay": ("endpoint-delay",), "local_mem_bandwidth": ("local-mem-bw",), "peak_performance": ("peak-perf",),
+    "shared_bus": ("model-shared-bus",),
+}  # fmt: skip
 _INT_MAX = 2**31 - 1  # that program keeps these numbers in a C int
 _DEFAULT_DIMENSIONS = 4  # length of its default involved_dim list
 
@@ -83,6 +89,7 @@ def read_platform(
         queues_per_dim=flags["num-queues-per-dim"],
         rendezvous=flags["rendezvous-protocol"],
         dialect="astra-sim",
+        profile="astra-sim",
         warnings=tuple(warnings),
         source=document.path,
     )
@@ -113,7 +120,8 @@ def _read_network(document: Document, warnings: list[str]) -> tuple[Dimension, .
         latency = document.number(("latency", d), columns["latency"][d], "a number of ns, 0 or more", low=0.0)
         # That program's GB is 2**30 bytes; the order of these operations decides how times truncate.
         rate = bandwidth * 2**30 / 10**9
-        dimensions.append(Dimension(f"dim{d}", cast(TopologyName, topology), size, rate, latency))
+        with placed(document, (), {key: (name, d) for key, name in _COLUMN_OF.items()}):
+            dimensions.append(Dimension(f"dim{d}", cast(TopologyName, topology), size, rate, latency))
     if math.prod(dimension.size for dimension in dimensions) > _INT_MAX:
         document.reject(("npus_count",), columns["npus_count"], f"at most {_INT_MAX} NPUs in all")
     if len(dimensions) > _DEFAULT_DIMENSIONS:
@@ -150,33 +158,34 @@ def _read_system(document: Document, dimensions: int, injection_scale: float, wa
     if roofline and (bandwidth == 0 or peak == 0):
         absent = "local-mem-bw" if bandwidth == 0 else "peak-perf"
         warnings.append(f"{document.name}: roofline-enabled without {absent}: compute nodes cannot be timed")
-    system = System(
-        collective_optimization="localBWAware" if optimization == "localBWAware" else "baseline",
-        inter_dimension=_scheduling(document, "inter-dimension-scheduling", INTER_DIMENSION, warnings),
-        intra_dimension=_scheduling(document, "intra-dimension-scheduling", INTRA_DIMENSION, warnings),
-        endpoint_delay=delay,
-        local_reduction_delay=whole("local-reduction-delay", 0, 1),
-        active_chunks=whole("active-chunks-per-dimension", 1, 1),
-        dataset_splits=_truncate(document, warnings, ("preferred-dataset-splits",), splits, 1),
-        local_mem_bandwidth=bandwidth * 1e9,
-        peak_performance=peak * 1e12,
-        roofline=roofline,
-        replay_only=_switch(document, "replay-only"),
-        shared_bus=_read_bus(document, warnings),
-        algorithms={
-            kind: read_algorithms(
-                document, (f"{kind}-implementation",), data[f"{kind}-implementation"], dimensions
-            )
-            for kind in COLLECTIVES
-            if f"{kind}-implementation" in data
-        },
-        custom={
-            kind: _custom_prefix(document, f"{kind}-implementation-custom")
-            for kind in COLLECTIVES
-            if f"{kind}-implementation-custom" in data
-        },
-        custom_by_node=_custom_by_node(document),
-    )
+    with placed(document, (), _KEY_OF):
+        system = System(
+            collective_optimization="localBWAware" if optimization == "localBWAware" else "baseline",
+            inter_dimension=_scheduling(document, "inter-dimension-scheduling", INTER_DIMENSION, warnings),
+            intra_dimension=_scheduling(document, "intra-dimension-scheduling", INTRA_DIMENSION, warnings),
+            endpoint_delay=delay,
+            local_reduction_delay=whole("local-reduction-delay", 0, 1),
+            active_chunks=whole("active-chunks-per-dimension", 1, 1),
+            dataset_splits=_truncate(document, warnings, ("preferred-dataset-splits",), splits, 1),
+            local_mem_bandwidth=bandwidth * 1e9,
+            peak_performance=peak * 1e12,
+            roofline=roofline,
+            replay_only=_switch(document, "replay-only"),
+            shared_bus=_read_bus(document, warnings),
+            algorithms={
+                kind: read_algorithms(
+                    document, (f"{kind}-implementation",), data[f"{kind}-implementation"], dimensions
+                )
+                for kind in COLLECTIVES
+                if f"{kind}-implementation" in data
+            },
+            custom={
+                kind: _custom_prefix(document, f"{kind}-implementation-custom")
+                for kind in COLLECTIVES
+                if f"{kind}-implementation-custom" in data
+            },
+            custom_by_node=_custom_by_node(document),
+        )
     few = [
         kind
         for kind, names in system.algorithms.items()
@@ -221,12 +230,13 @@ def _read_bus(document: Document, warnings: list[str]) -> SharedBus | None:
         if given:
             warnings.append(f"{document.name}: {', '.join(given)} have no effect without model-shared-bus: 1")
         return None
-    return SharedBus(
-        L=int(values.get("L", 0)),
-        o=int(values.get("o", 0)),
-        g=int(values.get("g", 0)),
-        G=values.get("G", 0.0),
-    )
+    with placed(document, ()):
+        return SharedBus(
+            L=int(values.get("L", 0)),
+            o=int(values.get("o", 0)),
+            g=int(values.get("g", 0)),
+            G=values.get("G", 0.0),
+        )
 
 
 def _custom_prefix(document: Document, key: str) -> str:

@@ -7,13 +7,30 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, WithJsonSchema, model_validator
 
 from armillary import units
-from armillary.errors import nearest, one_of
 from armillary.platform.document import Document, KeyPath, key_text
-from armillary.platform.model import Interval, KernelModel, Override
+from armillary.platform.model import (
+    COMPUTE_MODELS,
+    FACTOR,
+    QUANTILE,
+    Interval,
+    KernelModel,
+    Override,
+    unknown_model,
+)
 from armillary.platform.native_errors import first_error
-from armillary.platform.schema_fields import BY_TYPE, TAGS, Count, Efficiency, Part, Quantity, Size, Time
+from armillary.platform.schema_fields import (
+    BY_TYPE,
+    TAGS,
+    Count,
+    Efficiency,
+    Part,
+    Quantity,
+    Ruled,
+    Size,
+    Time,
+)
 
-BUILT_IN = ("roofline", "gpu", "tiled", "table", "systolic", "subprocess")
+BUILT_IN = COMPUTE_MODELS
 Clock = Annotated[float, Quantity(units.parse_frequency, "frequency", "1.4 GHz")]
 
 Wait = Annotated[float, Quantity(units.parse_time, "time", "1 min")]
@@ -34,7 +51,7 @@ class KernelOverride(Part):
         default=None, description="Products of known shape, other operations, bytes only, a duration only."
     )
     duration: Time | None = Field(default=None, description="That each takes.")
-    factor: Annotated[float, Field(gt=0, lt=1e9)] | None = Field(
+    factor: Annotated[float, Ruled(FACTOR)] | None = Field(
         default=None, description="Times what the model says, or the recorded duration."
     )
     efficiency: Efficiency | None = Field(default=None, description="Share of the peaks that they reach.")
@@ -49,8 +66,8 @@ class KernelOverride(Part):
 class Uncertainty(Part):
     """How far measured steps lie from predicted ones, as quantiles of measured over predicted time."""
 
-    low: Annotated[float, Field(gt=0, lt=1e3)] = Field(description="Least of the middle 80 %: 0.93.")
-    high: Annotated[float, Field(gt=0, lt=1e3)] = Field(description="Largest of them: 1.07.")
+    low: Annotated[float, Ruled(QUANTILE)] = Field(description="Least of the middle 80 %: 0.93.")
+    high: Annotated[float, Ruled(QUANTILE)] = Field(description="Largest of them: 1.07.")
     of: str = Field(default="", description="What was measured: residuals of 355 vTrain rows.")
 
     @model_validator(mode="after")
@@ -237,10 +254,8 @@ def read_compute(value: Any, document: Document, path: KeyPath) -> Compute:
     if not isinstance(value, dict):
         document.reject(path, value, "a mapping of keys to values")
     name = value.get("model", "roofline")
-    if not isinstance(name, str):
-        document.reject((*path, "model"), name, f"{one_of(BUILT_IN)}, or the name of another package's")
-    if name not in BUILT_IN:
-        _check_known(name, document, path)
+    if problem := unknown_model(name):
+        raise document.error((*path, "model"), problem)
     try:
         return _KINDS.get(name, Other).model_validate(value)
     except ValidationError as error:
@@ -284,11 +299,3 @@ def compute_schema() -> dict[str, Any]:
 def _renamed(union: dict[str, Any]) -> list[dict[str, Any]]:
     choices: list[dict[str, Any]] = union.get("oneOf") or union["anyOf"]
     return [{"$ref": "#/$defs/Roofline"} if each["$ref"].endswith("/Compute") else each for each in choices]
-
-
-def _check_known(name: str, document: Document, path: KeyPath) -> None:
-    from importlib.metadata import entry_points
-
-    known = [*BUILT_IN, *(point.name for point in entry_points(group="armillary.compute"))]
-    if name not in known:
-        document.reject((*path, "model"), name, one_of(known), nearest(name, known))

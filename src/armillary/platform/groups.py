@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from numbers import Integral
 from typing import Any
 
 from armillary.platform.document import Document, KeyPath, show
@@ -19,22 +20,28 @@ def read_groups(
     Raises:
         InputError: An id is not a whole number above 0, or a rank does not exist or is listed twice.
     """
-    groups: dict[int, tuple[int, ...]] = {}
+    for place, problem in checked_groups(table, npus):
+        raise document.error((*path, *place), problem)
+    return {int(key): tuple(ranks) for key, ranks in table.items()}
+
+
+def checked_groups(table: Mapping[Any, Any], npus: int) -> Iterator[tuple[KeyPath, str]]:
+    """Yield where and what is wrong in a table of groups on `npus` NPUs."""
+    known: set[int] = set()
     for key, ranks in table.items():
         if not re.fullmatch(r"[0-9]{1,10}", str(key)) or not 0 < int(key) <= _INT_MAX:
-            raise document.error((*path, key), f"got group id {show(key)}, expected a whole number above 0")
-        if int(key) in groups:
-            raise document.error((*path, key), f"group {int(key)} is given twice")
+            yield (key,), f"got group id {show(key)}, expected a whole number above 0"
+            return
+        if int(key) in known:
+            yield (key,), f"group {int(key)} is given twice"
+        known.add(int(key))
         if not isinstance(ranks, list | tuple) or not ranks:
-            document.reject((*path, key), ranks, "a list of ranks")
+            yield (key,), f"got {show(ranks)}, expected a list of ranks"
+            return
         seen: set[int] = set()
         for position, rank in enumerate(ranks):
-            if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < npus:
-                document.reject((*path, key, position), rank, f"a rank from 0 to {npus - 1}")
+            if isinstance(rank, bool) or not isinstance(rank, Integral) or not 0 <= int(rank) < npus:
+                yield (key, position), f"got {show(rank)}, expected a rank from 0 to {npus - 1}"
             if rank in seen:
-                raise document.error(
-                    (*path, key, position), f"rank {rank} is in the group twice, expected it once"
-                )
+                yield (key, position), f"rank {rank} is in the group twice, expected it once"
             seen.add(rank)
-        groups[int(key)] = tuple(ranks)
-    return groups

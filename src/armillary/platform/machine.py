@@ -23,6 +23,7 @@ from armillary.platform.collectives_schema import Collectives
 from armillary.platform.compute_schema import Compute, kernel_model, read_compute
 from armillary.platform.document import Document, KeyPath, key_text, show
 from armillary.platform.groups import read_groups
+from armillary.platform.limits import POSITIVE, TIME, placed
 from armillary.platform.memory import local_memory, remote_memory
 from armillary.platform.model import (
     Dimension,
@@ -41,15 +42,16 @@ from armillary.platform.native_errors import first_error
 from armillary.platform.network_schema import InNetwork as InNetworkKeys
 from armillary.platform.network_schema import NetworkDimension
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
+from armillary.platform.schema_fields import Quantity
 from armillary.platform.study_schema import Npu, Peaks, PlatformFile
 from armillary.platform.terms import FitChoice
 from armillary.platform.terms_schema import terms_of
 from armillary.units import parse_time
 
+_TIME = Quantity(parse_time, "time", "2 ms", TIME)
+
 if TYPE_CHECKING:
     from armillary.platform.topology.description import Network
-
-_MAX_NPUS = 2**31 - 1
 
 
 def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile: ProfileName) -> Platform:
@@ -75,9 +77,8 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
                 (*path, "collectives", "hierarchy"),
                 "expected only with a topology: here the dimensions of the network are the levels",
             )
-    npus = Platform(dimensions).npus
-    if npus > _MAX_NPUS:
-        raise document.error((*path, "network"), f"has {npus} NPUs in all, expected at most {_MAX_NPUS}")
+    with placed(document, path, {"dimensions": ("network",)}):
+        npus = Platform(dimensions).npus
     npu, collectives, remote = model.npu, model.collectives, model.remote_memory
     compute = read_compute(model.compute, document, (*path, "compute"))
     if compute.times and compute.replay:
@@ -144,6 +145,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
         queues_per_dim=collectives.queues,
         rendezvous=model.rendezvous,
         dialect="native",
+        profile=profile,
         topology=topology,
         packets=_packets(model, document, path),
         kernel_model=kernel_model(compute, document, (*path, "compute")),
@@ -222,6 +224,12 @@ def _fit(
 
 def _warnings(model: PlatformFile, compute: Compute, document: Document, profile: ProfileName) -> list[str]:
     warnings = []
+    given = model.collectives.model_fields_set if profile == "physical" else set()
+    for key in ("optimization", "queues"):
+        if key in given:
+            warnings.append(
+                f"{document.name}: collectives.{key} has no effect in profile physical; astra-sim uses it"
+            )
     if model.npu.peak and not compute.times and profile == "astra-sim":
         warnings.append(f"{document.name}: npu.peak has no effect without compute.roofline: true")
     if model.npu.memory is None:
@@ -245,7 +253,8 @@ def dimensions_of(
             if full in entry:
                 raise document.error((*path, position, "name"), f"name '{full}' is used twice")
             entry[full] = position
-            result.append(_dimension(part, full, size, part.per or _per(profile)))
+            with placed(document, (*path, position)):
+                result.append(_dimension(part, full, size, part.per or _per(profile)))
     return tuple(result), entry
 
 
@@ -310,11 +319,13 @@ def _per_rank(
 
 
 def _speed(document: Document, path: KeyPath, value: object) -> float:
-    return document.number(path, value, "a number above 0, e.g. 0.8", low=0.0, exclusive=True)
+    if problem := POSITIVE(value):
+        raise document.error(path, problem)
+    return float(value)  # type: ignore[arg-type]
 
 
 def _time(document: Document, path: KeyPath, value: object) -> float:
     try:
-        return parse_time(value)
+        return _TIME.read(value)
     except ValueError as error:
         raise document.error(path, str(error)) from None

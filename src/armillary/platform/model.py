@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from armillary.platform.document import show
+from armillary.platform.limits import (
+    BYTES,
+    COUNT,
+    FLAG,
+    MOST_COUNT,
+    POSITIVE,
+    RATE,
+    SEED,
+    SHARE,
+    TEXT,
+    TIME,
+    WHOLE_TIME,
+    Choice,
+    Kind,
+    Maybe,
+    Number,
+    check,
+    check_table,
+    refuse,
+)
 from armillary.platform.terms import FitChoice, Terms
 
 if TYPE_CHECKING:
@@ -34,12 +56,29 @@ PRECISIONS = ("fp32", "bf16", "fp8", "fp4")
 """Of matrix products: values of the attribute ``precision`` of a compute node, ``bf16`` where it has none."""
 
 
+_TOPOLOGIES = Choice(get_args(TopologyName))
+_ALGORITHMS = Choice(
+    ("ring", "direct", "halvingDoubling", "doubleBinaryTree", "oneRing", "oneDirect", "oneHalvingDoubling")
+)
+_COLLECTIVES = Choice(get_args(CollectiveName))
+_SCHEDULING, _CHUNK_ORDERS = Choice(get_args(SchedulingName)), Choice(get_args(ChunkOrderName))
+_WITHIN = Choice(get_args(WithinDimensionName))
+_OPTIMIZATIONS = Choice(("baseline", "localBWAware"))
+_STAGES = Choice(("npu", "node", "machine"))
+_MEMORIES = Choice(("none", "per-npu", "per-node", "pool", "hierarchical"))
+_PROTOCOLS = Choice(("lossless", "credit", "tcp"))
+
+
 @dataclass(frozen=True)
 class Port:
     """What one NPU can send and receive at the same time in one dimension: `out` and `into`, bytes per ns."""
 
     out: float
     into: float
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, out=RATE, into=RATE)
 
     @property
     def slower(self) -> float:
@@ -60,6 +99,10 @@ class InNetwork:
     latency: float = 0.0
     operations: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, rate=Maybe(RATE, 0), latency=TIME, operations=Number(high=MOST_COUNT, whole=True))
+
 
 @dataclass(frozen=True)
 class Dimension:
@@ -79,6 +122,17 @@ class Dimension:
     in_network: InNetwork | None = None
     """What the switches of a Switch do besides; None: they only pass on."""
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(
+            self, name=TEXT, topology=_TOPOLOGIES, size=COUNT, bandwidth=RATE, latency=TIME,
+            port=Kind(Port, "a Port or None", none=True), in_network=Kind(InNetwork, "an InNetwork or None", none=True),
+        )  # fmt: skip
+        if self.in_network is not None and self.topology != "Switch":
+            raise refuse(
+                self, (), f"got in_network for topology '{self.topology}', expected it for Switch only"
+            )
+
 
 @dataclass(frozen=True)
 class Algorithm:
@@ -91,6 +145,10 @@ class Algorithm:
     name: str
     window: int | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, name=_ALGORITHMS, window=Maybe(COUNT))
+
 
 @dataclass(frozen=True)
 class SharedBus:
@@ -101,11 +159,18 @@ class SharedBus:
     g: int
     G: float
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, L=WHOLE_TIME, o=WHOLE_TIME, g=WHOLE_TIME, G=TIME)
+
 
 InterDimension = Literal["ascending", "roundRobin", "onlineGreedy", "offlineGreedy", "offlineGreedyFlex"]
 """In which order chunks visit the dimensions."""
 IntraDimension = Literal["FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst"]
 """In which order the phases that wait for a dimension go."""
+
+
+_INTER, _INTRA = Choice(get_args(InterDimension)), Choice(get_args(IntraDimension))
 
 
 @dataclass(frozen=True)
@@ -131,6 +196,18 @@ class System:
     custom_by_node: dict[int, str] = field(default_factory=dict)
     """Workload node id -> such a prefix; wins over `custom`."""
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(
+            self, collective_optimization=_OPTIMIZATIONS, endpoint_delay=WHOLE_TIME, local_reduction_delay=WHOLE_TIME,
+            inter_dimension=_INTER, intra_dimension=_INTRA, active_chunks=COUNT, dataset_splits=COUNT,
+            local_mem_bandwidth=Number(), peak_performance=Number(), roofline=FLAG, replay_only=FLAG,
+            shared_bus=Kind(SharedBus, "a SharedBus or None", none=True),
+        )  # fmt: skip
+        check_table(self, "algorithms", _COLLECTIVES, Kind(tuple, "a tuple of Algorithm, one per dimension"))
+        check_table(self, "custom", _COLLECTIVES, TEXT)
+        check_table(self, "custom_by_node", Number(whole=True), TEXT)
+
 
 @dataclass(frozen=True)
 class Jitter:
@@ -138,6 +215,10 @@ class Jitter:
 
     sigma: float
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, sigma=SHARE, seed=SEED)
 
 
 @dataclass(frozen=True)
@@ -156,6 +237,13 @@ class Kernels:
     memory: float = 1.0
     overhead: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, compute=SHARE, memory=SHARE, overhead=TIME)
+        check_table(self, "peaks", Choice(PRECISIONS), POSITIVE)
+        if self.peaks and "bf16" not in self.peaks:
+            raise refuse(self, ("peaks",), "missing key 'bf16'")
+
 
 @dataclass(frozen=True)
 class LocalMemory:
@@ -172,6 +260,29 @@ class LocalMemory:
     latency: float = 0.0
     read: float = 0.0
     write: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, capacity=BYTES, latency=TIME, read=Maybe(RATE, 0), write=Maybe(RATE, 0))
+
+
+KERNEL_KINDS = ("gemm", "flops", "memory", "unknown")
+"""Products of known shape; other operations, such as fused attention; bytes only; nothing but a recorded duration."""
+FACTOR = Number(high=1e9, above=True)
+"""Of a time."""
+QUANTILE = Number(high=1e3, above=True)
+"""Of measured over predicted times."""
+COMPUTE_MODELS = ("roofline", "gpu", "tiled", "table", "systolic", "subprocess")
+"""Those that are built in."""
+
+
+def unknown_model(name: object) -> str:
+    """Return what is wrong with the name of a compute model, nothing if there is one of this or another package."""
+    if name in COMPUTE_MODELS:
+        return ""
+    from importlib.metadata import entry_points
+
+    return Choice((*COMPUTE_MODELS, *(point.name for point in entry_points(group="armillary.compute"))))(name)
 
 
 @dataclass(frozen=True)
@@ -192,6 +303,15 @@ class Override:
     factor: float | None = None
     efficiency: float | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(
+            self, name=TEXT, kind=Choice(("", *KERNEL_KINDS)), duration=Maybe(TIME), factor=Maybe(FACTOR),
+            efficiency=Maybe(SHARE),
+        )  # fmt: skip
+        if sum(each is not None for each in (self.duration, self.factor, self.efficiency)) != 1:
+            raise refuse(self, (), "expected exactly one of duration, factor and efficiency")
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -200,6 +320,12 @@ class Interval:
     low: float
     high: float
     of: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, low=QUANTILE, high=QUANTILE, of=TEXT)
+        if self.low > self.high:
+            raise refuse(self, (), f"got low {self.low} above high {self.high}, expected at most as much")
 
 
 @dataclass(frozen=True)
@@ -221,6 +347,15 @@ class KernelModel:
     source: str = field(default="", compare=False)
     folder: Path = field(default=Path(), compare=False)
     uncertainty: Interval | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        options, overrides = Kind(Mapping, "a mapping"), Kind(tuple, "a tuple of Override")
+        uncertainty = Kind(Interval, "an Interval or None", none=True)
+        check(self, name=unknown_model, options=options, overrides=overrides, uncertainty=uncertainty)
+        for at, each in enumerate(self.overrides):
+            if not isinstance(each, Override):
+                raise refuse(self, ("overrides", at), f"got {show(each)}, expected an Override")
 
 
 @dataclass(frozen=True)
@@ -252,6 +387,20 @@ class Physical:
     """What times collectives and messages instead of schedules; None: nothing."""
     terms: Terms = field(default_factory=Terms)
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(
+            self, scheduling=_SCHEDULING, chunks=COUNT, active_chunks=Number(high=MOST_COUNT, whole=True),
+            endpoint_delay=TIME, chunk_order=_CHUNK_ORDERS, within_dimension=_WITHIN,
+            jitter=Kind(Jitter, "a Jitter or None", none=True), kernels=Kind(Kernels, "a Kernels"),
+            memory=Kind(LocalMemory, "a LocalMemory"), fit=Kind(FitChoice, "a FitChoice or None", none=True),
+            terms=Kind(Terms, "a Terms"),
+        )  # fmt: skip
+        rank = Kind(object, "a rank")  # how many there are the platform knows
+        check_table(self, "speed", rank, POSITIVE)
+        check_table(self, "delay", rank, TIME)
+        check_table(self, "algorithm", TEXT, Kind(tuple, "a tuple of names, one per dimension"))
+
 
 @dataclass(frozen=True)
 class MemoryStage:
@@ -273,6 +422,10 @@ class MemoryStage:
     write: float
     latency: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, name=TEXT, per=_STAGES, count=COUNT, read=RATE, write=RATE, latency=TIME)
+
 
 @dataclass(frozen=True)
 class RemoteMemory:
@@ -288,6 +441,21 @@ class RemoteMemory:
     stages: tuple[MemoryStage, ...] = ()
     chunk: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        whole = Number(high=2**63 - 1, whole=True)
+        check(
+            self, kind=_MEMORIES, latency=whole, bandwidth=whole, npus_per_node=Number(high=MOST_COUNT, whole=True),
+            stages=Kind(tuple, "a tuple of MemoryStage"), chunk=BYTES,
+        )  # fmt: skip
+        for at, stage in enumerate(self.stages):
+            if not isinstance(stage, MemoryStage):
+                raise refuse(self, ("stages", at), f"got {show(stage)}, expected a MemoryStage")
+        if (self.kind == "hierarchical") != bool(self.stages) or (self.stages and not self.chunk):
+            raise refuse(self, (), "expected stages and chunk with kind hierarchical, and only there")
+        if self.kind == "per-node" and not self.npus_per_node:
+            raise refuse(self, (), "expected npus_per_node with kind per-node, and only there")
+
 
 @dataclass(frozen=True)
 class Packets:
@@ -297,6 +465,10 @@ class Packets:
     options: dict[str, Any] = field(default_factory=dict)
     source: str = field(default="", compare=False)
     """The file, line and key that say so, or empty."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, protocol=_PROTOCOLS, options=Kind(Mapping, "a mapping"))
 
     @property
     def given(self) -> bool:
@@ -316,12 +488,20 @@ class Platform:
     queues_per_dim: int = 1
     rendezvous: bool = False
     dialect: Literal["astra-sim", "native"] = "native"
+    profile: ProfileName = "physical"
+    """What the file says of the profile: that of a simulation which names none."""
     warnings: tuple[str, ...] = ()
     source: Path | None = None
     topology: Network | None = None
     """Its graph, where it was described as one; then `dimensions` are what collectives take it for."""
     packets: Packets = field(default_factory=Packets)
     kernel_model: KernelModel = field(default_factory=KernelModel)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        from armillary.platform.consistency import check_platform
+
+        check_platform(self)
 
     @property
     def npus(self) -> int:

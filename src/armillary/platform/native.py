@@ -38,7 +38,7 @@ from pydantic import ValidationError
 from armillary.errors import InputError, nearest
 from armillary.platform.algorithms import COLLECTIVES
 from armillary.platform.astra_sim_keys import NETWORK_KEYS
-from armillary.platform.document import Document, KeyPath, Source, is_there, read_document
+from armillary.platform.document import Document, KeyPath, Source, is_there, read_document, show
 from armillary.platform.job_npus import npus_of
 from armillary.platform.machine import read_machine
 from armillary.platform.model import CollectiveName, Platform, ProfileName
@@ -186,6 +186,22 @@ def load_platform(path: Source) -> Platform:
     except ValidationError as error:
         raise first_error(document, error) from None
     return _warned(read_machine(model, document, (), "physical"), warnings)
+
+
+def platform_of(machine: object) -> Platform:
+    """Return a machine that is given as such, or as what `load_platform` takes.
+
+    Raises:
+        InputError: it is something else, or the file is missing or malformed.
+    """
+    if isinstance(machine, Platform):
+        return machine
+    if isinstance(machine, str | Path | Mapping):
+        return load_platform(machine)
+    raise InputError(
+        f"platform: got {show(machine)}, expected a Platform, the name of a preset, the path of a study or platform "
+        "file, or what such a file holds"
+    )
 
 
 def platform_document(path: Source) -> Document:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, model_validator
 from pydantic_core import PydanticCustomError, core_schema
 
 from armillary import units
 from armillary.errors import nearest
+from armillary.platform.document import show
+from armillary.platform.limits import COUNT, POSITIVE, RATE, SHARE, SIDE, TIME, Number
+
+_NEGATIVE = re.compile(r"\s*-\s*([\d.].*)")
 
 
 @dataclass(frozen=True)
@@ -20,9 +25,8 @@ class Quantity:
     parse: Callable[[object], float]
     kind: str
     example: str
-    positive: bool = True
+    limits: Number = POSITIVE
     whole: str = ""
-    most: str = ""
 
     def read(self, text: object) -> float:
         """Return the value of `text`.
@@ -30,11 +34,11 @@ class Quantity:
         Raises:
             ValueError: It is not such a quantity.
         """
+        if isinstance(text, str) and (match := _NEGATIVE.fullmatch(text)) and (value := self.parse(match[1])):
+            raise ValueError(f"got {show(text)}, which is negative, expected {self.limits.least}")
         value = self.parse(text)
-        if self.positive and value == 0:
-            raise ValueError(f"got {text!r}, expected more than 0, e.g. '{self.example}'")
-        if self.most and value > self.parse(self.most):
-            raise ValueError(f"got {text!r}, expected at most {self.most}")
+        if problem := self.limits.out_of_range(value, show(text)):
+            raise ValueError(problem + (f", e.g. '{self.example}'" if value <= self.limits.low else ""))
         if self.whole and value != int(value):
             raise ValueError(f"got {text!r}, expected a whole number of {self.whole}")
         return int(value) if self.whole else value
@@ -46,16 +50,41 @@ class Quantity:
         return {"type": "string", "pattern": units.unit_pattern(self.kind), "examples": [self.example]}
 
 
-Bandwidth = Annotated[float, Quantity(units.parse_bandwidth, "bandwidth", "400 GB/s")]
+@dataclass(frozen=True)
+class Ruled:
+    """Makes a field a number that a rule of `armillary.platform.limits` accepts."""
+
+    rule: Number
+
+    def read(self, value: object) -> object:
+        """Return the value.
+
+        Raises:
+            ValueError: The rule refuses it.
+        """
+        if problem := self.rule(value):
+            raise ValueError(problem)
+        return value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        rule = self.rule
+        least = {"exclusiveMinimum" if rule.above else "minimum": rule.low}
+        return {"type": "integer" if rule.whole else "number", **least, "maximum": rule.high}
+
+
+Bandwidth = Annotated[float, Quantity(units.parse_bandwidth, "bandwidth", "400 GB/s", RATE)]
 WholeBandwidth = Annotated[int, Quantity(units.parse_bandwidth, "bandwidth", "100 GB/s", whole="GB/s")]
-Time = Annotated[float, Quantity(units.parse_time, "time", "500 ns", positive=False)]
-WholeTime = Annotated[int, Quantity(units.parse_time, "time", "10 ns", positive=False, whole="ns")]
+Time = Annotated[float, Quantity(units.parse_time, "time", "500 ns", TIME)]
+WholeTime = Annotated[int, Quantity(units.parse_time, "time", "10 ns", TIME, whole="ns")]
 Percent = Annotated[float, Quantity(units.parse_percent, "percent", "5 %")]
-Efficiency = Annotated[float, Quantity(units.parse_percent, "percent", "45 %", most="100 %")]
+Efficiency = Annotated[float, Quantity(units.parse_percent, "percent", "45 %", SHARE)]
 Flops = Annotated[float, Quantity(units.parse_flops, "flops", "312 TFLOP/s")]
 Size = Annotated[int, Quantity(units.parse_bytes, "bytes", "1 GiB", whole="bytes")]
-Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
-Side = Annotated[int, Field(ge=2, le=2**31 - 1)]
+Count = Annotated[int, Ruled(COUNT)]
+Side = Annotated[int, Ruled(SIDE)]
 TAGS = ("<text>", "<mapping>")
 """Names of the two ways to write some values; pydantic puts them into the place of an error."""
 BY_TYPE = Discriminator(lambda value: TAGS[isinstance(value, dict)])

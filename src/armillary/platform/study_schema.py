@@ -13,10 +13,11 @@ from pydantic_core import PydanticCustomError
 
 from armillary import units
 from armillary.platform.collectives_schema import Collectives
+from armillary.platform.limits import SEED
 from armillary.platform.memory_schema import Memory, RemoteMemory
 from armillary.platform.model import ProfileName, SchedulingName
 from armillary.platform.network_schema import NetworkDimension
-from armillary.platform.schema_fields import BY_TYPE, TAGS, Flops, Part, Percent, WholeTime
+from armillary.platform.schema_fields import BY_TYPE, TAGS, Efficiency, Flops, Part, Ruled, WholeTime
 from armillary.platform.terms_schema import TermsKeys
 from armillary.platform.workload_schema import Job, Workload
 
@@ -76,14 +77,8 @@ class Npu(Part):
 class Jitter(Part):
     """Random spread of compute durations (physical)."""
 
-    sigma: Percent = Field(description="Standard deviation relative to the duration, at most 100 %.")
-    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
-
-    @model_validator(mode="after")
-    def _at_most_all(self) -> Jitter:
-        if self.sigma > 1:
-            raise ValueError(f"got sigma {100 * self.sigma:g} %, expected at most 100 %")
-        return self
+    sigma: Efficiency = Field(description="Standard deviation relative to the duration, at most 100 %.")
+    seed: Annotated[int, Ruled(SEED)] = 0
 
 
 class PlatformFile(Part):

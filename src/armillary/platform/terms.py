@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from armillary.platform.limits import COUNT, SHARE_OR_NONE, TEXT, TIME, check
 from armillary.units import format_time
 
 
@@ -24,6 +25,10 @@ class FitChoice:
     inner: int = 1
     folder: Path = Path()
     source: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, name=TEXT, inner=COUNT)
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,10 @@ class Terms:
     straggler: float = 0.0
     step_time: float = 0.0
     step_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, **{each.name: TIME if each.name in TIMES else SHARE_OR_NONE for each in fields(self)})
 
     @property
     def overlap(self) -> bool:

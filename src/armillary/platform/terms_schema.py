@@ -7,10 +7,11 @@ from typing import Annotated
 from pydantic import Field
 
 from armillary import units
+from armillary.platform.limits import SHARE_OR_NONE
 from armillary.platform.schema_fields import Part, Quantity, Time
 from armillary.platform.terms import Terms
 
-Share = Annotated[float, Quantity(units.parse_percent, "percent", "10 %", positive=False, most="100 %")]
+Share = Annotated[float, Quantity(units.parse_percent, "percent", "10 %", SHARE_OR_NONE)]
 
 
 class OverlapKeys(Part):

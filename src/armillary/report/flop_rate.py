@@ -33,11 +33,16 @@ class Flops:
     peak: float | None
     """FLOP/s that one NPU can do where a node names no precision (bf16), None where the timeline does not say."""
     utilisation: float | None
-    """Model FLOPs utilisation (MFU): rate per NPU ÷ peak, each operation against the peak of its precision."""
+    """Model FLOPs utilisation (MFU): rate per NPU ÷ peak, each operation against the peak of its precision; None also
+    where that is more than 1."""
+    above_peak: bool = False
+    """Whether kernels are faster than the machine can be: their times were recorded elsewhere, or overridden."""
 
 
 def flops(timeline: Timeline) -> Flops | None:
-    """Return what is known of FLOPs, None where no node that ran has any or no time passed."""
+    """Return what is known of FLOPs, None where no node that ran has any or they take no time."""
+    if timeline.info.get("free_nodes"):
+        return None
     each, by_precision, at_peak = [], dict.fromkeys((*PRECISIONS, ""), 0), 0.0
     for cls, ranks in enumerate(class_sizes(timeline).tolist()):
         table, ran = timeline.table(cls), timeline.spans(cls)[0] >= 0
@@ -55,6 +60,8 @@ def flops(timeline: Timeline) -> Flops | None:
     npus = int(timeline.info.get("npus", timeline.n_ranks)) or 1
     peak = timeline.info.get("peak_flops_per_ns")
     rate = total / seconds
+    share = at_peak / 1e9 / seconds / npus if peak else None
+    above = share is not None and share > 1 + 1e-9  # a sum of quotients may be off by its last bits
     return Flops(
         total=total,
         busiest=max(each),
@@ -62,7 +69,8 @@ def flops(timeline: Timeline) -> Flops | None:
         rate_per_npu=rate / npus,
         peak=float(peak) * 1e9 if peak else None,
         by_precision={name: done for name, done in by_precision.items() if done},
-        utilisation=at_peak / 1e9 / seconds / npus if peak else None,
+        utilisation=None if above or share is None else min(share, 1.0),
+        above_peak=above,
     )
 
 

@@ -10,9 +10,10 @@ from armillary.engine.timeline import Timeline
 from armillary.files import replacing
 from armillary.report.json_report import to_json
 from armillary.report.link_tables import print_links
+from armillary.report.memory_fit import does_not_fit, fit_line, memory_fit
 from armillary.report.plain import plain_name, plain_table
 from armillary.report.ranks import nanoseconds, slowest
-from armillary.report.summary import about, on_console
+from armillary.report.summary import about, assumed_of_input, on_console
 from armillary.report.time_breakdown import breakdown
 from armillary.units import format_time
 
@@ -49,7 +50,12 @@ def _print(result: JobsResult, console: Console) -> None:
     from rich.text import Text
 
     machine = result.timeline
+    for job in result.jobs:
+        if does_not_fit(job.timeline):
+            console.print(Text(f"job {job.name}: {fit_line(job.timeline)}", "bold red"))
     console.print(Text(headline(result), "bold"))
+    for line in assumed_of_input(machine):
+        console.print(Text(line))
     console.print(Text(about(machine).splitlines()[0]))
     console.print(Text("\nJobs with their time from arrival to end, here and alone on the same NPUs", "bold"))
     titles = ("NPUs", "arrival", "start", "end", "time", "alone", "slow-down", "exposed")
@@ -115,6 +121,7 @@ def _job(job: JobRun, machine: Timeline) -> dict[str, Any]:
     row: dict[str, Any] = {"name": job.name, "ranks_count": len(job.npus), "npus": list(job.npus)}
     for name, ticks in times.items():
         row |= {f"{name}_ticks": ticks, f"{name}_ns": nanoseconds(machine, ticks)}
+    row["memory"] = memory_fit(job.timeline)
     row["slowdown_ratio"] = job.slowdown
     row["shares_npus"] = [{"job": name, "npus_count": count} for name, count in job.shares.items()]
     return row

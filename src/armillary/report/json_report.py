@@ -16,6 +16,7 @@ from armillary.report.flop_rate import flops
 from armillary.report.late import Late
 from armillary.report.links import links_json
 from armillary.report.lower_bound import bound
+from armillary.report.memory_fit import memory_fit
 from armillary.report.ranks import class_sizes, nanoseconds, slowest
 from armillary.report.serving import serving_json
 from armillary.report.terms import terms_json
@@ -46,6 +47,8 @@ def to_json(timeline: Timeline) -> dict[str, Any]:
         "ranks_count": timeline.n_ranks,
         "classes_count": len(timeline.finish),
         **_time(timeline, "finish", timeline.total_ticks),
+        "memory": memory_fit(timeline),
+        "assumptions": list(timeline.info.get("assumptions", ())),
         "bound": _bound(timeline),
         "flops": _flops(timeline),
         "roofline": _roofline(timeline),
@@ -128,6 +131,7 @@ def _flops(timeline: Timeline) -> dict[str, Any] | None:
         "npu_flops_per_s": found.rate_per_npu,
         "npu_peak_flops_per_s": found.peak,
         "mfu_ratio": found.utilisation,
+        "above_peak": found.above_peak,
         "precisions": [
             {"precision": name or None, "total_flops": done} for name, done in found.by_precision.items()
         ],

@@ -15,6 +15,7 @@ from armillary.report.flop_rate import flops
 from armillary.report.late import Late
 from armillary.report.link_tables import print_links
 from armillary.report.lower_bound import bound
+from armillary.report.memory_fit import does_not_fit, fit_line
 from armillary.report.plain import plain_name, plain_table
 from armillary.report.ranks import class_name, class_sizes, nanoseconds, slowest
 from armillary.report.reasons import bound_line
@@ -59,6 +60,16 @@ def interval(timeline: Timeline) -> str:
     return f"80 % interval {' to '.join(ends)}" + (f" ({found['of']})" if found["of"] else "")
 
 
+def assumed_of_input(timeline: Timeline) -> list[str]:
+    """Return "Assumed: the roofline times 3 nodes without a recorded time", a line for each such assumption."""
+    return [f"Assumed: {text}" for text in timeline.info.get("assumptions", ())]
+
+
+def first_lines(timeline: Timeline) -> list[str]:
+    """Return what a person must know before any number of a result: whether it fits into memory, what it assumes."""
+    return [*filter(None, [fit_line(timeline)]), *assumed_of_input(timeline)]
+
+
 def print_summary(timeline: Timeline, console: Console | None = None) -> None:
     """Print step time, breakdown, collectives, dimensions, critical path and warnings, in 100 columns.
 
@@ -92,9 +103,12 @@ def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
     def line(text: str, style: str = "") -> None:
         console.print(Text(text, style))
 
+    if fit := fit_line(timeline):
+        line(fit, "bold red" if does_not_fit(timeline) else "")
     line(headline(timeline), "bold")
-    if likely := interval(timeline):
-        line(likely)
+    for text in (interval(timeline), *assumed_of_input(timeline)):
+        if text:
+            line(text)
     line(about(timeline))
     known = bound_line(timeline, bound(timeline)), _rate(timeline), assumed(timeline)
     for text in filter(None, (*known, *terms_lines(timeline), *serving_lines(timeline))):
@@ -141,6 +155,8 @@ def _rate(timeline: Timeline) -> str:
     if found is None:
         return ""
     text = f"Compute rate {format_flops(found.rate_per_npu)} per NPU, {format_flops(found.rate)} in all"
+    if found.above_peak:
+        return f"{text}, more than the peak of this machine: recorded or overridden times are not its own (no MFU)"
     if found.utilisation is None:
         return text
     several = len(found.by_precision) > 1 and "peaks_flops_per_ns" in timeline.info

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate
 from typing import Any
 
@@ -16,6 +16,7 @@ from armillary.workload.emit.serving import rounds, serving_graph
 from armillary.workload.emit.training import Pieces, Stage
 from armillary.workload.layers.layer import Layer
 from armillary.workload.layers.of_model import inference_layers, layers_of, variants
+from armillary.workload.memory.advice import advise
 from armillary.workload.models import Model
 from armillary.workload.models.schema import Decoder
 from armillary.workload.pipeline.partition import partition
@@ -41,7 +42,7 @@ def generate(model: Model, plan: Plan) -> Trace:
         return _serving(model, plan)
     if plan.data.sharding == "parameter-server":
         trace = parameter_server_trace(replica_layers(model, plan), plan)
-        return replace(trace, about=_about(plan))
+        return replace(trace, about=_about(model, plan))
     first = layers_of(model, plan)
     partition(first, plan)  # what the model cannot do comes before what the ranks cannot
     grid = rank_grid(plan)
@@ -65,12 +66,13 @@ def generate(model: Model, plan: Plan) -> Trace:
     of_rank = grid.coordinate("pp")
     if len(places) > 1:
         of_rank = of_rank + stages * np.searchsorted(places, alike)[grid.coordinate(axis)]
-    return Trace(tuple(graphs), of_rank.astype(np.int32), grid, _about(plan))
+    return Trace(tuple(graphs), of_rank.astype(np.int32), grid, _about(model, plan))
 
 
-def _about(plan: Plan) -> dict[str, Any]:
-    """Return what a trace says of its steps, which its nodes do not: how many they are."""
-    return {"iterations": plan.iterations} if plan.iterations > 1 else {}
+def _about(model: Model, plan: Plan) -> dict[str, Any]:
+    """Return what a trace says of its steps, which its nodes do not: how many they are, and what they hold."""
+    several = {"iterations": plan.iterations} if plan.iterations > 1 else {}
+    return {**several, "memory": memory_of(model, plan)}
 
 
 def replica_layers(model: Model, plan: Plan) -> list[Layer]:
@@ -127,7 +129,14 @@ def _serving(model: Model, plan: Plan) -> Trace:
         "phase": plan.serve.phase,
         "tokens": len(rounds(plan.serve)),
     }
-    return Trace(tuple(graphs), grid.coordinate("pp").astype(np.int32), grid, {"serving": about})
+    held = {"memory": memory_of(model, plan)}
+    return Trace(tuple(graphs), grid.coordinate("pp").astype(np.int32), grid, {"serving": about, **held})
+
+
+def memory_of(model: Model, plan: Plan) -> dict[str, Any]:
+    """Return what the fullest rank of a plan needs; simulations compare that with the memory of an NPU."""
+    held = advise(plan, 2**62, partial(replica_layers, model)).footprint
+    return {"model": model.name, "needed_bytes": held.needed, "pipeline_rank": held.stage, "at": held.where}
 
 
 def _numbered(virtual: list[list[Layer]]) -> list[list[tuple[int, Layer]]]:

@@ -40,7 +40,13 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
     with working("generating"):
         trace = generate(model, plan)
         found = totals(trace, plan.iterations)
-    show_generated(workload_table(model, plan, trace, found), found)
+    table = workload_table(model, plan, trace, found)
+    if platform:
+        from armillary.engine.fits import memory_of
+        from armillary.report.memory_fit import fit_text
+
+        table.add_row("memory", fit_text(memory_of(trace, platform)["memory"]))
+    show_generated(table, found)
     described = workload_json(model, plan, trace, found)
     request.carry_out(trace, platform, described, partial(_throughput, model, plan))
 
@@ -60,6 +66,8 @@ def _throughput(model: Model, plan: Plan, result: Timeline) -> str:
     if plan.recompute != "none" and peak:
         work = models.flops(model, plan.batch, plan.sequence, causal=plan.causal).training * plan.iterations
         share = work / seconds / plan.ranks / (float(peak) * 1e9)
+        if share > 1:  # products of a precision with a higher peak
+            return text
         which = "bf16 peak" if "peaks_flops_per_ns" in result.info else "peak"
         text += f"; {100 * share:.1f} % of the {which} without what is recomputed"
     return text

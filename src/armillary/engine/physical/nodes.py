@@ -9,12 +9,22 @@ from numpy.typing import NDArray
 
 from armillary.compute import Device, KernelTimes
 from armillary.compute.roofline import roofline_ns
+from armillary.compute.untimed import has_time, names_work, untimed, untimed_on_cpu
 from armillary.engine.items import View
 from armillary.engine.network import LIMIT
-from armillary.engine.nodes import OPERATION, Nodes, diagnose, durations, modelled, refuse, replayed
+from armillary.engine.nodes import (
+    OPERATION,
+    Nodes,
+    diagnose,
+    durations,
+    modelled,
+    refuse,
+    replayed,
+    unrecorded,
+)
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.memory import read_accesses
-from armillary.errors import InputError, one_of
+from armillary.errors import one_of
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
 from armillary.trace.distinct import distinct_columns
@@ -35,6 +45,8 @@ class PhysicalNodes(Nodes):
     """A number for its ``pg_name``, -1: none."""
     roofline: bool = False
     """Whether the roofline model timed one of them."""
+    untimed: int = 0
+    """Of these, those that it timed for want of a recorded time, where nobody asked for it."""
 
 
 def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> PhysicalNodes:
@@ -74,11 +86,14 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Physica
     if memory.any() and not platform.system.replay_only:
         local, together, slots = read_accesses(graph, order, platform, memory, ticks)
         kind[local], kind[together], stream[memory] = lk.FIXED, lk.COLLECTIVE, slots[memory]
-    timed = platform.system.roofline and not platform.system.replay_only
+    timed, without = platform.system.roofline and not platform.system.replay_only, _untimed(graph, platform)
     if times.asked:
-        timed = modelled(graph, order, times, ticks) and timed
-    else:
-        timed = timed and _roofline(graph, order, platform, ticks, compute & ~cpu)
+        timed = (modelled(graph, order, times, ticks) and timed) or bool(without.any())
+    elif timed or without.any():
+        named = compute & ~cpu & (graph.has("num_ops") | graph.has("tensor_size"))[order]
+        # What names no more than zeros takes its recorded time.
+        named &= (names_work(graph) | ~has_time(graph))[order] if timed else without[order]
+        timed = _roofline(graph, order, platform, ticks, named)
     ptr, parent = graph.parents()
     counts = np.diff(ptr)
     place = np.empty(n, np.int64)
@@ -91,9 +106,43 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Physica
     return PhysicalNodes(
         graph, order, kind, slot, ticks, counts[order].astype(np.int64), child_ptr,
         children[by_parent].astype(np.int64),
-        item, np.flatnonzero(needs_row), diagnose(graph), stream.astype(np.int64),
-        graph.strings("pg_name")[0][order].astype(np.int64), timed,
+        item, np.flatnonzero(needs_row), diagnose(graph), free=unrecorded(graph, platform),
+        stream=stream.astype(np.int64), group=graph.strings("pg_name")[0][order].astype(np.int64), roofline=timed,
+        untimed=int(without.sum()),
     )  # fmt: skip
+
+
+def _untimed(graph: Graph, platform: Platform) -> NDArray[np.bool_]:
+    """Return which nodes the roofline model times though nobody asked for it: see `armillary.compute.untimed`.
+
+    Raises:
+        InputError: one of them cannot be timed.
+    """
+    every = np.arange(graph.n_nodes)
+    refuse(
+        graph, every, untimed_on_cpu(graph), "names operations or bytes, and no time",
+        "duration_micros or duration_ns: no model times what a CPU does",
+    )  # fmt: skip
+    without, system = untimed(graph), platform.system
+    if system.replay_only:
+        # A recording may round to nothing what it says it took.
+        without = without & ~graph.has("duration_ns")
+        refuse(
+            graph, every, without, "names operations or bytes, and no time",
+            "duration_micros or duration_ns: compute.replay takes recorded times only",
+        )  # fmt: skip
+    if system.roofline or system.replay_only:
+        return np.zeros(graph.n_nodes, np.bool_)
+    for name, given, key in (
+        ("num_ops", system.peak_performance, "npu.peak"),
+        ("tensor_size", system.local_mem_bandwidth, "npu.memory.bandwidth"),
+    ):
+        if given <= 0:
+            refuse(
+                graph, every, without & (graph.ints(name, 0) > 0), f"names a {name}, and no time",
+                f"{key}, which times it, or duration_micros or duration_ns",
+            )  # fmt: skip
+    return without
 
 
 def exact_durations(graph: Graph, order: Ints) -> Ints:
@@ -105,26 +154,27 @@ def exact_durations(graph: Graph, order: Ints) -> Ints:
     return np.where(given, np.maximum(exact, 1), ticks)
 
 
-def _roofline(graph: Graph, order: Ints, platform: Platform, ticks: Ints, compute: NDArray[np.bool_]) -> bool:
-    """Time compute nodes that name their work, if any: by ``max(FLOPs ÷ peak, bytes ÷ memory bandwidth)``, rounded up.
+def _roofline(graph: Graph, order: Ints, platform: Platform, ticks: Ints, named: NDArray[np.bool_]) -> bool:
+    """Time the `named` nodes, if any: by ``max(FLOPs ÷ peak, bytes ÷ memory bandwidth)``, rounded up.
 
     The peak is that of the node's precision; peak and bandwidth are what kernels reach of them (`Kernels`).
     """
-    named = compute & (graph.has("num_ops") | graph.has("tensor_size"))[order]
     if not named.any():
         return False
-    bandwidth, kernels = platform.system.local_mem_bandwidth, platform.physical.kernels
-    peak: NDArray[np.float64] | float = platform.system.peak_performance
-    if bandwidth <= 0 or platform.system.peak_performance <= 0:
-        raise InputError(
-            "the roofline needs npu.peak and npu.memory.bandwidth: compute nodes cannot be timed"
-        )
-    if kernels.peaks:
-        peak = _peaks(graph, order, kernels.peaks, named)
+    kernels = platform.physical.kernels
     ops, size = graph.ints("num_ops", 0)[order][named], graph.ints("tensor_size", 0)[order][named]
     bad = np.zeros(len(order), bool)
     bad[np.flatnonzero(named)] = (ops < 0) | (size < 0)
     refuse(graph, order, bad, "has a negative num_ops or tensor_size", "numbers of 0 or more")
+    for amount, given, what, key in (
+        (ops, platform.system.peak_performance, "num_ops", "npu.peak"),
+        (size, platform.system.local_mem_bandwidth, "tensor_size", "npu.memory.bandwidth"),
+    ):
+        bad[np.flatnonzero(named)] = (amount > 0) & (given <= 0)
+        refuse(graph, order, bad, f"names a {what}, which the roofline times and which needs {key}", key)
+    peak: NDArray[np.float64] | float = platform.system.peak_performance
+    if kernels.peaks:
+        peak = _peaks(graph, order, kernels.peaks, named)
     runtime = np.ceil(roofline_ns(ops, size, peak, Device.of(platform)))
     bad[np.flatnonzero(named)] = runtime >= LIMIT
     refuse(graph, order, bad, "takes longer than can be counted", f"less than {LIMIT:.2g} ns")

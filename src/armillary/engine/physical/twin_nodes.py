@@ -65,8 +65,9 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
             if platform.kernel_model != KernelModel():
                 stated = attrs.get("duration_ns", int(graph.duration_micros[p]) * 1000)
                 took = _asked(graph.name(p), attrs, platform, stated)
-            elif platform.system.roofline:
-                took = _roofline(attrs, platform, took)
+            elif not platform.system.replay_only:
+                stated = attrs.get("duration_ns", int(graph.duration_micros[p]) * 1000)
+                took = _roofline(attrs, platform, stated)
         if kind == NodeType.COMP_NODE:
             took = ceil(took * stretch[place])
             if not attrs.get("is_cpu_op"):
@@ -119,15 +120,20 @@ def _asked(name: str, attrs: dict[str, Any], platform: Platform, recorded: int) 
 
 
 def _roofline(attrs: dict[str, Any], platform: Platform, recorded: int) -> int:
-    """Return the time of a kernel that names its work, else the recorded one."""
-    if "num_ops" not in attrs and "tensor_size" not in attrs:
-        return recorded
+    """Return the time of a kernel that names its work where it is to be modelled or has no other; else that."""
     kernels, system = platform.physical.kernels, platform.system
-    peak = kernels.peaks[attrs.get("precision", "bf16")] if kernels.peaks else system.peak_performance
-    computing: float = attrs.get("num_ops", 0) / (peak * kernels.compute)
-    size = attrs.get("tensor_size", 0)
-    moving: float = size / (system.local_mem_bandwidth * kernels.memory)
-    moving += platform.physical.memory.latency * 1e-9 if size else 0
+    operations, size = attrs.get("num_ops", -1), attrs.get("tensor_size", -1)
+    work = max(operations, size)
+    if work < 0 or (recorded and not (work and system.roofline)) or not (work or system.roofline):
+        return max(recorded, 1)
+    computing = moving = 0.0
+    if operations > 0:
+        peak = kernels.peaks[attrs.get("precision", "bf16")] if kernels.peaks else system.peak_performance
+        computing = operations / (peak * kernels.compute)
+    if size > 0:
+        moving = (
+            size / (system.local_mem_bandwidth * kernels.memory) + platform.physical.memory.latency * 1e-9
+        )
     return ceil(max(computing, moving) * 1e9 + kernels.overhead)
 
 

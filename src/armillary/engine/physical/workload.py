@@ -139,7 +139,7 @@ class ListedWorkload(PhysicalWorkload):
             InputError: it does not fit the platform, or something in it cannot be simulated.
         """
         super().__init__(platform)
-        views, view_of, self.comms, self.structure = read_workload(trace, platform, lower_nodes)
+        views, view_of, self.comms, self.structure = read_workload(trace, platform, lower_nodes, fill=True)
         self.views, view_of = join_splits(trace, views, view_of, self.comms)
         channels = channels_of(self.views, view_of)
         self.read = Workload(trace, platform, self.comms, self.views, view_of, channels)

@@ -22,12 +22,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from armillary import units
+from armillary.platform.limits import Number
 from armillary.platform.schema_fields import Count, Efficiency, Part, Quantity
 
-Money = Annotated[float, Quantity(units.parse_money, "money", "250 USD", positive=False)]
-Power = Annotated[float, Quantity(units.parse_power, "power", "700 W", positive=False)]
-Energy = Annotated[float, Quantity(units.parse_energy, "energy", "0.7 pJ", positive=False)]
-Share = Annotated[float, Quantity(units.parse_percent, "percent", "20 %", positive=False)]
+Money = Annotated[float, Quantity(units.parse_money, "money", "250 USD", Number())]
+Power = Annotated[float, Quantity(units.parse_power, "power", "700 W", Number())]
+Energy = Annotated[float, Quantity(units.parse_energy, "energy", "0.7 pJ", Number())]
+Share = Annotated[float, Quantity(units.parse_percent, "percent", "20 %", Number())]
 
 CLASSES = ("pod", "node", "package", "chiplet")
 """Classes of dimensions that no key names, from the outside in."""

@@ -19,7 +19,7 @@ _SLACK = 1 + 1e-9
 """For measures that are computed in another order here."""
 FROM_TIME = ("step_time", "samples_per_second", "tokens_per_second", "run_time")
 """Measures that follow from the time of a step alone, better with less of it."""
-KNOWN = ("npus", "memory", "headroom")
+KNOWN = ("npus", "memory", "headroom", "fits")
 """Measures that are known before a run."""
 
 

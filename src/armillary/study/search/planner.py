@@ -104,7 +104,9 @@ def _screened(
         if row is None:
             best = optimist.measures(point)
             known = {
-                name: value for name, value in best.items() if name in ("npus", "memory", "headroom", "bound")
+                name: value
+                for name, value in best.items()
+                if name in ("npus", "memory", "headroom", "fits", "bound")
             }
             own = Row(point.number, point.values, point.key, "rejected", CANNOT_WIN, known)
             candidates.append(_Candidate(vector(objectives, best), point.number, own))

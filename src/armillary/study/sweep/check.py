@@ -83,7 +83,7 @@ def _check_measures(sweep: Sweep, text: str, place: KeyPath, names: Iterable[str
             lacks = "the key costs"
         elif name in OF_RUN and sweep.tokens is None:
             lacks = "the key tokens"
-        elif name == "headroom" and not _has_capacity(sweep):
+        elif name in ("headroom", "fits") and not _has_capacity(sweep):
             lacks = "npu.memory.capacity in the study"
         if lacks:
             raise sweep.document.error(place, f"'{text}' needs {lacks}")

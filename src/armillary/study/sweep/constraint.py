@@ -13,7 +13,7 @@ from armillary.study.sweep.measures import MEASURES, Measure
 from armillary.units import format_bytes, format_count
 
 FITS = "memory fits"
-BEFORE = ("memory", "headroom", "price")
+BEFORE = ("memory", "headroom", "fits", "price")
 """Measures that are known before anything is simulated."""
 
 OF_RUN = ("run_time", "run_cost", "run_energy", "npu_years")

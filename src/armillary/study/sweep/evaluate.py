@@ -154,8 +154,8 @@ def _broken(constraints: list[Constraint], point: Point, names: Mapping[str, Any
 
 
 def _why(name: str) -> str:
-    if name in ("memory", "headroom"):
-        return ": expected a generated workload" + " and npu.memory.capacity" * (name == "headroom")
+    if name in ("memory", "headroom", "fits"):
+        return ": expected a generated workload" + " and npu.memory.capacity" * (name != "memory")
     return ""
 
 

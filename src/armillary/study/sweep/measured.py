@@ -33,6 +33,7 @@ def before_run(prepared: Prepared, sweep: Sweep) -> dict[str, float]:
         capacity = platform.physical.memory.capacity
         if capacity:
             found["headroom"] = capacity - found["memory"]
+            found["fits"] = float(found["headroom"] >= 0)
     if sweep.costs:
         found |= measures_of(None, platform, sweep.costs)
     return found
@@ -83,7 +84,9 @@ def _model_flops(prepared: Prepared, timeline: Timeline, found: dict[str, float]
     if not model or not plan or plan.recompute == "none" or plan.serve or not peak or not found["step_time"]:
         return None
     work = models.flops(model, plan.batch, plan.sequence, causal=plan.causal).training
-    return work / found["step_time"] / plan.ranks / (float(peak) * 1e9)
+    share: float = work / found["step_time"] / plan.ranks / (float(peak) * 1e9)
+    # Products of a precision with a higher peak may do more than the peak of bf16 allows.
+    return share if share <= 1 else None
 
 
 def _tokens(prepared: Prepared) -> int | None:

@@ -66,6 +66,10 @@ def _power(value: float) -> str:
     return f"{text}W" if text[-1].isalpha() else f"{text} W"
 
 
+def _yes_or_no(value: float) -> str:
+    return "yes" if value else "NO"
+
+
 def _percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
@@ -88,6 +92,7 @@ MEASURES: dict[str, Measure] = {
         Measure("npus", "NPU", "less", "NPUs of the machine.", _count("NPUs")),
         Measure("memory", "byte", "less", "Memory that the fullest NPU needs.", format_bytes),
         Measure("headroom", "byte", "more", "Capacity of an NPU's memory less what it needs.", format_bytes),
+        Measure("fits", "", "more", "Whether this is 0 or more: 1, or 0.", _yes_or_no),
         Measure("compute", "s", "less", "Compute time of the slowest rank.", _seconds),
         Measure("communication", "s", "less", "Exposed communication of the slowest rank.", _seconds),
         Measure("waiting", "s", "less", "Time that the slowest rank waits for others.", _seconds),

@@ -117,6 +117,10 @@ class Columns:
         keys = [numbers, *self.cost[chosen].T[::-1], self.pareto[chosen]]
         return np.asarray(chosen[np.lexsort(keys)], np.int64)
 
+    def lacks_memory(self, row: int) -> bool:
+        """Return whether it is known that the workload of a row does not fit into the memory of an NPU."""
+        return "fits" in self.measures and float(self.measures["fits"][row]) == 0
+
     @property
     def best(self) -> int | None:
         """The first of the rows on the Pareto front, None where no row is ok."""

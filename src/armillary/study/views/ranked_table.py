@@ -49,6 +49,10 @@ def ranked(rows: Sequence[Row], sweep: Any, top: int = 10, width: int = WIDTH) -
     if len(columns.order):
         shown = columns.order[:top].tolist()
         table, alike = _best(columns, shown, width)
+        if tight := sum(map(columns.lacks_memory, shown)):
+            some = "The point" if len(shown) == 1 else f"{tight:,} of the {len(shown):,} points"
+            what = f"{some} below {'does' if tight == 1 else 'do'} not fit into the memory of an NPU"
+            parts.append(Text(f"{what} (`where: [memory fits]` leaves such points out)", "bold red"))
         parts += [Text(_title(columns, len(shown)), "bold"), table]
         if alike:
             parts.append(Text(f"All of these: {', '.join(alike)}", "dim"))
@@ -84,6 +88,8 @@ def _best(columns: Columns, shown: list[int], width: int) -> tuple[Table, list[s
     leading = {"#": [f"{place}" for place in range(1, len(shown) + 1)]}
     if len(columns.objectives) > 1:
         leading["front"] = [f"{columns.pareto[row] + 1}" for row in shown]
+    if any(map(columns.lacks_memory, shown)):
+        leading["fits"] = _texts(columns, "fits", shown)
     values = {
         columns.axes[axis].name: [columns.value(row, axis) for row in shown]
         for axis in range(len(columns.axes))

@@ -73,17 +73,6 @@ def study_trace(study: Study) -> Trace:
         raise study.document.error(_place(study), str(error)) from error
 
 
-def capacity_warning(study: Study) -> str:
-    """Return who runs out of memory, and when, if the machine says how much it has and that is too little."""
-    from armillary.workload.memory.capacity import over_capacity
-
-    capacity = study.platform.physical.memory.capacity
-    if study.generate is None or not capacity:
-        return ""
-    found = over_capacity(*read_request(study), capacity)
-    return f"{study.path.name}: {found}" if found else ""
-
-
 def study_schema() -> dict[str, Any]:
     """Return the JSON Schema of a study file, with the keys of ``workload.generate``."""
     schema, own = json_schema(), generate_part().model_json_schema()

@@ -63,6 +63,7 @@ def as_json(found: Comparison) -> dict[str, Any]:
 
     return {
         "sides": [side.name for side in found.sides],
+        "notes": [side.notes() for side in found.sides],
         "keys": {
             key: [None if value is ABSENT else value for value in values]
             for key, values in found.keys.items()

@@ -27,7 +27,9 @@ def shown(found: Comparison) -> Group:
 
     parts: list[Any] = [Text(headline(found), "bold")]
     names = side_names(found)
-    parts += [Text(f"{name}  {side.name}") for name, side in zip(names, found.sides, strict=True)]
+    for name, side in zip(names, found.sides, strict=True):
+        parts.append(Text(f"{name}  {side.name}"))
+        parts += [Text(f"   {text}", "yellow") for text in side.notes()]
 
     def section(title: str, table: Table) -> None:
         parts.extend((Text(f"\n{title}", "bold"), table))

@@ -33,6 +33,15 @@ class Side:
     document: Mapping[str, Any] | None = None
     measures: Mapping[str, float] = field(default_factory=dict)
 
+    def notes(self) -> list[str]:
+        """Return that it does not fit into memory, and what its times assume, as far as that is known."""
+        if self.timeline is None:
+            return ["DOES NOT FIT into the memory of an NPU"] if self.measures.get("fits") == 0 else []
+        from armillary.report.memory_fit import does_not_fit, fit_line
+        from armillary.report.summary import assumed_of_input
+
+        return [fit_line(self.timeline)] * does_not_fit(self.timeline) + assumed_of_input(self.timeline)
+
 
 def read_side(text: str) -> Side:
     """Return what a name stands for: FILE.npz, STORE.sqlite#NUMBER, or a study file, which is simulated.

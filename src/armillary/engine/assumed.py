@@ -1,0 +1,59 @@
+"""What a result assumes that its input does not say: it stands in the headline."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from armillary.engine.physical.nodes import PhysicalNodes
+from armillary.platform.model import Kernels
+from armillary.units import format_count
+
+if TYPE_CHECKING:
+    from armillary.engine.lowered import Simulated
+    from armillary.platform.model import Platform
+
+
+def assumptions(lowered: Simulated, platform: Platform, profile: str) -> dict[str, Any]:
+    """Return what a timeline says of nodes that name work and have no time.
+
+    ``assumptions`` has a sentence for each thing that is assumed of them, ``free_nodes`` is how many take no time.
+    """
+    sizes = np.bincount(lowered.classes, minlength=len(lowered.views)).tolist()
+    nodes = [view.nodes for view in lowered.views]
+    free = sum(each.free * ranks for each, ranks in zip(nodes, sizes, strict=True))
+    untimed = sum(
+        each.untimed * ranks
+        for each, ranks in zip(nodes, sizes, strict=True)
+        if isinstance(each, PhysicalNodes)
+    )
+    found = []
+    if untimed:
+        found.append(f"the roofline times {_nodes(untimed)} without a recorded time")
+    if free and platform.system.replay_only:
+        found.append(f"{_nodes(free)} with bytes and no recorded time take none")
+    elif free and profile == "astra-sim":
+        why = "num_ops without tensor_size" if platform.system.roofline else "no duration, roofline off"
+        found.append(f"{_nodes(free)} with operations or bytes take no time, as in ASTRA-sim ({why})")
+    return {"assumptions": found, "free_nodes": free}
+
+
+def unused_efficiency(platform: Platform, info: dict[str, Any]) -> list[str]:
+    """Return a warning where an efficiency or overhead of kernels was given and no kernel was timed by the roofline."""
+    kernels, source = platform.physical.kernels, platform.source or "platform"
+    if platform.system.roofline or "roofline" in info or replace(kernels, peaks={}) == Kernels():
+        return []
+    if any(
+        each.efficiency is not None or each.factor is not None for each in platform.kernel_model.overrides
+    ):
+        return []
+    return [
+        f"{source}: compute.efficiency and compute.kernel_overhead have no effect: every compute node takes its "
+        "recorded time; compute.roofline: true times them"
+    ]
+
+
+def _nodes(count: int) -> str:
+    return f"{format_count(count)} node{'s' * (count != 1)}"

@@ -1,0 +1,190 @@
+"""What the values of a machine may be: rules that study files and dataclasses share, so that both refuse the same.
+
+A rule says in words what is wrong with a value. `check` asks the rules of all fields of a dataclass, as its
+``__post_init__`` does; the layouts of study files (`armillary.platform.schema_fields`) are made of the same rules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+from armillary.errors import InputError, nearest, one_of
+from armillary.platform.document import KeyPath, key_text, show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from armillary.platform.document import Document
+
+Rule = Callable[[object], str]
+"""Returns what is wrong with a value, e.g. "got 0, expected 1 or more"; "" for nothing."""
+
+MOST_COUNT = 2**31 - 1
+MOST_NS = 2.0**53
+"""Of one time: 104 days, above which a float does not tell a ns from the next."""
+MOST_RATE = 2.0**62
+"""Of rates in bytes or operations per s or ns, and of bytes: what they are multiplied with must still be counted."""
+
+
+class FieldError(InputError):
+    """A value is not what it may be: names the class and the field, or a file and the key.
+
+    Attributes:
+        place: The field, and what in it.
+        problem: What is wrong.
+    """
+
+    def __init__(self, owner: str, place: KeyPath, problem: str) -> None:
+        """Say "Dimension.latency: got -1, expected 0 or more"."""
+        self.place, self.problem = place, problem
+        super().__init__(f"{owner}.{key_text(place)}: {problem}" if place else f"{owner}: {problem}")
+
+
+@dataclass(frozen=True)
+class Number:
+    """Numbers from `low` on (above it if `above`), to `high`; `whole` ones only; or 0 if `or_zero`."""
+
+    low: float = 0
+    high: float = MOST_RATE
+    above: bool = False
+    whole: bool = False
+    most: str = ""
+    """How people write `high`."""
+
+    def __call__(self, value: object) -> str:
+        """See `Rule`."""
+        kind = Integral if self.whole else Real
+        if isinstance(value, bool) or not isinstance(value, kind):
+            return f"got {show(value)}, expected {'a whole number' if self.whole else 'a number'}"
+        return self.out_of_range(value, show(value))  # type: ignore[arg-type]
+
+    def out_of_range(self, value: float, text: str) -> str:
+        """Return what is wrong with a number that `text` writes."""
+        if not isinstance(value, Integral) and not math.isfinite(value):
+            return f"got {text}, expected a finite number"
+        if value < self.low or (self.above and value == self.low):
+            return f"got {text}, expected {self.least}"
+        if value > self.high:
+            most = f"at most {self.most}" if self.most else f"{self.high:.16g} or less"
+            return f"got {text}, expected {most}"
+        return ""
+
+    @property
+    def least(self) -> str:
+        """Return "more than 0" or "1 or more"."""
+        return f"more than {self.low:g}" if self.above else f"{self.low:g} or more"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some words."""
+
+    words: tuple[str, ...]
+
+    def __call__(self, value: object) -> str:
+        """See `Rule`."""
+        if isinstance(value, str) and value in self.words:
+            return ""
+        return f"got {show(value)}, expected {one_of(self.words)}{nearest(str(value), self.words)}"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Values of a type, which `name` calls as people do; perhaps None, too."""
+
+    type: type | tuple[type, ...]
+    name: str
+    none: bool = False
+
+    def __call__(self, value: object) -> str:
+        """See `Rule`."""
+        if isinstance(value, self.type) or (self.none and value is None):
+            return ""
+        return f"got {show(value)}, expected {self.name}"
+
+
+@dataclass(frozen=True)
+class Maybe:
+    """What another rule says, but for one value that stands for nothing: None, or 0."""
+
+    rule: Rule
+    nothing: object = None
+
+    def __call__(self, value: object) -> str:
+        """See `Rule`."""
+        if value is self.nothing or (type(value) in (int, float) and value == self.nothing):
+            return ""
+        return self.rule(value)
+
+
+COUNT = Number(1, MOST_COUNT, whole=True)
+SIDE = Number(2, MOST_COUNT, whole=True)
+TIME = Number(high=MOST_NS, most="2501 h")
+WHOLE_TIME = Number(high=MOST_NS, most="2501 h", whole=True)
+RATE = Number(1e-9, MOST_RATE)
+"""Bytes per ns: 1 B/s is the least, so that times of messages can be counted."""
+POSITIVE = Number(above=True)
+SHARE = Number(0, 1, above=True, most="100 %")
+SHARE_OR_NONE = Number(0, 1, most="100 %")
+SIZE = Number(above=True, whole=True)
+BYTES = Number(whole=True)
+SEED = Number(high=2**63 - 1, whole=True)
+FLAG = Kind(bool, "true or false")
+TEXT = Kind(str, "text")
+
+
+def check(owner: Any, **rules: Rule) -> None:
+    """Ask the rule of each field of a dataclass.
+
+    Raises:
+        FieldError: a field is not what it may be.
+    """
+    for name, rule in rules.items():
+        if problem := rule(getattr(owner, name)):
+            raise refuse(owner, (name,), problem)
+
+
+def check_table(owner: Any, name: str, key: Rule, value: Rule) -> None:
+    """Ask rules about the keys and values of a field that is a mapping.
+
+    Raises:
+        FieldError: it is no mapping, or one of them is not what it may be.
+    """
+    table = getattr(owner, name)
+    if not isinstance(table, Mapping):
+        raise refuse(owner, (name,), f"got {show(table)}, expected a mapping of keys to values")
+    for each, entry in table.items():
+        if problem := key(each):
+            raise refuse(owner, (name,), problem)
+        if problem := value(entry):
+            raise refuse(owner, (name, each), problem)
+
+
+def refuse(owner: Any, place: KeyPath, problem: str) -> FieldError:
+    """Return the error that names a field of a dataclass."""
+    return FieldError(type(owner).__name__, place, problem)
+
+
+@contextmanager
+def placed(document: Document, path: KeyPath, keys: Mapping[str, KeyPath] | None = None) -> Iterator[None]:
+    """Name the file, the line and the key of a value that a dataclass refuses.
+
+    Args:
+        document: Where the values are from.
+        path: Where they stand.
+        keys: Field -> its key below that, where it is called otherwise.
+
+    Raises:
+        InputError: instead of `FieldError`.
+    """
+    try:
+        yield
+    except FieldError as error:
+        first, *rest = error.place or ("",)
+        at = (keys or {}).get(str(first), (first,) if first else ())
+        raise document.error((*path, *at, *rest), error.problem) from None

@@ -1,0 +1,45 @@
+"""Whether a simulated plan fits into the memory of an NPU: it is said before anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from armillary.engine.timeline import Timeline
+from armillary.units import format_bytes
+
+
+def memory_fit(timeline: Timeline) -> dict[str, Any] | None:
+    """Return what a result says of memory (`armillary.engine.fits`), None where it says nothing."""
+    found: dict[str, Any] | None = timeline.info.get("memory")
+    return found
+
+
+def does_not_fit(timeline: Timeline) -> bool:
+    """Return whether it is known that the workload does not fit."""
+    found = memory_fit(timeline)
+    return found is not None and found["fits"] is False
+
+
+def fit_text(found: Mapping[str, Any]) -> str:
+    """Return "fits, 40.1 GiB of 74.5 GiB per NPU", for one line."""
+    needed, capacity = found["needed_bytes"], found["capacity_bytes"]
+    if capacity is None:
+        return f"{format_bytes(needed)} needed per NPU, whose npu.memory.capacity is not given"
+    fits = "fits" if found["fits"] else "DOES NOT FIT"
+    return f"{fits}, {format_bytes(needed)} of {format_bytes(capacity)} per NPU"
+
+
+def fit_line(timeline: Timeline) -> str:
+    """Return "Memory: fits, 40.1 GiB of 74.5 GiB per NPU", or who does not fit, where and by how much; or nothing."""
+    found = memory_fit(timeline)
+    if found is None:
+        return ""
+    needed, capacity = found["needed_bytes"], found["capacity_bytes"]
+    if found["fits"] is not False:
+        return f"Memory: {fit_text(found)}"
+    return (
+        f"DOES NOT FIT: {found['model']} needs {format_bytes(needed)} on ranks of pipeline stage "
+        f"{found['pipeline_rank']} at the peak, in the {found['at']}: {format_bytes(needed - capacity)} more than "
+        f"npu.memory.capacity, {format_bytes(capacity)} (`armillary generate memory` proposes changes)"
+    )

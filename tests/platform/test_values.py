@@ -1,0 +1,255 @@
+"""What a machine may be: Python and study files refuse the same values in the same words, and nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, get_args
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import armillary
+from armillary.errors import InputError
+from armillary.platform import (
+    Dimension,
+    Jitter,
+    KernelModel,
+    Kernels,
+    LocalMemory,
+    MemoryStage,
+    Override,
+    Physical,
+    Platform,
+    Port,
+    RemoteMemory,
+    SharedBus,
+    System,
+    model,
+)
+from armillary.platform.model import Algorithm, InNetwork, Interval, Packets
+from armillary.platform.terms import FitChoice, Terms
+
+DIMENSION = {"name": "d", "topology": "Ring", "size": 4, "bandwidth": "50 GB/s", "latency": "1 us"}
+
+
+def dimension(**keys: Any) -> Dimension:
+    return Dimension(
+        **({"name": "d", "topology": "Ring", "size": 4, "bandwidth": 50.0, "latency": 1e3} | keys)
+    )
+
+
+def python(**keys: Any) -> Platform:
+    return Platform((dimension(),), **keys)
+
+
+def network(**keys: Any) -> dict[str, Any]:
+    return {"network": [DIMENSION | keys]}
+
+
+def keys(**keys: Any) -> dict[str, Any]:
+    return {"network": [DIMENSION], **keys}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A value of a machine: how Python and how a file set it, and the unit of the text in a file ("": none)."""
+
+    python: Callable[[Any], object]
+    file: Callable[[Any], dict[str, Any]]
+    unit: str = ""
+    scale: float = 1
+
+
+CASES = {
+    "latency": Case(lambda v: Platform((dimension(latency=v),)), lambda v: network(latency=v), "ns"),
+    "bandwidth": Case(lambda v: Platform((dimension(bandwidth=v),)), lambda v: network(bandwidth=v), "GB/s"),
+    "size": Case(lambda v: Platform((dimension(size=v),)), lambda v: network(size=v)),
+    "topology": Case(lambda v: Platform((dimension(topology=v),)), lambda v: network(topology=v)),
+    "peak": Case(
+        lambda v: python(physical=Physical(kernels=Kernels({"bf16": v}))),
+        lambda v: keys(npu={"peak": {"bf16": v}}), "FLOP/s",
+    ),
+    "share": Case(
+        lambda v: python(physical=Physical(kernels=Kernels(compute=v))),
+        lambda v: keys(compute={"efficiency": {"compute": v}}), "%", 100,
+    ),
+    "overhead": Case(
+        lambda v: python(physical=Physical(kernels=Kernels(overhead=v))),
+        lambda v: keys(compute={"kernel_overhead": v}), "ns",
+    ),
+    "chunks": Case(lambda v: python(physical=Physical(chunks=v)), lambda v: keys(collectives={"chunks": v})),
+    "splits": Case(lambda v: python(system=System(dataset_splits=v)), lambda v: keys(collectives={"chunks": v})),
+    "queues": Case(lambda v: python(queues_per_dim=v), lambda v: keys(collectives={"queues": v})),
+    "chunk order": Case(
+        lambda v: python(physical=Physical(chunk_order=v)), lambda v: keys(collectives={"chunk_order": v})
+    ),
+    "within": Case(
+        lambda v: python(physical=Physical(within_dimension=v)), lambda v: keys(collectives={"within_dimension": v})
+    ),
+    "scheduling": Case(lambda v: python(physical=Physical(scheduling=v)), lambda v: keys(scheduling=v)),
+    "optimization": Case(
+        lambda v: python(system=System(collective_optimization=v)), lambda v: keys(collectives={"optimization": v})
+    ),
+    "algorithm": Case(
+        lambda v: python(physical=Physical(algorithm={"all-reduce": (v,)})),
+        lambda v: keys(collectives={"all-reduce": [v]}),
+    ),
+    "rendezvous": Case(lambda v: python(rendezvous=v), lambda v: keys(rendezvous=v)),
+    "speed": Case(lambda v: python(physical=Physical(speed={1: v})), lambda v: keys(npu={"speed": {1: v}})),
+    "straggler": Case(
+        lambda v: python(physical=Physical(delay={1: v})), lambda v: keys(stragglers={1: v}), "ns"
+    ),
+    "sigma": Case(
+        lambda v: python(physical=Physical(jitter=Jitter(v))), lambda v: keys(jitter={"sigma": v}), "%", 100
+    ),
+    "seed": Case(
+        lambda v: python(physical=Physical(jitter=Jitter(0.5, v))), lambda v: keys(jitter={"sigma": "50 %", "seed": v})
+    ),
+    "launch": Case(
+        lambda v: python(physical=Physical(terms=Terms(launch=v))), lambda v: keys(terms={"launch": v}), "ns"
+    ),
+    "term": Case(
+        lambda v: python(physical=Physical(terms=Terms(communication=v))), lambda v: keys(terms={"communication": v}),
+        "%", 100,
+    ),
+    "factor": Case(
+        lambda v: python(kernel_model=KernelModel(overrides=(Override(factor=v),))),
+        lambda v: keys(compute={"overrides": [{"factor": v}]}),
+    ),
+    "model": Case(
+        lambda v: python(kernel_model=KernelModel(v)),
+        lambda v: keys(npu={"peak": "1 TFLOP/s", "memory": {"bandwidth": "1 TB/s"}}, compute={"model": v}),
+    ),
+    "group": Case(lambda v: python(groups={1: (0, v)}), lambda v: keys(groups={1: [0, v]})),
+    "memory latency": Case(
+        lambda v: python(physical=Physical(memory=LocalMemory(latency=v))),
+        lambda v: keys(npu={"memory": {"bandwidth": "1 TB/s", "latency": v}}), "ns",
+    ),
+    "switch latency": Case(
+        lambda v: Platform((dimension(topology="Switch", in_network=InNetwork(latency=v)),)),
+        lambda v: network(topology="Switch", in_network={"latency": v}), "ns",
+    ),
+}  # fmt: skip
+NUMBERS = st.one_of(
+    st.sampled_from([-3, -1, 0, 1, 2, 64, 2**31 - 1, 2**31, 2**53, 2**62, 2**63, 10**30, 9223372036 * 10**9]),
+    st.integers(-10, 2**70),
+    st.floats(allow_nan=True, allow_infinity=True),
+)
+WORDS = [
+    *get_args(model.SchedulingName),
+    *get_args(model.ChunkOrderName),
+    "ring",
+    "direct8",
+    "direct0",
+    "Ring",
+    "ringg",
+]
+OTHERS = st.sampled_from(
+    [*WORDS, "nonsense", "", "ROOFLINE", "roofline", None, True, False, [], {}, (), b"x", "1"]
+)
+
+
+def outcome(make: Callable[[], object]) -> str | None:
+    """Return what was expected, None if the value was accepted; anything but an InputError fails."""
+    try:
+        make()
+    except InputError as error:
+        assert "\n" not in str(error)
+        return str(error).partition("expected ")[2].partition(", e.g.")[0] or str(error)
+    return None
+
+
+def written(case: Case, value: object) -> object:
+    """Return a value as a file writes it."""
+    if not case.unit or isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    number = value * case.scale
+    return f"{number if isinstance(number, int) else repr(number)} {case.unit}"
+
+
+@settings(deadline=None)
+@given(st.sampled_from(sorted(CASES)), st.one_of(NUMBERS, OTHERS))
+@example("scheduling", "nonsense")
+@example("chunks", 0)
+@example("chunks", -3)
+@example("latency", 9223372036 * 10**9)
+@example("bandwidth", math.nan)
+@example("chunk order", "themiss")
+def test_python_and_files_refuse_the_same_in_the_same_words(name: str, value: object) -> None:
+    case = CASES[name]
+    own = outcome(lambda: case.python(value))
+    text = written(case, value)
+    file = outcome(lambda: armillary.load_platform(case.file(text)))
+    if value is None and file is None:
+        return  # in a file nothing is as good as no key
+    if text is value:
+        assert (own is None) == (file is None), (own, file)
+        same = isinstance(value, int | str) and not isinstance(value, bool) and value != ""
+    else:  # a file may write no number of thousands of digits, and rounds one in percent
+        same = isinstance(value, int) and abs(value) < 10**30
+        assert own is None or file is not None or (isinstance(value, float) and abs(value) < 1e-300), (
+            own,
+            file,
+        )
+        assert file is None or own is not None or isinstance(value, float), (own, file)
+    if (
+        same
+        and own is not None
+        and file is not None
+        and "too large" not in file
+        and "with a unit" not in file
+    ):
+        assert own == file
+
+
+VALUES = {
+    Port: {"out": 1.0, "into": 1.0},
+    InNetwork: {},
+    Dimension: {"name": "d", "topology": "Ring", "size": 4, "bandwidth": 1.0, "latency": 0.0},
+    Algorithm: {"name": "ring"},
+    SharedBus: {"L": 0, "o": 0, "g": 0, "G": 0.0},
+    System: {},
+    Jitter: {"sigma": 0.1},
+    Kernels: {},
+    LocalMemory: {},
+    Override: {"factor": 1.0},
+    Interval: {"low": 0.9, "high": 1.1},
+    KernelModel: {},
+    Physical: {},
+    MemoryStage: {"name": "s", "per": "npu", "count": 1, "read": 1.0, "write": 1.0},
+    RemoteMemory: {},
+    Packets: {},
+    Platform: {"dimensions": (Dimension("d", "Ring", 4, 1.0, 0.0),)},
+    Terms: {},
+    FitChoice: {"name": "h100-sxm"},
+}
+NOT_CHECKED = {"source", "folder", "warnings", "topology"}
+"""Where something is from, and a graph, which checks itself."""
+
+
+def test_every_public_part_of_a_machine_is_here() -> None:
+    import armillary.platform as public
+
+    parts = {getattr(public, name) for name in public.__all__}
+    assert {part for part in parts if is_dataclass(part)} - VALUES.keys() == {public.Collective, public.Study}
+
+
+@pytest.mark.parametrize("part", VALUES, ids=lambda part: part.__name__)
+def test_every_field_refuses_what_it_cannot_be(part: Any) -> None:
+    part(**VALUES[part])
+    for each in fields(part):
+        if each.name in NOT_CHECKED:
+            continue
+        with pytest.raises(InputError, match=rf"^{part.__name__}\.{each.name}.*: got .*expected"):
+            part(**{**VALUES[part], each.name: object()})
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_no_value_of_a_field_is_a_traceback(data: st.DataObject) -> None:
+    part = data.draw(st.sampled_from(list(VALUES)))
+    name = data.draw(st.sampled_from([each.name for each in fields(part) if each.name not in NOT_CHECKED]))
+    outcome(lambda: part(**{**VALUES[part], name: data.draw(st.one_of(NUMBERS, OTHERS))}))
