@@ -40,6 +40,8 @@ Floats = NDArray[np.float64]
 Dims = tuple[int, ...]
 MOST_SUBSETS = 4
 """Dimensions of which every choice is a cut; of more, each of them alone and all together."""
+SHORT = 1000
+"""Latencies that are shorter than what moves by this factor are left out: then a port binds, and reports name it."""
 EVEN = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
 """Operations in which every member needs the same."""
 
@@ -78,17 +80,15 @@ class Group:
     Args:
         coordinates: (dimensions, members) place of each member in each dimension.
         dimensions: Of the machine.
-        adds: Whether the switches of each dimension may add up what passes; None: as the dimensions say.
         delay: ns that every message takes besides.
         anywhere: Messages may take any way, through dimensions in which their ends do not differ, too.
     """
 
     def __init__(
-        self, coordinates: Ints, dimensions: Sequence[Dimension], adds: Sequence[bool] | None = None,
-        delay: float = 0.0, anywhere: bool = False,
-    ) -> None:  # fmt: skip
+        self, coordinates: Ints, dimensions: Sequence[Dimension], delay: float = 0.0, anywhere: bool = False
+    ) -> None:
         self.coordinates, self.dimensions, self.delay, self.anywhere = coordinates, dimensions, delay, anywhere
-        self.adds = [d.in_network is not None for d in dimensions] if adds is None else adds
+        self.adds = [d.in_network is not None for d in dimensions]
         self.n = coordinates.shape[1]
         self.places = [np.unique(row) for row in coordinates]
         self.spanned: Dims = tuple(d for d, places in enumerate(self.places) if len(places) > 1)
@@ -221,18 +221,23 @@ class Demand:
     Attributes:
         out: Out of all blocks together.
         into: Into all blocks together.
-        worst: ns for what the block takes for which it is longest.
+        worst: ns of the block for which it takes longest.
         each: Out of and into every block, at least; (0, 0) where that differs.
+        ends: ns of the block that is joined worst, out of it and into it; (0, 0) where not all blocks need the same.
     """
 
     out: float
     into: float
     worst: float
     each: tuple[float, float] = (0.0, 0.0)
+    ends: tuple[float, float] = (0.0, 0.0)
 
-    def mean(self, cut: Cut) -> tuple[float, float]:
-        """Return the ns that the ports and links of all blocks together need, out of them and into them."""
-        return self.out / float(cut.out.sum()), self.into / float(cut.into.sum())
+    def ns(self, cut: Cut) -> tuple[float, float, float, float]:
+        """Return four times that add up over the operations of a group.
+
+        Those that the ports and links of all blocks together need, out of the blocks and into them, and `ends`.
+        """
+        return self.out / float(cut.out.sum()), self.into / float(cut.into.sum()), *self.ends
 
 
 def demand(cut: Cut, operation: str, size: float) -> Demand:
@@ -251,11 +256,14 @@ def demand(cut: Cut, operation: str, size: float) -> Demand:
             "all-reduce": (np.full(b, size), np.full(b, size)),
             "all-to-all": (s * (n - s) / n * size,) * 2,
         }[operation]
-        worst = max(float((out / cut.out).max()), float((into / cut.into).max()))
+        ends = float((out / cut.out).max()), float((into / cut.into).max())
+        worst = max(ends)
+        if s.min() < s.max():
+            ends = (0.0, 0.0)
         total = float(out.sum()), float(into.sum())
         if operation == "all-reduce" and not cut.adds:
             total = (2.0 * (b - 1) * size,) * 2
-        return Demand(*total, worst, (float(out.min()), float(into.min())))
+        return Demand(*total, worst, (float(out.min()), float(into.min())), ends)
     # Of a root that may be anywhere: the block with most capacity and, of two, the one with more members.
     outward = operation in ("broadcast", "scatter")
     ports, back = (cut.out, cut.into) if outward else (cut.into, cut.out)
@@ -301,9 +309,9 @@ def least_ns(group: Group, operation: str, size: float, splits: Ints | None = No
             continue
         else:
             need = demand_of_splits(cut, block_of(group, cut.dims), splits)
-        moving = max(need.worst, *need.mean(cut))
+        moving = max(need.worst, *need.ns(cut))
         if moving:
-            found.append(cut.latency + moving)
+            found.append(moving + (cut.latency if moving < SHORT * cut.latency else 0.0))
     return max(found)
 
 

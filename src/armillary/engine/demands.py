@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,8 +16,8 @@ from armillary.collective.physical import OPERATIONS, plain
 from armillary.engine import network
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
-from armillary.platform.bandwidth import links_per_npu, ports
-from armillary.platform.model import Platform
+from armillary.platform.bandwidth import links_per_npu, port, ports
+from armillary.platform.model import Dimension, Platform, Port
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -41,7 +41,7 @@ class Demands:
         return graph is not None and graph.routing == "static"
 
     @cached_property
-    def _dimensions(self) -> tuple[Any, ...]:
+    def _dimensions(self) -> tuple[Dimension, ...]:
         return fastest(self.platform)
 
     def group(self, job: Job, comm: Communicator) -> Group:
@@ -57,24 +57,28 @@ class Demands:
         return self._groups[key]
 
     def _made(self, job: Job, comm: Communicator) -> Group:
-        platform, fit = self.platform, self.platform.physical.fit
-        dimensions = self._dimensions
+        platform, dimensions = self.platform, self._dimensions
         sizes = zip(network.strides(dimensions), dimensions, strict=True)
         coordinates = np.array([comm.members // stride % d.size for stride, d in sizes])
-        # What was measured may have added up in switches.
-        adds = [d.in_network is not None or (fit is not None and d.topology == "Switch") for d in dimensions]
         delay = platform.physical.endpoint_delay
-        group = Group(coordinates, dimensions, adds, delay, self.anywhere)
+        group = Group(coordinates, dimensions, delay, self.anywhere)
         if job.involved is None or not group.grid:
             return group
         out = [d for d in range(len(dimensions)) if not (d < len(job.involved) and job.involved[d])]
         line = (coordinates[out] == coordinates[out, :1]).all(axis=0)
-        return Group(coordinates[:, line], dimensions, adds, delay, self.anywhere)
+        return Group(coordinates[:, line], dimensions, delay, self.anywhere)
 
     def least(self, job: Job, comm: Communicator) -> int:
         """Return the fewest ticks of a collective that has the machine for itself, whatever its algorithm."""
         if plain(job.operation) not in OPERATIONS:
             return 0
+        found = self._of_links(job, comm)
+        if (time := self._measured(job, comm)) is not None:
+            # What was measured is what the links of this machine can do.
+            found = min(found, int(sum(time)))
+        return found
+
+    def _of_links(self, job: Job, comm: Communicator) -> int:
         group = self.group(job, comm)
         if job.splits:
             matrix = np.array(job.splits, np.int64)
@@ -97,40 +101,71 @@ class Demands:
                 moving = max(moving, size / rate)
         if self.anywhere:
             latency, moving = 0.0, size / sum(max(each.out, each.into) for each in ports(self.platform))
-        return int((latency + self.platform.physical.endpoint_delay + moving) * SAFE)
+        least = latency + self.platform.physical.endpoint_delay + moving
+        if self.platform.physical.fit is not None:
+            from armillary.engine.physical.fitted import fitted_message
+
+            if found := fitted_message(self.platform, [int(hop) for hop in hops], size):
+                least = min(least, found.latency + float(found.volume) / port(self.platform.dimensions[found.dim]).slower)
+        return int(least * SAFE)
 
     def columns(self, plans: Sequence[tuple[int, Job, Communicator]]) -> dict[str, Any]:
         """Return what collectives move over cuts, one row per plan: (number of its communicator, job, members).
 
         Returns:
             ``cuts`` (list of dimensions), ``call_group`` (p), ``call_bytes`` (p, cuts, 2) out of and into an NPU on
-            average, ``call_each`` the same of every NPU at least, and ``call_ns`` (p, cuts, 2) the ns that those take
-            which the communicator has.
+            average, ``call_each`` the same of every NPU at least, and ``call_ns`` (p, cuts, 4), see `Demand.ns`.
         """
         groups = [self.group(job, comm) for _, job, comm in plans]
         spans = dict.fromkeys(group.spanned for group in groups if group.spanned)
         every: Dims = tuple(sorted({d for dims in spans for d in dims}))
         cuts = list(dict.fromkeys([*(dims for span in spans for dims in subsets(span)), *([every] if every else [])]))
-        found = np.zeros((3, len(plans), len(cuts), 2))
-        known: dict[tuple[int, str, int], Floats] = {}
-        for p, ((_, job, _), group) in enumerate(zip(plans, groups, strict=True)):
+        bytes_, each, ns = (np.zeros((len(plans), len(cuts), width)) for width in (2, 2, 4))
+        known: dict[tuple[int, str, int], tuple[Floats, Floats, Floats]] = {}
+        for p, ((_, job, comm), group) in enumerate(zip(plans, groups, strict=True)):
             operation = plain(job.operation)
             if operation not in OPERATIONS or job.size <= 0 or not group.spanned:
                 continue
             key = id(group), operation, job.size
-            if job.splits:
-                found[:, p] = self._needs(group, job, cuts)
-                continue
-            if key not in known:
-                known[key] = self._needs(group, job, cuts)
-            found[:, p] = known[key]
+            if (time := self._measured(job, comm)) is not None:
+                rows = self._as_measured(group, job, cuts, time[1])
+            elif job.splits:
+                rows = self._needs(group, job, cuts)
+            elif key in known:
+                rows = known[key]
+            else:
+                rows = known[key] = self._needs(group, job, cuts)
+            bytes_[p], each[p], ns[p] = rows
         return {
             "cuts": cuts, "call_group": np.array([number for number, _, _ in plans], np.int64),
-            "call_bytes": found[0], "call_each": found[1], "call_ns": found[2],
+            "call_bytes": bytes_, "call_each": each, "call_ns": ns,
         }  # fmt: skip
 
-    def _needs(self, group: Group, job: Job, cuts: Sequence[Dims]) -> Floats:
-        rows = np.zeros((3, len(cuts), 2))
+    def _measured(self, job: Job, comm: Communicator) -> tuple[float, float] | None:
+        """Return latency and transfer of a collective that a fit times, ns; None: none does."""
+        if self.platform.physical.fit is None:
+            return None
+        from armillary.engine.physical.fitted import timed
+
+        time = timed(job, comm, self.platform)
+        return None if time is None else (time.latency_ns, time.transfer_ns)
+
+    def _as_measured(
+        self, group: Group, job: Job, cuts: Sequence[Dims], transfer: float
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return what is needed of the port that a measured collective keeps busy, as far as it was measured so."""
+        bytes_, each, ns = self._needs(group, job, cuts)
+        for c, dims in enumerate(cuts):
+            if dims != group.spanned[-1:]:
+                bytes_[c] = each[c] = ns[c] = 0
+                continue
+            rate = port(self.platform.dimensions[dims[0]]).slower
+            bytes_[c] = each[c] = min(float(bytes_[c].max()), transfer * rate)
+            ns[c] = min(float(ns[c].max()), transfer)
+        return bytes_, each, ns
+
+    def _needs(self, group: Group, job: Job, cuts: Sequence[Dims]) -> tuple[Floats, Floats, Floats]:
+        bytes_, each, ns = (np.zeros((len(cuts), width)) for width in (2, 2, 4))
         asked: dict[Dims, Demand] = {}
         for c, dims in enumerate(cuts):
             own = group.spanned if self.anywhere else tuple(d for d in dims if d in group.spanned)
@@ -140,10 +175,10 @@ class Demands:
             if own not in asked:
                 asked[own] = self._demand(group, job, own)
             need = asked[own]
-            rows[0, c] = need.out / cut.npus, need.into / cut.npus
-            rows[1, c] = need.each if cut.alone else (0.0, 0.0)
-            rows[2, c] = need.mean(cut)
-        return rows
+            bytes_[c] = need.out / cut.npus, need.into / cut.npus
+            each[c] = need.each if cut.alone else (0.0, 0.0)
+            ns[c] = need.ns(cut)
+        return bytes_, each, ns
 
     def _demand(self, group: Group, job: Job, dims: Dims) -> Demand:
         if job.splits:
@@ -153,13 +188,8 @@ class Demands:
         return demand(group.cuts[dims], plain(job.operation), job.size)
 
 
-def fastest(platform: Platform) -> tuple[Any, ...]:
+def fastest(platform: Platform) -> tuple[Dimension, ...]:
     """Return the dimensions of a machine with the fastest links that its graph has: of a wafer, between dies or not."""
-    from dataclasses import replace
-
-    from armillary.platform.bandwidth import port
-    from armillary.platform.model import Port
-
     graph = platform.topology.topology if platform.topology else None
     if graph is None or len(graph.kinds) < 2 or graph.name not in ("wafer-mesh", "optical-torus"):
         return platform.dimensions

@@ -139,7 +139,8 @@ class Timeline:
     call_each: NDArray[np.float64] = field(default_factory=lambda: _absent(np.float64))
     """(kinds, cuts, 2) the same of every NPU, at least."""
     call_ns: NDArray[np.float64] = field(default_factory=lambda: _absent(np.float64))
-    """(kinds, cuts, 2) ns that `call_bytes` need the ports and links that join the group."""
+    """(kinds, cuts, 4) ns that they need the ports and links that join the group: all together out of NPUs and into
+    them, and those of the NPU that is joined worst."""
     network: NetworkUse | None = None
     """What the links did, where the network model has links."""
 
@@ -149,8 +150,8 @@ class Timeline:
         _fill(self, "node_late", np.full(len(self.node_start), -1, np.int64))
         _fill(self, "node_call", np.full(len(self.node_start), -1, np.int64))
         cuts = len(self.info.get("cuts", []))
-        for name in ("call_bytes", "call_each", "call_ns"):
-            _fill(self, name, np.zeros((len(self.call_group), cuts, 2)))
+        for name, width in (("call_bytes", 2), ("call_each", 2), ("call_ns", 4)):
+            _fill(self, name, np.zeros((len(self.call_group), cuts, width)))
         _fill(self, "phase_port_bytes", self.phase_bytes)
 
     @classmethod

@@ -220,7 +220,7 @@ def _ports(timeline: Timeline, free: AbstractSet[str], head: Ticks, tail: Ticks)
             found.append(edges.largest(each / tick, "class"))
             mean = (ranks @ times @ timeline.call_bytes[:, c] / ranks.sum() / rate).max()
             found.append(edges.largest(np.full(classes, mean / tick), "all"))
-        for way in range(2):
+        for way in range(4):
             most = (times * timeline.call_ns[:, c, way]) @ of_group
             found.append(edges.largest(most.max(axis=0) / tick, "group"))
         ticks, before, after, owner = max(found)

@@ -168,7 +168,7 @@ def fit_warnings(
     if beaten:
         found.append(
             f"{where}: {', '.join(sorted(beaten))} is faster than the bandwidth of the network allows: "
-            "expected the machine that the fit is of"
+            "expected the machine that the fit is of; the lower bound takes its links to be as fast as the fit"
         )
     return found
 
