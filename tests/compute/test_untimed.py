@@ -63,7 +63,6 @@ def test_an_efficiency_holds_without_the_key_roofline() -> None:
         ({"bytes": 5}, {"memory": False}, "tensor_size, and no time; expected npu.memory.bandwidth"),
         ({"flops": 5, "bytes": 5}, {"memory": False}, "expected npu.memory.bandwidth"),
         ({"flops": 5, "duration_ns": 0}, {"peak": False}, "expected npu.peak"),
-        ({"flops": 5, "cpu": True}, {}, "no model times what a CPU does"),
         ({"flops": 5}, {"compute": {"replay": True}}, "compute.replay takes recorded times only"),
     ],
 )  # fmt: skip
@@ -73,6 +72,12 @@ def test_what_nothing_can_time_is_refused(
     with pytest.raises(InputError, match="k0") as error:
         armillary.simulate(trace(node), machine(**platform))
     assert expected in str(error.value)
+
+
+def test_what_a_cpu_does_is_named() -> None:
+    found = armillary.simulate(trace({"flops": 5, "cpu": True}, {"flops": 5, "cpu": True, "duration_ns": 0}), machine())
+    assert found.info["assumptions"] == ["2 nodes of CPUs with operations or bytes and no recorded time take none"]
+    assert flops(found) is None
 
 
 def test_zeros_take_their_recorded_time() -> None:

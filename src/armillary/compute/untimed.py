@@ -2,8 +2,8 @@
 
 In profile ``physical`` they take the time of the roofline model, whether or not the machine asks for it, and the
 result says so (`Timeline.info`, key ``roofline``); where the machine does not know its peak or its bandwidth they are
-refused. What a CPU does has no model: such nodes need a time. A time of 0 is none, but on a CPU, where a recording may
-say that an operator waited all the time, it is one if ``duration_ns`` says so.
+refused. What a CPU does has no model: such nodes take no time, which the result says as well. A time of 0 is none, but
+on a CPU, where a recording may say that an operator waited all the time, it is one if ``duration_ns`` says so.
 """
 
 from __future__ import annotations

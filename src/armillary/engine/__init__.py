@@ -103,7 +103,7 @@ def simulate(
         "profile": profile,
         "network_model": network_model,
         "folded": fold and network_model == "analytical",
-        **assumptions(lowered, platform, profile),
+        **assumptions(lowered, platform, profile, said),
         **memory_of(trace, platform),
     }
     if profile == "physical":

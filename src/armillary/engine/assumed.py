@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from armillary.platform.model import Platform
 
 
-def assumptions(lowered: Simulated, platform: Platform, profile: str) -> dict[str, Any]:
-    """Return what a timeline says of nodes that name work and have no time.
+def assumptions(
+    lowered: Simulated, platform: Platform, profile: str, about: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what a timeline says of nodes that name work and have no time, and of precisions that no model knows.
 
     ``assumptions`` has a sentence for each thing that is assumed of them, ``free_nodes`` is how many take no time.
+    `about` is what the trace says of itself.
     """
     sizes = np.bincount(lowered.classes, minlength=len(lowered.views)).tolist()
     nodes = [view.nodes for view in lowered.views]
@@ -29,6 +32,7 @@ def assumptions(lowered: Simulated, platform: Platform, profile: str) -> dict[st
         for each, ranks in zip(nodes, sizes, strict=True)
         if isinstance(each, PhysicalNodes)
     )
+    idle = sum(each.idle * ranks for each, ranks in zip(nodes, sizes, strict=True))
     found = []
     if untimed:
         found.append(f"the roofline times {_nodes(untimed)} without a recorded time")
@@ -37,7 +41,21 @@ def assumptions(lowered: Simulated, platform: Platform, profile: str) -> dict[st
     elif free and profile == "astra-sim":
         why = "num_ops without tensor_size" if platform.system.roofline else "no duration, roofline off"
         found.append(f"{_nodes(free)} with operations or bytes take no time, as in ASTRA-sim ({why})")
-    return {"assumptions": found, "free_nodes": free}
+    if idle:
+        found.append(f"{_nodes(idle)} of CPUs with operations or bytes and no recorded time take none")
+    kept, model = about.get("precision"), platform.kernel_model.name
+    if kept and platform.system.roofline and model in ("gpu", "table", "systolic"):
+        other = [
+            f"{name} in {kept[key]}"
+            for key, name, usual in (
+                ("weights", "weights", kept["compute"]),
+                ("cache", "keys and values", "bf16"),
+            )
+            if kept[key] != usual
+        ]
+        if other:
+            found.append(f"compute model {model} takes the precision of products for {' and '.join(other)}")
+    return {"assumptions": found, "free_nodes": free + idle}
 
 
 def unused_efficiency(platform: Platform, info: dict[str, Any]) -> list[str]:

@@ -49,6 +49,8 @@ class Nodes:
     free: int = 0
     """Nodes that name operations or bytes and take no time: compute nodes by the conventions of profile ``astra-sim``,
     communication and memory of a machine that takes recorded times only."""
+    idle: int = 0
+    """The same of a CPU, which no model times."""
 
 
 def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:

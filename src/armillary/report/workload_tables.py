@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from armillary.trace import Trace
 from armillary.units import format_bytes, format_flops
 from armillary.workload.models import Model, parameters
+from armillary.workload.plan.numbers import stores
 from armillary.workload.plan.ranks import microbatches
 from armillary.workload.plan.schema import Plan
 from armillary.workload.totals import Totals
@@ -33,6 +34,12 @@ def workload_table(model: Model, plan: Plan, trace: Trace, found: Totals) -> Tab
         own, only = plan.serve, {"prefill": ", prefill only", "decode": ", decode only"}
         text = f"prompts of {own.prompt:,} tokens, answers of {own.outputs:,}{only.get(own.phase, '')}"
         table.add_row("inference", text)
+        kept = stores(plan)
+        head = f" (embedding and head {kept.embeddings})" if kept.embeddings != kept.weights else ""
+        numbers = (
+            f"compute {plan.numbers.compute}, weights {kept.weights}{head}, keys and values {kept.cache}"
+        )
+        table.add_row("precision", f"{numbers}, activations {kept.activations}")
     nodes = sorted(nodes for _, nodes in found.classes)
     span = f"{nodes[0]:,}" if nodes[0] == nodes[-1] else f"{nodes[0]:,} to {nodes[-1]:,}"
     many = "class" if len(nodes) == 1 else "classes"

@@ -21,6 +21,7 @@ from armillary.workload.models import Model
 from armillary.workload.models.schema import Decoder
 from armillary.workload.pipeline.partition import partition
 from armillary.workload.pipeline.tasks import tasks
+from armillary.workload.plan.numbers import stores
 from armillary.workload.plan.ranks import microbatches, rank_grid
 from armillary.workload.plan.schema import Plan
 from armillary.workload.plan.serving import check_serving
@@ -129,7 +130,10 @@ def _serving(model: Model, plan: Plan) -> Trace:
         "phase": plan.serve.phase,
         "tokens": len(rounds(plan.serve)),
     }
-    held = {"memory": memory_of(model, plan)}
+    held = {
+        "memory": memory_of(model, plan),
+        "precision": {"compute": plan.numbers.compute, **vars(stores(plan))},
+    }
     return Trace(tuple(graphs), grid.coordinate("pp").astype(np.int32), grid, {"serving": about, **held})
 
 

@@ -25,6 +25,10 @@ _NAMES: dict[KeyPath, str] = {
     ("pipeline", "overlap"): "overlap-tasks",
     ("data", "limit"): "gather-limit",
     ("numbers", "compute"): "precision",
+    ("numbers", "weights"): "weight-precision",
+    ("numbers", "embeddings"): "embedding-precision",
+    ("numbers", "cache"): "cache-precision",
+    ("numbers", "activations"): "activation-precision",
     ("offload", "optimizer"): "offload-optimizer",
     ("offload", "weights"): "offload-weights",
     ("offload", "activations"): "offload-activations",
@@ -125,7 +129,7 @@ class PlanOptions:
 def _leaves(kind: Kind) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
     """Yield place and JSON schema of every value of such a plan."""
     from armillary.workload.plan.schema import Plan
-    from armillary.workload.plan.serving import MEANT
+    from armillary.workload.plan.serving import MEANT, OF_INFERENCE
 
     schema = Plan.model_json_schema()
     for key, value in schema["properties"].items():
@@ -139,7 +143,8 @@ def _leaves(kind: Kind) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
                 if kind != "training":
                     yield path, each
             elif kind != "inference":
-                yield path, each
+                if kind == "both" or path not in OF_INFERENCE:
+                    yield path, each
             elif path in MEANT:
                 yield path, each | {"description": _OF_INFERENCE.get(path, each.get("description"))}
 

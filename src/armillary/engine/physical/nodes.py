@@ -107,6 +107,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Physica
         graph, order, kind, slot, ticks, counts[order].astype(np.int64), child_ptr,
         children[by_parent].astype(np.int64),
         item, np.flatnonzero(needs_row), diagnose(graph), free=unrecorded(graph, platform),
+        idle=int(untimed_on_cpu(graph).sum()),
         stream=stream.astype(np.int64), group=graph.strings("pg_name")[0][order].astype(np.int64), roofline=timed,
         untimed=int(without.sum()),
     )  # fmt: skip
@@ -119,10 +120,6 @@ def _untimed(graph: Graph, platform: Platform) -> NDArray[np.bool_]:
         InputError: one of them cannot be timed.
     """
     every = np.arange(graph.n_nodes)
-    refuse(
-        graph, every, untimed_on_cpu(graph), "names operations or bytes, and no time",
-        "duration_micros or duration_ns: no model times what a CPU does",
-    )  # fmt: skip
     without, system = untimed(graph), platform.system
     if system.replay_only:
         # A recording may round to nothing what it says it took.

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from armillary.engine.network import LIMIT
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport import packet_layout_kernel as pk
 from armillary.engine.transport.dcqcn import Dcqcn
@@ -99,7 +100,12 @@ class Packet(Transport):
         The packet that went beyond it, what is sent until the pause is there and what is on the wire (two latencies),
         and the packet that is then being sent. Zero where nothing is forwarded.
         """
-        carried = np.ceil(2 * topology.latency * topology.bandwidth).astype(np.int64)
+        sent = np.ceil(2 * topology.latency * topology.bandwidth)
+        if sent.size and not sent.max() < LIMIT:
+            raise InputError(
+                f"a link holds {sent.max():.3g} bytes in two latencies; expected less than {LIMIT:.3g}"
+            )
+        carried = sent.astype(np.int64)
         headroom: Ints = np.where(topology.forwards[topology.head], carried + 2 * self.packet, 0)
         return headroom
 

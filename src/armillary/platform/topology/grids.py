@@ -91,6 +91,7 @@ def wafer_mesh(
         raise InputError(
             f"wafer-mesh: dies of {wide} x {high} do not fill a wafer of {columns} x {rows} NPUs"
         )
+    check_size("wafer-mesh", 4 * columns * rows)
     wiring = Wiring("wafer-mesh", columns * rows, buffer)
     rank = np.arange(columns * rows)
     x, y = rank % columns, rank // columns
@@ -145,6 +146,7 @@ def optical_torus(
     short, long = min(shape), max(shape)
     if twisted and (long != 2 * short or set(shape) != {short, long}):
         raise InputError(f"optical-torus: shape {list(shape)} cannot be twisted, expected sides n and 2n")
+    check_size("optical-torus", 6 * math.prod(shape))
     wiring = Wiring("optical-torus", math.prod(shape), buffer)
     rank = np.arange(math.prod(shape))
     stride = np.array([1, shape[0], shape[0] * shape[1]])

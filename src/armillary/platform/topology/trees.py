@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from armillary.errors import InputError
+from armillary.platform.limits import MOST_COUNT
 from armillary.platform.topology.graph import UNBOUNDED, Topology, check_size
 from armillary.platform.topology.wiring import Wiring
 
@@ -20,6 +21,10 @@ def fat_tree(
         InputError: k is odd, or the NPUs of an edge switch are no whole number.
     """
     half = k // 2
+    if not 0 < oversubscription <= MOST_COUNT:  # NaN, too
+        raise InputError(
+            f"fat-tree: oversubscription: got {oversubscription:g}, expected more than 0, {MOST_COUNT} or less"
+        )
     below = oversubscription * half
     if k < 2 or k % 2:
         raise InputError(f"fat-tree: k: got {k}, expected an even number from 2")
@@ -28,7 +33,7 @@ def fat_tree(
             f"fat-tree: oversubscription: got {oversubscription:g}, which gives {below:g} NPUs per edge switch, "
             "expected a whole number"
         )
-    check_size("fat-tree", k * half * half * 6)
+    check_size("fat-tree", k * half * (half * 6 + int(below)))
     wiring = Wiring("fat-tree", k * half * int(below), buffer)
     npu = np.arange(wiring.npus)
     edge = wiring.tier("edge", k * half)

@@ -104,7 +104,7 @@ def _absorbed(shard: Shard, latent: Latent, heads: Heads, up: Block) -> list[Blo
         )
     attend = core(replace(shard, flash=True), key).forward[0]
     reach = min(shard.keys, heads.window or shard.keys)
-    shared = shard.batch * reach * rank * element  # values are a part of the keys
+    shared = shard.cached(shard.batch * reach * rank)  # values are a part of the keys
     attend = Step("attend", attend.flops, attend.bytes - shared, attend.precision)
     steps.insert(-1, attend)
     working = 2 * tokens * heads.query * (2 * rank + latent.rotary_size) * element
@@ -115,4 +115,4 @@ def cache_bytes(shard: Shard, model: Decoder, window: int | None) -> int:
     """Return the bytes that a layer keeps of earlier tokens: keys and values, or their latent vector whole."""
     heads, latent = heads_of(shard, model, window), model.attention.latent
     size = latent.kv_rank + latent.rotary_size if latent else heads.kv_size
-    return shard.batch * min(shard.keys, window or shard.keys) * size * shard.element
+    return shard.cached(shard.batch * min(shard.keys, window or shard.keys) * size)

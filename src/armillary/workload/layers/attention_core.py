@@ -67,7 +67,7 @@ def core(shard: Shard, heads: Heads) -> Block:
     lse = rows * STATISTIC
     kv_new = shard.tokens * heads.kv_size * element
     reach = min(shard.keys, heads.window or shard.keys)
-    kv_read = kv_new if shard.training else shard.batch * reach * heads.kv_size * element
+    kv_read = kv_new if shard.training else shard.cached(shard.batch * reach * heads.kv_size)
     q, out = rows * heads.key * element, rows * heads.value * element
     block = Block("core", saved=q + kv_new + lse, working=2 * (q + out) + 2 * kv_new)
     own = -(-shard.queries // shard.cp)
@@ -105,7 +105,7 @@ def _unfused(shard: Shard, heads: Heads, seen: int) -> Block:
     element, rows = shard.element, shard.tokens * heads.query
     q, out = rows * heads.key * element, rows * heads.value * element
     kv_tokens = shard.batch * shard.keys * heads.kv
-    k, v = kv_tokens * heads.key * element, kv_tokens * heads.value * element
+    k, v = shard.cached(kv_tokens * heads.key), shard.cached(kv_tokens * heads.value)
     scores = rows * shard.keys
     mask = scores if shard.dropout else 0
     held = scores * element

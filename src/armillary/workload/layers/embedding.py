@@ -13,6 +13,7 @@ from armillary.workload.layers.linear import column, gather, reduce, scatter
 from armillary.workload.layers.pointwise import norm
 from armillary.workload.layers.shard import Shard
 from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.numbers import stored
 
 TOKEN, STATISTIC = 8, 4
 """Bytes of the number of a token, and of a sum over the vocabulary."""
@@ -28,7 +29,8 @@ def embedding(shard: Shard, model: Decoder) -> Layer:
     hidden, element = model.hidden, shard.element
     whole, own = shard.tokens * hidden * element, shard.own * hidden * element
     mask = shard.own * hidden if shard.dropout else 0
-    forward = [Step("lookup", bytes=2 * whole)]
+    read = stored(shard.tokens * hidden, shard.stores.embeddings) if shard.stores else whole
+    forward = [Step("lookup", bytes=read + whole)]
     backward = []
     if shard.sequence:
         forward.append(scatter("scatter", "tp", whole))
@@ -93,7 +95,8 @@ def _next_token(shard: Shard, model: Decoder, final: Block, output: Block) -> La
     hidden, rows, element = model.hidden, rows_of(shard, model), shard.element
     last = replace(shard, queries=1, sequence=False)
     first = norm(last, "norm", hidden, 0)
-    gemm = column(last, "output", hidden, rows, precision=shard.high)
+    held = shard.stores.embeddings if shard.stores else None
+    gemm = column(last, "output", hidden, rows, precision=shard.high, weights=held)
     steps = list(gemm.forward)
     if shard.tp > 1:
         steps.append(gather("gather logits", "tp", shard.batch * rows * element))

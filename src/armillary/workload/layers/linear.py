@@ -14,6 +14,7 @@ from armillary.trace.gemm import Gemm
 from armillary.workload.layers.block import Block
 from armillary.workload.layers.layer import Precision, Step
 from armillary.workload.layers.shard import Shard
+from armillary.workload.plan.numbers import stored
 from armillary.workload.plan.schema import ELEMENT
 
 
@@ -33,7 +34,14 @@ def reduce(name: str, axes: str, size: int) -> Step:
 
 
 def products(
-    shard: Shard, m: int, k: int, n: int, *, count: int = 1, precision: Precision | None = None
+    shard: Shard,
+    m: int,
+    k: int,
+    n: int,
+    *,
+    count: int = 1,
+    precision: Precision | None = None,
+    weights: Precision | None = None,
 ) -> tuple[Step, Step, Step]:
     """Return the kernels of Y = X·W: forward ``gemm``, ``input`` gradient, ``weight`` gradient.
 
@@ -46,13 +54,16 @@ def products(
         n: Columns of Y.
         count: How many weights, each for some of the rows (a grouped product).
         precision: Absent: that of the plan.
+        weights: As which inference reads them; absent: as the plan says, or with a `precision` as that.
     """
+    held = weights or precision or (shard.stores.weights if shard.stores else None)
     precision = precision or shard.compute
     flops, operand = 2 * m * k * n, ELEMENT[precision]
     x, w, y = m * k, count * k * n, m * n
+    read = stored(x, precision) + stored(w, held) if shard.stores and held else (x + w) * operand
     shape = Gemm(-(-m // max(count, 1)), n, k, count)
     return (
-        Step("gemm", flops, (x + w) * operand + y * shard.element, precision, gemms=(shape,)),
+        Step("gemm", flops, read + y * shard.element, precision, gemms=(shape,)),
         Step("input", flops, (y + w) * operand + x * shard.element, precision, gemms=(shape.left(),)),
         Step(
             "weight",
@@ -100,6 +111,7 @@ def column(
     keep: bool = True,
     beside: int = 0,
     precision: Precision | None = None,
+    weights: Precision | None = None,
     parameters: int | None = None,
 ) -> Block:
     """Return a column-parallel projection.
@@ -113,10 +125,11 @@ def column(
         keep: Whether no other block keeps its input.
         beside: Inputs that are gathered with the others, but not multiplied.
         precision: Absent: that of the plan.
+        weights: See `products`.
         parameters: Absent: those of the product and bias.
     """
     m, element = shard.tokens, shard.element
-    gemm, back, weight = products(shard, m, k, n, precision=precision)
+    gemm, back, weight = products(shard, m, k, n, precision=precision, weights=weights)
     forward, backward = [gemm], [back]
     if shard.sequence:
         forward.insert(0, gather("gather", "tp", shard.own * (k + beside) * element))

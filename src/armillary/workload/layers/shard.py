@@ -8,7 +8,7 @@ from typing import Literal
 from armillary.errors import InputError
 from armillary.workload.divisors import divisors, near
 from armillary.workload.layers.layer import Precision
-from armillary.workload.plan.numbers import gradient
+from armillary.workload.plan.numbers import Stores, gradient, stored, stores
 from armillary.workload.plan.schema import ELEMENT, Plan
 
 
@@ -67,6 +67,8 @@ class Shard:
     early_stop: bool
     training: bool
     fused_loss: bool
+    stores: Stores | None = None
+    """In what inference keeps numbers; None in training."""
 
     @property
     def tokens(self) -> int:
@@ -85,8 +87,14 @@ class Shard:
 
     @property
     def element(self) -> int:
-        """Bytes of an element of an activation: fp8 is for operands of matrix products only."""
+        """Bytes of an element of an activation: fp8 is for operands of matrix products only, unless a plan says so."""
+        if self.stores:
+            return ELEMENT[self.stores.activations]
         return 4 if self.compute == "fp32" else 2
+
+    def cached(self, count: int) -> int:
+        """Return the bytes of some numbers of keys and values that a pass reads."""
+        return stored(count, self.stores.cache) if self.stores else count * self.element
 
     @property
     def high(self) -> Precision:
@@ -191,6 +199,7 @@ def _shard(
         early_stop=plan.early_stop,
         training=training,
         fused_loss=plan.data.sharding not in ("fsdp", "hsdp"),
+        stores=None if training else stores(plan),
     )
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from armillary.workload.layers.layer import Layer
 from armillary.workload.memory.footprint import FRAGMENTATION, Footprint, messages
-from armillary.workload.memory.states import states
 from armillary.workload.pipeline.tasks import Task
-from armillary.workload.plan.ranks import microbatches, rank_grid
+from armillary.workload.plan.numbers import Stores, stored, stores
+from armillary.workload.plan.ranks import microbatches
 from armillary.workload.plan.schema import Plan
 
 CATEGORIES = ("weights", "cache", "working", "communication")
@@ -27,12 +27,11 @@ def serving(
 ) -> Footprint:
     """Return what the ranks of one pipeline stage hold in inference: weights, and keys and values of `batches`."""
     pp, virtual = plan.parallel.pp, plan.pipeline.virtual
-    grid = rank_grid(plan)
-    inference = plan.model_copy(update={"optimizer": "none"})
+    kept = stores(plan)
     chunks = [list(stages[chunk * pp + stage]) for chunk in range(virtual)]
     layers = [layer for mine in chunks for layer in mine]
     line = {category: np.zeros(len(layers), np.int64) for category in CATEGORIES}
-    line["weights"][:] = sum(states(layer, inference, grid).weights for layer in layers)
+    line["weights"][:] = sum(_weights(layer, kept) for layer in layers)
     line["cache"][:] = batches * sum(layer.cache for layer in layers)
     line["working"][:] = [layer.working for layer in layers]
     line["communication"][:] = messages(chunks, plan)
@@ -46,6 +45,12 @@ def serving(
         fragmentation,
         framework,
     )
+
+
+def _weights(layer: Layer, kept: Stores) -> int:
+    """Return the bytes of the weights of a layer on a rank."""
+    precision = kept.embeddings if layer.name in ("embedding", "head") else kept.weights
+    return sum(stored(count, precision) for count in layer.parameters.values())
 
 
 def worst_serving(

@@ -2,14 +2,52 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+from armillary.workload.layers.layer import Precision
 from armillary.workload.plan.schema import ELEMENT, Plan
 
 MOMENTS = {"adam": 2, "momentum": 1, "sgd": 0, "none": 0}
 """fp32 numbers that the optimizer keeps of a weight."""
 
 
+BITS = {
+    "fp32": Fraction(32),
+    "bf16": Fraction(16),
+    "fp8": 8 + Fraction(32, 128 * 128),
+    "fp4": 4 + Fraction(8, 32),
+}
+"""Of a stored number with its share of the scales: in fp8 one of fp32 for 128 x 128 weights (DeepSeek-V3, arXiv
+2412.19437, section 3.3.2), in fp4 one of 8 bits for 32 (MXFP4, OCP Microscaling Formats 1.0)."""
+
+
+@dataclass(frozen=True)
+class Stores:
+    """In what inference keeps numbers; training keeps all in the precision of its activations."""
+
+    weights: Precision
+    embeddings: Precision
+    cache: Precision
+    activations: Precision
+
+
+def stores(plan: Plan) -> Stores:
+    """Return the precisions of a plan of inference, defaults filled in."""
+    given = plan.numbers
+    usual: Precision = "fp32" if given.compute == "fp32" else "bf16"
+    weights = given.weights or given.compute
+    return Stores(weights, given.embeddings or weights, given.cache or usual, given.activations or usual)
+
+
+def stored(count: int, precision: Precision) -> int:
+    """Return the bytes of some stored numbers and their scales, rounded up."""
+    return ceil(count * BITS[precision] / 8)
+
+
 def weight(plan: Plan) -> int:
-    """Return the bytes of a weight as kernels use it; fp8 products work on weights kept in bf16."""
+    """Return the bytes of a weight as kernels use it in training; fp8 products work on weights kept in bf16."""
     return ELEMENT["fp32" if plan.numbers.compute == "fp32" else "bf16"]
 
 

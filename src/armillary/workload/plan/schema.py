@@ -94,7 +94,22 @@ class Data(Part):
 class Numbers(Part):
     """Types of numbers; sizes in bytes follow from them."""
 
-    compute: Precision = Field(default="bf16", description="Of matrix products; fp8 keeps weights in bf16.")
+    compute: Precision = Field(
+        default="bf16", description="Of matrix products; in training fp8 and fp4 keep weights in bf16."
+    )
+    weights: Precision | None = Field(
+        default=None, description="As inference stores and reads them, with scales; absent: as compute."
+    )
+    embeddings: Precision | None = Field(
+        default=None, description="The same of embedding and head; absent: as weights."
+    )
+    cache: Precision | None = Field(
+        default=None, description="Of keys and values in inference; absent: bf16, or fp32 with compute fp32."
+    )
+    activations: Literal["fp32", "bf16", "fp8"] | None = Field(
+        default=None,
+        description="Between kernels and in messages of inference; absent: bf16, or fp32 with compute fp32.",
+    )
     gradients: Literal["fp32", "bf16"] = Field(default="fp32", description="As they are summed and reduced.")
     fused: bool = Field(
         default=True,
@@ -173,6 +188,15 @@ class Plan(Part):
     causal: bool = Field(default=False, description="Count only the scores that a causal mask keeps.")
     serve: Serve | None = Field(default=None, description="Absent: training.")
     dropout: bool = Field(default=False, description="Keep dropout masks for the backward pass.")
+
+    @model_validator(mode="after")
+    def _stores_of_inference(self) -> Plan:
+        for name in ("weights", "embeddings", "cache", "activations"):
+            if self.serve is None and getattr(self.numbers, name) is not None:
+                raise ValueError(
+                    f"got numbers.{name} {getattr(self.numbers, name)}, expected it in inference only"
+                )
+        return self
 
 
 ELEMENT = {"fp32": 4, "bf16": 2, "fp8": 1, "fp4": 1}

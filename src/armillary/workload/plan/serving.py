@@ -10,11 +10,14 @@ from armillary.errors import InputError
 from armillary.platform.schema_fields import Part
 from armillary.workload.plan.schema import Plan
 
+OF_INFERENCE = {("numbers", key) for key in ("weights", "embeddings", "cache", "activations")}
+"""Places of keys that mean nothing in training."""
 MEANT = {
     *((key,) for key in ("ranks", "batch", "microbatch", "attention", "causal", "serve")),
     *(("parallel", key) for key in ("tp", "pp", "dp", "ep", "etp", "order")),
     ("pipeline", "layers"),
     ("numbers", "compute"),
+    *OF_INFERENCE,
 }
 """Their places."""
 
