@@ -1,4 +1,4 @@
-"""Folded or not, phases or messages, interpreted or compiled: the same ticks for every rank and node."""
+"""Folded or not, phases or messages, interpreted or compiled, as registered: the same ticks for every rank and node."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from armillary.engine import layout_kernel as lk
 from armillary.engine.diagnose import check_finished
-from armillary.engine.program import lower
+from armillary.engine.program import Lowered, lower
 from armillary.engine.result import timeline_of
-from armillary.engine.run import execute
+from armillary.engine.run import Run, execute
+from armillary import simulate
 from armillary.errors import StuckError
 from armillary.jit import Mode
 from armillary.platform.astra_sim import read_platform
@@ -227,20 +229,36 @@ def _step(draw: Any, number: int, n: int, d: int, ways: list[list[str]], zero: b
     return (kind, deps)
 
 
-def outcome(case: Case, fold: bool, messages: bool, mode: Mode) -> dict[int, Any] | str:
-    """Return for every rank its finish, the spans of its nodes and those of its phases, or "stuck"."""
+Outcome = dict[int, Any] | str
+
+
+def outcome(case: Case, fold: bool, messages: bool, mode: Mode) -> tuple[Outcome, bool]:
+    """Return `result`, and whether it is known to be that of the order of registration."""
     platform = case.platform()
     lowered = lower(case.trace(), platform, fold_ranks=fold, messages=messages)
     run = execute(lowered, mode)
+    return result(lowered, run, platform), not (run.scalar(lk.V_TIED) or lowered.carries)
+
+
+def as_registered(case: Case, mode: Mode) -> Outcome:
+    """Return `result` where every message of every rank is moved, in the order in which events were registered."""
+    platform = case.platform()
+    lowered = lower(case.trace(), platform, listed=True)
+    run = execute(lowered, mode)
     while carried := lowered.wanted(run):
-        lowered = lower(case.trace(), platform, fold_ranks=fold, messages=messages, carried=carried)
+        lowered = lower(case.trace(), platform, listed=True, carried=carried)
         run = execute(lowered, mode)
+    return result(lowered, run, platform)
+
+
+def result(lowered: Lowered, run: Run, platform: Platform) -> Outcome:
+    """Return for every rank its finish, the spans of its nodes and those of its phases, or "stuck"."""
     try:
         check_finished(lowered, run)
     except StuckError:
         return "stuck"
     timeline = timeline_of(lowered, run, platform, {})
-    result = {}
+    found = {}
     for rank, cls in enumerate(timeline.rank_class.tolist()):
         start, end = timeline.spans(cls)
         rows = timeline.phases(cls)
@@ -252,18 +270,20 @@ def outcome(case: Case, fold: bool, messages: bool, mode: Mode) -> dict[int, Any
             timeline.phase_start,
             timeline.phase_end,
         )
-        result[rank] = (
+        found[rank] = (
             int(timeline.finish_ticks[rank]), start.tolist(), end.tolist(),
             sorted(zip(*(column[rows].tolist() for column in columns), strict=True)),
         )  # fmt: skip
-    return result
+    return found
 
 
 def check(case: Case) -> None:
-    """All variants agree on every rank."""
-    expected = outcome(case, *VARIANTS[0])
+    """All variants agree on every rank; so does the order of registration, unless they know that it is in doubt."""
+    expected, settled = outcome(case, *VARIANTS[0])
     for variant in VARIANTS[1:]:
-        assert outcome(case, *variant) == expected, f"fold, messages, mode = {variant}"
+        assert outcome(case, *variant)[0] == expected, f"fold, messages, mode = {variant}"
+    if settled:
+        assert as_registered(case, "compiled") == expected
 
 
 def test_bundles_that_take_no_time_have_their_turn_within_the_tick() -> None:
@@ -301,17 +321,59 @@ GREEDY = ("offlineGreedy", "offlineGreedyFlex")
 
 @settings(max_examples=40, deadline=None)
 @given(cases(), st.sampled_from(GREEDY), st.sampled_from([*INTRA_DIMENSION]))
-def test_variants_agree_where_work_of_the_greedy_scheduler_is_left_over(
+def test_modes_agree_where_work_of_the_greedy_scheduler_is_left_over(
     case: Case, across: str, within: str
 ) -> None:
-    """Every rank does the same, so it is known which of them is the first to begin a collective."""
+    """Only the order of registration tells which rank is the first to begin a collective."""
     system = case.system | {"inter-dimension-scheduling": across, "intra-dimension-scheduling": within}
     steps = tuple(
         ("collective", (number - 1,) if number else (), number % 3 or 2, 1 << 16, None, None, None)
         if step[0] != "compute" else (*step[:3], [0])
         for number, step in enumerate(case.steps)
     )  # fmt: skip
-    check(replace(case, system=system, groups=None, steps=steps))
+    case = replace(case, system=system, groups=None, steps=steps)
+    check(case)
+    assert as_registered(case, "interpreted") == as_registered(case, "compiled")
+
+
+@st.composite
+def tied_cases(draw: Any) -> Case:
+    """Dimensions that are alike, full queues, and chunks that come to one dimension from several others."""
+    case = draw(cases())
+    count = draw(st.integers(2, 3))
+    sizes = [4] * count if draw(st.booleans()) and count == 2 else [draw(st.sampled_from([2, 4])) for _ in range(count)]
+    while np.prod(sizes) > 32:
+        sizes.pop()
+    one = draw(st.sampled_from(["doubleBinaryTree", "doubleBinaryTree", "ring", "direct", "halvingDoubling"]))
+    network = {
+        "topology": [draw(st.sampled_from(["Ring", "Switch"]))] * len(sizes),
+        "npus_count": sizes, "bandwidth": [50.0] * len(sizes), "latency": [500.0] * len(sizes),
+    }  # fmt: skip
+    system = case.system | {
+        "collective-optimization": "localBWAware", "endpoint-delay": 10,
+        "inter-dimension-scheduling": draw(st.sampled_from(["ascending", *INTER_DIMENSION])),
+        "intra-dimension-scheduling": draw(st.sampled_from([*INTRA_DIMENSION])),
+        "active-chunks-per-dimension": draw(st.integers(1, 4)), "preferred-dataset-splits": draw(st.integers(4, 16)),
+        **{f"{kind}-implementation": ["ring" if kind == "all-to-all" else one] * len(sizes) for kind in KINDS},
+    }  # fmt: skip
+    operation = draw(st.sampled_from([0, 0, 0, 1, 2, 3]))
+    size = draw(st.sampled_from([65536, 1 << 20, 1 << 24]))
+    return replace(
+        case, network=network, system=system, groups=None,
+        steps=(("collective", (), operation, size, None, None, None),),
+    )  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(tied_cases())
+def test_what_the_fast_path_does_not_doubt_is_as_registered(case: Case) -> None:
+    expected, settled = outcome(case, fold=True, messages=False, mode="compiled")
+    registered = as_registered(case, "compiled")
+    if settled:
+        assert registered == expected
+    timeline = simulate(case.trace(), case.platform(), profile="astra-sim") if registered != "stuck" else None
+    if timeline is not None:
+        assert timeline.finish_ticks.tolist() == [registered[rank][0] for rank in range(case.npus)]
 
 
 @settings(max_examples=60, deadline=None)

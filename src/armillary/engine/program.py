@@ -52,6 +52,8 @@ class Lowered(Simulated):
 
     plans: list[JobPlan]
     costs: PhaseCosts
+    carries: bool
+    """The ways of chunks hang on which rank is the first to begin a collective; if not `listed` nothing is left over."""
 
     @property
     def layout(self) -> ModuleType:
@@ -114,7 +116,7 @@ def lower(
         messages: Move every message of collectives instead of evaluating phases.
         contention: Let messages cross links that carry one at a time; every rank is simulated.
         listed: Take the events of a tick in the order in which they were registered, which is ASTRA-sim's: every
-            message of every rank is moved. Contention has no other order, nor have chunks whose ways hang on it.
+            message of every rank is moved. Contention has no other order.
         carried: Jobs whose work the greedy scheduler may find left over; `Lowered.wanted` tells which.
 
     Raises:
@@ -130,14 +132,13 @@ def lower(
     channels = channels_of(views, view_of)
     workload = Workload(trace, platform, comms, views, view_of, channels)
     job_phases, warnings = find_phases(workload, carried)
-    carries = _carries(views, job_phases)
-    listed |= contention or carries
+    listed |= contention
     # What is first within a tick depends on the rank: no two are known to behave alike.
     fold_ranks &= not listed
     classes = classify(workload, job_phases, structure) if fold_ranks else np.arange(trace.n_ranks)
     build = _Build(workload, job_phases, classes, Links(platform.dimensions) if contention else None)
     build.warnings += [*unreceived(channels), *warnings]
-    return build.assemble(messages, listed, carries)
+    return build.assemble(messages, listed, _carries(views, job_phases))
 
 
 def _carries(views: list[View], job_phases: JobPhases) -> bool:
@@ -177,9 +178,9 @@ class _Build:
         limit = -(-platform.system.active_chunks // queues)
         bus = platform.system.shared_bus
         ranks = len(self.class_views)
-        after = plans.after() if carries else np.zeros(0, np.int64)
+        after = plans.after() if carries and listed else np.zeros(0, np.int64)
         scalars = {
-            lk.Z_CARRIES: int(carries), lk.Z_PLANS: len(plans.all),
+            lk.Z_CARRIES: int(carries and listed), lk.Z_PLANS: len(plans.all),
             lk.Z_RANKS: ranks, lk.Z_LEVELS: levels, lk.Z_QUEUES: queues, lk.Z_LIMIT: limit, lk.Z_TREES: trees,
             lk.Z_ORDER: ORDERS.index(platform.system.intra_dimension),
             lk.Z_MESSAGES: int(messages or listed or bus is not None or plans.costs.instant),
@@ -212,6 +213,7 @@ class _Build:
         return Lowered(
             tables={name: as_table(table) for name, table in program.items()},
             costs=plans.costs,
+            carries=carries,
             scalars=scalars,
             sizes=sizes,
             classes=self.classes,
