@@ -1,4 +1,8 @@
-"""Kernels whose every array access is checked: over programs in which very much happens at once."""
+"""Kernels whose every array access is checked: over programs in which very much happens at once.
+
+Within `jit.checking` a run gets exactly the room that it asks for, an event at a time, so that what an event adds
+without asking is found as well.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +24,16 @@ from armillary.engine.physical import run as physical_run
 from armillary.engine.transport.models import transport_of
 from armillary.errors import InputError
 from armillary.jit import Mode
-from armillary.platform.model import Platform
-from armillary.trace import Trace
+from armillary.platform.model import Dimension, Platform, System
+from armillary.platform.recorded import recorded_machine
+from armillary.trace import GraphBuilder, Trace
 
-from .crowds import crowds, machines, trace_of
+from .crowds import Crowd, crowds, machines, trace_of
 
-Lower = Callable[[Trace, Platform], Any]
-Execute = Callable[[Any, Mode], Any]
-POINT_TO_POINT = ("compute", "skip", "memory", "message", "message")
-ALL = (*POINT_TO_POINT, "collective")
+Model = Callable[[Trace, Platform, Mode], Any]
+KINDS = ("compute", "skip", "memory", "message", "message", "collective")
+FAST = settings(deadline=None, max_examples=10, suppress_health_check=list(HealthCheck))
+SLOW = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
 
 
 def analytical(trace: Trace, platform: Platform, mode: Mode) -> Any:
@@ -36,7 +41,12 @@ def analytical(trace: Trace, platform: Platform, mode: Mode) -> Any:
     return physical_run.execute(physical.lower(trace, platform), mode)
 
 
-def moved(model: str) -> Callable[[Trace, Platform, Mode], Any]:
+def unfolded(trace: Trace, platform: Platform, mode: Mode) -> Any:
+    """The same, every rank on its own."""
+    return physical_run.execute(physical.lower(trace, platform, fold_ranks=False), mode)
+
+
+def moved(model: str) -> Model:
     """Profile physical: messages that cross links."""
 
     def run(trace: Trace, platform: Platform, mode: Mode) -> Any:
@@ -61,13 +71,15 @@ def aware(trace: Trace, platform: Platform, mode: Mode) -> Any:
     return unaware(trace, platform, mode, contention=True)
 
 
-PHYSICAL = {"analytical": analytical} | {name: moved(name) for name in ("congestion", "flow", "packet")}
-ASTRA_SIM = {"unaware": unaware, "by message": by_message, "aware": aware}
+PHYSICAL: dict[str, Model] = {
+    "analytical": analytical,
+    "unfolded": unfolded,
+    **{name: moved(name) for name in ("congestion", "flow", "packet")},
+}
+ASTRA_SIM: dict[str, Model] = {"unaware": unaware, "by message": by_message, "aware": aware}
 
 
-def agree(
-    model: Callable[[Trace, Platform, Mode], Any], trace: Trace, platform: Platform, mode: Mode
-) -> None:
+def agree(model: Model, trace: Trace, platform: Platform, mode: Mode) -> None:
     """Run with and without checks; the ticks are the same, and nothing was touched that must not be."""
     try:
         plain = model(trace, platform, mode)
@@ -79,22 +91,81 @@ def agree(
         assert plain.table(name).tolist() == checked.table(name).tolist()
 
 
+def _draw(data: st.DataObject, most: int, astra: bool) -> tuple[Trace, Platform]:
+    platform = data.draw(machines(astra))
+    return trace_of(data.draw(crowds(most, KINDS)), platform.npus), platform
+
+
 @pytest.mark.parametrize("model", PHYSICAL)
-@settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
+@FAST
 @given(st.data())
 def test_small_crowds(model: str, data: st.DataObject) -> None:
-    trace, platform = _draw(data, 30, ALL, False)
-    agree(PHYSICAL[model], trace, platform, "interpreted")
+    agree(PHYSICAL[model], *_draw(data, 30, False), "interpreted")
 
 
 @pytest.mark.parametrize("model", ASTRA_SIM)
-@settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
+@FAST
 @given(st.data())
 def test_small_crowds_of_astra_sim(model: str, data: st.DataObject) -> None:
-    trace, platform = _draw(data, 30, ALL, True)
-    agree(ASTRA_SIM[model], trace, platform, "interpreted")
+    agree(ASTRA_SIM[model], *_draw(data, 30, True), "interpreted")
 
 
-def _draw(data: st.DataObject, most: int, kinds: tuple[str, ...], astra: bool) -> tuple[Trace, Platform]:
-    platform = data.draw(machines(astra))
-    return trace_of(data.draw(crowds(most, kinds)), platform.npus), platform
+@pytest.mark.slow
+@pytest.mark.parametrize("model", PHYSICAL)
+@SLOW
+@given(st.data())
+def test_crowds(model: str, data: st.DataObject) -> None:
+    agree(PHYSICAL[model], *_draw(data, 700, False), "compiled")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ASTRA_SIM)
+@SLOW
+@given(st.data())
+def test_crowds_of_astra_sim(model: str, data: st.DataObject) -> None:
+    agree(ASTRA_SIM[model], *_draw(data, 700, True), "compiled")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [*PHYSICAL, *ASTRA_SIM])
+@pytest.mark.parametrize("kind", ["message", "collective", "compute"])
+def test_thousands_at_once(model: str, kind: str) -> None:
+    trace = trace_of([Crowd(kind, 3000, 1000, 0, 1000, 1)], 2)
+    dialect = {"dialect": "astra-sim"} if model in ASTRA_SIM else {}
+    platform = Platform(
+        (Dimension("d", "Ring", 2, 50.0, 500.0),), System(local_mem_bandwidth=50e9), **dialect
+    )
+    agree((PHYSICAL | ASTRA_SIM)[model], trace, platform, "compiled")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [*PHYSICAL, *ASTRA_SIM])
+def test_five_thousand_ranks(model: str) -> None:
+    sizes = (50, 100)
+    graphs = []
+    for rank in range(5000):
+        b = GraphBuilder(rank=rank)
+        b.send((rank + 1) % 5000, 1000)
+        received = b.recv((rank - 1) % 5000, 1000)
+        if model != "packet":
+            b.all_reduce("c", 5000, dims=[True, False], after=[received])
+        graphs.append(b.graph(f"rank {rank}"))
+    dialect = {"dialect": "astra-sim"} if model in ASTRA_SIM else {}
+    system = System(local_mem_bandwidth=50e9)
+    platform = Platform(tuple(Dimension("d", "Ring", n, 50.0, 500.0) for n in sizes), system, **dialect)
+    agree((PHYSICAL | ASTRA_SIM)[model], Trace.from_ranks(graphs), platform, "compiled")
+
+
+@pytest.mark.parametrize("count", [100, 2000])
+def test_a_rank_that_only_replays_starts_any_number_of_nodes_at_once(count: int) -> None:
+    trace = trace_of([Crowd("message", count, 0, 0, 1000, count)], 2)
+    run = analytical(trace, recorded_machine(2), "interpreted")
+    assert set(run.table("NODE_END").tolist()) == {1}
+
+
+def test_twenty_thousand_messages_wait_behind_one_node() -> None:
+    trace = trace_of([Crowd("message", 5000, 1000, 0, 1000, 1)], 2)
+    platform = Platform((Dimension("d", "Switch", 2, 50.0, 500.0),))
+    run = analytical(trace, platform, "interpreted")
+    # 1 ms of waiting, then 20 ns for each message, and the latency of two links
+    assert int(run.table("NODE_END").max()) == 1_000_000 + 20 * 5000 + 1000
