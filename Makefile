@@ -29,6 +29,7 @@ test: .venv/.installed  ## the fast tests
 
 test-slow: .venv/.installed-frameworks  ## the tests that take minutes, some with PyTorch, JAX and TensorFlow
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' --checked tests/engine tests/collective tests/study/search
 
 lint: .venv/.installed  ## ruff and mypy
 	$(BIN)/ruff check .
