@@ -9,23 +9,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from armillary import jit
+from armillary.collective import synthesize
+from armillary.collective.synthesis import OPERATIONS, check_schedule
 from armillary.engine import program as astra_sim
 from armillary.engine import run as astra_sim_run
 from armillary.engine.messages import run as messages_run
 from armillary.engine.messages.lower import lower_messages
+from armillary.engine.messages.plan import simulate_schedule
 from armillary.engine.messages.stages import stages_of
 from armillary.engine.physical import lower as physical
 from armillary.engine.physical import run as physical_run
+from armillary.engine.transport.credit import Credit
+from armillary.engine.transport.dcqcn import Dcqcn
+from armillary.engine.transport.flow import Flow
 from armillary.engine.transport.models import transport_of
+from armillary.engine.transport.offer import offer
+from armillary.engine.transport.packet import Packet
+from armillary.engine.transport.tcp import Tcp
+from armillary.engine.transport.transport import Congestion, Transport
 from armillary.errors import InputError
 from armillary.jit import Mode
 from armillary.platform.model import Dimension, Platform, System
 from armillary.platform.recorded import recorded_machine
+from armillary.platform.topology import from_dimensions
+from armillary.platform.topology.dimension_order import DimensionOrder
 from armillary.trace import GraphBuilder, Trace
 
 from .crowds import Crowd, crowds, machines, trace_of
@@ -110,6 +123,78 @@ def test_small_crowds_of_astra_sim(model: str, data: st.DataObject) -> None:
     agree(ASTRA_SIM[model], *_draw(data, 30, True), "interpreted")
 
 
+TRANSPORTS = (
+    Congestion(),
+    Flow(),
+    Packet(mtu=1000),
+    Packet(mtu=1000, buffer=30_000, kmin=1000, kmax=5000, dcqcn=Dcqcn()),
+    Credit(packet=512),
+    Credit(packet=512, vcs=4, depth=8, switching="store-and-forward"),
+    Tcp(buffer=4000),
+    Tcp("newreno", buffer=4000, sack=False, persistent=False, jitter=0.0),
+    Tcp("dctcp", mark=2000, handshake=True),
+)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS, ids=lambda transport: transport.name)
+@FAST
+@given(st.data())
+def test_offers(transport: Transport, data: st.DataObject) -> None:
+    offers(transport, data, 60, "interpreted")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transport", TRANSPORTS, ids=lambda transport: transport.name)
+@SLOW
+@given(st.data())
+def test_many_offers(transport: Transport, data: st.DataObject) -> None:
+    offers(transport, data, 3000, "compiled")
+
+
+def offers(transport: Transport, data: st.DataObject, most: int, mode: Mode) -> None:
+    """Offer messages with and without checks; they arrive at the same times."""
+    sizes = data.draw(st.sampled_from([(2,), (5,), (70,), (4, 4)]))
+    topology = from_dimensions(
+        [
+            Dimension(f"d{i}", "Ring", n, data.draw(st.sampled_from([1.0, 10.0])), 500.0)
+            for i, n in enumerate(sizes)
+        ]
+    )
+    random = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    count = data.draw(st.sampled_from([1, most // 10, most]))
+    ends = random.integers(0, data.draw(st.sampled_from([2, topology.npus])), (2, count))
+    size = random.choice(data.draw(st.sampled_from([[0], [1, 0], [1500, 0, 20_000]])), count)
+    begin = random.integers(0, data.draw(st.sampled_from([1, 10**6])), count)
+    key = random.integers(0, data.draw(st.sampled_from([1, 3])), count)
+
+    def arrived() -> list[int]:
+        found = offer(transport, DimensionOrder(topology), *ends, size, begin, key=key, mode=mode)
+        return found.arrived.tolist()  # type: ignore[no-any-return]
+
+    plain = arrived()
+    with jit.checking():
+        assert arrived() == plain
+
+
+@FAST
+@given(
+    st.integers(2, 5), st.integers(1, 4), st.sampled_from(OPERATIONS), st.sampled_from(["congestion", "flow"])
+)
+def test_schedules_that_are_searched_for(n: int, m: int, operation: str, model: str) -> None:
+    dimensions = (Dimension("a", "Ring", n, 50.0, 500.0), Dimension("b", "FullyConnected", m, 10.0, 0.0))
+    platform = Platform(dimensions if m > 1 else dimensions[:1])
+    topology = from_dimensions(list(platform.dimensions))
+
+    def simulated() -> tuple[int, int]:
+        schedule = synthesize(topology, operation, 1 << 20, tries=2)
+        check_schedule(schedule, "interpreted")
+        return schedule.messages, simulate_schedule(schedule, platform, model, "interpreted").time
+
+    plain = simulated()
+    with jit.checking():
+        assert simulated() == plain
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("model", PHYSICAL)
 @SLOW
@@ -141,7 +226,7 @@ def test_thousands_at_once(model: str, kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [*PHYSICAL, *ASTRA_SIM])
 def test_five_thousand_ranks(model: str) -> None:
-    sizes = (50, 100)
+    sizes = (5, 1000)
     graphs = []
     for rank in range(5000):
         b = GraphBuilder(rank=rank)
