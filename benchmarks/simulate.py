@@ -240,6 +240,45 @@ def symbolic_131k_npus(_: Path) -> dict[str, Any]:
     return {**symbolic(1024), "limit": 5.0, "limit_mib": 1500}
 
 
+def outstanding(profile: str = "physical", **options: Any) -> dict[str, Any]:
+    """20,000 messages on one channel, all of which wait for a node of a second and then leave at once."""
+    import armillary
+    from armillary.platform.model import Dimension, Platform
+    from armillary.trace import GraphBuilder, Trace
+
+    graphs = []
+    for rank in range(2):
+        b = GraphBuilder(rank=rank)
+        long = b.compute("long", duration_micros=10**6)
+        for _ in range(20_000):
+            move = b.recv if rank else b.send
+            move(1 - rank, 1000, after=[long])
+        graphs.append(b.graph(f"rank {rank}"))
+    trace, platform = Trace.from_ranks(graphs), Platform((Dimension("fabric", "Switch", 2, 50.0, 500.0),))
+    seconds, _ = best(lambda: armillary.simulate(trace, platform, profile=profile, **options), 3)
+    return {"seconds": seconds, "limit": 1.0, "messages": 20_000}
+
+
+def outstanding_messages(_: Path) -> dict[str, Any]:
+    return outstanding()
+
+
+def outstanding_messages_congestion(_: Path) -> dict[str, Any]:
+    return outstanding(network_model="congestion")
+
+
+def outstanding_messages_flow(_: Path) -> dict[str, Any]:
+    return outstanding(network_model="flow")
+
+
+def outstanding_messages_packet(_: Path) -> dict[str, Any]:
+    return outstanding(network_model="packet")
+
+
+def outstanding_messages_astra_sim(_: Path) -> dict[str, Any]:
+    return outstanding("astra-sim")
+
+
 def symbolic_written(folder: Path) -> dict[str, Any]:
     from armillary.trace import write_trace
 
@@ -306,6 +345,11 @@ CASES = {
         physical_distinct_nodes,
         symbolic_32k_npus,
         symbolic_131k_npus,
+        outstanding_messages,
+        outstanding_messages_congestion,
+        outstanding_messages_flow,
+        outstanding_messages_packet,
+        outstanding_messages_astra_sim,
         symbolic_written,
         symbolic_checked,
         first_run_cold,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from armillary import jit
 
 # A busy machine is no reason to fail: nothing here measures time. Where CI is set (`.ci/run`) every run tries the
 # same examples. Fixtures of one function serve all its examples, so those must not depend on what one left behind.
@@ -21,6 +23,21 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("armillary")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --checked."""
+    parser.addoption("--checked", action="store_true", help="check every array access of kernels")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def checked(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With --checked, run kernels whose every array access is checked (`armillary.checked`)."""
+    if not request.config.getoption("--checked"):
+        yield
+        return
+    with jit.checking():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -155,13 +155,22 @@ def test_a_link_that_comes_up_moves_what_waits_for_it():
     table = lower_network(stages, routes, credit.options(up), credit.tables(up)).tolist()
     kernel = load("armillary.engine.transport.credit_kernel", "interpreted", "credit")
     net, room = first_state(credit, down, "interpreted", routes.count), Room(credit, "interpreted")
+
+    def advance(limit):
+        now, net[lk.N_STATUS] = 0, lk.GROW
+        while net[lk.N_STATUS] == lk.GROW:
+            room.fit(net)
+            net[lk.N_STATUS] = lk.OK
+            now = kernel.advance(table, net, room.pool, room.queue, limit)
+        return now
+
     room.fit(net)
-    state = table, net, room.pool, room.queue
-    kernel.inject(*state, 0, 0, 32, 0, 0)
-    assert kernel.advance(*state, 1000) == 1000 and net[lk.N_UNDER_WAY] == 1
+    kernel.inject(table, net, room.pool, room.queue, 0, 0, 32, 0, 0)
+    assert advance(1000) == 1000 and net[lk.N_UNDER_WAY] == 1
     net[lk.N_STAGE] = 1
-    kernel.change(*state, 1000)
-    assert kernel.advance(*state, lk.FOREVER) == 1000 + 4 + 2 and net[lk.N_UNDER_WAY] == 0
+    room.fit(net)
+    kernel.change(table, net, room.pool, room.queue, 1000)
+    assert advance(lk.FOREVER) == 1000 + 4 + 2 and net[lk.N_UNDER_WAY] == 0
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
@@ -220,10 +229,11 @@ def test_flits_and_credits_are_conserved():
     ).tolist()
     kernel = load("armillary.engine.transport.offer_kernel", "interpreted", "credit")
     net, room = first_state(credit, topology, "interpreted", routes.count), Room(credit, "interpreted", 40)
-    room.fit(net)
     rows = [value for i in range(40) for value in (0, i, int(size[i]), 0)]
-    arrived = [-1] * 40
-    kernel.run(table, net, room.pool, room.queue, rows, arrived, 0, 10_000)
+    arrived, number, net[lk.N_STATUS] = [-1] * 40, 0, lk.GROW
+    while net[lk.N_STATUS] == lk.GROW:
+        room.fit(net)
+        number = kernel.run(table, net, room.pool, room.queue, rows, arrived, number, 10_000)
     assert min(arrived) >= 0 and net[lk.N_UNDER_WAY] == 0
     moved = sum(net[net[lk.N_USE] + link * lk.U_COLUMNS + lk.U_BYTES] for link in range(topology.links))
     assert moved == int((size * routing.paths(source, target).hops).sum())

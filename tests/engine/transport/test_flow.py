@@ -13,6 +13,7 @@ from armillary.engine.transport.flow import Flow
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.offer import offer
 from armillary.engine.transport.transport import Room, first_state
+from armillary.engine.transport.use import link_use
 from armillary.errors import InputError
 from armillary.jit import load
 from armillary.platform.topology.graph import Topology
@@ -108,9 +109,8 @@ def test_equal_to_the_twin_that_finds_all_levels_anew(scene: Any) -> None:
         carried = np.zeros(stages[0][1].links, np.int64)
         for message in messages:
             carried[message.route] += message.size
-        use = np.array(net[net[lk.N_USE] : net[lk.N_BINS_BYTES]]).reshape(-1, lk.U_COLUMNS)
-        bins = np.array(net[net[lk.N_BINS_BYTES] : net[lk.N_BINS_DEPTH]]).reshape(lk.BINS, -1)
-        assert use[:, lk.U_BYTES].tolist() == carried.tolist() == bins.sum(axis=0).tolist()
+        use = link_use(np.asarray(net), stages[0][1])
+        assert use.size.tolist() == carried.tolist() == use.series.sum(axis=1).tolist()
 
 
 @settings(max_examples=30, deadline=None)

@@ -108,16 +108,23 @@ def _estimate(program: MessageProgram, transport: Transport) -> int:
 def _at_once(program: MessageProgram) -> int:
     """Return the most messages that begin in one step of the loop.
 
-    All of the first rounds of a chunk's members, or those of the two members whose message has come.
+    A step begins a run, in which each member comes to a round of its own, or brings two members to their next round,
+    whose messages leave if those at their other ends wait there.
     """
-    of_member = _of_member(program, "SENDS") + _of_member(program, "RECEIVES")
-    return max(int(_sends(program).max(initial=1)), 2 * of_member)
-
-
-def _of_member(program: MessageProgram, name: str) -> int:
-    """Return the most messages that a member sends, or receives, in a round."""
-    first = program.tables[name]
-    return int(np.diff(first).max(initial=0))
+    most = 1
+    rounds = program.tables["ROUNDS"].reshape(-1, lk.RO_COLUMNS)
+    for row in program.tables["SHAPES"].reshape(-1, lk.SH_COLUMNS)[:, : lk.SH_FIRST + 1].tolist():
+        members, count, first = row
+        if count:
+            at, size = rounds[first], count * (members + 1)
+            sends, receives = (
+                np.diff(program.tables[name][at[place] : at[place] + size].reshape(count, -1), axis=1).max(
+                    axis=0
+                )
+                for name, place in (("SENDS", lk.RO_SENDS), ("RECEIVES", lk.RO_RECEIVES))
+            )
+            most = max(most, int(sends.sum()), 2 * int((sends + receives).max()))
+    return most
 
 
 def _sends(program: MessageProgram) -> Ints:

@@ -24,10 +24,15 @@ def run(table, net, pool, queue, offers, arrived, next_offer, budget):
     count = len(offers) // OF_COLUMNS
     net[N_STATUS] = OK
     while budget > 0:
-        limit = FOREVER
-        if next_offer < count:
-            limit = offers[next_offer * OF_COLUMNS]
-        now = advance(table, net, pool, queue, limit)
+        if net[N_OFFERING] == 0:
+            limit = FOREVER
+            if next_offer < count:
+                limit = offers[next_offer * OF_COLUMNS]
+            now = advance(table, net, pool, queue, limit)
+        else:
+            # There was no room for all that begin now: they do before anything else happens.
+            now = net[N_NOW]
+            net[N_OFFERING] = 0
         cookie = take_delivered(net, pool)
         while cookie >= 0:
             arrived[cookie] = now
@@ -40,6 +45,7 @@ def run(table, net, pool, queue, offers, arrived, next_offer, budget):
         while next_offer < count and offers[next_offer * OF_COLUMNS] == now:
             if full(net):
                 net[N_STATUS] = GROW
+                net[N_OFFERING] = 1
                 return next_offer
             at = next_offer * OF_COLUMNS
             inject(table, net, pool, queue, next_offer, offers[at + 1], offers[at + 2], offers[at + 3], now)
