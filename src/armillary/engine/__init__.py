@@ -64,12 +64,14 @@ def simulate(
         )
     contention = network_model == "congestion"
     from armillary.engine.diagnose import check_finished
-    from armillary.engine.ignored import ignored
+    from armillary.engine.effects import without_effect
     from armillary.engine.result import timeline_of
     from armillary.engine.terms.check import check_terms
 
     check_terms(platform, profile, network_model)
-    platform = replace(platform, warnings=(*platform.warnings, *ignored(platform, network_model)))
+    if profile == "physical":
+        found = without_effect(platform, network_model)
+        platform = replace(platform, warnings=(*platform.warnings, *found))
 
     lowered: Simulated
     run: Run
