@@ -79,6 +79,11 @@ class Families:
             self._at[name] = self._known[key]
         return self._at[name]
 
+    @property
+    def of_all(self) -> tuple[str, ...]:
+        """Names of families whose one group is all ranks, beside the one without a name."""
+        return tuple(name for name, at in self._at.items() if at == 0 and name not in ("", "0"))
+
     def number(self, family: int, rank: int) -> int:
         """Return the number of the group of a rank, below 0 if it is in none."""
         group = int(self.all[family].group_of[rank])

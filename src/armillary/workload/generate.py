@@ -16,7 +16,7 @@ from armillary.workload.emit.serving import rounds, serving_graph
 from armillary.workload.emit.training import Pieces, Stage
 from armillary.workload.layers.layer import Layer
 from armillary.workload.layers.of_model import inference_layers, layers_of, variants
-from armillary.workload.models import Model
+from armillary.workload.models import Model, default_sequence
 from armillary.workload.models.schema import Decoder
 from armillary.workload.pipeline.partition import partition
 from armillary.workload.pipeline.tasks import tasks
@@ -41,7 +41,7 @@ def generate(model: Model, plan: Plan) -> Trace:
         return _serving(model, plan)
     if plan.data.sharding == "parameter-server":
         trace = parameter_server_trace(replica_layers(model, plan), plan)
-        return replace(trace, about=_about(plan))
+        return replace(trace, about=_about(model, plan))
     first = layers_of(model, plan)
     partition(first, plan)  # what the model cannot do comes before what the ranks cannot
     grid = rank_grid(plan)
@@ -65,12 +65,19 @@ def generate(model: Model, plan: Plan) -> Trace:
     of_rank = grid.coordinate("pp")
     if len(places) > 1:
         of_rank = of_rank + stages * np.searchsorted(places, alike)[grid.coordinate(axis)]
-    return Trace(tuple(graphs), of_rank.astype(np.int32), grid, _about(plan))
+    return Trace(tuple(graphs), of_rank.astype(np.int32), grid, _about(model, plan))
 
 
-def _about(plan: Plan) -> dict[str, Any]:
-    """Return what a trace says of its steps, which its nodes do not: how many they are."""
-    return {"iterations": plan.iterations} if plan.iterations > 1 else {}
+def _about(model: Model, plan: Plan) -> dict[str, Any]:
+    """Return what a trace says of its steps, which its nodes do not: how many they are, and what was assumed."""
+    said = {"iterations": plan.iterations} if plan.iterations > 1 else {}
+    assumed = assumed_sequence(model, plan)
+    return said | ({"sequence_assumed": assumed} if assumed else {})
+
+
+def assumed_sequence(model: Model, plan: Plan) -> int:
+    """Return the tokens per sample where a plan of training does not say how many: the model's own; else 0."""
+    return 0 if plan.serve or plan.sequence else default_sequence(model) or 0
 
 
 def replica_layers(model: Model, plan: Plan) -> list[Layer]:
