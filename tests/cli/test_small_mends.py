@@ -34,7 +34,7 @@ def test_work_without_end_between_checkpoints_is_refused(inputs: Path, call: Cal
     )
     assert made.exit_code == 2 and "--interval: got '0s', expected more than 0" in made.stderr
     with pytest.raises(InputError, match="interval: got 0"):
-        whole_run(from_steps(8, 1.0, 1e6, 1e9), None, Checkpoints(10.0), Recovery(), 0.0)
+        whole_run(from_steps(8, 1.0, 1e6, 1e9), None, Checkpoints(10.0), Recovery(60.0), 0.0)
 
 
 def test_all_algorithms_are_named(call: Call) -> None:

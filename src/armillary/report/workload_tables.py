@@ -23,9 +23,9 @@ def workload_table(model: Model, plan: Plan, trace: Trace, found: Totals) -> Tab
     table = _table(header=False)
     table.add_column()
     table.add_column()
-    table.add_row(
-        "model", f"{model.name}, {parameters(model).total:,} parameters{assumed_sequence(model, plan)}"
-    )
+    length = assumed_sequence(model, plan)
+    assumed = f", sequence {length:,} assumed (--sequence)" if length else ""
+    table.add_row("model", f"{model.name}, {parameters(model).total:,} parameters{assumed}")
     table.add_row("ranks", f"{found.ranks:,}{_axes(trace)}")
     if plan.data.sharding != "parameter-server":
         count = microbatches(plan)
