@@ -134,3 +134,11 @@ def test_output_is_filtered_at_one_place(inputs: Path, call: Call, monkeypatch: 
     monkeypatch.setitem(main.table, "careless", "")
     made = call("careless")
     assert made.stdout == "\\u001b]0;x\\u0007\n\\u009b2J\ttab\n"
+
+
+def test_all_consoles_come_from_one_place() -> None:
+    import armillary
+
+    sources = Path(armillary.__file__).parent.rglob("*.py")
+    made = [path.name for path in sources if re.search(r"\bConsole\(", path.read_text())]
+    assert made == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -119,3 +121,16 @@ def test_a_saved_timeline_keeps_who_was_late(tmp_path) -> None:  # type: ignore[
     timeline.save(tmp_path / "t.npz")
     kept = Timeline.load(tmp_path / "t.npz")
     assert [collectives(kept, cls) for cls in (0, 1)] == [collectives(timeline, cls) for cls in (0, 1)]
+
+
+def test_a_comparison_tells_waiting_from_transfer() -> None:
+    from armillary.study.views.compare.nodes import node_changes
+
+    sides = [
+        simulate(late_ranks([0, 5], "all-gather", 1000), machine(2)),
+        simulate(late_ranks([0, 9], "all-gather", 1000), machine(2)),
+    ]
+    # Of the rank that is late itself nothing changes but its kernel; the other one waits longer.
+    early = [replace(side, finish=np.array([side.total_ticks + 1, 0])) for side in sides]
+    changes = {(one.kind, one.name): one.change for one in node_changes(*early)}
+    assert changes == {("waiting", "all-gather"): 4000.0}

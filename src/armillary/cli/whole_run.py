@@ -106,9 +106,12 @@ def command(
     if failures:
         stops = _checkpoints(step, checkpoint, checkpoint_size, checkpoint_bandwidth, pause)
     recovery = Recovery(parse_seconds("--restart", restart), spares, parse_seconds("--repair", repair))
-    run = whole_run(
-        work, failures, stops, recovery, parse_seconds("--interval", interval) if interval else None
-    )
+    between = parse_seconds("--interval", interval) if interval is not None else None
+    if between == 0:
+        raise InputError(
+            f"--interval: got '{interval}', expected more than 0, or no interval for the best one"
+        )
+    run = whole_run(work, failures, stops, recovery, between)
     money = _money(run, step, known) if known else {}
     for line in first_lines(step.timeline) if step else ():
         click.echo(line)

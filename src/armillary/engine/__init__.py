@@ -70,13 +70,17 @@ def simulate(
     contention = network_model == "congestion"
     from armillary.engine.assumed import assumptions, unused_efficiency
     from armillary.engine.diagnose import check_finished
+    from armillary.engine.effects import without_effect
     from armillary.engine.fits import memory_of
-    from armillary.engine.ignored import ignored
+    from armillary.engine.ignored import of_other_profile
     from armillary.engine.result import timeline_of
     from armillary.engine.terms.check import check_terms
 
     check_terms(platform, profile, network_model)
-    platform = replace(platform, warnings=(*platform.warnings, *ignored(platform, profile, network_model)))
+    found = list(of_other_profile(platform, profile))
+    if profile == "physical":
+        found += without_effect(platform, network_model)
+    platform = replace(platform, warnings=(*platform.warnings, *found))
 
     lowered: Simulated
     run: Run

@@ -46,6 +46,8 @@ class Simulated(ABC):
     """Size of every communicator that is used, by the number of the group, or by its name."""
     group_names: dict[int, str] = field(default_factory=dict)
     """Name of each group that has one: its family."""
+    names_of_all: tuple[str, ...] = ()
+    """What groups of all ranks are called in the trace, beside nothing."""
     warnings: list[str] = field(default_factory=list)
 
     @cached_property

@@ -59,8 +59,8 @@ class LazyTables(Sequence[GraphTable]):
         return (self[i] for i in range(len(self)))
 
 
-def graph_table(view: View, group_names: Mapping[int, str]) -> GraphTable:
-    """Return what reports need of the graph of a view, in graph order."""
+def graph_table(view: View, group_names: Mapping[int, str], of_all: Sequence[str] = ()) -> GraphTable:
+    """Return what reports need of the graph of a view, in graph order; see `Simulated` for names of groups."""
     nodes = view.nodes
     graph, order = nodes.graph, nodes.order
     kind = np.zeros(graph.n_nodes, np.int8)
@@ -93,6 +93,8 @@ def graph_table(view: View, group_names: Mapping[int, str]) -> GraphTable:
     positions = order[nodes.items[outer]]
     for j, text in enumerate(labels):
         label[positions[view.job[outer] == j]] = text
+    if of_all:
+        label = _named(graph, label, of_all)
     size = np.zeros(graph.n_nodes, np.int64)
     size[positions] = view.size[outer]
     replayed = np.zeros(graph.n_nodes, np.bool_)
@@ -113,6 +115,15 @@ def graph_table(view: View, group_names: Mapping[int, str]) -> GraphTable:
         precision=np.array([*known, -1], np.int8)[codes],
         moved=np.where(graph.types == NodeType.COMP_NODE, graph.ints("tensor_size", 0), 0),
     )  # fmt: skip
+
+
+def _named(graph: Graph, label: NDArray[np.str_], of_all: Sequence[str]) -> NDArray[np.str_]:
+    """Return labels with the names of groups of all ranks, as smaller groups of these names have them."""
+    codes, names = graph.strings("pg_name")
+    suffix = np.array([*(f"@{name}" if name in of_all else "" for name in names), ""], np.str_)[codes]
+    plain = (label != "") & (np.char.find(label, "@") < 0)
+    found: NDArray[np.str_] = np.where(plain, np.char.add(label, suffix), label)
+    return found
 
 
 def _recorded_labels(graph: Graph) -> NDArray[np.str_]:
@@ -148,7 +159,7 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
         part = slice(row[layout.R_STATE], row[layout.R_STATE] + counts[c])
         at = slice(int(ptr[c]), int(ptr[c + 1]))
         start[at][nodes.order], end[at][nodes.order] = begun[part], ended[part]
-    makers = [partial(graph_table, view, lowered.group_names) for view in distinct]
+    makers = [partial(graph_table, view, lowered.group_names, lowered.names_of_all) for view in distinct]
     needs = Demands(platform)
     calls = needs.columns(lowered.calls())
     cuts = calls.pop("cuts")

@@ -80,7 +80,7 @@ _MILLISECONDS = ("min_rto", "ack_delay")
 
 def packets_of(model: Part) -> Packets:
     """Return what a checked part of a study file says; what it leaves out is left to the model."""
-    options: dict[str, Any] = model.model_dump(exclude_none=True)
+    options: dict[str, Any] = model.model_dump(exclude_none=True, exclude_unset=True)
     for name in _MILLISECONDS:
         if name in options:
             options[name] /= 1e6

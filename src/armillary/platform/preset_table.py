@@ -49,7 +49,7 @@ def numbers_table(preset: Preset) -> Table:
         table.add_column(column, overflow="fold")
     for number in preset.numbers:
         source = "UNVERIFIED" if number.unverified else f"[{places.index(number.source) + 1}]"
-        table.add_row(number.key, number.value, source.replace("[", r"\["), number.says)
+        table.add_row(number.key, number.value, source, number.says)
     return table
 
 

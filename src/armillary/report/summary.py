@@ -110,7 +110,12 @@ def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
         if text:
             line(text)
     line(about(timeline))
-    known = bound_line(timeline, bound(timeline)), _rate(timeline), assumed(timeline)
+    known = (
+        bound_line(timeline, bound(timeline)),
+        _rate(timeline),
+        assumed(timeline),
+        assumed_sequence(timeline),
+    )
     for text in filter(None, (*known, *terms_lines(timeline), *serving_lines(timeline))):
         line(text)
     cls = slowest(timeline)
@@ -175,6 +180,12 @@ def assumed(timeline: Timeline) -> str:
     overhead = used["kernel_overhead_ns"]
     text += f", {format_time(overhead)} per kernel" if overhead else ""
     return text.replace("roofline", f"{_model(model)}, else roofline", 1) if model else text
+
+
+def assumed_sequence(timeline: Timeline) -> str:
+    """Return "Sequence assumed: 131,072 tokens, the model's own" where a plan said none."""
+    length = timeline.info.get("sequence_assumed")
+    return f"Sequence assumed: {length:,} tokens, the model's own" if length else ""
 
 
 def _model(model: dict[str, Any]) -> str:

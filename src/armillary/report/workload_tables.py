@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.trace import Trace
 from armillary.units import format_bytes, format_flops
-from armillary.workload.models import Model, parameters
+from armillary.workload.generate import assumed_sequence
+from armillary.workload.models import Model, default_sequence, parameters
 from armillary.workload.plan.numbers import stores
 from armillary.workload.plan.ranks import microbatches
 from armillary.workload.plan.schema import Plan
@@ -23,7 +24,9 @@ def workload_table(model: Model, plan: Plan, trace: Trace, found: Totals) -> Tab
     table = _table(header=False)
     table.add_column()
     table.add_column()
-    table.add_row("model", f"{model.name}, {parameters(model).total:,} parameters")
+    length = assumed_sequence(model, plan)
+    assumed = f", sequence {length:,} assumed (--sequence)" if length else ""
+    table.add_row("model", f"{model.name}, {parameters(model).total:,} parameters{assumed}")
     table.add_row("ranks", f"{found.ranks:,}{_axes(trace)}")
     if plan.data.sharding != "parameter-server":
         count = microbatches(plan)
@@ -68,6 +71,8 @@ def workload_json(model: Model, plan: Plan, trace: Trace, found: Totals) -> dict
         "version": 1,
         "model": model.name,
         "parameters_count": parameters(model).total,
+        "sequence_count": None if plan.serve else plan.sequence or default_sequence(model),
+        "sequence_assumed": bool(assumed_sequence(model, plan)),
         "plan": plan.model_dump(exclude_none=True),
         "ranks_count": found.ranks,
         "axes": {axis: trace.grid.size(axis) for axis in trace.grid.axes} if trace.grid else None,

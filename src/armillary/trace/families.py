@@ -79,6 +79,19 @@ class Families:
             self._at[name] = self._known[key]
         return self._at[name]
 
+    @property
+    def of_all(self) -> tuple[str, ...]:
+        """Names of families whose one group is all ranks as it happens: beside no name, and that of all axes."""
+        return tuple(name for name, at in self._at.items() if at == 0 and not self._means_all(name))
+
+    def _means_all(self, name: str) -> bool:
+        if name in ("", "0"):
+            return True
+        if name in self.grid.subsets:
+            return False
+        digits = {digit for axis in name.split("+") for digit in self.grid.digits_of(axis)}
+        return digits == set(range(len(self.grid.sizes)))
+
     def number(self, family: int, rank: int) -> int:
         """Return the number of the group of a rank, below 0 if it is in none."""
         group = int(self.all[family].group_of[rank])

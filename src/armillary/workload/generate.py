@@ -17,7 +17,7 @@ from armillary.workload.emit.training import Pieces, Stage
 from armillary.workload.layers.layer import Layer
 from armillary.workload.layers.of_model import inference_layers, layers_of, variants
 from armillary.workload.memory.advice import advise
-from armillary.workload.models import Model
+from armillary.workload.models import Model, default_sequence
 from armillary.workload.models.schema import Decoder
 from armillary.workload.pipeline.partition import partition
 from armillary.workload.pipeline.tasks import tasks
@@ -71,9 +71,16 @@ def generate(model: Model, plan: Plan) -> Trace:
 
 
 def _about(model: Model, plan: Plan) -> dict[str, Any]:
-    """Return what a trace says of its steps, which its nodes do not: how many they are, and what they hold."""
-    several = {"iterations": plan.iterations} if plan.iterations > 1 else {}
-    return {**several, "memory": memory_of(model, plan)}
+    """Return what a trace says of its steps, which its nodes do not: how many, what was assumed, what they hold."""
+    said: dict[str, Any] = {"iterations": plan.iterations} if plan.iterations > 1 else {}
+    if assumed := assumed_sequence(model, plan):
+        said["sequence_assumed"] = assumed
+    return said | {"memory": memory_of(model, plan)}
+
+
+def assumed_sequence(model: Model, plan: Plan) -> int:
+    """Return the tokens per sample where a plan of training does not say how many: the model's own; else 0."""
+    return 0 if plan.serve or plan.sequence else default_sequence(model) or 0
 
 
 def replica_layers(model: Model, plan: Plan) -> list[Layer]:

@@ -34,8 +34,14 @@ def command(algorithm: str, members: int, operation: str, window: int | None, se
 
         click.echo(render_switches(operation, members, segments, width=width), nl=False)
         return
-    from armillary.collective.algorithms import schedule_for
+    from armillary.collective.algorithms import ALGORITHMS, schedule_for
     from armillary.collective.show import render
+    from armillary.errors import InputError, nearest, one_of
 
+    if algorithm not in ALGORITHMS:
+        known = (*ALGORITHMS, "in-switch")
+        raise InputError(
+            f"unknown collective algorithm '{algorithm}': expected {one_of(known)}{nearest(algorithm, known)}"
+        )
     schedule = schedule_for(algorithm, operation, members, window=window)
     click.echo(render(schedule, width=width, markup=sys.stdout.isatty()), nl=False)

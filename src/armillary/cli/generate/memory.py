@@ -54,7 +54,7 @@ def command(
     from armillary.files import write_text
     from armillary.platform import load_platform
     from armillary.report import memory_tables
-    from armillary.workload.generate import replica_layers
+    from armillary.workload.generate import assumed_sequence, replica_layers
     from armillary.workload.memory.advice import advise
     from armillary.workload.models import load_model
 
@@ -72,6 +72,8 @@ def command(
     table = memory_tables.memory_table(found.footprint, room or None)
     click.echo(table.title)
     table.title = None
+    if length := assumed_sequence(model, plan):
+        click.echo(f"sequence {length:,} assumed, the model's own (--sequence)")
     show_table(table)
     if room:
         click.echo("\n" + memory_tables.advice_line(found))

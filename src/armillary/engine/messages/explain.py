@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from armillary.engine.messages import message_layout_kernel as lk
 from armillary.engine.messages.program import MessageProgram
 from armillary.engine.messages.run import MessageRun
+from armillary.engine.transport.use import link_use
 from armillary.units import format_time
+
+Ints = NDArray[np.int64]
 
 SHOWN = 3
 SHOWN_OF_CYCLE = 16
@@ -34,7 +40,22 @@ def explain(program: MessageProgram, run: MessageRun) -> str:
         lines.append("messages keep the way on which they left; only those that leave later take another")
     elif run.blocked:
         lines += _cycle(run.blocked, topology.link_name)
+    lines += _dropped(link_use(run.net, topology).drops, topology.link_name)
     return "".join(f"\n{line}" for line in lines)
+
+
+def _dropped(drops: Ints, name: Callable[[int], str]) -> list[str]:
+    """Return lines on packets that were dropped and that nobody sends again, as ns-3's UDP does not."""
+    links = np.argsort(-drops, kind="stable")[: np.count_nonzero(drops)].tolist()
+    if not links:
+        return []
+    shown = [f"{drops[link]:,} at {name(link)}" for link in links[:SHOWN]]
+    rest = [f"the others at {len(links) - SHOWN} more"] if len(links) > SHOWN else []
+    return [
+        f"{int(drops.sum()):,} packets were dropped where a buffer was full: {', '.join([*shown, *rest])}",
+        "network model ns3 sends protocol lossless as UDP, which does not send again what is dropped: larger buffers, "
+        "protocol tcp, or network model packet, whose links pause instead, may avoid this",
+    ]
 
 
 def _cycle(links: list[int], name: Callable[[int], str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from math import ceil
 
 import numpy as np
@@ -114,15 +115,15 @@ def _with_messages(build: Build, program: PhysicalProgram, stages: Sequence[Stag
         "STAGES": [_when(stage) for stage in stages], "SWITCHES": lines.in_switches.switches,
         "SWITCH_LIMIT": lines.in_switches.limits,
     }  # fmt: skip
-    fields = {**vars(program)}
-    fields["tables"] = program.tables | {name: as_table(table) for name, table in more.items()}
-    fields["scalars"] = program.scalars | {
+    columns = {each.name: getattr(program, each.name) for each in fields(program)}
+    columns["tables"] = program.tables | {name: as_table(table) for name, table in more.items()}
+    columns["scalars"] = program.scalars | {
         lk.Z_ENDPOINT: ceil(platform.physical.endpoint_delay),
         lk.Z_ROUTES: len(pairs),
         lk.Z_STAGES: len(stages),
     }
     routes = routes_of(stages, pairs, lines.in_switches.ways)
-    return MessageProgram(**fields, stages=stages, routes=routes, pairs=pairs, platform=platform)
+    return MessageProgram(**columns, stages=stages, routes=routes, pairs=pairs, platform=platform)
 
 
 def _schedule(plan: Plan, phase: PhysicalPhase) -> Rounds:

@@ -166,6 +166,10 @@ class GridWorkload(PhysicalWorkload):
         """See `PhysicalWorkload`."""
         return self.messages.channel(channel)
 
+    def names_of_all(self) -> tuple[str, ...]:
+        """See `PhysicalWorkload`."""
+        return self.families.of_all
+
     def group_names(self, numbers: Iterable[int]) -> dict[int, str]:
         """Return the family of each of these groups but the world."""
         return {number: self.families.of(number).name for number in numbers if number != WORLD}

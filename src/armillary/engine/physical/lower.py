@@ -125,8 +125,10 @@ class Build:
             plans=plans.all,
             items=items,
             comm_ordinals=tables.comm_ordinals,
-            groups={names.get(n, str(n)): len(c.members) for n, c in comms_used},
+            groups={names.get(n, str(n)): len(c.members) for n, c in comms_used}
+            | dict.fromkeys(self.workload.names_of_all(), self.platform.npus),
             group_names=names,
+            names_of_all=self.workload.names_of_all(),
             warnings=[*found, *warnings],
         )
 

@@ -64,6 +64,10 @@ class PhysicalWorkload(ABC):
     def channel(self, channel: Channel) -> tuple[list[int], list[int]]:
         """Return the items that send on a channel and those that receive."""
 
+    def names_of_all(self) -> tuple[str, ...]:
+        """Return what groups of all ranks are called in the trace, beside nothing."""
+        return ()
+
     def group_names(self, numbers: Iterable[int]) -> dict[int, str]:
         """Return the names of those of these groups that have one."""
         return {}

@@ -104,6 +104,8 @@ def whole_run(
     if failures:
         share = failures.hardware_share(work.npus)
         recovery = Recovery(recovery.restart, recovery.spares, recovery.repair, share)
+    if interval is not None and not interval > 0:
+        raise InputError(f"interval: got {interval} s, expected more than 0, or none for the best one")
     if interval is None:
         interval = best_interval(rate, checkpoints)
         if rate:

@@ -1,0 +1,152 @@
+"""Which options of a machine have an effect in which network model: one table, from which the warnings follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from armillary.platform.model import Platform
+
+PROTOCOLS = {
+    "packet": {"lossless": "packet", "tcp": "packet-tcp", "credit": "packet-credit"},
+    "ns3": {"lossless": "ns3", "tcp": "ns3-tcp"},
+}
+"""Network model -> protocol of packets -> column of the table."""
+MODELS = (
+    "analytical", "congestion", "flow", "packet", "packet-tcp", "packet-credit", "ns3", "ns3-tcp",
+)  # fmt: skip
+"""The columns of the table: network models of profile physical, by the protocol of their packets."""
+_TITLES = {
+    "packet": "packet with protocol lossless",
+    "packet-tcp": "packet with protocol tcp",
+    "packet-credit": "packet with protocol credit",
+    "ns3": "ns3 with protocol lossless",
+    "ns3-tcp": "ns3 with protocol tcp",
+}
+_MESSAGES = frozenset(MODELS) - {"analytical"}
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option that has no effect somewhere.
+
+    Attributes:
+        key: Where it stands in a platform file.
+        given: Whether a machine sets it to something else than nothing.
+        counts: The network models in which it has an effect.
+        protocol: Of packets: the protocol that has it.
+        needs: What else it needs to have one, in words, and whether that is there.
+    """
+
+    key: str
+    given: Callable[[Platform], bool]
+    counts: frozenset[str]
+    protocol: str = ""
+    needs: tuple[str, Callable[[dict[str, Any]], bool]] | None = None
+
+
+def _of_packets(
+    protocol: str, names: str, *counts: str, needs: tuple[str, Callable[[dict[str, Any]], bool]] | None = None
+) -> Iterator[Option]:
+    for name in names.split():
+
+        def given(platform: Platform, name: str = name) -> bool:
+            return platform.packets.protocol == protocol and name in platform.packets.options
+
+        yield Option(f"packets.{name}", given, frozenset(counts), protocol, needs)
+
+
+def _unbounded(platform: Platform) -> bool:
+    from armillary.platform.topology.graph import UNBOUNDED
+
+    return platform.topology is None or not (platform.topology.topology.buffer < UNBOUNDED).any()
+
+
+def _marks_some(options: dict[str, Any]) -> bool:
+    return options.get("kmin") is not None and (options.get("kmax") or options["kmin"]) > options["kmin"]
+
+
+_NEEDS_KMAX = ("kmin, and kmax above it", _marks_some)
+OPTIONS = (
+    Option(
+        "collectives.active_chunks", lambda p: p.dialect == "native" and p.physical.active_chunks > 0, _MESSAGES
+    ),
+    Option("collectives.queues", lambda p: p.dialect == "native" and p.queues_per_dim > 1, frozenset()),
+    Option(
+        "collectives.optimization",
+        lambda p: p.dialect == "native" and p.source is not None and p.system.collective_optimization == "baseline",
+        frozenset(),
+    ),
+    Option("rendezvous", lambda p: p.dialect == "native" and p.rendezvous, frozenset()),
+    Option(
+        "scheduling", lambda p: p.physical.scheduling != "fair",
+        frozenset({"analytical", "flow", "packet", "packet-credit"}),
+    ),
+    Option("topology.buffer", lambda p: not _unbounded(p), _MESSAGES - {"congestion", "flow"}),
+    *_of_packets("lossless", "mtu", "packet", "ns3"),
+    *_of_packets("lossless", "header buffer xoff xon kmin kmax dcqcn", "packet"),
+    *_of_packets("lossless", "pmax seed", "packet", needs=_NEEDS_KMAX),
+    *_of_packets("tcp", "algorithm mss buffer initial_window min_rto sack", "packet-tcp", "ns3-tcp"),
+    *_of_packets(
+        "tcp", "mark", "packet-tcp", "ns3-tcp",
+        needs=("algorithm dctcp", lambda options: options.get("algorithm") == "dctcp"),
+    ),
+    *_of_packets("tcp", "ack_every window handshake jitter", "packet-tcp"),
+    *_of_packets(
+        "tcp", "ack_delay", "packet-tcp",
+        needs=("ack_every above 1", lambda options: options.get("ack_every", 2) > 1),
+    ),
+    *_of_packets(
+        "tcp", "seed", "packet-tcp", needs=("a jitter", lambda options: options.get("jitter", 1.0) > 0)
+    ),
+    *_of_packets("credit", "packet flit vcs depth router_delay switching", "packet-credit"),
+)  # fmt: skip
+"""What does not count everywhere. A test holds every row against runs: those that count change something."""
+
+
+def column_of(platform: Platform, network_model: str) -> str:
+    """Return the column of the table that a network model is on a machine."""
+    return PROTOCOLS.get(network_model, {}).get(platform.packets.protocol, network_model)
+
+
+def without_effect(platform: Platform, network_model: str) -> Iterator[str]:
+    """Yield a warning for everything that was given and has no effect in a network model of profile physical."""
+    source = f"{platform.source or 'platform'}: platform"
+    model = column_of(platform, network_model)
+    if platform.packets.given and network_model not in PROTOCOLS:
+        yield f"{source}.packets has no effect in network model {network_model}; packet and ns3 use it"
+    for option in OPTIONS:
+        if (option.protocol and network_model not in PROTOCOLS) or not option.given(platform):
+            continue
+        if model not in option.counts and option.key == "topology.buffer":
+            yield f"{source}.topology: buffers have no end in network model {network_model}; packet knows them"
+        elif model not in option.counts:
+            where = [_TITLES.get(name, name) for name in MODELS if name in option.counts]
+            use = (
+                f"{_and(where)} use{'s' if len(where) == 1 else ''} it"
+                if where
+                else "profile astra-sim uses it"
+            )
+            yield f"{source}.{option.key} has no effect in network model {_TITLES.get(model, model)}; {use}"
+        elif option.needs and not option.needs[1](platform.packets.options):
+            yield f"{source}.{option.key} has no effect without {option.needs[0]}"
+    yield from _of_switches(platform, network_model, source)
+    if platform.topology is not None and platform.topology.routing == "adaptive":
+        yield f"{source}.topology.routing: 'adaptive' takes the ways of an empty network, as ecmp does"
+
+
+def _of_switches(platform: Platform, network_model: str, source: str) -> Iterator[str]:
+    asked = {name for names in platform.physical.algorithm.values() for name in names} & {"in-switch", "auto"}
+    if network_model == "analytical" and asked:
+        for d in platform.dimensions:
+            if d.in_network and d.in_network.operations:
+                yield (
+                    f"{source}.network: {d.name}: in_network.operations has no effect in network model analytical; "
+                    "those that move messages use it"
+                )
+
+
+def _and(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
