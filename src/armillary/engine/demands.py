@@ -113,7 +113,7 @@ class Demands:
         """Return what collectives move over cuts, one row per plan: (number of its communicator, job, members).
 
         Returns:
-            ``cuts`` (list of dimensions), ``call_group`` (p), ``call_bytes`` (p, cuts, 2) out of and into an NPU on
+            ``cuts`` (list of dimensions), ``latencies`` (of each cut, ns at least), ``call_group`` (p), ``call_bytes`` (p, cuts, 2) out of and into an NPU on
             average, ``call_each`` the same of every NPU at least, and ``call_ns`` (p, cuts, 4), see `Demand.ns`.
         """
         groups = [self.group(job, comm) for _, job, comm in plans]
@@ -121,6 +121,12 @@ class Demands:
         every: Dims = tuple(sorted({d for dims in spans for d in dims}))
         cuts = list(dict.fromkeys([*(dims for span in spans for dims in subsets(span)), *([every] if every else [])]))
         bytes_, each, ns = (np.zeros((len(plans), len(cuts), width)) for width in (2, 2, 4))
+        measured = self.platform.physical.fit is not None
+        latencies = [
+            0.0 if measured else min((group.cuts[own].latency for group in dict.fromkeys(groups)
+                for own in [tuple(d for d in dims if d in group.spanned)] if own in group.cuts), default=0.0)
+            for dims in cuts
+        ]  # fmt: skip
         known: dict[tuple[int, str, int], tuple[Floats, Floats, Floats]] = {}
         for p, ((_, job, comm), group) in enumerate(zip(plans, groups, strict=True)):
             operation = plain(job.operation)
@@ -137,7 +143,7 @@ class Demands:
                 rows = known[key] = self._needs(group, job, cuts)
             bytes_[p], each[p], ns[p] = rows
         return {
-            "cuts": cuts, "call_group": np.array([number for number, _, _ in plans], np.int64),
+            "cuts": cuts, "latencies": latencies, "call_group": np.array([number for number, _, _ in plans], np.int64),
             "call_bytes": bytes_, "call_each": each, "call_ns": ns,
         }  # fmt: skip
 
