@@ -61,7 +61,9 @@ def build_timeline(
     ranks = np.array(rank_class if rank_class is not None else range(len(classes)), dtype=np.int32)
     table = np.array([(*row[:5], OPERATIONS.index(row[5]), *row[6:]) for row in phases], dtype=np.int64)
     table = table.reshape(-1, 9)
-    moved = np.repeat(np.array(calls, np.float64).reshape(len(calls), len(calls[0]) if calls else 0, 1), 2, axis=2)
+    moved = np.repeat(
+        np.array(calls, np.float64).reshape(len(calls), len(calls[0]) if calls else 0, 1), 2, axis=2
+    )
     representative = [int(np.flatnonzero(ranks == cls)[0]) for cls in range(len(classes))]
     return Timeline(
         rank_class=ranks,

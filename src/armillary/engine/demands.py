@@ -95,7 +95,11 @@ class Demands:
         for d, hop, both in zip(self._dimensions, hops, ports(self.platform), strict=True):
             if hop:
                 # The two links that join a Ring of 2 are one.
-                links = 1 if d.size == 2 and d.topology in ("Ring", "Torus") else links_per_npu(d.topology, d.size)
+                links = (
+                    1
+                    if d.size == 2 and d.topology in ("Ring", "Torus")
+                    else links_per_npu(d.topology, d.size)
+                )
                 rate = min(both.out, both.into) / links
                 latency += int(hop) * d.latency
                 moving = max(moving, size / rate)
@@ -106,20 +110,24 @@ class Demands:
             from armillary.engine.physical.fitted import fitted_message
 
             if found := fitted_message(self.platform, [int(hop) for hop in hops], size):
-                least = min(least, found.latency + float(found.volume) / port(self.platform.dimensions[found.dim]).slower)
+                rate = port(self.platform.dimensions[found.dim]).slower
+                least = min(least, found.latency + float(found.volume) / rate)
         return int(least * SAFE)
 
     def columns(self, plans: Sequence[tuple[int, Job, Communicator]]) -> dict[str, Any]:
         """Return what collectives move over cuts, one row per plan: (number of its communicator, job, members).
 
         Returns:
-            ``cuts`` (list of dimensions), ``latencies`` (of each cut, ns at least), ``call_group`` (p), ``call_bytes`` (p, cuts, 2) out of and into an NPU on
-            average, ``call_each`` the same of every NPU at least, and ``call_ns`` (p, cuts, 4), see `Demand.ns`.
+            ``cuts`` (list of dimensions), ``latencies`` (of each cut, ns at least), ``call_group`` (p), ``call_bytes``
+            (p, cuts, 2) out of and into an NPU on average, ``call_each`` the same of every NPU at least, and ``call_ns``
+            (p, cuts, 4), see `Demand.ns`.
         """
         groups = [self.group(job, comm) for _, job, comm in plans]
         spans = dict.fromkeys(group.spanned for group in groups if group.spanned)
         every: Dims = tuple(sorted({d for dims in spans for d in dims}))
-        cuts = list(dict.fromkeys([*(dims for span in spans for dims in subsets(span)), *([every] if every else [])]))
+        cuts = list(
+            dict.fromkeys([*(dims for span in spans for dims in subsets(span)), *([every] if every else [])])
+        )
         bytes_, each, ns = (np.zeros((len(plans), len(cuts), width)) for width in (2, 2, 4))
         measured = self.platform.physical.fit is not None
         latencies = [

@@ -185,7 +185,7 @@ def _unknown(timeline: Timeline, free: AbstractSet[str]) -> NDArray[np.bool_]:
     cuts = [not gone.isdisjoint(cut["dimensions"]) for cut in timeline.info.get("cuts", [])]
     if not gone or not len(timeline.call_group):
         return np.zeros(len(timeline.node_start), np.bool_)
-    uses = (timeline.call_bytes[:, cuts] > 0).any(axis=(1, 2))
+    uses = np.asarray((timeline.call_bytes[:, cuts] > 0).any(axis=(1, 2)))
     found: NDArray[np.bool_] = (timeline.node_call >= 0) & uses[timeline.node_call]
     return found
 
@@ -212,7 +212,7 @@ def _ports(timeline: Timeline, free: AbstractSet[str], head: Ticks, tail: Ticks)
         if any(f"dimension {d}" in free for d in dims):
             continue
         rate = np.array([sum(rates[d][way] for d in dims) for way in range(2)])
-        used = (timeline.call_bytes[:, c] > 0).any(axis=1)
+        used = np.asarray((timeline.call_bytes[:, c] > 0).any(axis=1))
         if not used.any():
             continue
         edges = _Edges(
@@ -228,7 +228,8 @@ def _ports(timeline: Timeline, free: AbstractSet[str], head: Ticks, tail: Ticks)
             most = (times * timeline.call_ns[:, c, way]) @ of_group
             found.append(edges.largest(most.max(axis=0) / tick, "group"))
         ticks, before, after, owner = max(found)
-        parts.append(Part("port", _name(timeline, dims), ticks, owner, before, after, dims[0] if len(dims) == 1 else -1))
+        only = dims[0] if len(dims) == 1 else -1
+        parts.append(Part("port", _name(timeline, dims), ticks, owner, before, after, only))
     return parts
 
 

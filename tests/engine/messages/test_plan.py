@@ -64,9 +64,7 @@ def test_times_are_those_predicted_and_those_of_the_traces(
 def test_no_message_of_a_trace_overtakes_one_that_waits_for_its_data() -> None:
     """It would keep the lane for the time of a message: 108,334 ns instead of 96,330."""
     platform = machine("servers", "2 TB/s")
-    found = synthesize(
-        network_of(platform), "all-reduce", 4_801_393, chunks_per_npu=1, memory_bandwidth=2e12
-    )
+    found = synthesize(network_of(platform), "all-reduce", 4_801_393, chunks_per_npu=1, memory_bandwidth=2e12)
     ran = armillary.simulate(to_trace(found, 2e12), platform, network_model="congestion")
     assert ran.total_ticks == simulate_schedule(found, platform).time == found.predicted == 96_330
 

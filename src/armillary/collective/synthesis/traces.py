@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def to_trace(schedule: SynthesizedSchedule, memory_bandwidth: float = 0.0) -> Trace:
     """Return one graph per NPU.
 
-    A send waits for its data, for the data of the sends before it on its lane, and for the send some places before it: so
-    many are under way as hide the latency, and messages leave in the order found. None overtakes one whose data is
+    A send waits for its data, for the data of the sends before it on its lane, and for the send some places before it:
+    so many are under way as hide the latency, and messages leave in the order found. None overtakes one whose data is
     still to come, which would then leave a message later than was planned.
 
     Args:
