@@ -17,7 +17,7 @@ scatter, gather    D (n - s) / n of the root's block, D s / n of the others
 
 An all-reduce needs more of b blocks together if no switch between them adds up or multiplies what passes: each byte
 takes b - 1 additions, which are made where the blocks are, and b - 1 copies, so 2 (b - 1) D leave them (Patarasuk &
-Yuan, 2009, section 3). Capacities are those of all links and ports in these dimensions between the blocks. Messages between
+Yuan, 2009, section 3). Capacities are those of all links and ports in these dimensions between the blocks. Messages of
 two members never leave the dimensions in which they differ: in these they would have to come back.
 """
 
