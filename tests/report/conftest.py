@@ -19,15 +19,20 @@ Build = Callable[..., Timeline]
 
 
 def build_timeline(
-    classes: Sequence[dict[str, Any]], *, rank_class: Sequence[int] | None = None, **info: Any
+    classes: Sequence[dict[str, Any]],
+    *,
+    rank_class: Sequence[int] | None = None,
+    calls: Sequence[Sequence[int]] = (),
+    **info: Any,
 ) -> Timeline:
     """Make a timeline of classes ``{"nodes": [...], "phases": [...], "finish": tick}``.
 
-    A node is a dict: kind, name, start, end and optionally label, size, parents, flops, precision, stream, peer, least.
+    A node is a dict: kind, name, start, end and optionally label, size, parents, flops, precision, stream, peer, least,
+    call: the row of `calls`, the bytes of a collective through the port of each dimension.
     A phase is
     (node, chunk, index, dim, operation, start, end, bytes).
     """
-    graphs, starts, ends, least, counts, phases, finish = [], [], [], [], [0], [], []
+    graphs, starts, ends, least, call, counts, phases, finish = [], [], [], [], [], [0], [], []
     for cls, described in enumerate(classes):
         nodes = described.get("nodes", [])
         parents = [list(node.get("parents", [])) for node in nodes]
@@ -47,6 +52,7 @@ def build_timeline(
             )
         )
         least += [node.get("least", 0) for node in nodes]
+        call += [node.get("call", -1) for node in nodes]
         starts += [node["start"] for node in nodes]
         ends += [node["end"] for node in nodes]
         counts.append(len(nodes))
@@ -55,6 +61,9 @@ def build_timeline(
     ranks = np.array(rank_class if rank_class is not None else range(len(classes)), dtype=np.int32)
     table = np.array([(*row[:5], OPERATIONS.index(row[5]), *row[6:]) for row in phases], dtype=np.int64)
     table = table.reshape(-1, 9)
+    moved = np.repeat(
+        np.array(calls, np.float64).reshape(len(calls), len(calls[0]) if calls else 0, 1), 2, axis=2
+    )
     representative = [int(np.flatnonzero(ranks == cls)[0]) for cls in range(len(classes))]
     return Timeline(
         rank_class=ranks,
@@ -66,6 +75,11 @@ def build_timeline(
         node_start=np.array(starts, dtype=np.int64),
         node_end=np.array(ends, dtype=np.int64),
         node_least=np.array(least, dtype=np.int64),
+        node_call=np.array(call, dtype=np.int64),
+        call_group=np.zeros(len(calls), np.int64),
+        call_bytes=moved,
+        call_each=moved,
+        call_ns=np.zeros((*moved.shape[:2], 4)),
         phase_class=table[:, 0].astype(np.int32),
         phase_node=table[:, 1].astype(np.int32),
         phase_chunk=table[:, 2].astype(np.int32),
@@ -81,6 +95,7 @@ def build_timeline(
             "tick_ns": 1,
             "npus": len(ranks),
             "dimensions": [],
+            "cuts": [{"dimensions": [d], "latency_ns": 0.0} for d in range(moved.shape[1])],
             "warnings": [],
             "folded": True,
             **info,

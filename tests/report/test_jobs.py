@@ -41,7 +41,7 @@ def test_table(folder: Path) -> None:
         if line.startswith(("first ", "second ", "third ")) and " x " in line
     }
     assert lines[0].startswith("3 jobs end after ") and lines[0].endswith(" on 16 NPUs")
-    assert "1.99 x" in rows["first"] and rows["first"].endswith("second")
+    assert "2.00 x" in rows["first"] and rows["first"].endswith("second")
     assert "1.00 x" in rows["third"] and rows["third"].endswith("-")
     assert max(map(len, lines)) <= 100
 

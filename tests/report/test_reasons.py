@@ -14,14 +14,15 @@ def step(build):
     nodes = [
         {"kind": "compute", "name": "forward", "start": 0, "end": 600, "flops": 6 * 10**7},
         {"kind": "collective", "label": "all-reduce@2", "size": 1024, "start": 600, "end": 900, "parents": [0],
-         "least": 250},
-        {"kind": "collective", "label": "all-reduce@2", "size": 1024, "start": 900, "end": 920, "parents": [1]},
+         "least": 250, "call": 0},
+        {"kind": "collective", "label": "all-reduce@2", "size": 1024, "start": 900, "end": 920, "parents": [1],
+         "call": 1},
         {"kind": "memory", "name": "load", "size": 64, "start": 930, "end": 1000, "parents": [2]},
     ]  # fmt: skip
     phases = [(1, 0, 0, 0, "all-reduce", 600, 880, 500), (2, 0, 0, 0, "all-reduce", 900, 920, 20)]
     return build(
         [{"nodes": nodes, "phases": phases}], rank_class=[0] * 4, dimensions=[RATE], profile="physical",
-        peak_flops_per_ns=200_000.0,
+        calls=[[501], [20]], peak_flops_per_ns=200_000.0,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from armillary.collective.schedule import Charge, IntArray, Role, Schedule, Transfer
 from armillary.errors import InputError, nearest, one_of
+from armillary.platform.algorithms import known_name
 
 ALGORITHMS = ("ring", "direct", "halvingDoubling", "doubleBinaryTree")
 OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
@@ -50,6 +51,7 @@ def schedule_for(
     Raises:
         InputError: unknown name, or an `n` or operation that the algorithm does not allow.
     """
+    algorithm = known_name(algorithm, ALGORITHMS)
     for word, choices, what in ((algorithm, ALGORITHMS, "algorithm"), (operation, OPERATIONS, "operation")):
         if word not in choices:
             raise InputError(

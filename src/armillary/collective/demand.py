@@ -16,8 +16,8 @@ scatter, gather    D (n - s) / n of the root's block, D s / n of the others
 =================  =====================  =====================  ==================================================
 
 An all-reduce needs more of b blocks together if no switch between them adds up or multiplies what passes: each byte
-takes b - 1 additions, which are made where the blocks are, and b - 1 copies, so 2 (b - 1) D leave them (Patarasuk & Yuan,
-2009, section 3). Capacities are those of all links and ports in these dimensions between the blocks. Messages between
+takes b - 1 additions, which are made where the blocks are, and b - 1 copies, so 2 (b - 1) D leave them (Patarasuk &
+Yuan, 2009, section 3). Capacities are those of all links and ports in these dimensions between the blocks. Messages of
 two members never leave the dimensions in which they differ: in these they would have to come back.
 """
 
@@ -87,7 +87,12 @@ class Group:
     def __init__(
         self, coordinates: Ints, dimensions: Sequence[Dimension], delay: float = 0.0, anywhere: bool = False
     ) -> None:
-        self.coordinates, self.dimensions, self.delay, self.anywhere = coordinates, dimensions, delay, anywhere
+        self.coordinates, self.dimensions, self.delay, self.anywhere = (
+            coordinates,
+            dimensions,
+            delay,
+            anywhere,
+        )
         self.adds = [d.in_network is not None for d in dimensions]
         self.n = coordinates.shape[1]
         self.places = [np.unique(row) for row in coordinates]
@@ -97,7 +102,7 @@ class Group:
     @property
     def grid(self) -> bool:
         """Whether the members fill their places in all dimensions."""
-        return self.box == self.n
+        return bool(self.box == self.n)
 
     @cached_property
     def cuts(self) -> dict[Dims, Cut]:
@@ -141,7 +146,8 @@ class Group:
         if dimension.topology in ("Switch", "FullyConnected"):
             one = 2 if dimension.topology == "Switch" else 1
             return np.where(offset == 0, 0, one)
-        return offset if dimension.topology == "Mesh" else np.minimum(offset, dimension.size - offset)
+        around = offset if dimension.topology == "Mesh" else np.minimum(offset, dimension.size - offset)
+        return np.asarray(around, np.int64)
 
     def _latency(self, d: int) -> float:
         return self.dimensions[d].latency * (2 if self.dimensions[d].topology == "Switch" else 1)

@@ -195,9 +195,11 @@ class _Total:
             where = (-1, step[0]) if step[1] > pair[1] else (0, pair[0])
         else:
             along = [np.cumsum(links) for links in self.links]
-            loads = [2 * (ways + int(links.max())) for ways, links in zip(self.ways, along, strict=True)]
+            loads = [
+                Fraction(2 * (ways + int(links.max()))) for ways, links in zip(self.ways, along, strict=True)
+            ]
             way = int(loads[1] > loads[0])
-            most, where = max(sent, loads[way]), (way, int(np.argmax(along[way])))
+            most, where = max(Fraction(sent), loads[way]), (way, int(np.argmax(along[way])))
         return most, [uses(*where) for uses in self.rounds]
 
 

@@ -13,6 +13,7 @@ from armillary.collective import hypercube, in_switch, pipelined, symmetric, tre
 from armillary.collective.load import load
 from armillary.collective.rounds import Moves, Round, Rounds
 from armillary.errors import InputError, nearest, one_of
+from armillary.platform.algorithms import known_name
 from armillary.platform.model import InNetwork
 
 OPERATIONS = (
@@ -71,6 +72,7 @@ def rounds_for(algorithm: str, operation: str, n: int, root: int = 0, chunks: in
         InputError: an unknown name, an operation that the algorithm does not have, or a bad number.
     """
     exist = algorithms_for(operation)
+    algorithm = known_name(algorithm, ALGORITHMS)
     if algorithm not in ALGORITHMS:
         hint = nearest(algorithm, ALGORITHMS)
         raise InputError(f"unknown collective algorithm '{algorithm}': expected {one_of(ALGORITHMS)}{hint}")

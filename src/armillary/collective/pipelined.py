@@ -85,9 +85,7 @@ def _chain_runs(n: int, parts: int) -> tuple[int, ...]:
     return tuple(len(list(run)) for _, run in groupby(active))
 
 
-def _rounds(
-    operation: str, n: int, runs: Sequence[int], wave: Callable[[int], Wave]
-) -> tuple[Round, ...]:
+def _rounds(operation: str, n: int, runs: Sequence[int], wave: Callable[[int], Wave]) -> tuple[Round, ...]:
     first, found = 0, []
     for count in runs if operation == "broadcast" else reversed(runs):
         found.append(Round(n, wave(first)[0], repeat=count))

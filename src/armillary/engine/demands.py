@@ -95,7 +95,11 @@ class Demands:
         for d, hop, both in zip(self._dimensions, hops, ports(self.platform), strict=True):
             if hop:
                 # The two links that join a Ring of 2 are one.
-                links = 1 if d.size == 2 and d.topology in ("Ring", "Torus") else links_per_npu(d.topology, d.size)
+                links = (
+                    1
+                    if d.size == 2 and d.topology in ("Ring", "Torus")
+                    else links_per_npu(d.topology, d.size)
+                )
                 rate = min(both.out, both.into) / links
                 latency += int(hop) * d.latency
                 moving = max(moving, size / rate)
@@ -106,21 +110,31 @@ class Demands:
             from armillary.engine.physical.fitted import fitted_message
 
             if found := fitted_message(self.platform, [int(hop) for hop in hops], size):
-                least = min(least, found.latency + float(found.volume) / port(self.platform.dimensions[found.dim]).slower)
+                rate = port(self.platform.dimensions[found.dim]).slower
+                least = min(least, found.latency + float(found.volume) / rate)
         return int(least * SAFE)
 
     def columns(self, plans: Sequence[tuple[int, Job, Communicator]]) -> dict[str, Any]:
         """Return what collectives move over cuts, one row per plan: (number of its communicator, job, members).
 
         Returns:
-            ``cuts`` (list of dimensions), ``call_group`` (p), ``call_bytes`` (p, cuts, 2) out of and into an NPU on
-            average, ``call_each`` the same of every NPU at least, and ``call_ns`` (p, cuts, 4), see `Demand.ns`.
+            ``cuts`` (list of dimensions), ``latencies`` (of each cut, ns at least), ``call_group`` (p), ``call_bytes``
+            (p, cuts, 2) out of and into an NPU on average, ``call_each`` the same of every NPU at least, and ``call_ns``
+            (p, cuts, 4), see `Demand.ns`.
         """
         groups = [self.group(job, comm) for _, job, comm in plans]
         spans = dict.fromkeys(group.spanned for group in groups if group.spanned)
         every: Dims = tuple(sorted({d for dims in spans for d in dims}))
-        cuts = list(dict.fromkeys([*(dims for span in spans for dims in subsets(span)), *([every] if every else [])]))
+        cuts = list(
+            dict.fromkeys([*(dims for span in spans for dims in subsets(span)), *([every] if every else [])])
+        )
         bytes_, each, ns = (np.zeros((len(plans), len(cuts), width)) for width in (2, 2, 4))
+        measured = self.platform.physical.fit is not None
+        latencies = [
+            0.0 if measured else min((group.cuts[own].latency for group in dict.fromkeys(groups)
+                for own in [tuple(d for d in dims if d in group.spanned)] if own in group.cuts), default=0.0)
+            for dims in cuts
+        ]  # fmt: skip
         known: dict[tuple[int, str, int], tuple[Floats, Floats, Floats]] = {}
         for p, ((_, job, comm), group) in enumerate(zip(plans, groups, strict=True)):
             operation = plain(job.operation)
@@ -137,7 +151,7 @@ class Demands:
                 rows = known[key] = self._needs(group, job, cuts)
             bytes_[p], each[p], ns[p] = rows
         return {
-            "cuts": cuts, "call_group": np.array([number for number, _, _ in plans], np.int64),
+            "cuts": cuts, "latencies": latencies, "call_group": np.array([number for number, _, _ in plans], np.int64),
             "call_bytes": bytes_, "call_each": each, "call_ns": ns,
         }  # fmt: skip
 

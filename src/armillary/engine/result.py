@@ -162,7 +162,10 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
     makers = [partial(graph_table, view, lowered.group_names, lowered.names_of_all) for view in distinct]
     needs = Demands(platform)
     calls = needs.columns(lowered.calls())
-    cuts = calls.pop("cuts")
+    cuts = [
+        {"dimensions": list(dims), "latency_ns": latency}
+        for dims, latency in zip(calls.pop("cuts"), calls.pop("latencies"), strict=True)
+    ]
     return Timeline.lazily(
         partial(_phases, lowered, run),
         partial(_traffic, lowered, run, len(platform.dimensions)) if lowered.rows_follow_from_plans else None,
@@ -189,7 +192,7 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
                 }
                 for d in platform.dimensions
             ],
-            "cuts": [list(dims) for dims in cuts],
+            "cuts": cuts,
             "groups": lowered.groups,
             "warnings": [*platform.warnings, *lowered.warnings],
             "events": run.scalar(layout.V_EVENTS),

@@ -113,7 +113,7 @@ class Timeline:
     info: dict[str, Any] = field(default_factory=dict)
     """profile, network_model, tick_ns (length of one tick in ns), npus, dimensions (list of
     {name, topology, size, bandwidth_bytes_per_ns, latency_ns}), warnings (list of str), folded (bool), cuts (list of
-    lists of dimensions, see `call_bytes`).
+    {dimensions, latency_ns}, see `call_bytes`).
 
     Where the engine knows them: ports (per dimension, {out_bytes_per_ns, into_bytes_per_ns} of one NPU),
     peak_flops_per_ns (of one NPU), peaks_flops_per_ns (the same by precision), memory_bytes_per_ns, scheduling
@@ -135,7 +135,7 @@ class Timeline:
     """Number of the group of each kind of collective; all members run all collectives of a group."""
     call_bytes: NDArray[np.float64] = field(default_factory=lambda: _absent(np.float64))
     """(kinds, cuts, 2) bytes that must leave an NPU of the group and come into it, whatever the algorithm, on average
-    over these NPUs, by ports of the dimensions ``info["cuts"][c]``."""
+    over these NPUs, by ports of the dimensions of ``info["cuts"][c]``."""
     call_each: NDArray[np.float64] = field(default_factory=lambda: _absent(np.float64))
     """(kinds, cuts, 2) the same of every NPU, at least."""
     call_ns: NDArray[np.float64] = field(default_factory=lambda: _absent(np.float64))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from armillary.errors import nearest
 from armillary.platform.document import Document, KeyPath, show
@@ -26,8 +27,28 @@ ALGORITHMS = (
 """What ASTRA-sim runs; direct and oneDirect may end in a window."""
 PHYSICAL_ALGORITHMS = (
     *ALGORITHMS,
-    *("recursiveDoubling", "rabenseifner", "binomialTree", "chain", "scatterAllGather", "pairwise", "in-switch", "natural", "auto"),
+    *(
+        "recursiveDoubling",
+        "rabenseifner",
+        "binomialTree",
+        "chain",
+        "scatterAllGather",
+        "pairwise",
+        "in-switch",
+    ),
+    *("natural", "auto"),
 )
+
+
+ALIASES = {"rabenseifner": "halvingDoubling"}
+"""Other names of algorithms, in small letters, where they are none of their own."""
+
+
+def known_name(name: str, known: Iterable[str]) -> str:
+    """Return the name among those known that a name means: small and capital letters are the same; or the name."""
+    by_letters = {each.lower(): each for each in known}
+    found = by_letters.get(name.lower()) or by_letters.get(ALIASES.get(name.lower(), "").lower())
+    return found or name
 
 
 def parse_algorithm(name: str) -> Algorithm | None:
@@ -74,6 +95,7 @@ def read_names(
     """
     if not isinstance(names, list | tuple) or not names:
         document.reject(path, names, 'a list of algorithms, one per dimension, e.g. ["ring"]')
+    names = [known_name(name, known) if isinstance(name, str) else name for name in names]
     for position, name in enumerate(names):
         if problem := wrong_name(name, known):
             raise document.error((*path, position), problem)

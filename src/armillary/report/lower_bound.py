@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.collective.demand import SHORT
 from armillary.engine.timeline import KINDS, GraphTable, Timeline
 from armillary.jit import Mode, load
 from armillary.report.communication import port_bandwidths
@@ -181,10 +182,10 @@ def _compute(timeline: Timeline, least: Ticks, head: Ticks, tail: Ticks) -> list
 def _unknown(timeline: Timeline, free: AbstractSet[str]) -> NDArray[np.bool_]:
     """Return which nodes are collectives that use a dimension that takes no time."""
     gone = {int(what.split()[1]) for what in free if what.startswith("dimension ")}
-    cuts = [not gone.isdisjoint(dims) for dims in timeline.info.get("cuts", [])]
+    cuts = [not gone.isdisjoint(cut["dimensions"]) for cut in timeline.info.get("cuts", [])]
     if not gone or not len(timeline.call_group):
         return np.zeros(len(timeline.node_start), np.bool_)
-    uses = (timeline.call_bytes[:, cuts] > 0).any(axis=(1, 2))
+    uses = np.asarray((timeline.call_bytes[:, cuts] > 0).any(axis=(1, 2)))
     found: NDArray[np.bool_] = (timeline.node_call >= 0) & uses[timeline.node_call]
     return found
 
@@ -206,14 +207,17 @@ def _ports(timeline: Timeline, free: AbstractSet[str], head: Ticks, tail: Ticks)
     of_group[np.arange(len(of_group)), timeline.call_group] = True
     ranks = np.bincount(timeline.rank_class, minlength=classes)
     parts = []
-    for c, dims in enumerate(cuts):
+    for c, cut in enumerate(cuts):
+        dims, latency = cut["dimensions"], cut["latency_ns"] / tick
         if any(f"dimension {d}" in free for d in dims):
             continue
         rate = np.array([sum(rates[d][way] for d in dims) for way in range(2)])
-        used = (timeline.call_bytes[:, c] > 0).any(axis=1)
+        used = np.asarray((timeline.call_bytes[:, c] > 0).any(axis=1))
         if not used.any():
             continue
-        edges = _Edges(nodes[used[call]], cls[used[call]], timeline.call_group[call[used[call]]], head, tail)
+        edges = _Edges(
+            nodes[used[call]], cls[used[call]], timeline.call_group[call[used[call]]], head, tail, latency
+        )
         found = []
         if rate.all():
             each = (times @ timeline.call_each[:, c] / rate).max(axis=1)
@@ -224,14 +228,18 @@ def _ports(timeline: Timeline, free: AbstractSet[str], head: Ticks, tail: Ticks)
             most = (times * timeline.call_ns[:, c, way]) @ of_group
             found.append(edges.largest(most.max(axis=0) / tick, "group"))
         ticks, before, after, owner = max(found)
-        parts.append(Part("port", _name(timeline, dims), ticks, owner, before, after, dims[0] if len(dims) == 1 else -1))
+        only = dims[0] if len(dims) == 1 else -1
+        parts.append(Part("port", _name(timeline, dims), ticks, owner, before, after, only))
     return parts
 
 
 class _Edges:
     """Least ticks before and after nodes: of a class, of a group, or of all."""
 
-    def __init__(self, nodes: Ticks, cls: Ticks, group: Ticks, head: Ticks, tail: Ticks) -> None:
+    def __init__(
+        self, nodes: Ticks, cls: Ticks, group: Ticks, head: Ticks, tail: Ticks, latency: float
+    ) -> None:
+        self.latency = latency
         self.cls, self.group, self.head, self.tail = cls, group, head[nodes], tail[nodes]
 
     def largest(self, ticks: NDArray[np.float64], of: str) -> tuple[int, int, int, int]:
@@ -239,6 +247,8 @@ class _Edges:
         owner = {"class": self.cls, "group": self.group, "all": np.zeros(len(self.cls), np.int64)}[of]
         ticks = ticks[:1] if of == "all" else ticks
         before, after = (_least_of(owner, len(ticks), each) for each in (self.head, self.tail))
+        # The last byte has arrived a latency after it left.
+        ticks = ticks + np.where((ticks > 0) & (ticks < SHORT * self.latency), self.latency, 0)
         whole = np.where(ticks > 0, (ticks * SAFE).astype(np.int64) + before + after, 0)
         best = int(np.argmax(whole))
         cls = int(self.cls[np.argmax(owner == best)])

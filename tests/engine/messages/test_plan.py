@@ -50,13 +50,23 @@ def test_times_are_those_predicted_and_those_of_the_traces(
     simulated = simulate_schedule(found, platform, mode="interpreted")
     if operation == "all-gather":
         assert simulated.time == pytest.approx(found.predicted, rel=1e-3)
-    # Parts of an all-reduce overlap, and an NPU adds one message after the other.
-    assert simulated.time == pytest.approx(found.predicted, rel=0.08)
+    # The parts of an all-reduce overlap, and an NPU adds one message after the other.
+    longest = max(part.end for part in found.parts) / 1000
+    assert longest * (1 - 1e-3) <= simulated.time <= found.predicted * 1.02
     ran = armillary.simulate(to_trace(found, adds), platform, network_model="congestion")
-    assert ran.total_ticks == pytest.approx(simulated.time, rel=0.12)
+    # Messages leave in the same order; which of two that arrive at a time is added first, a trace does not say.
+    assert ran.total_ticks == pytest.approx(simulated.time, rel=0.05)
     assert simulated.use.size.sum() == sum(
         int(part.wires.paths.hops[part.wire].sum()) * found.chunk for part in found.parts
     )
+
+
+def test_no_message_of_a_trace_overtakes_one_that_waits_for_its_data() -> None:
+    """It would keep the lane for the time of a message: 108,334 ns instead of 96,330."""
+    platform = machine("servers", "2 TB/s")
+    found = synthesize(network_of(platform), "all-reduce", 4_801_393, chunks_per_npu=1, memory_bandwidth=2e12)
+    ran = armillary.simulate(to_trace(found, 2e12), platform, network_model="congestion")
+    assert ran.total_ticks == simulate_schedule(found, platform).time == found.predicted == 96_330
 
 
 @pytest.mark.parametrize("model", ["congestion", "flow"])

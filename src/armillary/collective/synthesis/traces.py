@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 def to_trace(schedule: SynthesizedSchedule, memory_bandwidth: float = 0.0) -> Trace:
     """Return one graph per NPU.
 
-    A send waits for its data, and for the send some places before it on its lane: so many are under way as hide the
-    latency, and messages leave in the order found.
+    A send waits for its data, for the data of the sends before it on its lane, and for the send some places before it:
+    so many are under way as hide the latency, and messages leave in the order found. None overtakes one whose data is
+    still to come, which would then leave a message later than was planned.
 
     Args:
         schedule: What to write.
@@ -39,9 +40,11 @@ def to_trace(schedule: SynthesizedSchedule, memory_bandwidth: float = 0.0) -> Tr
     builders = [GraphBuilder(rank=rank) for rank in range(schedule.n)]
     ready: list[int] = []
     sent: defaultdict[int, list[int]] = defaultdict(list)
+    waits: defaultdict[int, list[list[int]]] = defaultdict(list)
     for index, (source, target, lane) in enumerate(_rows(messages, schedule.wires)):
         before, chunk = sent[lane], int(messages.chunk[index])
-        after = [ready[need] for need in needs[index]]
+        waits[lane].append([ready[need] for need in needs[index]])
+        after = list(dict.fromkeys(node for own in waits[lane][-window[lane] :] for node in own))
         if len(before) >= window[lane]:
             after.append(before[-window[lane]])
         before.append(

@@ -22,8 +22,8 @@ def window_of(phase: PhysicalPhase, chunk: int, platform: Platform, segments: in
 
     As given, or as many as keep links busy while messages of one are under way, four times over: latency of the
     rounds, and what a chunk waits in those in which other links are busier, ÷ time of its bytes on the fullest link,
-    and one; ways are longer than a link, and rounds not all alike. No more than that: with more, early chunks would come
-    late to the next dimension.
+    and one; ways are longer than a link, and rounds not all alike. No more than that: with more, early chunks would
+    come late to the next dimension.
     """
     if platform.physical.active_chunks:
         return platform.physical.active_chunks

@@ -111,7 +111,10 @@ def _slowed(course: Course, share: float) -> Course:
     ways = tuple(
         tuple(
             replace(
-                phase, latency=phase.latency * float(more), volume=phase.volume * more, wait=phase.wait * float(more),
+                phase,
+                latency=phase.latency * float(more),
+                volume=phase.volume * more,
+                wait=phase.wait * float(more),
                 beside=phase.beside and Beside(*(ns * float(more) for ns in astuple(phase.beside))),
             )
             for phase in way

@@ -55,8 +55,8 @@ class PhysicalPhase:
     """One phase of every chunk of a job, on lines along `dim` (-1: one line with all members).
 
     `latency` is ns per chunk but for the reduction; a chunk of the job of c bytes keeps the fullest port or link busy
-    for ``volume * c`` bytes at full port bandwidth, takes ``wait * c`` ns more in rounds in which others are busier, and
-    a member reduces ``reduced * c`` bytes.
+    for ``volume * c`` bytes at full port bandwidth, takes ``wait * c`` ns more in rounds in which others are busier,
+    and a member reduces ``reduced * c`` bytes.
     """
 
     dim: int
@@ -75,7 +75,7 @@ class PhysicalPhase:
     port: Fraction | None = None
     """Bytes through the busiest direction where that is not the one in which members send; else None."""
     wait: float = 0.0
-    """ns per byte of the chunk that it takes alone, above those of `volume`: other chunks can use what it leaves idle."""
+    """ns per byte of the chunk that it takes alone, above those of `volume`: others can use what it leaves idle."""
     beside: Beside | None = None
     """What many chunks that follow each other wait for; None: each of them for all of `latency` and `wait`."""
     parts: int | None = None

@@ -75,8 +75,10 @@ def _sends(view: View, rank: int, needs: Demands) -> Ints:
     items, kinds, examples = view.messages()
     found = np.zeros(len(view.job), np.int64)
     if items.size:
-        ends = [channel_at(view, item, rank)[1:] for item in examples.tolist()]
-        each = [needs.message(*end) if view.sends(item) else 0 for item, end in zip(examples.tolist(), ends, strict=True)]
+        each = [
+            needs.message(*channel_at(view, item, rank)[1:]) if view.sends(item) else 0
+            for item in examples.tolist()
+        ]
         found[items] = np.array(each, np.int64)[kinds]
     return found
 

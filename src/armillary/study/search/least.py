@@ -7,10 +7,10 @@ from math import ceil, inf, prod
 
 import numpy as np
 
+from armillary.collective.physical import ROOTED
 from armillary.compute.model import Work
 from armillary.compute.times import ask
 from armillary.engine import network
-from armillary.collective.physical import ROOTED
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
 from armillary.engine.physical.courses import MOST_UNDER_WAY, course_of
