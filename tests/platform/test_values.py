@@ -290,5 +290,5 @@ def test_options_of_compute_models_are_checked(model: str, options: dict[str, An
 @pytest.mark.parametrize("value", [5, b"x", None, 1.5, []])
 def test_what_is_no_path_is_named(value: Any) -> None:
     for call in (armillary.load_platform, armillary.load_trace, armillary.sweep, armillary.search):
-        with pytest.raises(InputError, match="got .*expected"):
+        with pytest.raises(InputError, match=r"got .*expected"):
             call(value)
