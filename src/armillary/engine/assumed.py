@@ -20,7 +20,8 @@ def assumptions(
 ) -> dict[str, Any]:
     """Return what a timeline says of nodes that name work and have no time, and of precisions that no model knows.
 
-    ``assumptions`` has a sentence for each thing that is assumed of them, ``free_nodes`` is how many take no time.
+    ``assumptions`` has a sentence for each thing that is assumed of them, ``free_nodes`` is how many take no time,
+    ``assumed_nodes`` those and the ones that the roofline timed unasked.
     `about` is what the trace says of itself.
     """
     sizes = np.bincount(lowered.classes, minlength=len(lowered.views)).tolist()
@@ -53,7 +54,7 @@ def assumptions(
         ]
         if other:
             found.append(f"compute model {model} takes the precision of products for {' and '.join(other)}")
-    return {"assumptions": found, "free_nodes": free + idle}
+    return {"assumptions": found, "free_nodes": free + idle, "assumed_nodes": free + idle + untimed}
 
 
 def unused_efficiency(platform: Platform, info: dict[str, Any]) -> list[str]:
