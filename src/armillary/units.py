@@ -55,6 +55,10 @@ _SPOKEN = {
 """Units as people say them."""
 
 
+_MOST_RATE = 10**40
+"""Idealised machines have rates that are as good as endless."""
+
+
 def parse_bytes(text: object) -> int:
     """Return a size such as ``"80 GiB"`` in bytes.
 
@@ -73,7 +77,7 @@ def parse_bandwidth(text: object) -> float:
     Raises:
         ValueError: Not a bandwidth.
     """
-    return float(_parse(text, _BANDWIDTH, "a bandwidth", "400 GB/s"))
+    return float(_parse(text, _BANDWIDTH, "a bandwidth", "400 GB/s", _MOST_RATE))
 
 
 def parse_time(text: object) -> float:
@@ -91,7 +95,7 @@ def parse_flops(text: object) -> float:
     Raises:
         ValueError: Not a performance.
     """
-    return float(_parse(text, _FLOPS, "a performance", "312 TFLOP/s"))
+    return float(_parse(text, _FLOPS, "a performance", "312 TFLOP/s", _MOST_RATE))
 
 
 def parse_frequency(text: object) -> float:
@@ -186,7 +190,9 @@ def _decimal_steps(unit: str) -> list[tuple[float, str]]:
     return [(float(scale), prefix + unit) for prefix, scale in _DECIMAL.items() if prefix != "K"]
 
 
-def _parse(text: object, units: dict[str, Fraction], what: str, example: str) -> Fraction:
+def _parse(
+    text: object, units: dict[str, Fraction], what: str, example: str, most: int = 2**63 - 1
+) -> Fraction:
     got = f"got {reprlib.repr(text)}"
     expected = f"expected {what} with a unit, e.g. '{example}'"
     match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
@@ -200,7 +206,7 @@ def _parse(text: object, units: dict[str, Fraction], what: str, example: str) ->
     value = Fraction(match[1]) * units[unit]
     if value < 0:
         raise ValueError(f"{got}, which is negative, {expected}")
-    if value >= 2**63:
+    if value > most:
         raise ValueError(f"{got}, which is too large, {expected}")
     return value
 

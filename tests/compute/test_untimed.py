@@ -60,8 +60,6 @@ def test_an_efficiency_holds_without_the_key_roofline() -> None:
     ("node", "platform", "expected"),
     [
         ({"flops": 5}, {"peak": False}, "num_ops, and no time; expected npu.peak"),
-        ({"bytes": 5}, {"memory": False}, "tensor_size, and no time; expected npu.memory.bandwidth"),
-        ({"flops": 5, "bytes": 5}, {"memory": False}, "expected npu.memory.bandwidth"),
         ({"flops": 5, "duration_ns": 0}, {"peak": False}, "expected npu.peak"),
         ({"flops": 5}, {"compute": {"replay": True}}, "compute.replay takes recorded times only"),
     ],
@@ -74,9 +72,19 @@ def test_what_nothing_can_time_is_refused(
     assert expected in str(error.value)
 
 
+def test_bytes_without_a_bandwidth_are_named() -> None:
+    found = armillary.simulate(trace({"flops": 10**9, "bytes": 5}, {"bytes": 5}), machine(memory=False))
+    assert found.total_ticks == 10**7
+    assert "bytes of 4 nodes cost no time: npu.memory.bandwidth is not given" in found.info["assumptions"]
+
+
 def test_what_a_cpu_does_is_named() -> None:
-    found = armillary.simulate(trace({"flops": 5, "cpu": True}, {"flops": 5, "cpu": True, "duration_ns": 0}), machine())
-    assert found.info["assumptions"] == ["2 nodes of CPUs with operations or bytes and no recorded time take none"]
+    found = armillary.simulate(
+        trace({"flops": 5, "cpu": True}, {"flops": 5, "cpu": True, "duration_ns": 0}), machine()
+    )
+    assert found.info["assumptions"] == [
+        "2 nodes of CPUs with operations or bytes and no recorded time take none"
+    ]
     assert flops(found) is None
 
 

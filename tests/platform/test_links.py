@@ -59,5 +59,5 @@ def test_a_message_crosses_as_many_links_of_each_dimension_as_lie_between(
 
 
 def test_links_without_bandwidth_are_refused() -> None:
-    with pytest.raises(InputError, match=r"dimension 1 \(spine\) have bandwidth 0; expected more than 0"):
+    with pytest.raises(InputError, match=r"Dimension.bandwidth: got 0.0, expected more than 0"):
         link_blocks((Dimension("leaf", "Ring", 2, 1.0, 0.0), Dimension("spine", "Ring", 2, 0.0, 0.0)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import armillary
 from armillary.errors import InputError
 from armillary.platform import load_platform, load_study
 from armillary.platform.preset import leaves, preset_names, read_preset
+from armillary.platform.study_schema import PlatformFile
 from armillary.platform.topology import read_topology
 from armillary.report.lower_bound import bound
 from armillary.trace import CollectiveType, GraphBuilder, Trace
@@ -146,3 +148,28 @@ def test_neither_file_nor_preset() -> None:
         InputError, match=r"tpuv4-pot: neither a file nor a preset \(did you mean 'tpuv4-pod'\?\)"
     ):
         load_platform("tpuv4-pot")
+
+
+_ODD = [
+    5, -1, 1e300, "x", None, True, [], {}, [[1]], [{"size": 2}], [{"kind": "gemm", "factor": 2}], {"a": {"b": 1}},
+    {"nvlink": 3}, {"nvlink": {"size": 0}}, [{"name": 3}], "hgx-h100", {1: 2}, [None],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", list(PlatformFile.model_fields))
+@pytest.mark.parametrize("memory", ["", "cxl-pool"])
+def test_a_preset_and_any_key_is_a_machine_or_refused(key: str, memory: str) -> None:
+    for value in _ODD:
+        given = {
+            "preset": "hgx-h100",
+            **({"remote_memory": {"preset": memory}} if memory else {}),
+            key: value,
+        }
+        with contextlib.suppress(InputError):
+            load_platform(given)
+
+
+def test_overrides_stand_beside_a_preset() -> None:
+    overrides = [{"kind": "gemm", "factor": 2}, {"name": "*.attend", "duration": "3 us"}]
+    platform = load_platform({"preset": "hgx-h100", "compute": {"overrides": overrides}})
+    assert [each.factor for each in platform.kernel_model.overrides] == [2, None]

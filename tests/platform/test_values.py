@@ -253,3 +253,42 @@ def test_no_value_of_a_field_is_a_traceback(data: st.DataObject) -> None:
     part = data.draw(st.sampled_from(list(VALUES)))
     name = data.draw(st.sampled_from([each.name for each in fields(part) if each.name not in NOT_CHECKED]))
     outcome(lambda: part(**{**VALUES[part], name: data.draw(st.one_of(NUMBERS, OTHERS))}))
+
+
+@pytest.mark.parametrize("protocol", ["lossless", "credit", "tcp"])
+@given(value=st.one_of(NUMBERS, OTHERS), data=st.data())
+@settings(deadline=None)
+def test_options_of_packets_are_checked(protocol: str, value: object, data: st.DataObject) -> None:
+    from armillary.platform.packets_schema import PROTOCOLS
+
+    names = [*PROTOCOLS[protocol].model_fields, "nonsense"]
+    name = data.draw(st.sampled_from(names))
+    found = outcome(lambda: Packets(protocol, {name: value}))  # type: ignore[arg-type]
+    assert found is not None or name not in ("protocol", "nonsense")
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "words"),
+    [
+        ("gpu", {}, "KernelModel.options: missing key 'device'"),
+        ("tiled", {"buffer": -1}, "KernelModel.options.buffer: got -1, expected more than 0"),
+        (
+            "tiled",
+            {"buffer": 1, "bufer": 1},
+            "KernelModel.options.bufer: unknown key (did you mean 'buffer'?)",
+        ),
+        ("subprocess", {"command": "ls"}, "KernelModel.options.command: got 'ls', expected a list of words"),
+        ("rooflin", {}, "KernelModel.name: got 'rooflin', expected one of roofline"),
+    ],
+)
+def test_options_of_compute_models_are_checked(model: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        KernelModel(model, options)
+    assert str(error.value).startswith(words)
+
+
+@pytest.mark.parametrize("value", [5, b"x", None, 1.5, []])
+def test_what_is_no_path_is_named(value: Any) -> None:
+    for call in (armillary.load_platform, armillary.load_trace, armillary.sweep, armillary.search):
+        with pytest.raises(InputError, match=r"got .*expected"):
+            call(value)

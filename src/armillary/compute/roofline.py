@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,11 @@ def roofline_ns(operations: Ints, size: Ints, peak: Floats | float, device: Devi
     longer = np.maximum(_over(operations, peak * kernels.compute), moving)
     result: NDArray[np.float64] = longer * 1e9 + kernels.overhead
     return result
+
+
+def with_endless_memory(device: Device) -> Device:
+    """Return the device, on which bytes cost no time where its memory bandwidth is not given."""
+    return device if device.memory > 0 else replace(device, memory=inf)
 
 
 def _over(amount: Ints, rate: Floats | float) -> Floats:

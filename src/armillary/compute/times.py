@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from armillary.compute.find import make_model
 from armillary.compute.model import Device, Floats, Times, Work
 from armillary.compute.overrides import idle, overridden
-from armillary.compute.roofline import Roofline
+from armillary.compute.roofline import Roofline, with_endless_memory
 from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace.attention import ATTENTION, to_attention
@@ -156,7 +156,7 @@ def ask(platform: Platform, work: Work, *, modelled: bool = True, fill: bool = T
     if not modelled:  # those that nothing else times, see `armillary.compute.untimed`
         missing &= (work.recorded == 0) & ((work.operations > 0) | (work.size > 0))
     if missing.any() and (modelled or fill) and not (modelled and chosen.name == "roofline"):
-        other = Roofline(device).durations(_some(work, missing))
+        other = Roofline(device if modelled else with_endless_memory(device)).durations(_some(work, missing))
         ns, words = times.ns.copy(), np.array(times.bound or ("",) * len(work), object)
         ns[missing], words[missing] = other.ns, other.bound
         times = Times(ns, tuple(words), times.beyond, times.notes)

@@ -1,9 +1,10 @@
 """Compute nodes that name work and have no time: what a trace that nobody ran, or that was recorded in part, has.
 
 In profile ``physical`` they take the time of the roofline model, whether or not the machine asks for it, and the
-result says so (`Timeline.info`, key ``roofline``); where the machine does not know its peak or its bandwidth they are
-refused. What a CPU does has no model: such nodes take no time, which the result says as well. A time of 0 is none, but
-on a CPU, where a recording may say that an operator waited all the time, it is one if ``duration_ns`` says so.
+result says so (`Timeline.info`, key ``assumptions``). Where the machine states no peak, operations are refused; where
+it states no memory bandwidth, bytes cost no time, which the result says. What a CPU does has no model: such nodes take
+no time, which the result says as well. A time of 0 is none, but on a CPU, where a recording may say that an operator
+waited all the time, it is one if ``duration_ns`` says so.
 """
 
 from __future__ import annotations

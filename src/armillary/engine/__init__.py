@@ -144,7 +144,7 @@ def check_available(profile: str, network_model: str) -> None:
     known = NETWORK_MODELS[profile]
     if network_model not in known:
         elsewhere = [name for name in PROFILES if network_model in NETWORK_MODELS[name]]
-        there = f" (profile {elsewhere[0]} has it)" if elsewhere else nearest(network_model, known)
+        there = f" (profile {elsewhere[0]} has it)" if elsewhere else nearest(str(network_model), known)
         raise InputError(
             f"network model '{network_model}' is not available in this version in profile {profile}; "
             f"expected {one_of(known)}{there}"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from armillary.engine.physical.nodes import PhysicalNodes
 from armillary.platform.model import Kernels
 from armillary.units import format_count
 
@@ -21,21 +20,21 @@ def assumptions(
 ) -> dict[str, Any]:
     """Return what a timeline says of nodes that name work and have no time, and of precisions that no model knows.
 
-    ``assumptions`` has a sentence for each thing that is assumed of them, ``free_nodes`` is how many take no time.
+    ``assumptions`` has a sentence for each thing that is assumed of them, ``free_nodes`` is how many take no time,
+    ``assumed_nodes`` those and the ones that the roofline timed unasked.
     `about` is what the trace says of itself.
     """
     sizes = np.bincount(lowered.classes, minlength=len(lowered.views)).tolist()
-    nodes = [view.nodes for view in lowered.views]
-    free = sum(each.free * ranks for each, ranks in zip(nodes, sizes, strict=True))
-    untimed = sum(
-        each.untimed * ranks
-        for each, ranks in zip(nodes, sizes, strict=True)
-        if isinstance(each, PhysicalNodes)
-    )
-    idle = sum(each.idle * ranks for each, ranks in zip(nodes, sizes, strict=True))
+    total: dict[str, int] = dict.fromkeys(("free", "idle", "untimed", "unmoved"), 0)
+    for view, ranks in zip(lowered.views, sizes, strict=True):
+        for name in total:
+            total[name] += getattr(view.nodes, name, 0) * ranks
+    free, idle, untimed, unmoved = total.values()
     found = []
     if untimed:
         found.append(f"the roofline times {_nodes(untimed)} without a recorded time")
+    if unmoved:
+        found.append(f"bytes of {_nodes(unmoved)} cost no time: npu.memory.bandwidth is not given")
     if free and platform.system.replay_only:
         found.append(f"{_nodes(free)} with bytes and no recorded time take none")
     elif free and profile == "astra-sim":
@@ -55,7 +54,7 @@ def assumptions(
         ]
         if other:
             found.append(f"compute model {model} takes the precision of products for {' and '.join(other)}")
-    return {"assumptions": found, "free_nodes": free + idle}
+    return {"assumptions": found, "free_nodes": free + idle, "assumed_nodes": free + idle + untimed}
 
 
 def unused_efficiency(platform: Platform, info: dict[str, Any]) -> list[str]:

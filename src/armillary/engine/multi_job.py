@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from armillary.engine.fits import memory_of
 from armillary.engine.job_timeline import job_timeline, with_group_names
 from armillary.engine.timeline import Timeline
 from armillary.errors import InputError, nearest
+from armillary.platform.document import show
 from armillary.platform.native import platform_of
 from armillary.platform.profiles import NOT_ASTRA_SIM
 from armillary.trace.compose import Composed, PlacedJob, compose
@@ -99,6 +100,9 @@ def simulate_jobs(
         StuckError: the simulation cannot finish.
     """
     platform = platform_of(platform)
+    for job in jobs if isinstance(jobs, Iterable) else (jobs,):
+        if not isinstance(job, PlacedJob):
+            raise InputError(f"jobs: got {show(job)}, expected a list of armillary.PlacedJob")
     if platform.profile == "astra-sim":
         raise InputError(f"{platform.source or 'platform'}: several jobs: {NOT_ASTRA_SIM}")
     if platform.groups:

@@ -28,8 +28,6 @@ def check_platform(platform: Platform) -> None:
         groups=Kind(dict, "a mapping of group id to ranks"),
         **{name: Kind(part, f"a {part.__name__}") for name, part in parts.items()},
     )  # fmt: skip
-    if not platform.dimensions:
-        raise refuse(platform, ("dimensions",), "got (), expected at least one entry")
     for at, dimension in enumerate(platform.dimensions):
         if not isinstance(dimension, model.Dimension):
             raise refuse(platform, ("dimensions", at), f"got {show(dimension)}, expected a Dimension")

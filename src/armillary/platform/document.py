@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import os
 import re
 import reprlib
 from collections.abc import Iterable, Mapping
@@ -147,6 +148,7 @@ def read_document(source: Source, kind: str, syntax: str) -> Document:
     """
     if isinstance(source, Mapping):
         return Document(kind, dict(source), syntax=syntax)
+    check_path(source, kind)
     path = Path(source)
     text = read_text(path, kind)
     duplicates: list[str] = []
@@ -157,6 +159,16 @@ def read_document(source: Source, kind: str, syntax: str) -> Document:
     if not isinstance(data, dict):
         raise InputError(f"{path}: got {show(data)}, expected a mapping of keys to values (a {kind})")
     return Document(str(path), data, path, text, syntax, tuple(duplicates))
+
+
+def check_path(source: object, kind: str) -> None:
+    """Refuse what is no path.
+
+    Raises:
+        InputError: names it and what it should be of.
+    """
+    if not isinstance(source, str | os.PathLike):
+        raise InputError(f"{kind}: got {show(source)}, expected its path, or what it holds")
 
 
 def read_text(path: Path, kind: str) -> str:

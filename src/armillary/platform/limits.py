@@ -27,8 +27,10 @@ Rule = Callable[[object], str]
 MOST_COUNT = 2**31 - 1
 MOST_NS = 2.0**53
 """Of one time: 104 days, above which a float does not tell a ns from the next."""
-MOST_RATE = 2.0**62
-"""Of rates in bytes or operations per s or ns, and of bytes: what they are multiplied with must still be counted."""
+MOST_RATE = 1e40
+"""Of rates per s or ns: machines are idealised by rates that are as good as endless."""
+MOST_BYTES = 2**62
+"""What they are multiplied with must still be counted."""
 
 
 class FieldError(InputError):
@@ -129,8 +131,7 @@ WHOLE_TIME = Number(high=MOST_NS, most="2501 h", whole=True)
 POSITIVE = RATE = Number(above=True)
 SHARE = Number(0, 1, above=True, most="100 %")
 SHARE_OR_NONE = Number(0, 1, most="100 %")
-SIZE = Number(above=True, whole=True)
-BYTES = Number(whole=True)
+BYTES = Number(high=MOST_BYTES, whole=True)
 SEED = Number(high=2**63 - 1, whole=True)
 FLAG = Kind(bool, "true or false")
 TEXT = Kind(str, "text")

@@ -353,6 +353,11 @@ class KernelModel:
         options, overrides = Kind(Mapping, "a mapping"), Kind(tuple, "a tuple of Override")
         uncertainty = Kind(Interval, "an Interval or None", none=True)
         check(self, name=unknown_model, options=options, overrides=overrides, uncertainty=uncertainty)
+        from armillary.platform.option_rules import wrong_model_option
+
+        place, problem = wrong_model_option(self.name, self.options)
+        if problem:
+            raise refuse(self, ("options", *place), problem)
         for at, each in enumerate(self.overrides):
             if not isinstance(each, Override):
                 raise refuse(self, ("overrides", at), f"got {show(each)}, expected an Override")
@@ -468,7 +473,12 @@ class Packets:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, see `armillary.platform.limits`."""
+        from armillary.platform.option_rules import wrong_packet_option
+
         check(self, protocol=_PROTOCOLS, options=Kind(Mapping, "a mapping"))
+        place, problem = wrong_packet_option(self.protocol, self.options)
+        if problem:
+            raise refuse(self, ("options", *place), problem)
 
     @property
     def given(self) -> bool:

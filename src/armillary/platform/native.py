@@ -38,7 +38,7 @@ from pydantic import ValidationError
 from armillary.errors import InputError, nearest
 from armillary.platform.algorithms import COLLECTIVES
 from armillary.platform.astra_sim_keys import NETWORK_KEYS
-from armillary.platform.document import Document, KeyPath, Source, is_there, read_document, show
+from armillary.platform.document import Document, KeyPath, Source, check_path, is_there, read_document, show
 from armillary.platform.job_npus import npus_of
 from armillary.platform.machine import read_machine
 from armillary.platform.model import CollectiveName, Platform, ProfileName
@@ -212,6 +212,7 @@ def platform_document(path: Source) -> Document:
     """
     if isinstance(path, Mapping):
         return read_document(path, "platform file", "yaml")
+    check_path(path, "platform file")
     if str(path) in preset_names() and not is_there(path):
         return preset_document(str(path))
     if Path(path).suffix or is_there(path):

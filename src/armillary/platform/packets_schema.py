@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from pydantic.json_schema import models_json_schema
 
+from armillary.platform.limits import BYTES
 from armillary.platform.model import Packets
-from armillary.platform.schema_fields import Count, Efficiency, Part, Size, Time
+from armillary.platform.schema_fields import Count, Efficiency, Part, Ruled, Size, Time
 
-Whole = Annotated[int, Field(ge=0, le=2**62)]
+Whole = Annotated[int, Ruled(BYTES)]
 
 
 class Lossless(Part):

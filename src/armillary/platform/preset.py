@@ -97,14 +97,15 @@ def preset_document(name: str) -> Document:
 
 
 def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Yield (key, value) of everything with a number in a platform mapping; dimensions go by their names."""
+    """Yield (key, value) of all with a number in a platform mapping; parts of lists go by their names, if any."""
     if isinstance(value, Mapping):
         for key, part in value.items():
             yield from leaves(part, (*path, str(key)))
     elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-        for part in value:
-            yield from leaves(part, (*path, part["name"]))
-    elif any(char.isdigit() for char in str(value)) and path[-1] != "name":
+        for at, part in enumerate(value):
+            name = part.get("name", at) if isinstance(part, Mapping) else at
+            yield from leaves(part, (*path, str(name)))
+    elif path[-1:] != ("name",) and any(char.isdigit() for char in str(value)):
         yield ".".join(path), value
 
 

@@ -56,15 +56,15 @@ class Ruled:
 
     rule: Number
 
-    def read(self, value: object) -> object:
-        """Return the value.
+    def read(self, value: object) -> int | float:
+        """Return the value, a float unless only whole numbers will do.
 
         Raises:
             ValueError: The rule refuses it.
         """
         if problem := self.rule(value):
             raise ValueError(problem)
-        return value
+        return value if self.rule.whole else float(value)  # type: ignore[arg-type, return-value]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
         return core_schema.no_info_plain_validator_function(self.read)

@@ -45,6 +45,8 @@ def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
     Raises:
         InputError: no file, a rank is missing in between, or a file cannot be read or is not a trace.
     """
+    if not isinstance(prefix, str | os.PathLike):
+        raise InputError(f"trace: got {prefix!r:.60}, expected the path of its files up to the rank")
     if ranks is not None and ranks < 1:
         raise InputError(f"{os.fspath(prefix)}: ranks is {ranks}, expected at least 1")
     folder, stem = os.path.split(os.fspath(prefix))

@@ -32,8 +32,9 @@ def test_options_are_those_that_mean_something() -> None:
     serve = {"prompt", "outputs", "phase"}
     sizes = {"ranks", "batch", "microbatch", "tp", "pp", "dp", "ep", "etp", "order", "stage-layers"}
     others = {"precision", "attention", "causal", "plan", "write", "on", "efficiency"}
-    assert names == serve | sizes | others | {"json", "timeline", "picture", "links", "save"}
-    assert len(list(_leaves("both"))) == len(list(_leaves("training"))) + len(serve)
+    own = {f"{what}-precision" for what in ("weight", "embedding", "cache", "activation")}
+    assert names == serve | sizes | others | own | {"json", "timeline", "picture", "links", "save"}
+    assert len(list(_leaves("both"))) == len(list(_leaves("training"))) + len(serve | own)
 
 
 def test_the_table_is_the_trace(here: Path, call: Call) -> None:

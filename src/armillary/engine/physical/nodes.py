@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.compute import Device, KernelTimes
-from armillary.compute.roofline import roofline_ns
+from armillary.compute.roofline import roofline_ns, with_endless_memory
 from armillary.compute.untimed import has_time, names_work, untimed, untimed_on_cpu
 from armillary.engine.items import View
 from armillary.engine.network import LIMIT
@@ -45,6 +45,8 @@ class PhysicalNodes(Nodes):
     """A number for its ``pg_name``, -1: none."""
     roofline: bool = False
     """Whether the roofline model timed one of them."""
+    unmoved: int = 0
+    """Of these, those whose bytes take no time for want of a memory bandwidth."""
     untimed: int = 0
     """Of these, those that it timed for want of a recorded time, where nobody asked for it."""
 
@@ -109,7 +111,8 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Physica
         item, np.flatnonzero(needs_row), diagnose(graph), free=unrecorded(graph, platform),
         idle=int(untimed_on_cpu(graph).sum()),
         stream=stream.astype(np.int64), group=graph.strings("pg_name")[0][order].astype(np.int64), roofline=timed,
-        untimed=int(without.sum()),
+        untimed=int(without.sum()), unmoved=int((without & (graph.ints("tensor_size", 0) > 0)).sum())
+        if platform.system.local_mem_bandwidth <= 0 else 0,
     )  # fmt: skip
 
 
@@ -130,15 +133,11 @@ def _untimed(graph: Graph, platform: Platform) -> NDArray[np.bool_]:
         )  # fmt: skip
     if system.roofline or system.replay_only:
         return np.zeros(graph.n_nodes, np.bool_)
-    for name, given, key in (
-        ("num_ops", system.peak_performance, "npu.peak"),
-        ("tensor_size", system.local_mem_bandwidth, "npu.memory.bandwidth"),
-    ):
-        if given <= 0:
-            refuse(
-                graph, every, without & (graph.ints(name, 0) > 0), f"names a {name}, and no time",
-                f"{key}, which times it, or duration_micros or duration_ns",
-            )  # fmt: skip
+    if system.peak_performance <= 0:
+        refuse(
+            graph, every, without & (graph.ints("num_ops", 0) > 0), "names a num_ops, and no time",
+            "npu.peak, which times it, or duration_micros or duration_ns",
+        )  # fmt: skip
     return without
 
 
@@ -163,16 +162,19 @@ def _roofline(graph: Graph, order: Ints, platform: Platform, ticks: Ints, named:
     bad = np.zeros(len(order), bool)
     bad[np.flatnonzero(named)] = (ops < 0) | (size < 0)
     refuse(graph, order, bad, "has a negative num_ops or tensor_size", "numbers of 0 or more")
+    device = Device.of(platform)
+    if not platform.system.roofline:  # nobody asked for it: it takes what the machine says
+        device = with_endless_memory(device)
     for amount, given, what, key in (
-        (ops, platform.system.peak_performance, "num_ops", "npu.peak"),
-        (size, platform.system.local_mem_bandwidth, "tensor_size", "npu.memory.bandwidth"),
+        (ops, device.peak, "num_ops", "npu.peak"),
+        (size, device.memory, "tensor_size", "npu.memory.bandwidth"),
     ):
         bad[np.flatnonzero(named)] = (amount > 0) & (given <= 0)
         refuse(graph, order, bad, f"names a {what}, which the roofline times and which needs {key}", key)
     peak: NDArray[np.float64] | float = platform.system.peak_performance
     if kernels.peaks:
         peak = _peaks(graph, order, kernels.peaks, named)
-    runtime = np.ceil(roofline_ns(ops, size, peak, Device.of(platform)))
+    runtime = np.ceil(roofline_ns(ops, size, peak, device))
     bad[np.flatnonzero(named)] = runtime >= LIMIT
     refuse(graph, order, bad, "takes longer than can be counted", f"less than {LIMIT:.2g} ns")
     ticks[named] = runtime.astype(np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import numpy as np
@@ -132,7 +132,8 @@ def _roofline(attrs: dict[str, Any], platform: Platform, recorded: int) -> int:
         computing = operations / (peak * kernels.compute)
     if size > 0:
         moving = (
-            size / (system.local_mem_bandwidth * kernels.memory) + platform.physical.memory.latency * 1e-9
+            size / ((system.local_mem_bandwidth or inf) * kernels.memory)
+            + platform.physical.memory.latency * 1e-9
         )
     return ceil(max(computing, moving) * 1e9 + kernels.overhead)
 

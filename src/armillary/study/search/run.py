@@ -11,7 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from armillary.platform.document import Source
+from pydantic import ValidationError
+
+from armillary.errors import InputError
+from armillary.platform.document import Source, key_text
+from armillary.platform.native_errors import first_problem
 from armillary.study.search.found import EvaluateMany, Found
 from armillary.study.search.planner import Progress, plan, serially
 from armillary.study.search.schema import Search
@@ -51,7 +55,11 @@ def search(
     found = sweep if isinstance(sweep, Sweep) else load_sweep(sweep)
     given = {"method": method, "trials": trials, "seed": seed}
     how = found.search or Search()
-    how = Search.model_validate(how.model_dump() | {k: v for k, v in given.items() if v is not None})
+    try:
+        how = Search.model_validate(how.model_dump() | {k: v for k, v in given.items() if v is not None})
+    except ValidationError as error:
+        place, problem = first_problem(error)
+        raise InputError(f"search: {key_text(place)}: {problem}") from None
     with _evaluation(found, store, workers) as evaluate:
         if how.method == "planner":
             return plan(found, evaluate, at_once=workers, progress=progress)

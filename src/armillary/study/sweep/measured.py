@@ -51,6 +51,8 @@ def of_run(prepared: Prepared, timeline: Timeline, sweep: Sweep) -> dict[str, fl
         "step_time": seconds(timeline.total_ticks),
         "bound": seconds(quick_bound(timeline)),
     }
+    if assumed := timeline.info.get("assumed_nodes"):
+        found["assumed_nodes"] = assumed
     cls = slowest(timeline)
     if cls is not None:
         parts = breakdown(timeline, cls)

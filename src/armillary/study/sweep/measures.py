@@ -93,6 +93,13 @@ MEASURES: dict[str, Measure] = {
         Measure("memory", "byte", "less", "Memory that the fullest NPU needs.", format_bytes),
         Measure("headroom", "byte", "more", "Capacity of an NPU's memory less what it needs.", format_bytes),
         Measure("fits", "", "more", "Whether this is 0 or more: 1, or 0.", _yes_or_no),
+        Measure(
+            "assumed_nodes",
+            "",
+            "less",
+            "Nodes without a recorded time, whose time is assumed.",
+            _count("nodes"),
+        ),
         Measure("compute", "s", "less", "Compute time of the slowest rank.", _seconds),
         Measure("communication", "s", "less", "Exposed communication of the slowest rank.", _seconds),
         Measure("waiting", "s", "less", "Time that the slowest rank waits for others.", _seconds),

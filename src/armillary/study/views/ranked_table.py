@@ -53,6 +53,10 @@ def ranked(rows: Sequence[Row], sweep: Any, top: int = 10, width: int = WIDTH) -
             some = "The point" if len(shown) == 1 else f"{tight:,} of the {len(shown):,} points"
             what = f"{some} below {'does' if tight == 1 else 'do'} not fit into the memory of an NPU"
             parts.append(Text(f"{what} (`where: [memory fits]` leaves such points out)", "bold red"))
+        if (assumed := columns.measures.get("assumed_nodes")) is not None and (assumed[shown] > 0).any():
+            parts.append(
+                Text("Assumed: nodes without a recorded time take that of the roofline, or none", "yellow")
+            )
         parts += [Text(_title(columns, len(shown)), "bold"), table]
         if alike:
             parts.append(Text(f"All of these: {', '.join(alike)}", "dim"))

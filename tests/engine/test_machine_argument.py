@@ -1,0 +1,106 @@
+"""What `simulate` takes as a machine, which profile it runs, and what it says has no effect there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import armillary
+from armillary.errors import InputError
+from armillary.platform import Physical, Platform, System, load_platform
+from armillary.trace import GraphBuilder, Trace
+
+STUDY = """\
+workload: {collective: all-reduce, size: 1 MiB}
+profile: PROFILE
+platform:
+  network: [{topology: Ring, size: 8, bandwidth: 50 GB/s, per: link, latency: 500 ns}]
+  npu: {memory: {bandwidth: 1 TB/s}}
+"""
+
+
+def trace(ranks: int = 8) -> Trace:
+    b = GraphBuilder()
+    b.all_reduce("sum", 1 << 20)
+    return Trace.replicate(b.graph(), ranks=ranks)
+
+
+@pytest.mark.parametrize("profile", ["physical", "astra-sim"])
+def test_a_platform_carries_its_profile(tmp_path: Path, profile: str) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(STUDY.replace("PROFILE", profile))
+    platform = load_platform(file)
+    found = armillary.simulate(trace(), platform)
+    assert platform.profile == found.info["profile"] == profile
+    assert found.total_ticks == armillary.simulate(trace(), file, profile=profile).total_ticks
+    assert armillary.simulate(trace(), str(file)).info["profile"] == profile
+    assert armillary.simulate(trace(), platform, profile="physical").info["profile"] == "physical"
+
+
+def test_a_preset_goes_by_its_name() -> None:
+    found = armillary.simulate(trace(), "hgx-h100")
+    assert found.total_ticks == armillary.simulate(trace(), load_platform("hgx-h100")).total_ticks
+    assert armillary.simulate(trace(), {"preset": "hgx-h100"}).total_ticks == found.total_ticks
+
+
+@pytest.mark.parametrize(
+    ("machine", "words"),
+    [
+        ("hgx-h10", "neither a file nor a preset (did you mean 'hgx-h100'?)"),
+        (5, "platform: got 5, expected a Platform, the name of a preset, the path of a study"),
+        (None, "platform: got nothing, expected a Platform"),
+    ],
+)
+def test_what_is_no_machine_is_named(machine: Any, words: str) -> None:
+    for call in (
+        lambda: armillary.simulate(trace(), machine),
+        lambda: armillary.simulate_jobs([armillary.PlacedJob("a", trace(2), (0, 1))], machine),
+    ):
+        with pytest.raises(InputError) as error:
+            call()
+        assert words in str(error.value)
+
+
+def test_what_is_no_trace_is_named() -> None:
+    with pytest.raises(InputError, match="trace: got 'step', expected a Trace"):
+        armillary.simulate("step", "hgx-h100")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "profile", "words"),
+    [
+        ({"system": System(dataset_splits=16)}, "physical", "System.dataset_splits has no effect in profile physical"),
+        ({"system": System(active_chunks=4)}, "physical", "System.active_chunks has no effect"),
+        ({"system": System(endpoint_delay=99)}, "physical", "System.endpoint_delay has no effect"),
+        ({"system": System(inter_dimension="roundRobin")}, "physical", "System.inter_dimension has no effect"),
+        ({"queues_per_dim": 4}, "physical", "Platform.queues_per_dim has no effect"),
+        ({"rendezvous": True}, "physical", "Platform.rendezvous has no effect"),
+        ({"physical": Physical(chunks=16)}, "astra-sim", "Physical.chunks has no effect in profile astra-sim; System."),
+        ({"physical": Physical(endpoint_delay=7.0)}, "astra-sim", "Physical.endpoint_delay has no effect"),
+    ],
+)  # fmt: skip
+def test_what_has_no_effect_warns(change: dict[str, Any], profile: str, words: str) -> None:
+    platform = replace(load_platform("hgx-h100"), **{"system": System(), "physical": Physical(), **change})
+    platform = Platform(
+        platform.dimensions, system=replace(platform.system, algorithms=NATURAL), physical=platform.physical,
+        queues_per_dim=platform.queues_per_dim, rendezvous=platform.rendezvous,
+    )  # fmt: skip
+    found = armillary.simulate(trace(), platform, profile=profile)
+    assert [text for text in found.info["warnings"] if words in text], found.info["warnings"]
+
+
+def test_what_counts_does_not_warn() -> None:
+    for profile in ("physical", "astra-sim"):
+        both = Platform(
+            load_platform("hgx-h100").dimensions,
+            System(dataset_splits=16, algorithms=NATURAL),
+            Physical(chunks=16),
+        )
+        warnings = armillary.simulate(trace(), both, profile=profile).info["warnings"]
+        assert not [text for text in warnings if "no effect" in text]
+
+
+NATURAL = load_platform("hgx-h100").system.algorithms
