@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,8 +26,8 @@ EARLY = 20_000
 Starts are rounded (1 ns on H100), and programmatic launches begin while the one before drains. What overlaps for
 longer, or ends first, ran beside it: parts of a graph, or streams that ROCm's tracer writes as one.
 """
-DRAIN = 10
-"""A kernel that waited this many times as long as another one still ran when it began found the device full until then.
+DRAIN, TAIL = 10, 500_000
+"""A kernel found the device full if it waited DRAIN times as long as another one still ran when it began, TAIL ns at most.
 
 In traces of V100 and A100, kernels of a second stream begin 70 to 220 us before the end of one that held the device for
 5 to 20 ms, in the time in which its last blocks leave room.
@@ -268,6 +269,7 @@ def _communicate(
     for step, kernel, call in order:
         if not is_communication(kernel.name):
             continue
+        step.communicates = True
         comm = issuing.around(step.item) or issuing.before(call)
         if comm is not None:
             issuing.taken.add(comm.node)
@@ -300,16 +302,17 @@ def _explain(
     by_end = sorted(made, key=lambda step: step.end)
     ends = [step.end for step in by_end]
     unseen: list[Step] = []
+    late: list[tuple[Step, DeviceOp]] = []
     # A launch before the recording began has left its kernels only: those of a graph share a correlation.
     graphs = Counter(kernel.correlation for kernel in kernels if kernel.correlation > 0)
     for step, kernel, call in zip(made, kernels, launches, strict=True):
         ready = max((wait.end for wait in step.waits), default=kernel.start - 2 * LATENCY)
         if kernel.start - ready < LATENCY:
             continue
-        at = bisect_right(ends, min(kernel.start + EARLY, kernel.end)) - 1
+        at = bisect_right(ends, kernel.start) - 1
         while at >= 0 and ends[at] > max(ready, kernel.start - LATENCY):
             other = by_end[at]
-            if other.lane != step.lane and other.begin < kernel.start and other.key <= step.key:
+            if other.lane != step.lane and other.key <= step.key:
                 step.waits.append(other)
                 break
             at -= 1
@@ -320,14 +323,31 @@ def _explain(
                 key=lambda other: other.end,
                 default=None,
             )
-            if drained and drained.end - kernel.start <= (kernel.start - ready) // DRAIN:
+            if drained and drained.end - kernel.start <= min((kernel.start - ready) // DRAIN, TAIL):
                 step.waits.append(drained)
             elif "GraphLaunch" in call.name if call else graphs[kernel.correlation] > 1:
                 unseen.append(_unseen(step, kernel, call, ready))
-            elif call is None:
+            elif call:
+                late.append((step, kernel))
+            else:
                 before = [found for thread in threads.values() if (found := thread.before(kernel.start))]
                 step.waits += [max(before, key=lambda found: found.end)] if before else []
+    unseen.sort(key=lambda made: made.begin)
+    for step, kernel in late:
+        _split(unseen, step, kernel)
     return unseen
+
+
+def _split(unseen: list[Step], step: Step, kernel: DeviceOp) -> None:
+    """Let a kernel that began while a graph did something unrecorded wait for the part of that until then."""
+    at = bisect_left(unseen, kernel.start, key=lambda made: made.begin) - 1
+    whole = unseen[at] if at >= 0 else None
+    if whole and kernel.start < whole.end and whole.lane != step.lane and whole.source.device == kernel.device:
+        part = copy(whole)
+        part.end = whole.begin = kernel.start
+        whole.waits = [part]
+        unseen.insert(at, part)
+        step.waits.append(part)
 
 
 def _unseen(step: Step, kernel: DeviceOp, call: RuntimeCall | None, ready: int) -> Step:
