@@ -39,7 +39,7 @@ def close(rank: Rank, graph: Graph, origin: int) -> tuple[dict[str, Any], list[s
     wrong = []
     communicates = np.isin(graph.types, _COMMUNICATION)[graph.n_nodes - len(rank.steps) :].tolist()
     lost = Counter(
-        step.name for step, made in zip(rank.steps, communicates, strict=True) if step.communicates and not made
+        step.name for step, made in zip(rank.steps, communicates, strict=True) if step.communicates > made
     )
     if lost:
         name, count = lost.most_common(1)[0]
@@ -99,7 +99,7 @@ def statements(facts: Sequence[Mapping[str, Any]]) -> list[str]:
     timed = [one for one in facts if one.get("recorded_ns") is not None]
 
     def apart(one: Mapping[str, Any]) -> float:
-        return abs(one["replayed_ns"] / max(one["recorded_ns"], 1) - 1)
+        return abs(float(one["replayed_ns"]) / max(one["recorded_ns"], 1) - 1)
 
     shown = sorted(sorted(timed, key=apart, reverse=True)[:SHOWN], key=lambda one: int(one["rank"]))
     lines = [

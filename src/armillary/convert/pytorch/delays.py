@@ -39,7 +39,7 @@ def add_delays(steps: Sequence[Step], start: int, end: int) -> list[Step]:
     result: list[Step] = []
     for step in steps:
         waits = [wait for wait in step.waits if id(wait) in replayed]
-        if not waits and step.begin - start > LATENCY:  # nobody knows why it began; others had been at work before
+        if not waits and step.begin - start > LATENCY:  # who started it is not known: whoever worked last
             at = bisect_right(ends, step.begin) - 1
             while at >= 0 and id(by_end[at]) not in replayed:
                 at -= 1

@@ -174,7 +174,7 @@ def _metadata(linked: Linked) -> list[tuple[str, str, Any]]:
 def _facts(linked: Linked, rank: Rank, graph: Graph, number: int, dropped: int) -> dict[str, Any]:
     whole = max(rank.last - rank.first, 1)
     shares = {
-        f"{kind}_fraction": round(_covered([s for s in rank.steps if s.kind == kind]) / whole, 6) if rank.timed else None
+        f"{kind}_fraction": round(_covered([step for step in rank.steps if step.kind == kind]) / whole, 6)
         for kind in ("gap", "latency", "queued")
     }
     return {
@@ -185,7 +185,7 @@ def _facts(linked: Linked, rank: Rank, graph: Graph, number: int, dropped: int) 
         "link_rate": round(linked.rate, 6),
         "comm": communication(graph),
         "span_ns": max(rank.end - rank.start, 1) if rank.timed else None,
-        **shares,
+        **(shares if rank.timed else dict.fromkeys(shares)),
         "dropped_dependencies": dropped,
     }
 

@@ -223,10 +223,10 @@ def fork_and_join(threads: dict[int, Thread]) -> list[Burst]:
             # A thread at work rather than one that sleeps itself, as those of a pool do.
             awake = [entry for entry in others if entry[3].owner or entry[3].end - entry[3].start < APART]
             _, _, parent, segment = max(awake or others, key=lambda entry: entry[:2])
-            woken = []
+            woken: list[int] = []
             if segment.end >= end > start and (segment.owner is None or segment.owner.has_children):
                 woken.append(end)
-            elif (first := thread.segment_at(start)) and _autograd(first):
+            elif (begun := thread.segment_at(start)) and _autograd(begun):
                 # The thread that called backward() waits for the engine's, and does what these leave to it.
                 woken = list(parent.waits_within(start, end))
             parent.cuts.add(start)
