@@ -99,7 +99,7 @@ def statements(facts: Sequence[Mapping[str, Any]]) -> list[str]:
     timed = [one for one in facts if one.get("recorded_ns") is not None]
 
     def apart(one: Mapping[str, Any]) -> float:
-        return abs(float(one["replayed_ns"]) / max(one["recorded_ns"], 1) - 1)
+        return float(abs(one["replayed_ns"] / max(one["recorded_ns"], 1) - 1))
 
     shown = sorted(sorted(timed, key=apart, reverse=True)[:SHOWN], key=lambda one: int(one["rank"]))
     lines = [
