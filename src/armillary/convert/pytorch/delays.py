@@ -48,8 +48,8 @@ def add_delays(steps: Sequence[Step], start: int, end: int) -> list[Step]:
         recorded = max((wait.end for wait in waits), default=start)
         ready = max((replayed[id(wait)] for wait in waits), default=start)
         if step.source:
-            # What drained for a while after the kernel began takes none of its time.
-            begin = max([step.begin, *(wait.end for wait in waits if wait.end <= step.end)])
+            # Only the kernel ahead of it takes of its time; others that drained while it began do not.
+            begin = max([step.begin, *(wait.end for wait in waits if wait.source and wait.lane == step.lane)])
         else:
             begin = recorded if waits else step.begin
         begin = min(begin, step.end)
