@@ -138,6 +138,8 @@ def pytorch_trace(folder: str) -> Trace:
     converted = front_end("pytorch").convert([Path(folder)])
     for warning in converted.warnings:
         click.echo(f"warning: {warning}", err=True)
+    for line in converted.statements:
+        click.echo(line, err=True)
     return converted.trace
 
 

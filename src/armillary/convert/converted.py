@@ -21,6 +21,8 @@ class Converted:
     warnings: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What this front end adds to the report, as plain JSON values."""
+    statements: tuple[str, ...] = ()
+    """What a user should see of it in any case, a line each."""
 
 
 def report(converted: Converted) -> dict[str, Any]:

@@ -172,11 +172,11 @@ def many_waits(count: int) -> Recording:
 
 
 def test_each_wait_of_a_stream_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from armillary.convert.pytorch import streams
+    from armillary.convert.pytorch import tracks
 
     looked: list[Any] = []
-    before = streams.Streams.before
-    monkeypatch.setattr(streams.Streams, "before", lambda *a: looked.append(a) or before(*a))
+    before = tracks.Streams.before
+    monkeypatch.setattr(tracks.Streams, "before", lambda *a: looked.append(a) or before(*a))
     counts = []
     for count in (100, 200):
         linked = many_waits(count).linked()

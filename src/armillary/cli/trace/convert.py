@@ -91,6 +91,8 @@ def command(
     facts = report(converted)
     for warning in converted.warnings:
         click.echo(f"warning: {warning}", err=True)
+    for line in converted.statements:
+        click.echo(line, err=True)
     if converted.groups:
         groups = Path(f"{output}.groups.json")
         write_text(groups, json.dumps(facts["groups"]))

@@ -7,6 +7,7 @@ that the trace does not hold (*gap*).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from armillary.convert.pytorch.launches import LATENCY
@@ -33,14 +34,22 @@ def add_delays(steps: Sequence[Step], start: int, end: int) -> list[Step]:
     replayed: dict[int, int] = {}
     numbers: dict[int, int] = {}
     free = max((step.lane for step in steps), default=0) + 1
+    by_end = sorted(steps, key=lambda step: step.end)
+    ends = [step.end for step in by_end]
     result: list[Step] = []
     for step in steps:
         waits = [wait for wait in step.waits if id(wait) in replayed]
+        if not waits and step.begin - start > LATENCY:  # who started it is not known: whoever worked last
+            at = bisect_right(ends, step.begin) - 1
+            while at >= 0 and id(by_end[at]) not in replayed:
+                at -= 1
+            waits = by_end[at : at + 1] if at >= 0 else []
+            step.waits = [*step.waits, *waits]
         recorded = max((wait.end for wait in waits), default=start)
         ready = max((replayed[id(wait)] for wait in waits), default=start)
         if step.source:
-            # What drained for a while after the kernel began takes none of its time.
-            begin = max([step.begin, *(wait.end for wait in waits if wait.end <= step.end)])
+            # Only the kernel ahead of it takes of its time; others that drained while it began do not.
+            begin = max([step.begin, *(wait.end for wait in waits if wait.source and wait.lane == step.lane)])
         else:
             begin = recorded if waits else step.begin
         begin = min(begin, step.end)
@@ -53,6 +62,6 @@ def add_delays(steps: Sequence[Step], start: int, end: int) -> list[Step]:
             ready = replayed[id(delay)] = begin
         # A kernel lasts as long as it ran; a CPU step as long as it must to end on time.
         step.begin = begin if step.source else min(ready, step.end)
-        replayed[id(step)] = ready + max(step.end - step.begin, 1)
+        replayed[id(step)] = ready + step.end - step.begin
         result.append(step)
     return result

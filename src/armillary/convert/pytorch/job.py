@@ -11,6 +11,7 @@ from typing import Any
 from armillary.convert.converted import Converted, communication
 from armillary.convert.groups import Groups
 from armillary.convert.pytorch.chakra import Group, nodes_of_rank
+from armillary.convert.pytorch.closing import close, statements
 from armillary.convert.pytorch.communication import MOST_RANKS, RECV, SEND, Communication
 from armillary.convert.pytorch.group_order import keep_group_order
 from armillary.convert.pytorch.link import Linked
@@ -40,7 +41,7 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
     for linked, steps in zip(numbered.values(), built, strict=True):
         if not steps.steps:
             raise InputError(f"{linked.host.source}: no operators, expected at least one that ran")
-    starts = [rank.start for rank in built]
+    starts = [rank.first for rank in built]
     together = max(starts) - min(starts) < _ONE_CLOCK
     groups = Groups(len(ranks))
     members = []
@@ -73,15 +74,20 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
     for at, (linked, steps) in enumerate(zip(numbered.values(), built, strict=True)):
         builder = GraphBuilder(rank=at)
         groups.metadata(builder)
-        origin = min(starts) if together else steps.start
+        origin = min(starts) if together else steps.first
         nodes, dropped = nodes_of_rank(
             steps, linked, (at, ranks[at]), len(builder.nodes), origin, members[at], _work(linked)
         )
         graphs.append(graph_of([*builder.nodes, *nodes], f"rank {at}", metadata=_metadata(linked)))
-        facts.append(_facts(linked, steps, graphs[-1], ranks[at], dropped) | members[at].told)
-        warnings += [f"rank {ranks[at]}: {reason}" for reason in linked.reasons]
+        closing, wrong = close(steps, graphs[-1], origin)
+        facts.append(_facts(linked, steps, graphs[-1], ranks[at], dropped) | closing | members[at].told)
+        warnings += [f"rank {ranks[at]}: {reason}" for reason in (*linked.reasons, *wrong)]
     return Converted(
-        Trace.from_ranks(graphs), dict(groups.ranks), tuple(dict.fromkeys(warnings)), _summary(facts)
+        Trace.from_ranks(graphs),
+        dict(groups.ranks),
+        tuple(dict.fromkeys(warnings)),
+        _summary(facts),
+        tuple(statements(facts)),
     )
 
 
@@ -166,8 +172,11 @@ def _metadata(linked: Linked) -> list[tuple[str, str, Any]]:
 
 
 def _facts(linked: Linked, rank: Rank, graph: Graph, number: int, dropped: int) -> dict[str, Any]:
-    span = max(rank.end - rank.start, 1)
-    spent = {kind: _covered([s for s in rank.steps if s.kind == kind]) for kind in ("gap", "queued")}
+    whole = max(rank.last - rank.first, 1)
+    shares = {
+        f"{kind}_fraction": round(_covered([step for step in rank.steps if step.kind == kind]) / whole, 6)
+        for kind in ("gap", "latency", "queued")
+    }
     return {
         "rank": number,
         "nodes": graph.n_nodes,
@@ -175,9 +184,8 @@ def _facts(linked: Linked, rank: Rank, graph: Graph, number: int, dropped: int) 
         "linked": linked.linked,
         "link_rate": round(linked.rate, 6),
         "comm": communication(graph),
-        "span_ns": span if rank.timed else None,
-        "gap_fraction": round(spent["gap"] / span, 6) if rank.timed else None,
-        "queued_fraction": round(spent["queued"] / span, 6) if rank.timed else None,
+        "span_ns": max(rank.end - rank.start, 1) if rank.timed else None,
+        **(shares if rank.timed else dict.fromkeys(shares)),
         "dropped_dependencies": dropped,
     }
 

@@ -18,7 +18,8 @@ from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.parents import mend_parents
 from armillary.convert.pytorch.segments import Item
 from armillary.convert.pytorch.steps import Step, Thread, connect, fork_and_join
-from armillary.convert.pytorch.streams import Lane, add_kernels, blocks
+from armillary.convert.pytorch.streams import add_kernels, blocks
+from armillary.convert.pytorch.tracks import Lane
 from armillary.convert.pytorch.workers import add_workers, cut_at_issue, match_events
 
 
@@ -102,7 +103,8 @@ def _span(ops: dict[int, list[Item]]) -> tuple[int, int]:
 def _recorded_span(
     ops: dict[int, list[Item]], kernels: Sequence[DeviceOp], events: Sequence[CpuOp]
 ) -> tuple[int, int]:
-    found = [*(item for run in ops.values() for item in run), *kernels, *events]
+    found: list[Item | DeviceOp | CpuOp] = [item for run in ops.values() for item in run]
+    found += [*kernels, *events]
     return min((one.start for one in found), default=0), max((one.end for one in found), default=0)
 
 

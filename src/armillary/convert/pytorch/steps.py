@@ -43,6 +43,8 @@ class Step:
     host: int = -1
     source: object = None
     """Its kernel or communication."""
+    communicates: bool = False
+    """Whether it is a kernel that communicates, told or not what."""
 
     @property
     def in_autograd(self) -> bool:
@@ -218,11 +220,13 @@ def fork_and_join(threads: dict[int, Thread]) -> list[Burst]:
                     if known:
                         found.append(Burst(thread, start, max(known, key=lambda one: one[:2])[2], []))
                 continue
-            _, _, parent, segment = max(others, key=lambda entry: entry[:2])
-            woken = []
+            # A thread at work rather than one that sleeps itself, as those of a pool do.
+            awake = [entry for entry in others if entry[3].owner or entry[3].end - entry[3].start < APART]
+            _, _, parent, segment = max(awake or others, key=lambda entry: entry[:2])
+            woken: list[int] = []
             if segment.end >= end > start and (segment.owner is None or segment.owner.has_children):
                 woken.append(end)
-            elif (first := thread.segment_at(start)) and _autograd(first):
+            elif (begun := thread.segment_at(start)) and _autograd(begun):
                 # The thread that called backward() waits for the engine's, and does what these leave to it.
                 woken = list(parent.waits_within(start, end))
             parent.cuts.add(start)

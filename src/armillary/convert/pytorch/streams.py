@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from armillary.convert.pytorch.communication import Communication, of_kernel
 from armillary.convert.pytorch.communication_kernels import kernel_kind
 from armillary.convert.pytorch.device import DeviceOp, RuntimeCall, StreamWait
 from armillary.convert.pytorch.device_only import said
-from armillary.convert.pytorch.launches import LATENCY, Launches
+from armillary.convert.pytorch.late_kernels import explain
+from armillary.convert.pytorch.launches import Launches
 from armillary.convert.pytorch.segments import Item
 from armillary.convert.pytorch.steps import ROUNDING, Step, Thread
-
-Lane = tuple[int, int]
-"""Device and stream as the trace numbers them."""
-
-EARLY = 20_000
-"""A kernel can begin so much (ns) before the one ahead of it on its stream ends, and still follow it.
-
-Starts are rounded (1 ns on H100), and programmatic launches begin while the one before drains. What overlaps for
-longer, or ends first, ran beside it: parts of a graph, or streams that ROCm's tracer writes as one.
-"""
-DRAIN = 10
-"""A kernel that waited this many times as long as another one still ran when it began found the device full until then.
-
-In traces of V100 and A100, kernels of a second stream begin 70 to 220 us before the end of one that held the device for
-5 to 20 ms, in the time in which its last blocks leave room.
-"""
+from armillary.convert.pytorch.tracks import Lane, Streams
 
 
 def blocks(call: RuntimeCall, kernel: DeviceOp | None) -> bool:
@@ -43,88 +27,6 @@ def blocks(call: RuntimeCall, kernel: DeviceOp | None) -> bool:
 def is_communication(name: str) -> bool:
     """Whether a kernel communicates."""
     return kernel_kind(name) is not None
-
-
-class Track:
-    """Kernels of one stream that ran one after the other, in that order."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.steps: list[Step] = []
-        self.ends: list[int] = []
-        self._keys: list[int] = []
-
-    def add(self, step: Step) -> None:
-        """Append the next kernel; none ends before the one ahead of it."""
-        self.steps.append(step)
-        self.ends.append(step.end)
-
-    def close(self) -> None:
-        """Get ready for `before`: what is launched later is behind, whatever the clock of another thread says."""
-        keys, least = [], None
-        for step in reversed(self.steps):
-            least = step.key if least is None else min(least, step.key)
-            keys.append(least)
-        self._keys = keys[::-1]
-
-    def before(self, launched: int) -> Step | None:
-        """Return the last kernel that was launched before a time."""
-        at = bisect_left(self._keys, launched)
-        return self.steps[at - 1] if at else None
-
-    def running(self, time: int) -> Step | None:
-        """Return the kernel that was at work at a time."""
-        at = bisect_right(self.ends, time)
-        found = self.steps[at] if at < len(self.steps) else None
-        return found if found and found.begin < time else None
-
-    def ended(self, time: int) -> Step | None:
-        """Return the last kernel that had ended by a time."""
-        at = bisect_right(self.ends, time)
-        return self.steps[at - 1] if at else None
-
-
-class Streams:
-    """All streams of a rank: each one track, or several where kernels ran beside each other."""
-
-    def __init__(self) -> None:
-        self.of: dict[Lane, list[Track]] = defaultdict(list)
-        self._taken: set[int] = set()
-
-    def add(self, step: Step, kernel: DeviceOp) -> None:
-        """Put a kernel behind those of its stream that had ended, or nearly, when it began; call in order of start."""
-        tracks = self.of[kernel.device, kernel.stream]
-        behind = [
-            track
-            for track in tracks
-            if track.ends[-1] <= kernel.end and track.ends[-1] - kernel.start <= EARLY
-        ]
-        step.waits += [track.steps[-1] for track in behind]
-        if behind:
-            mine = max(behind, key=lambda track: (track.ends[-1], -track.number))
-        else:
-            mine = Track(self._number(kernel.stream))
-            tracks.append(mine)
-        step.lane = mine.number
-        mine.add(step)
-
-    def tracks(self, device: int | None = None) -> Iterable[Track]:
-        """Return all tracks, or those of a device."""
-        for lane, tracks in self.of.items():
-            if device is None or lane[0] == device:
-                yield from tracks
-
-    def before(self, lane: Lane, launched: int) -> list[Step]:
-        """Return the last kernels of a stream that were launched before a time."""
-        found = (track.before(launched) for track in self.of.get(lane, ()))
-        return [step for step in found if step]
-
-    def _number(self, stream: int) -> int:
-        """Return the number of a new track: its stream's, unless another device or track has that."""
-        if stream < 0 or stream in self._taken:
-            stream = max(self._taken, default=0) + 1
-        self._taken.add(stream)
-        return stream
 
 
 def add_kernels(
@@ -158,7 +60,7 @@ def add_kernels(
     for step, kernel in zip(made, kernels, strict=True):
         mine = [wait for wait in step.waits if wait.source and wait.lane == step.lane]
         step.waits = [*mine, *(wait for wait in step.waits if wait.end <= kernel.start + ROUNDING)]
-    unseen = _explain(made, kernels, launches, streams, threads)
+    unseen = explain(made, kernels, launches, streams, threads)
     _synchronise(threads, streams, made, full, {wait.correlation: wait for wait in waits}, calls)
     return made + unseen
 
@@ -188,9 +90,7 @@ def _follow_events(
             step.waits += streams.before((kernel.device, wait.on), wait.recorded)
 
 
-def _stream_waits(
-    waits: Sequence[StreamWait], calls: Mapping[int, RuntimeCall]
-) -> dict[int, list[_Told]]:
+def _stream_waits(waits: Sequence[StreamWait], calls: Mapping[int, RuntimeCall]) -> dict[int, list[_Told]]:
     """Return for each stream what it was told to wait for, the last first."""
     found: dict[int, list[_Told]] = defaultdict(list)
     for wait in waits:
@@ -268,6 +168,7 @@ def _communicate(
     for step, kernel, call in order:
         if not is_communication(kernel.name):
             continue
+        step.communicates = True
         comm = issuing.around(step.item) or issuing.before(call)
         if comm is not None:
             issuing.taken.add(comm.node)
@@ -281,66 +182,6 @@ def _communicate(
         step.waits += [
             found for track in others if (found := track.before(step.key)) and found.kind == "kernel"
         ]
-
-
-def _explain(
-    made: Sequence[Step],
-    kernels: Sequence[DeviceOp],
-    launches: Launches,
-    streams: Streams,
-    threads: Mapping[int, Thread],
-) -> list[Step]:
-    """Find out why kernels started late: after a kernel of another stream or, of unknown launch, after the CPU.
-
-    Returns steps for what graphs did that was not recorded.
-
-    A stream that stood still until another stream's kernel ended had been told to wait for that (most traces do not
-    say for what ``cudaStreamWaitEvent`` waits), or found the device full until that one drained.
-    """
-    by_end = sorted(made, key=lambda step: step.end)
-    ends = [step.end for step in by_end]
-    unseen: list[Step] = []
-    # A launch before the recording began has left its kernels only: those of a graph share a correlation.
-    graphs = Counter(kernel.correlation for kernel in kernels if kernel.correlation > 0)
-    for step, kernel, call in zip(made, kernels, launches, strict=True):
-        ready = max((wait.end for wait in step.waits), default=kernel.start - 2 * LATENCY)
-        if kernel.start - ready < LATENCY:
-            continue
-        at = bisect_right(ends, min(kernel.start + EARLY, kernel.end)) - 1
-        while at >= 0 and ends[at] > max(ready, kernel.start - LATENCY):
-            other = by_end[at]
-            if other.lane != step.lane and other.begin < kernel.start and other.key <= step.key:
-                step.waits.append(other)
-                break
-            at -= 1
-        else:
-            full = [track.running(kernel.start) for track in streams.tracks(kernel.device)]
-            drained = min(
-                (other for other in full if other and other.lane != step.lane and other.key <= step.key),
-                key=lambda other: other.end,
-                default=None,
-            )
-            if drained and drained.end - kernel.start <= (kernel.start - ready) // DRAIN:
-                step.waits.append(drained)
-            elif "GraphLaunch" in call.name if call else graphs[kernel.correlation] > 1:
-                unseen.append(_unseen(step, kernel, call, ready))
-            elif call is None:
-                before = [found for thread in threads.values() if (found := thread.before(kernel.start))]
-                step.waits += [max(before, key=lambda found: found.end)] if before else []
-    return unseen
-
-
-def _unseen(step: Step, kernel: DeviceOp, call: RuntimeCall | None, ready: int) -> Step:
-    """Return what a graph did on a stream before one of its kernels, while nothing was recorded.
-
-    Profilers miss kernels of graphs, or all but a graph's copies and fills (CUPTI before 12, ROCm's tracers).
-    """
-    name = f"{call.name if call else 'graph'} (not recorded)"
-    made = Step(name, "kernel", kernel.start, step.key, step.lane, waits=list(step.waits), begin=ready)
-    made.item = step.item
-    made.source = replace(kernel, name=name, start=ready, end=kernel.start, args={})
-    step.waits.append(made)
-    return made
 
 
 def _synchronise(
@@ -380,16 +221,14 @@ def _waited(
     elif told and "Stream" in told.kind and told.stream >= 0:
         tracks = [track for lane, run in streams.of.items() if lane[1] == told.stream for track in run]
     last = [found for track in tracks if (found := track.before(called))]
-    whole = "DeviceSynchronize" in step.name or "CtxSynchronize" in step.name
-    if whole or (told and len(tracks) == 1):
-        return [found for found in last if found.end <= step.end + ROUNDING]
-    waited = [found for found in last if step.item.start < found.end <= step.end + ROUNDING]
-    for track in tracks:
-        found = track.before(called)
-        if found and found.end > step.end + ROUNDING:  # it waited for something before the last one
-            earlier = track.ended(step.end)
-            if earlier and earlier.end > step.item.start:
-                waited.append(earlier)
+    done = [
+        found if found.end <= step.end + ROUNDING else track.ended(step.end)  # a device's clock can be late
+        for track in tracks
+        if (found := track.before(called))
+    ]
+    if "DeviceSynchronize" in step.name or "CtxSynchronize" in step.name or (told and len(tracks) == 1):
+        return [found for found in done if found]
+    waited = [found for found in done if found and found.end > step.item.start]
     if not waited and last:  # it returned at once; what was launched last is what it was for
         waited = [found for found in [max(last, key=lambda found: found.key)] if found.end <= step.end]
     return waited

@@ -1,0 +1,112 @@
+"""The closing check: does a converted rank replay in the time, and with the communication kernels, of its recording."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.convert.pytorch.rank import Rank
+from armillary.trace import Graph, NodeType
+from armillary.units import format_time
+
+Times = NDArray[np.int64]
+
+APART = 0.05
+"""A replay further from the recording than this share of it is warned of."""
+SHOWN = 16
+"""Of more ranks than this, only those furthest from their recording are stated."""
+
+_COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
+
+
+def close(rank: Rank, graph: Graph, origin: int) -> tuple[dict[str, Any], list[str]]:
+    """Return the facts of one rank and what is wrong with them.
+
+    The facts are recorded_ns (first start to last end of operators and device activities), replayed_ns (the
+    same for `graph` if each node starts when all that it waits for has ended) and communication_kernels (of the
+    recording); the times are None where none were recorded. Start times in `graph` count from `origin`, ns.
+    """
+    kernels = [step for step in rank.steps if step.communicates]
+    facts: dict[str, Any] = {
+        "recorded_ns": rank.last - rank.first if rank.timed else None,
+        "replayed_ns": None,
+        "communication_kernels": len(kernels),
+    }
+    wrong = []
+    communicates = np.isin(graph.types, _COMMUNICATION)[graph.n_nodes - len(rank.steps) :].tolist()
+    lost = Counter(
+        step.name for step, made in zip(rank.steps, communicates, strict=True) if step.communicates > made
+    )
+    if lost:
+        name, count = lost.most_common(1)[0]
+        wrong.append(
+            f"{lost.total()} of {len(kernels)} communication kernels are no communication in the trace, most of them "
+            f"'{name[:60]}' ({count})"
+        )
+    if rank.timed:
+        ends = replay(graph)
+        facts["replayed_ns"] = int(ends.max(initial=0))
+        apart = facts["replayed_ns"] / max(facts["recorded_ns"], 1) - 1
+        if abs(apart) > APART:
+            wrong.append(
+                f"replayed {format_time(facts['replayed_ns'])}, recorded {format_time(facts['recorded_ns'])} "
+                f"({apart:+.1%}): {_cause(graph, ends, rank.first - origin)}"
+            )
+    return facts, wrong
+
+
+def replay(graph: Graph) -> Times:
+    """Return when each node ends, int64 ns (n_nodes,), from its recorded duration and what it waits for.
+
+    Nodes stand behind what they wait for, as `convert` writes them.
+    """
+    ptr, parents = graph.parents()
+    bounds, before = ptr.tolist(), parents.tolist()
+    ends = graph.ints("duration_ns").tolist()
+    for at in range(graph.n_nodes):
+        if waits := before[bounds[at] : bounds[at + 1]]:
+            ends[at] += max([ends[wait] for wait in waits])
+    return np.array(ends, dtype=np.int64)
+
+
+def _cause(graph: Graph, ends: Times, start: int) -> str:
+    """Name the node with which most of the difference comes in, on the way to the last one of the longer of the two."""
+    recorded = graph.ints("start_ns") + graph.ints("duration_ns") - start
+    off = ends - recorded
+    longer = recorded if recorded.max() > ends.max() else ends
+    ptr, parents = graph.parents()
+    at: int | None = int(np.argmax(longer))
+    worst, most = 0, 0
+    while at is not None:
+        waits = parents[ptr[at] : ptr[at + 1]]
+        before = int(waits[np.argmax(longer[waits])]) if len(waits) else None
+        change = int(off[at]) - (int(off[before]) if before is not None else 0)
+        if abs(change) > abs(most):
+            worst, most = at, change
+        at = before
+    return (
+        f"most of it comes in with node {int(graph.ids[worst])} '{graph.name(worst)[:60]}', which ends "
+        f"{format_time(abs(most))} too {'late' if most > 0 else 'early'}"
+    )
+
+
+def statements(facts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each rank that says its recorded and its replayed time."""
+    timed = [one for one in facts if one.get("recorded_ns") is not None]
+
+    def apart(one: Mapping[str, Any]) -> float:
+        return float(abs(one["replayed_ns"] / max(one["recorded_ns"], 1) - 1))
+
+    shown = sorted(sorted(timed, key=apart, reverse=True)[:SHOWN], key=lambda one: int(one["rank"]))
+    lines = [
+        f"rank {one['rank']}: replayed {format_time(one['replayed_ns'])}, recorded {format_time(one['recorded_ns'])}"
+        for one in shown
+    ]
+    if others := len(timed) - len(shown):
+        least = min(apart(one) for one in shown)
+        lines.append(f"{others} other ranks: replayed and recorded time at most {least:.2%} apart")
+    return lines
