@@ -19,22 +19,24 @@ from armillary.convert.pytorch.rank import Rank, build
 from armillary.convert.pytorch.steps import Step
 from armillary.errors import InputError
 from armillary.trace import Graph, GraphBuilder, Trace, graph_of
+from armillary.trace.process_groups import RANK, WORLD_SIZE
 
 _ONE_CLOCK = 60_000_000_000
 """Ranks that start further apart than this (ns) have clocks of their own."""
 
 
 def convert_job(traces: Sequence[Linked]) -> Converted:
-    """Return the Chakra trace of a job; ranks that are not given are left out of its groups."""
+    """Return the Chakra trace of a job; where ranks are not given, its groups and messages name those of the job."""
     numbered = _number(traces)
     ranks = list(numbered)
     world = world_size(traces, max(ranks) + 1)
-    place = {rank: at for at, rank in enumerate(ranks)}
     warnings: list[str] = []
     if world > len(ranks):
         shown = ", ".join(map(str, ranks[:8])) + ("…" if len(ranks) > 8 else "")
+        how = "from one, `armillary trace extrapolate --from-one-rank` makes all"
         warnings.append(
-            f"{len(ranks)} of {world} ranks are given (rank {shown}); groups hold only these, numbered from 0"
+            f"{len(ranks)} of {world} ranks are given (rank {shown}): a replay runs these alone, a machine needs all "
+            f"({how})"
         )
     built = [build(linked, alone=len(numbered) == 1) for linked in numbered.values()]
     for linked, steps in zip(numbered.values(), built, strict=True):
@@ -42,7 +44,7 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
             raise InputError(f"{linked.host.source}: no operators, expected at least one that ran")
     starts = [rank.start for rank in built]
     together = max(starts) - min(starts) < _ONE_CLOCK
-    groups = Groups(len(ranks))
+    groups = Groups(world)
     members = []
     for rank, linked, steps in zip(ranks, numbered.values(), built, strict=True):
         known = ProcessGroups(linked, rank, world)
@@ -54,7 +56,7 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
             and step.name.startswith("gloo:")
             and step.source.kind not in (SEND, RECV)  # the caller's thread does messages
         )
-        members.append(_Members(known, place, groups, steps.communications))
+        members.append(_Members(known, ranks, groups, steps.communications))
         keep_group_order(steps.steps, members[-1])
         if unknown := _unsized(linked, steps):
             warnings.append(f"rank {rank}: {unknown}")
@@ -75,9 +77,9 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
         groups.metadata(builder)
         origin = min(starts) if together else steps.start
         nodes, dropped = nodes_of_rank(
-            steps, linked, (at, ranks[at]), len(builder.nodes), origin, members[at], _work(linked)
+            steps, linked, ranks[at], len(builder.nodes), origin, members[at], _work(linked)
         )
-        graphs.append(graph_of([*builder.nodes, *nodes], f"rank {at}", metadata=_metadata(linked)))
+        graphs.append(graph_of([*builder.nodes, *nodes], f"rank {at}", metadata=_metadata(linked, ranks, at, world)))
         facts.append(_facts(linked, steps, graphs[-1], ranks[at], dropped) | members[at].told)
         warnings += [f"rank {ranks[at]}: {reason}" for reason in linked.reasons]
     return Converted(
@@ -107,20 +109,20 @@ class _Members:
     """Tells the communicator of each communication of one rank; asked for all of them before any node is made."""
 
     def __init__(
-        self, known: ProcessGroups, place: dict[int, int], groups: Groups, comms: Sequence[Communication]
+        self, known: ProcessGroups, given: Sequence[int], groups: Groups, comms: Sequence[Communication]
     ) -> None:
+        self.given = frozenset(given)
         self.found: dict[int, Group] = {}
         self.told = {"process_groups": {name: list(ranks) for name, ranks in known.ranks.items()}}
         """The groups that the rank knows, with all their ranks, by PyTorch's names."""
         for comm in comms:
-            world = known.of(comm)
-            members = tuple(place.get(rank, -1) for rank in world)
-            ranks = tuple(rank for rank in members if rank >= 0)
-            self.found[id(comm)] = Group(groups.number(ranks) if ranks else 0, ranks, members, world)
+            ranks = known.of(comm)
+            self.found[id(comm)] = Group(groups.number(ranks), ranks)
 
     def without_end(self, comms: Sequence[Communication]) -> int:
         """Return how many messages have no known other end."""
-        return sum(comm.kind in (SEND, RECV) and self(comm).rank(comm.peer) is None for comm in comms)
+        messages = [comm for comm in comms if comm.kind in (SEND, RECV)]
+        return sum(self(comm).rank(comm.peer) not in self.given for comm in messages)
 
     def __call__(self, comm: Communication) -> Group:
         return self.found[id(comm)]
@@ -161,8 +163,12 @@ def _work(linked: Linked) -> list[tuple[int, int]]:
     return [(own.flops, own.bytes) for own in exclusive(works, parents, [node.name for node in nodes])]
 
 
-def _metadata(linked: Linked) -> list[tuple[str, str, Any]]:
-    return [("schema", "string", linked.host.schema), ("source", "string", Path(linked.host.source).name)]
+def _metadata(linked: Linked, ranks: Sequence[int], at: int, world: int) -> list[tuple[str, str, Any]]:
+    found: list[tuple[str, str, Any]] = [
+        ("schema", "string", linked.host.schema),
+        ("source", "string", Path(linked.host.source).name),
+    ]
+    return found if len(ranks) == world else [*found, (RANK, "int64", ranks[at]), (WORLD_SIZE, "int64", world)]
 
 
 def _facts(linked: Linked, rank: Rank, graph: Graph, number: int, dropped: int) -> dict[str, Any]:

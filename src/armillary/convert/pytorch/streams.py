@@ -152,6 +152,12 @@ class Issuing:
             item = item.above
         return None
 
+    def explains(self, item: Item | None) -> bool:
+        """Whether `item`, or an item around it, issues a communication."""
+        while item is not None and item.host not in self.of:
+            item = item.above
+        return item is not None
+
     def before(self, call: RuntimeCall | None) -> Communication | None:
         """Return the last of those that a thread issued, each without a kernel, before it launched one for all of them.
 
@@ -175,6 +181,8 @@ def _communicate(
         issuing.taken.add(comm.node)
         step.kind, step.source, step.host = "comm", comm, comm.node
         return
+    if issuing.explains(step.item):
+        return  # another kernel of a call that has one
     comm = of_kernel(said(kernel.args), kernel.name)
     if comm is not None:
         comms.append(comm)
