@@ -1,19 +1,17 @@
 """Notes, inside each call of a collective or message, the process group that it is for.
 
-PyTorch's traces say it for NCCL, RCCL and XCCL, not for what runs on CPU tensors (gloo, MPI). All calls, those of the C++ reducer of DistributedDataParallel included, go through
-operators of the namespace c10d; for these a kernel takes the place of PyTorch's that opens and closes a range with
-the group's name and then calls PyTorch's. That takes some 20 us of the calling thread; calls on GPU tensors stay as they are.
+PyTorch's traces say it where NCCL, RCCL or XCCL run, not for gloo and MPI. All calls, those of the C++ reducer of
+DistributedDataParallel included, go through operators of the namespace c10d. These get a kernel for the dispatch key
+BackendSelect, which every call passes last before the kernel of its device, whatever autograd or inference mode do. It
+opens and closes a range with the group's name and goes on; that takes some 20 us of the calling thread.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from armillary.convert.pytorch.communication import GROUP_NOTE
-
-_KEYS = ("CPU", "SparseCPU")
 
 
 class GroupNotes:
@@ -40,24 +38,20 @@ class GroupNotes:
 
     def _register(self, torch: Any) -> None:
         distributed = torch.distributed
-        if not distributed.is_available():
+        if not distributed.is_available() or torch.cuda.is_available():
             return
         note = torch._C._profiler._RecordFunctionFast
         unbox = distributed.ProcessGroup.unbox
-        get_kernel = torch.library.get_kernel
+        select = torch._C.DispatchKey.BackendSelect
         self._library = torch.library.Library("c10d", "IMPL")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a kernel is overridden, which is what is wanted
-            for name in sorted(torch._C._dispatch_get_all_op_names()):
-                space, _, short = name.partition("::")
-                if space != "c10d" or "." in short:
-                    continue
+        for name in sorted(torch._C._dispatch_get_all_op_names()):
+            space, _, short = name.partition("::")
+            if space == "c10d" and "." not in short:
                 operator = getattr(torch.ops.c10d, short).default
                 place = _group_argument(operator)
-                for key in _KEYS if place >= 0 else ():
-                    if torch._C._dispatch_has_kernel_for_dispatch_key(name, key):
-                        kernel = _noting(get_kernel(operator, key), place, unbox, note)
-                        self._library.impl(short, kernel, key, with_keyset=True, allow_override=True)
+                if place >= 0:
+                    kernel = _noting(operator, place, unbox, note, select)
+                    self._library.impl(short, kernel, "BackendSelect", with_keyset=True)
 
 
 def _group_argument(operator: Any) -> int:
@@ -67,11 +61,13 @@ def _group_argument(operator: Any) -> int:
 
 
 def _noting(
-    kernel: Any, place: int, unbox: Callable[[Any], Any], note: Callable[[str], Any]
+    operator: Any, place: int, unbox: Callable[[Any], Any], note: Callable[[str], Any], select: Any
 ) -> Callable[..., Any]:
     def noting(keys: Any, *arguments: Any, **named: Any) -> Any:
         with note(GROUP_NOTE + str(unbox(arguments[place]).group_name)):
             pass
-        return kernel.call_boxed(keys, *arguments, **named)
+        # Without the GIL, unlike DispatchKeySet's redispatch: a thread of gloo may need it to free a tensor, while it
+        # holds the lock that this call is going to take.
+        return operator._op_dk(keys.remove(select).highestPriorityTypeId(), *arguments, **named)
 
     return noting
