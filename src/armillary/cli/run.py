@@ -25,8 +25,8 @@ _PATH = click.Path()
 
 @click.command(
     help=f"{COMMANDS['run']}\n\nEither STUDY, or --workload with --system and --network. --pytorch replaces the "
-    "workload of either; it takes a Kineto trace alone, too. With --pytorch or --workload and no machine everything takes "
-    "its recorded time."
+    "workload of either; it takes a Kineto trace alone, too. With --pytorch or --workload and no machine "
+    "everything takes its recorded time."
 )
 @click.argument("study", type=_PATH, required=False)
 @click.option("--workload", type=_PATH, metavar="PREFIX", help="Trace files PREFIX.<rank>.et")
@@ -73,7 +73,9 @@ def command(
     if pytorch and workload:
         raise click.UsageError("--pytorch and --workload exclude each other")
     if from_one_rank and not pytorch:
-        raise click.UsageError("--from-one-rank is for --pytorch; `armillary trace extrapolate` has it for .et files")
+        raise click.UsageError(
+            "--from-one-rank is for --pytorch; `armillary trace extrapolate` has it for .et files"
+        )
     needed = machine if pytorch else machine | {"workload": workload}
     missing = [f"--{name}" for name, path in needed.items() if not path]
     replays = (pytorch and not given) or (workload and given == ["--workload"])

@@ -22,7 +22,12 @@ class GroupNotes:
         self._library: Any = None
         try:
             self._register(torch)
-        except (AttributeError, RuntimeError, TypeError, ImportError):  # of a version that lacks what this needs
+        except (
+            AttributeError,
+            RuntimeError,
+            TypeError,
+            ImportError,
+        ):  # of a version that lacks what this needs
             self.remove()
 
     @property

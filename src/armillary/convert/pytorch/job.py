@@ -79,7 +79,9 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
         nodes, dropped = nodes_of_rank(
             steps, linked, ranks[at], len(builder.nodes), origin, members[at], _work(linked)
         )
-        graphs.append(graph_of([*builder.nodes, *nodes], f"rank {at}", metadata=_metadata(linked, ranks, at, world)))
+        graphs.append(
+            graph_of([*builder.nodes, *nodes], f"rank {at}", metadata=_metadata(linked, ranks, at, world))
+        )
         facts.append(_facts(linked, steps, graphs[-1], ranks[at], dropped) | members[at].told)
         warnings += [f"rank {ranks[at]}: {reason}" for reason in linked.reasons]
     return Converted(
@@ -100,8 +102,8 @@ def _unsized(linked: Linked, rank: Rank) -> str:
     more = f" and {len(names) - 3} other names" if len(names) > 3 else ""
     time = "their recorded time on every machine" if rank.timed else "no time"
     return (
-        f"the trace does not say the bytes of {names.total()} communications ({shown}{more}); they take {time}, which no "
-        "network changes"
+        f"the trace does not say the bytes of {names.total()} communications ({shown}{more}); they take {time}, which "
+        "no network changes"
     )
 
 
@@ -168,7 +170,9 @@ def _metadata(linked: Linked, ranks: Sequence[int], at: int, world: int) -> list
         ("schema", "string", linked.host.schema),
         ("source", "string", Path(linked.host.source).name),
     ]
-    return found if len(ranks) == world else [*found, (RANK, "int64", ranks[at]), (WORLD_SIZE, "int64", world)]
+    return (
+        found if len(ranks) == world else [*found, (RANK, "int64", ranks[at]), (WORLD_SIZE, "int64", world)]
+    )
 
 
 def _facts(linked: Linked, rank: Rank, graph: Graph, number: int, dropped: int) -> dict[str, Any]:

@@ -76,9 +76,7 @@ def add_workers(threads: dict[int, Thread], heads: dict[int, Step], issued: Issu
         if event.start - ready >= SHORT:
             # Messages of gloo are annotated on the thread that calls, which does not wait meanwhile.
             queue = event.tid + (_QUEUES if event.tid in threads else 0)
-            queued = Step(
-                f"{event.name} queued", "queued", event.start, key, queue, begin=ready, waits=waits
-            )
+            queued = Step(f"{event.name} queued", "queued", event.start, key, queue, begin=ready, waits=waits)
             queued.source = event
             made.append(queued)
             waits = [queued]
