@@ -58,23 +58,29 @@ def recorded_rank(graph: Graph) -> int | None:
     return _metadata_number(graph, RANK)
 
 
+def missing_ranks(trace: Trace) -> str:
+    """Return how many ranks of its run a trace has, where that is not all; else ""."""
+    world = max((recorded_world(graph) for graph in trace.graphs), default=0)
+    ranks = [recorded_rank(graph) for graph in trace.graphs]
+    # What was extrapolated from one rank has its metadata on every rank.
+    apart = trace.grid is None and len(set(ranks)) == trace.n_ranks
+    if not apart or world <= trace.n_ranks:
+        return ""
+    shown = f"rank {', '.join(map(str, ranks[:4]))}{'…' if len(ranks) > 4 else ''}"
+    return f"the trace has {trace.n_ranks} of the {world} ranks of its run ({shown})"
+
+
 def check_whole(trace: Trace) -> None:
     """Check that a trace has all ranks of the run in which it was recorded.
 
     Raises:
         InputError: some are missing, so that collectives and messages lack members.
     """
-    world = max((recorded_world(graph) for graph in trace.graphs), default=0)
-    ranks = [recorded_rank(graph) for graph in trace.graphs]
-    # What was extrapolated from one rank has its metadata on every rank.
-    apart = trace.grid is None and len(set(ranks)) == trace.n_ranks
-    if apart and world > trace.n_ranks:
-        shown = f" (rank {', '.join(map(str, ranks[:4]))}{'…' if len(ranks) > 4 else ''})"
+    if missing := missing_ranks(trace):
         raise InputError(
-            f"{trace.graphs[0].source}: the trace has {trace.n_ranks} of the {world} ranks of its run{shown}, whose "
-            "communication needs all; expected a machine that replays (run --pytorch without a machine), the trace of "
-            "all ranks, or what `armillary trace extrapolate --from-one-rank` makes of one (run --pytorch … "
-            "--from-one-rank does it itself)"
+            f"{trace.graphs[0].source}: {missing}, whose communication needs all; expected a machine that replays "
+            "(run --pytorch without a machine), the trace of all ranks, or what `armillary trace extrapolate "
+            "--from-one-rank` makes of one (run --pytorch … --from-one-rank does it itself)"
         )
 
 

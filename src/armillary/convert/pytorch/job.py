@@ -12,6 +12,7 @@ from armillary.convert.converted import Converted, communication
 from armillary.convert.groups import Groups
 from armillary.convert.pytorch.chakra import Group, nodes_of_rank
 from armillary.convert.pytorch.communication import MOST_RANKS, RECV, SEND, Communication
+from armillary.convert.pytorch.group_guesses import refute_guesses
 from armillary.convert.pytorch.group_order import keep_group_order
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.process_groups import ProcessGroups, world_size
@@ -45,18 +46,24 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
     starts = [rank.start for rank in built]
     together = max(starts) - min(starts) < _ONE_CLOCK
     groups = Groups(world)
+    known = {
+        rank: _groups_of(linked, rank, world, steps)
+        for rank, linked, steps in zip(ranks, numbered.values(), built, strict=True)
+    }
+    refute_guesses(
+        known,
+        {
+            rank: [
+                step.source
+                for step in steps.steps
+                if step.kind == "comm" and isinstance(step.source, Communication)
+            ]
+            for rank, steps in zip(ranks, built, strict=True)
+        },
+    )
     members = []
     for rank, linked, steps in zip(ranks, numbered.values(), built, strict=True):
-        known = ProcessGroups(linked, rank, world)
-        known.learn(steps.communications)
-        known.learn_threads(
-            (step.source, step.lane)
-            for step in steps.steps
-            if isinstance(step.source, Communication)
-            and step.name.startswith("gloo:")
-            and step.source.kind not in (SEND, RECV)  # the caller's thread does messages
-        )
-        members.append(_Members(known, ranks, groups, steps.communications))
+        members.append(_Members(known[rank], ranks, groups, steps.communications))
         keep_group_order(steps.steps, members[-1])
         if unknown := _unsized(linked, steps):
             warnings.append(f"rank {rank}: {unknown}")
@@ -65,10 +72,10 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
                 f"rank {rank}: {lost} messages have their other end on a rank that is not known or not given: "
                 "only a replay of the recorded times can run them"
             )
-        for name, count in known.guessed.items():
+        for name, count in known[rank].guessed.items():
             warnings.append(
                 f"rank {rank}: {count} collectives do not say their process group; the likeliest of that size, "
-                f"'{name}' ({known.about.get(name) or 'no description'}), is assumed"
+                f"'{name}' ({known[rank].about.get(name) or 'no description'}), is assumed"
             )
     graphs: list[Graph] = []
     facts: list[dict[str, Any]] = []
@@ -87,6 +94,19 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
     return Converted(
         Trace.from_ranks(graphs), dict(groups.ranks), tuple(dict.fromkeys(warnings)), _summary(facts)
     )
+
+
+def _groups_of(linked: Linked, rank: int, world: int, steps: Rank) -> ProcessGroups:
+    known = ProcessGroups(linked, rank, world)
+    known.learn(steps.communications)
+    known.learn_threads(
+        (step.source, step.lane)
+        for step in steps.steps
+        if isinstance(step.source, Communication)
+        and step.name.startswith("gloo:")
+        and step.source.kind not in (SEND, RECV)  # the caller's thread does messages
+    )
+    return known
 
 
 def _unsized(linked: Linked, rank: Rank) -> str:
