@@ -75,7 +75,10 @@ def simulate(
     from armillary.engine.ignored import of_other_profile
     from armillary.engine.result import timeline_of
     from armillary.engine.terms.check import check_terms
+    from armillary.trace.process_groups import check_whole
 
+    if not platform.system.replay_only:
+        check_whole(trace)
     check_terms(platform, profile, network_model)
     found = list(of_other_profile(platform, profile))
     if profile == "physical":

@@ -140,6 +140,12 @@ class Issuing:
             item = item.above
         return None
 
+    def explains(self, item: Item | None) -> bool:
+        """Whether `item`, or an item around it, issues a communication."""
+        while item is not None and item.host not in self.of:
+            item = item.above
+        return item is not None
+
     def before(self, call: RuntimeCall | None) -> Communication | None:
         """Return the last of those that a thread issued, each without a kernel, before it launched one for all of them.
 
@@ -173,7 +179,7 @@ def _communicate(
         if comm is not None:
             issuing.taken.add(comm.node)
             step.kind, step.source, step.host = "comm", comm, comm.node
-        else:
+        elif not issuing.explains(step.item):  # else another kernel of a call that has one
             comm = of_kernel(said(kernel.args), kernel.name)
             if comm is not None:
                 comms.append(comm)
