@@ -89,8 +89,8 @@ def simulate(
 
         trace = expand_for(trace, "profile astra-sim")
         platform = astra_sim_view(platform)
-        lowered, run = run_astra_sim(trace, platform, fold=fold, messages=messages, contention=contention)
-        info = {}
+        program, run = run_astra_sim(trace, platform, fold=fold, messages=messages, contention=contention)
+        lowered, info = program, {"folded": fold and not program.listed}
     check_finished(lowered, run)
     about = {
         "profile": profile,
