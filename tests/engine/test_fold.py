@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from armillary import simulate
 from armillary.engine import layout_kernel as lk
 from armillary.engine.diagnose import check_finished
 from armillary.engine.program import Lowered, lower
 from armillary.engine.result import timeline_of
 from armillary.engine.run import Run, execute
-from armillary import simulate
 from armillary.errors import StuckError
 from armillary.jit import Mode
 from armillary.platform.astra_sim import read_platform
@@ -341,7 +341,11 @@ def tied_cases(draw: Any) -> Case:
     """Dimensions that are alike, full queues, and chunks that come to one dimension from several others."""
     case = draw(cases())
     count = draw(st.integers(2, 3))
-    sizes = [4] * count if draw(st.booleans()) and count == 2 else [draw(st.sampled_from([2, 4])) for _ in range(count)]
+    sizes = (
+        [4] * count
+        if draw(st.booleans()) and count == 2
+        else [draw(st.sampled_from([2, 4])) for _ in range(count)]
+    )
     while np.prod(sizes) > 32:
         sizes.pop()
     one = draw(st.sampled_from(["doubleBinaryTree", "doubleBinaryTree", "ring", "direct", "halvingDoubling"]))

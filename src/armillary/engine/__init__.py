@@ -45,7 +45,8 @@ def simulate(
             wait for the links that they cross, one on each at a time; "flow": they share links max-min fairly;
             "packet": they are cut into packets, as `Platform.packets` says; "ns3": ns-3 moves these (extra ns3). None:
             analytical where the network is given by dimensions, flow where it is a graph.
-        messages: Move every message of the collectives instead of evaluating whole phases; same ticks, slower.
+        messages: Move every message of every rank, in profile astra-sim in that program's order within a tick. Without,
+            it is done where that order has an effect and the run is not too large; a warning says if it is.
 
     Returns:
         The timeline of every rank.
@@ -103,8 +104,8 @@ def simulate(
 
         trace = expand_for(trace, "profile astra-sim")
         platform = astra_sim_view(platform)
-        lowered, run = run_astra_sim(trace, platform, fold=fold, messages=messages, contention=contention)
-        info = {}
+        program, run = run_astra_sim(trace, platform, fold=fold, messages=messages, contention=contention)
+        lowered, info = program, {"folded": fold and not program.listed}
     check_finished(lowered, run)
     about = {
         "profile": profile,

@@ -16,7 +16,7 @@ from __future__ import annotations
 Z_RANKS, Z_LEVELS, Z_QUEUES, Z_LIMIT, Z_TREES, Z_MESSAGES, Z_ORDER, Z_CARRIES, Z_PLANS = range(14, 23)
 # LogGP shared bus: L, o, g
 Z_BUS_L, Z_BUS_O, Z_BUS_G = range(23, 26)
-# Events in the order of registration: tables of links, how many dimensions they are of (0: messages wait for none)
+# Events in the order of registration: tables of links, how many dimensions have some (0: messages wait for none)
 LINK_DIMS, LINK_COSTS, Z_LINKS, Z_NPUS, Z_BUCKETS = range(26, 31)
 PROGRAM_HEAD = 31
 
@@ -34,9 +34,9 @@ PROGRAM_HEAD = 31
 SCRATCH = ("STARTS", "ENDS", "REGISTERED", "SENT", "SEND_AT", "ARRIVE_AT", "READY_AT")
 # Scalars of the state, after the addresses of its tables: heap size, sequence number, machine memory in use,
 # status and its two operands, events so far, children of skipped nodes, free bus
-# requests, the bundle that just got through the bus, the outer end that an inner one has served (+ 1); when the event
-# that is processed was registered; 1: what came first within a tick made a difference, and only messages tell it; 1: the
-# node that completes might have done so before another one of this tick
+# requests, the bundle that just got through the bus, the outer end that an inner one has served (+ 1); when the
+# event that is processed was registered; 1: what came first within a tick made a difference, and only messages tell
+# it; 1: the node that completes might have done so before another one of this tick
 V_HEAP, V_SEQ, V_MACHINE, V_STATUS, V_A, V_B, V_EVENTS, V_DEFERRED = range(55, 63)
 V_REQUESTS, V_THROUGH, V_SERVED, V_REGISTERED, V_TIED, V_DOUBT = range(63, 69)
 # Contention: buckets of lists, free rows; lists being processed: the tick, a rank at it, what cannot wait; the last
@@ -156,8 +156,8 @@ CN_FIRST, CN_SENDER, CN_RECEIVER = range(3)
 CN_COLUMNS = 3
 CS_SENT, CS_POSTED, CS_ARRIVED, CS_CLEARED = range(4)
 CS_COLUMNS = 4
-# What completed last on a rank: tick, when it was registered, whether one of this tick is of a message, whether a node was
-# skipped at this tick, whether one became free for each slot but NONE, whether one took it
+# What completed last on a rank: tick, when it was registered; at this tick, whether a message completed, whether a
+# node was skipped, and for each slot but NONE whether a node became free for it and whether one took it
 D_TICK, D_REGISTERED, D_PAIR, D_SKIPPED, D_FRESH, D_ISSUED = 0, 1, 2, 3, 4, 7
 D_COLUMNS = 10
 # Further event codes

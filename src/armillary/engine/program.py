@@ -53,7 +53,7 @@ class Lowered(Simulated):
     plans: list[JobPlan]
     costs: PhaseCosts
     carries: bool
-    """The ways of chunks hang on which rank is the first to begin a collective; if not `listed` nothing is left over."""
+    """The ways of chunks hang on which rank is first to begin a collective; if not `listed` nothing is left over."""
 
     @property
     def layout(self) -> ModuleType:

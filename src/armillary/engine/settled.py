@@ -13,8 +13,8 @@ from armillary.platform.model import Platform
 from armillary.trace import Trace
 
 MOST_EVENTS = 50_000_000
-"""More messages and nodes than this are done one by one only if asked for: at 1.2 µs each (512 NPUs that all-reduce, one
-core) they take a minute."""
+"""More messages and nodes than this are done one by one only if asked for: at 1.2 µs each (an all-reduce of 512 NPUs,
+one core) they take a minute."""
 
 
 def run_astra_sim(
@@ -42,8 +42,8 @@ def run_astra_sim(
     if (events := events_of(lowered)) <= MOST_EVENTS:
         return _listed(lower_with)
     lowered.warnings.append(
-        "some ticks may differ from ASTRA-sim's: they depend on what comes first within a ns, which only the messages of "
-        f"all ranks tell, and this run has {events:,} events, more than {MOST_EVENTS:,}; "
+        "some ticks may differ from ASTRA-sim's: they depend on what comes first within a ns, which only the messages "
+        f"of all ranks tell, and this run has {events:,} events, more than {MOST_EVENTS:,}; "
         "simulate(messages=True) does them all"
     )
     return lowered, run or execute(lowered)

@@ -55,7 +55,9 @@ def together(prog, st, one, p, other, q):
         return False
     comm = prog[COMMS] + prog[at + I_COMM] * CO_COLUMNS
     members = prog[comm + CO_ITEMS] + st[st[ITEM_INSTANCE] + item] * prog[comm + CO_REPS]
-    line = prog[LINE_ROWS] + prog[prog[RING_ENTRY] + 2 * (prog[row + PH_RING] + prog[at + I_LOCAL])] * LN_COLUMNS
+    line = (
+        prog[LINE_ROWS] + prog[prog[RING_ENTRY] + 2 * (prog[row + PH_RING] + prog[at + I_LOCAL])] * LN_COLUMNS
+    )
     phases = prog[prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS + PL_PHASES]
     for i in range(prog[line + LN_MACHINES]):
         member = prog[ITEMS] + st[st[INSTANCE_ITEM] + members + prog[prog[line + LN_LOCAL] + i]] * I_COLUMNS
