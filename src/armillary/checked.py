@@ -53,7 +53,9 @@ class Guards:
             AssertionError: one has changed.
         """
         for flat, places in self.words:
-            words = flat[places] if isinstance(flat, np.ndarray) else [flat[place] for place in places.tolist()]
+            words = (
+                flat[places] if isinstance(flat, np.ndarray) else [flat[place] for place in places.tolist()]
+            )
             wrong = np.flatnonzero(np.asarray(words) != GUARD)
             assert not wrong.size, f"the guard word at {places[wrong[0]]} was written"
         return 1 if self.words else most
