@@ -119,7 +119,7 @@ class Demands:
 
         Returns:
             ``cuts`` (list of dimensions), ``latencies`` (of each cut, ns at least), ``call_group`` (p), ``call_bytes``
-            (p, cuts, 2) out of and into an NPU on average, ``call_each`` the same of every NPU at least, and ``call_ns``
+            (p, cuts, 2) out of and into an NPU on average, ``call_each`` the same of every NPU at least, ``call_ns``
             (p, cuts, 4), see `Demand.ns`.
         """
         groups = [self.group(job, comm) for _, job, comm in plans]
