@@ -74,12 +74,12 @@ class Streams:
             for track in tracks
             if track.ends[-1] <= kernel.end and track.ends[-1] - kernel.start <= EARLY
         ]
-        step.waits += [track.steps[-1] for track in behind]
         if behind:
             mine = max(behind, key=lambda track: (track.ends[-1], -track.number))
         else:
             mine = Track(self._number(kernel.stream))
             tracks.append(mine)
+        step.waits += [track.steps[-1] for track in behind if track is mine or track.ends[-1] <= kernel.start]
         step.lane = mine.number
         mine.add(step)
 
