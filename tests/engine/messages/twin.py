@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from armillary.collective import in_switch
-from armillary.collective.load import line_order
+from armillary.collective.load import placed
 from armillary.collective.physical import rounds_alltoallv, rounds_for
 from armillary.engine.jobs import Job
 from armillary.engine.messages.in_switch import SwitchLines
@@ -265,20 +265,15 @@ class MessageMachine(Machine):
     def made(self, job: Job, phase: Any, line: tuple[int, ...], size: int, over: Any) -> Run:
         """Return what a line does in a phase, with the bytes of each message."""
         dimension = self.platform.dimensions[phase.dim]
-        around = dimension.topology in ("Ring", "Torus") and len(line) == dimension.size
         order = sorted(line) if phase.dim >= 0 else list(line)
-        if (
-            phase.algorithm == "ring"
-            and phase.dim >= 0
-            and not around
-            and dimension.topology in ("Ring", "Torus", "Mesh")
-        ):
-            order = [order[i] for i in line_order(range(len(line)))]
         schedule = (
             rounds_alltoallv(np.array(job.splits, np.int64))
             if job.splits
-            else rounds_for(phase.algorithm, phase.operation, len(line))
+            else rounds_for(phase.algorithm, phase.operation, len(line), chunks=phase.parts)
         )
+        if phase.dim >= 0:
+            at = placed(schedule, dimension.topology, dimension.size, phase.positions)[1]
+            order = [order[phase.positions.index(position)] for position in at]
         memory, rounds = self.platform.system.local_mem_bandwidth, []
         for part in schedule.expanded():
             columns = (part.source, part.target, part.numerator, part.denominator, part.reduce)
