@@ -60,9 +60,7 @@ class Step:
         """Drop what it cannot have waited for, and set `begin`; a kernel's is measured."""
         if self.source is None or self.lane < 0:
             self.waits = [
-                step
-                for step in dict.fromkeys(self.waits)
-                if step is not self and step.end <= self.end + (ROUNDING if step.source else 0)
+                step for step in dict.fromkeys(self.waits) if step is not self and step.end <= self.end
             ]
             self.begin = min(self.end, max((step.end for step in self.waits), default=self.begin))
             self.key = self.begin

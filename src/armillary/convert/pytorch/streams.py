@@ -228,7 +228,7 @@ def _waited(
         tracks = [track for lane, run in streams.of.items() if lane[1] == told.stream for track in run]
     last = [found for track in tracks if (found := track.before(called))]
     done = [
-        found if found.end <= step.end + ROUNDING else track.ended(step.end)  # a device's clock can be late
+        found if found.end <= step.end else track.ended(step.end)  # a device's clock can be late
         for track in tracks
         if (found := track.before(called))
     ]
