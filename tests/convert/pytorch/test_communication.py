@@ -384,3 +384,20 @@ def test_bytes_that_nothing_says_are_unknown_and_zero_elements_are_none() -> Non
     empty = one("c10d::alltoall_base_", (tensor(1, 0), tensor(2, 0), PG, [], [], True, -1))
     assert empty.sized and empty.is_empty
     assert one("c10d::barrier", (tensor(9, 1, 1), PG, [], False, -1)).sized
+
+
+@pytest.mark.parametrize(
+    ("text", "splits"),
+    [
+        ("[1, 3]", (20, 60)),
+        ("[10,30]", (20, 60)),
+        ("[]", ()),
+        ("[1, 2, ...]", ()),
+        ("[3, 3, 3]", ()),
+        (None, ()),
+    ],
+)
+def test_splits_that_attributes_say(text: str | None, splits: tuple[int, ...]) -> None:
+    said = {"in_msg_nelems": 40, "dtype": "BFloat16", "in_split_size": text}
+    made = one("record_param_comms", (), schema="1.1.0-chakra.0.0.4", collective_name="all_to_allv", **said)
+    assert (made.size, made.splits) == (80, splits)

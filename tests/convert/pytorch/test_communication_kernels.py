@@ -183,3 +183,9 @@ def test_an_empty_all_to_all_of_a_rank_alone_ran_nothing(tmp_path: Path) -> None
     (tmp_path / "kineto.json").write_text(json.dumps(events))
     converted = front_end("pytorch").convert([tmp_path / "kineto.json"])
     assert communication(converted) == {"ALL_TO_ALL": {"count": 1, "bytes": 4096}}
+
+
+def test_a_rank_of_an_unknown_number_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "kineto.json"
+    path.write_text(json.dumps({"traceEvents": [event("nccl:all_reduce", 0, 10), event("aten::mm", 20, 10)]}))
+    assert "does not say how many ranks there were" in front_end("pytorch").convert([path]).warnings[0]

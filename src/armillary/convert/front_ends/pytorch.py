@@ -31,7 +31,8 @@ def convert(inputs: Sequence[Path]) -> Converted:
 
 def _of_folder(folder: Path) -> list[Linked]:
     found = _sides(folder)
-    if found["device"] and not found["host"]:
+    # Files named as a pair's want their other half; Kineto's own names (*.pt.trace.json) stand alone.
+    if found["device"] and not found["host"] and not any(map(_of_pair, found["device"].values())):
         return [read_linked(path) for _, path in sorted(found["device"].items())]
     return [link(read_host(h), read_device(d)) for h, d in pairs(folder)]
 
@@ -68,8 +69,7 @@ def _sides(folder: Path) -> dict[str, dict[int, Path]]:
     ]
     found: dict[str, dict[int, Path]] = {"host": {}, "device": {}}
     for path in names:
-        match = re.fullmatch(r"(host|device)_(\d+)\.json(\.gz)?", path.name)
-        if match:
+        if match := _of_pair(path):
             found[match[1]].setdefault(int(match[2]), path)
     if not found["host"] and not found["device"]:
         for path in sorted(names, key=_numbers):
@@ -77,6 +77,10 @@ def _sides(folder: Path) -> dict[str, dict[int, Path]]:
             if kind:
                 found[kind][len(found[kind])] = path
     return found
+
+
+def _of_pair(path: Path) -> re.Match[str] | None:
+    return re.fullmatch(r"(host|device)_(\d+)\.json(\.gz)?", path.name)
 
 
 def _numbers(path: Path) -> tuple[list[int], str]:

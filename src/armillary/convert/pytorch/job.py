@@ -16,7 +16,7 @@ from armillary.convert.pytorch.communication import MOST_RANKS, RECV, SEND, Comm
 from armillary.convert.pytorch.group_guesses import refute_guesses
 from armillary.convert.pytorch.group_order import keep_group_order
 from armillary.convert.pytorch.link import Linked
-from armillary.convert.pytorch.process_groups import ProcessGroups, world_size
+from armillary.convert.pytorch.process_groups import ProcessGroups, says_world, world_size
 from armillary.convert.pytorch.rank import Rank, build
 from armillary.convert.pytorch.steps import Step
 from armillary.errors import InputError
@@ -47,6 +47,13 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
     starts = [rank.first for rank in built]
     together = max(starts) - min(starts) < _ONE_CLOCK
     groups = Groups(world)
+    unmet = sum(len(one.communications) for one in built)
+    if world == 1 and unmet and not says_world(traces):
+        warnings.append(
+            f"rank {ranks[0]}: the trace does not say how many ranks there were, so its {unmet} communications have "
+            "one member and move nothing on a machine (`armillary trace extrapolate --from-one-rank --axes dp=N` "
+            "makes N ranks of it)"
+        )
     known = {
         rank: _groups_of(linked, rank, world, steps)
         for rank, linked, steps in zip(ranks, numbered.values(), built, strict=True)

@@ -21,6 +21,14 @@ def world_size(traces: Iterable[Linked], least: int) -> int:
     return found
 
 
+def says_world(traces: Iterable[Linked]) -> bool:
+    """Whether a trace says how many ranks the job had, or what a group was."""
+    return any(
+        linked.device.distributed.get("world_size") is not None or _told(linked) or linked.host.process_groups
+        for linked in traces
+    )
+
+
 def _told(linked: Linked) -> list[dict[str, Any]]:
     """Return the groups a rank tells: those of the host trace, then those of the device trace."""
     config = linked.device.distributed.get("pg_config")
@@ -121,7 +129,9 @@ class ProcessGroups:
     def _likelihood(self, name: str, one: Communication) -> tuple[int, ...]:
         sharded = any(around.startswith("FSDP::") for around in one.path)
         words: tuple[str, ...] = ("dp", "fsdp", "shard", "data") if sharded else ("default",)
-        if sharded and one.kind == "ALL_REDUCE":  # shards are gathered and scattered, replicas are summed (HSDP)
+        if (
+            sharded and one.kind == "ALL_REDUCE"
+        ):  # shards are gathered and scattered, replicas are summed (HSDP)
             words = ("rep",)
         said = any(word in self.about.get(name, "") for word in words)
         known_size = one.group_size is not None
