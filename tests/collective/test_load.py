@@ -190,7 +190,9 @@ def test_agrees_with_the_slow_way(algorithm: str, operation: str, topology: str)
         rounds = rounds_for(algorithm, operation, n, n - 1, 3)
         line = topology == "Mesh" and algorithm in AROUND
         order = list(line_order(range(n))) if line else list(range(n))
-        assert told(load(rounds, topology, n)) == slow_load(rounds, topology.replace("Torus", "Ring"), n, order)
+        assert told(load(rounds, topology, n)) == slow_load(
+            rounds, topology.replace("Torus", "Ring"), n, order
+        )
 
 
 @given(st.data())
