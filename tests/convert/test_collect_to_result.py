@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from armillary.convert import Converted, front_end, report
 from armillary.convert.launch import collect_script
 from armillary.platform.model import Dimension, Platform
 from armillary.platform.recorded import recorded_machine
-from armillary.trace import NodeType
+from armillary.trace import CollectiveType, NodeType
 from armillary.trace.check_ranks import check_ranks
 
 pytestmark = [
@@ -47,6 +48,66 @@ def test_a_program_becomes_a_simulated_step(program: str, tmp_path: Path) -> Non
         assert ticks == pytest.approx(rank["span_ns"], rel=0.03)
     machine = Platform((Dimension("network", "Switch", ranks, bandwidth=10.0, latency=1000.0),))
     assert armillary.simulate(converted.trace, machine, profile="physical").total_ticks > 0
+
+
+ROW, COLUMN, ALL = (
+    {0: (0, 1), 1: (0, 1), 2: (2, 3), 3: (2, 3)},
+    {0: (0, 2), 1: (1, 3), 2: (0, 2), 3: (1, 3)},
+    dict.fromkeys(range(4), (0, 1, 2, 3)),
+)
+"""The group of each of four ranks along the inner and the outer dimension of a 2 x 2 mesh, and all ranks."""
+Calls = list[tuple[str, dict[int, tuple[int, ...]], int | dict[int, int]]]
+CALLS: dict[str, Calls] = {
+    "hsdp": [("ALL_GATHER", ROW, 4), ("REDUCE_SCATTER", ROW, 2), ("ALL_REDUCE", COLUMN, 2)],
+    # Forward and, where the input has a gradient, backward of four microbatches.
+    "pipeline_tensor": [
+        ("ALL_REDUCE", ROW, {0: 4, 1: 4, 2: 8, 3: 8}),
+        ("SEND", COLUMN, 4),
+        ("RECV", COLUMN, 4),
+    ],
+    "experts": [("ALL_TO_ALL", ROW, 2), ("ALL_REDUCE", COLUMN, 2), ("ALL_REDUCE", ALL, 2)],
+    "context": [("SEND", ROW, 1), ("RECV", ROW, 1), ("ALL_REDUCE", ROW, 2), ("ALL_REDUCE", COLUMN, 2)],
+}
+"""By program of four ranks: kind, group and number of the calls that each rank makes in a step."""
+
+
+@pytest.mark.parametrize("program", CALLS)
+def test_every_call_is_of_the_group_that_the_program_gave_it(program: str, tmp_path: Path) -> None:
+    collect_script(PROGRAMS / f"{program}.py", folder=tmp_path, ranks=4)
+    converted = front_end("pytorch").convert([tmp_path])
+    assert converted.warnings == ()
+    facts = report(converted)
+    for rank in range(4):
+        expected: Counter[tuple[str, tuple[int, ...]]] = Counter()
+        for kind, group_of, number in CALLS[program]:
+            group = group_of[rank]
+            if kind in ("SEND", "RECV"):
+                other = next(each for each in group if each != rank)
+                group = (rank, other) if kind == "SEND" else (other, rank)
+            expected[kind, group] += number[rank] if isinstance(number, dict) else number
+        assert calls(converted, rank) == expected
+    assert not [one for one in check_ranks(converted.trace) if one.severity == "error"]
+    replayed = armillary.simulate(converted.trace, recorded_machine(4), profile="physical")
+    for each, ticks in zip(facts["per_rank"], replayed.finish_ticks.tolist(), strict=True):
+        assert ticks == pytest.approx(each["span_ns"], rel=0.05)
+    machine = Platform((Dimension("network", "Switch", 4, bandwidth=10.0, latency=1000.0),))
+    assert armillary.simulate(converted.trace, machine, profile="physical").total_ticks > 0
+
+
+def calls(converted: Converted, rank: int) -> Counter[tuple[str, tuple[int, ...]]]:
+    """Return the communication of a rank: kind with the group, or with both ends of a message."""
+    graph = converted.trace.graph(rank)
+    found: Counter[tuple[str, tuple[int, ...]]] = Counter()
+    everybody = tuple(range(converted.trace.n_ranks))
+    for at, kind in enumerate(graph.types.tolist()):
+        values = {name: value for name, _, value in graph.attrs(at)}
+        if kind == NodeType.COMM_COLL_NODE:
+            number = int(values.get("pg_name", 0))
+            found[CollectiveType(values["comm_type"]).name, converted.groups.get(number, everybody)] += 1
+        elif kind in (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE):
+            name = "SEND" if kind == NodeType.COMM_SEND_NODE else "RECV"
+            found[name, (values["comm_src"], values["comm_dst"])] += 1
+    return found
 
 
 def used(converted: Converted) -> set[tuple[int, ...]]:

@@ -25,11 +25,18 @@ _PATH = click.Path()
 
 @click.command(
     help=f"{COMMANDS['run']}\n\nEither STUDY, or --workload with --system and --network. --pytorch replaces the "
-    "workload of either; without a machine everything takes its recorded time."
+    "workload of either; it takes a Kineto trace alone, too. With --pytorch or --workload and no machine "
+    "everything takes its recorded time."
 )
 @click.argument("study", type=_PATH, required=False)
 @click.option("--workload", type=_PATH, metavar="PREFIX", help="Trace files PREFIX.<rank>.et")
-@click.option("--pytorch", type=_PATH, metavar="DIR", help="Traces host_<rank>.json and device_<rank>.json.")
+@click.option(
+    "--pytorch",
+    type=_PATH,
+    metavar="PATH",
+    help="A PyTorch trace, such as Kineto's, or a folder of those of all ranks.",
+)
+@click.option("--from-one-rank", is_flag=True, help="All ranks do what the one of --pytorch did.")
 @click.option("--system", type=_PATH, metavar="JSON", help="ASTRA-sim system file.")
 @click.option("--network", type=_PATH, metavar="YAML", help="ASTRA-sim network file.")
 @click.option("--memory", type=_PATH, metavar="JSON", help="ASTRA-sim remote-memory file.")
@@ -44,6 +51,7 @@ def command(
     study: str | None,
     workload: str | None,
     pytorch: str | None,
+    from_one_rank: bool,
     system: str | None,
     network: str | None,
     memory: str | None,
@@ -64,9 +72,14 @@ def command(
         raise click.UsageError(f"STUDY and {given[0]} exclude each other")
     if pytorch and workload:
         raise click.UsageError("--pytorch and --workload exclude each other")
+    if from_one_rank and not pytorch:
+        raise click.UsageError(
+            "--from-one-rank is for --pytorch; `armillary trace extrapolate` has it for .et files"
+        )
     needed = machine if pytorch else machine | {"workload": workload}
     missing = [f"--{name}" for name, path in needed.items() if not path]
-    if not study and missing and not (pytorch and not given):
+    replays = (pytorch and not given) or (workload and given == ["--workload"])
+    if not study and missing and not replays:
         raise click.UsageError(
             f"Missing {', '.join(missing)}"
             if given
@@ -80,7 +93,9 @@ def command(
     import armillary
 
     with working("simulating"):
-        trace = pytorch_trace(pytorch) if pytorch else None
+        trace = pytorch_trace(pytorch, from_one_rank) if pytorch else None
+        if replays and workload and not study:
+            trace = recorded_trace(workload)
         if study:
             from armillary.platform.native import load_platform, load_study
             from armillary.workload.plan.request import study_trace
@@ -109,7 +124,7 @@ def command(
             machine_of_study = chosen_terms(with_efficiency(machine_of_study, efficiency), no_terms)
             result = simulate(machine_of_study)
             costs = costs_of(machine_of_study, simulate) if term_costs else None
-        elif trace and not given:
+        elif trace and replays:
             from armillary.platform.recorded import recorded_machine
 
             result = armillary.simulate(
@@ -132,16 +147,53 @@ def command(
         print_costs(costs)
 
 
-def pytorch_trace(folder: str) -> Trace:
-    """Return the traces of a folder, or of one joined file, converted; prints what was assumed."""
+def pytorch_trace(source: str, from_one_rank: bool = False) -> Trace:
+    """Return what PyTorch recorded, a file or the folder of all ranks, converted; prints what was assumed."""
     from armillary.convert import front_end
+    from armillary.errors import InputError
+    from armillary.trace.process_groups import recorded_rank, recorded_world
+    from armillary.workload.extrapolation import ranks_named_by, recognise_one
 
-    converted = front_end("pytorch").convert([Path(folder)])
+    converted = front_end("pytorch").convert([Path(source)])
     for warning in converted.warnings:
         click.echo(f"warning: {warning}", err=True)
     for line in converted.statements:
         click.echo(line, err=True)
-    return converted.trace
+    if not from_one_rank:
+        return converted.trace
+    if converted.trace.n_ranks != 1:
+        raise InputError(f"--from-one-rank: {source} has {converted.trace.n_ranks} ranks; expected one")
+    graph = converted.trace.graph(0)
+    rank = recorded_rank(graph) or 0
+    count = recorded_world(graph) or ranks_named_by(graph)
+    whole, _ = recognise_one(graph, rank, count)
+    click.echo(f"warning: all {count} ranks are assumed to do what rank {rank} did", err=True)
+    return whole
+
+
+def recorded_trace(prefix: str) -> Trace:
+    """Return the trace of a prefix, all of whose communication has a recorded time.
+
+    Raises:
+        InputError: some has none, so only a machine can say how long it takes.
+    """
+    import numpy as np
+
+    from armillary.errors import InputError
+    from armillary.trace import NodeType
+    from armillary.trace.inputs import read_input
+
+    trace = read_input(prefix).trace
+    moves = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
+    for graph in trace.graphs:
+        timed = graph.has("duration_ns") | (graph.duration_micros > 0)
+        missing = np.flatnonzero(np.isin(graph.types, moves) & ~timed)
+        if len(missing):
+            raise InputError(
+                f"{graph.node(int(missing[0]))} has no recorded time ({len(missing)} such communications); expected "
+                "--system and --network, or a STUDY, whose machine tells it"
+            )
+    return trace
 
 
 def study_jobs(

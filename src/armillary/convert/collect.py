@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from armillary.convert.collected import CollectedRank, ProcessGroup, write_collected
+from armillary.convert.group_notes import GroupNotes
 from armillary.convert.torch_import import import_torch
 from armillary.errors import InputError
 from armillary.files import replacing
@@ -95,6 +96,7 @@ class Collector:
         except OSError as error:
             raise InputError(f"{self.folder}: {error.strerror}, expected a folder to write to") from error
         _active.append(self)
+        self._notes = GroupNotes(self._torch)
         self._start()
         return self
 
@@ -145,6 +147,7 @@ class Collector:
     def _close(self) -> None:
         _active.remove(self)
         self.done = True
+        self._notes.remove()
         self._observer.unregister_callback()
         for part in self._parts:
             part.unlink(missing_ok=True)

@@ -67,7 +67,10 @@ def simulate(
     from armillary.engine.ignored import ignored
     from armillary.engine.result import timeline_of
     from armillary.engine.terms.check import check_terms
+    from armillary.trace.process_groups import check_whole
 
+    if not platform.system.replay_only:
+        check_whole(trace)
     check_terms(platform, profile, network_model)
     platform = replace(platform, warnings=(*platform.warnings, *ignored(platform, network_model)))
 

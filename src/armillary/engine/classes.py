@@ -103,9 +103,12 @@ def check_fits(trace: Trace, platform: Platform) -> None:
         InputError: it has fewer or more.
     """
     if trace.n_ranks != platform.npus:
+        how = "--from-one-rank --ranks" if trace.n_ranks == 1 else "--ranks"
+        grown = f", such as `armillary trace extrapolate … {how} {platform.npus}` makes of it"
+        grown = grown if trace.n_ranks < platform.npus else ""
+        ranks = f"{trace.n_ranks} rank" + "s" * (trace.n_ranks != 1)
         raise InputError(
-            f"the trace has {trace.n_ranks} ranks, but the network has {platform.npus} NPUs; "
-            "expected one rank per NPU"
+            f"the trace has {ranks}, but the network has {platform.npus} NPUs; expected one rank per NPU{grown}"
         )
 
 

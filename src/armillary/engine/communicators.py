@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from armillary.errors import InputError, nearest
 from armillary.platform.model import Platform
 from armillary.trace import Graph
-from armillary.trace.process_groups import WORLD, define, definitions
+from armillary.trace.process_groups import WORLD, define, definitions, recorded_world
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +71,9 @@ class Communicators:
         Raises:
             InputError: the definition cannot be read, or contradicts another rank's.
         """
+        recorded = recorded_world(graph)  # a replay of some ranks never asks who the others of a group are
         for position, text in definitions(graph):
             try:
-                define(self.groups, text, self._world)
+                define(self.groups, text, self._world if self.npus >= recorded else tuple(range(recorded)))
             except ValueError as error:
                 raise InputError(f"{graph.node(position)}: {error}") from error

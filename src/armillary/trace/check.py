@@ -149,7 +149,9 @@ def _values(graph: Graph) -> Iterator[Diagnostic]:
     if collective.any():
         size, operation = graph.ints("comm_size", -1), graph.ints("comm_type", 0)
         barrier = operation == CollectiveType.BARRIER
-        yield from _maybe(graph, collective & (size == 0) & ~barrier & ~unknown, "of zero bytes", noun="collective")
+        yield from _maybe(
+            graph, collective & (size == 0) & ~barrier & ~unknown, "of zero bytes", noun="collective"
+        )
         known = np.isin(operation, [int(member) for member in CollectiveType])
         yield from _maybe(graph, collective & ~known, "with an unknown comm_type", "error")
     if message.any():

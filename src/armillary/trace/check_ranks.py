@@ -13,7 +13,7 @@ from armillary.trace.check_messages import check_messages
 from armillary.trace.communication import read_communication
 from armillary.trace.cut import cut
 from armillary.trace.expand import expand
-from armillary.trace.process_groups import read_groups
+from armillary.trace.process_groups import missing_ranks, read_groups
 from armillary.trace.trace import Trace
 
 FEW_NODES = 200_000
@@ -58,6 +58,8 @@ def check_ranks(trace: Trace, groups: Mapping[int, tuple[int, ...]] | None = Non
     """
     if trace.grid is not None:
         return _check_grid(trace)
+    if missing := missing_ranks(trace):  # whom the given ones wait for is not there
+        return [Diagnostic("warning", None, f"{missing}: only a replay of its recorded times can run it")]
     known, findings = read_groups(trace, groups)
     try:
         communication = read_communication(trace, known)

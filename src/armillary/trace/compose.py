@@ -13,7 +13,7 @@ from armillary.trace.columns import I64
 from armillary.trace.expand import expand_for
 from armillary.trace.graph import Graph
 from armillary.trace.join import Edit, Gate, Part, join_graphs
-from armillary.trace.process_groups import WORLD, Groups, read_groups
+from armillary.trace.process_groups import WORLD, Groups, check_whole, read_groups
 from armillary.trace.schema import NodeType
 from armillary.trace.trace import Trace
 
@@ -161,6 +161,7 @@ class _Members:
     """By (job, graph): what `edits` returned."""
 
     def add(self, job: PlacedJob) -> None:
+        check_whole(job.trace)
         own, problems = read_groups(job.trace)
         if problems:
             raise InputError(f"job '{job.name}': {problems[0].message}")

@@ -188,13 +188,22 @@ def read_graph(path: StrPath) -> Graph:
     """
     name = os.fspath(path)
     data = _read(name)
-    return _from_json(data, name) if name.endswith(".json") else decode(data, name)
+    is_json = name.endswith(".json") or bytes(data[:1]) in (b"{", b"[")
+    return _from_json(data, name) if is_json else decode(data, name)
 
 
 def _from_json(data: Data, path: str) -> Graph:
-    from armillary.trace.json_layout import graph_from_json
+    from armillary.trace.json_layout import FORMAT, graph_from_json
 
-    return graph_from_json(bytes(data), path)
+    text = bytes(data)
+    if FORMAT.encode() not in text[:200] and (
+        b'"traceEvents"' in text or (b'"schema"' in text[:200] and b'"nodes"' in text)
+    ):
+        raise InputError(
+            f"{path}: a trace of PyTorch, expected a Chakra trace; `armillary trace convert --from pytorch {path} -o "
+            f"PREFIX` makes one, `armillary run --pytorch {path}` replays it"
+        )
+    return graph_from_json(text, path)
 
 
 def write_graph(path: StrPath, graph: Graph, compress: Literal["gzip", "zstd"] | None = None) -> None:

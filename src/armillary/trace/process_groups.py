@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.errors import InputError
 from armillary.trace.check import Diagnostic
 from armillary.trace.graph import Graph
 from armillary.trace.schema import NodeType
@@ -15,6 +16,9 @@ from armillary.trace.trace import Trace
 
 WORLD = 0
 """Number of the group of all ranks, which needs no definition."""
+
+RANK, WORLD_SIZE = "rank", "world_size"
+"""Metadata of a graph that was recorded without all the others: its rank, and how many ranks there were."""
 
 Groups = dict[int, NDArray[np.int64]]
 """Ranks of every group, in its order, by its number."""
@@ -28,7 +32,7 @@ def read_groups(
     A definition is a JSON list of ``{"pg_name": "<number>", "ranks": [...]}`` in a list of one text; no
     ranks mean all. What cannot be read, or contradicts another definition, is a finding.
     """
-    world = tuple(range(trace.n_ranks))
+    world = tuple(range(max([trace.n_ranks, *(recorded_world(graph) for graph in trace.graphs)])))
     groups: dict[int, tuple[int, ...]] = {WORLD: world, **(given or {})}
     findings = []
     seen: set[str] = set()
@@ -42,6 +46,47 @@ def read_groups(
             except ValueError as error:
                 findings.append(_finding(graph, position, error))
     return {number: np.array(ranks, dtype=np.int64) for number, ranks in groups.items()}, findings
+
+
+def recorded_world(graph: Graph) -> int:
+    """Return how many ranks the run had in which a graph was recorded; 0 where it does not say."""
+    return _metadata_number(graph, WORLD_SIZE) or 0
+
+
+def recorded_rank(graph: Graph) -> int | None:
+    """Return the rank on which a graph was recorded; None where it does not say."""
+    return _metadata_number(graph, RANK)
+
+
+def missing_ranks(trace: Trace) -> str:
+    """Return how many ranks of its run a trace has, where that is not all; else ""."""
+    world = max((recorded_world(graph) for graph in trace.graphs), default=0)
+    ranks = [recorded_rank(graph) for graph in trace.graphs]
+    # What was extrapolated from one rank has its metadata on every rank.
+    apart = trace.grid is None and len(set(ranks)) == trace.n_ranks
+    if not apart or world <= trace.n_ranks:
+        return ""
+    shown = f"rank {', '.join(map(str, ranks[:4]))}{'…' if len(ranks) > 4 else ''}"
+    return f"the trace has {trace.n_ranks} of the {world} ranks of its run ({shown})"
+
+
+def check_whole(trace: Trace) -> None:
+    """Check that a trace has all ranks of the run in which it was recorded.
+
+    Raises:
+        InputError: some are missing, so that collectives and messages lack members.
+    """
+    if missing := missing_ranks(trace):
+        raise InputError(
+            f"{trace.graphs[0].source}: {missing}, whose communication needs all; expected a machine that replays "
+            "(run --pytorch without a machine), the trace of all ranks, or what `armillary trace extrapolate "
+            "--from-one-rank` makes of one (run --pytorch … --from-one-rank does it itself)"
+        )
+
+
+def _metadata_number(graph: Graph, name: str) -> int | None:
+    found = next((value for key, _, value in graph.metadata if key == name), None)
+    return found if type(found) is int and 0 <= found < 1 << 31 else None
 
 
 def definitions(graph: Graph) -> Iterator[tuple[int, str]]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from armillary.convert.pytorch.communication import Communication, communications, element_bytes, kind_of
+from armillary.convert.pytorch.communication import Communication, communications, kind_of
+from armillary.convert.pytorch.element_types import element_bytes
 from tests.convert.pytorch.recording import Recording, tensor
 
 PG, OP, NONE = "<Object>", "<Object>", "<None>"
@@ -299,6 +300,104 @@ def test_kind_of_a_name(name: str, kind: str | None) -> None:
     assert kind_of(name) == kind
 
 
-def test_bytes_of_a_dtype() -> None:
-    names = ("Float", "c10::BFloat16", "Float8_e4m3fn", "long int", None)
-    assert [element_bytes(name) for name in names] == [4, 2, 1, 0, 0]
+BYTES = {
+    1: ("signed char", "unsigned char", "Char", "Byte", "bool", "c10::Float8_e4m3fn", "Float8_e5m2", "UInt8"),
+    2: ("c10::BFloat16", "BFloat16", "c10::Half", "Half", "short", "unsigned short", "short int", "Short"),
+    4: ("float", "Float", "int", "unsigned int", "Int", "torch.float32", "c10::complex<c10::Half>"),
+    8: ("long int", "long", "unsigned long", "long long", "Long", "double", "c10::complex<float>"),
+    16: ("c10::complex<double>", "ComplexDouble"),
+    0: ("", "None", "TensorList", "Scalar", "mine"),
+}
+
+
+@pytest.mark.parametrize(("size", "name"), [(size, name) for size, names in BYTES.items() for name in names])
+def test_bytes_of_a_dtype(size: int, name: str) -> None:
+    assert element_bytes(name) == size
+
+
+def test_an_operator_hides_nothing_of_other_calls() -> None:
+    """Of a file of HTA: all-reduces came through c10d, all-to-alls through an extension that annotates only."""
+    rec = Recording("1.1.0-chakra.0.0.4")
+    rec.op("c10d::allreduce_", 0, 100, inputs=([T], PG, OP, NONE, False, -1))
+    rec.op("nccl:all_reduce", 30, 70, inputs=(T,), annotation=True)
+    rec.op("record_param_comms", 200, 300, extra={})
+    rec.op("nccl:all_to_all", 220, 280, inputs=(T,), annotation=True)
+    rec.op("nccl:all_to_all", 320, 380, inputs=(U,), annotation=True)
+    assert [(made.kind, made.size) for made in found(rec)] == [
+        ("ALL_REDUCE", 4000),
+        ("ALL_TO_ALL", 4000),
+        ("ALL_TO_ALL", 1000),
+    ]
+
+
+def test_annotations_of_a_backend_with_its_own_threads_time_its_calls() -> None:
+    rec = Recording("1.1.0-chakra.0.0.4")
+    rec.op("c10d::allreduce_", 0, 100, inputs=([T], PG, OP, NONE, False, -1))
+    rec.gloo("gloo:all_reduce", 50, 150, 200, inputs=(T,))
+    assert len(found(rec)) == 1
+
+
+def test_both_backends_of_one_rank_are_told_apart() -> None:
+    rec = Recording("1.1.0-chakra.0.0.4")
+    rec.op("c10d::allreduce_", 0, 100, inputs=([T], PG, OP, NONE, False, -1))
+    rec.op("nccl:all_reduce", 30, 70, inputs=(T,), annotation=True)
+    rec.op("gloo:barrier", 300, 400, annotation=True)
+    assert [made.kind for made in found(rec)] == ["ALL_REDUCE", "BARRIER"]
+
+
+def test_a_note_names_the_group_and_is_no_call() -> None:
+    rec = Recording("1.1.0-chakra.0.0.4")
+    rec.op("c10d::allreduce_", 0, 100, inputs=([T], PG, OP, NONE, False, -1))
+    rec.op("armillary::process_group 7", 1, 2)
+    rec.op("c10d::send", 200, 300, inputs=([T], PG, 1, 0))
+    rec.op("armillary::process_group dp 2", 201, 202)
+    assert [(made.kind, made.group) for made in found(rec)] == [("ALL_REDUCE", "7"), ("SEND", "dp 2")]
+
+
+SAYS: list[tuple[str, dict[str, Any], int, int]] = [
+    ("allreduce", {"in_msg_nelems": 10, "out_msg_nelems": 10}, 20, 0),
+    ("_allgather_base", {"in_msg_nelems": 10, "out_msg_nelems": 40}, 20, 0),
+    ("_allgather_base", {"out_msg_nelems": 40}, 20, 0),
+    ("_reduce_scatter_base", {"in_msg_nelems": 40, "out_msg_nelems": 10}, 80, 0),
+    ("_reduce_scatter_base", {"out_msg_nelems": 10}, 80, 0),
+    ("all_to_allv", {"in_msg_nelems": 0, "out_msg_nelems": 30}, 0, 0),
+    ("gather", {"in_msg_nelems": 10, "out_msg_nelems": 0}, 0, 20),
+    ("scatter", {"in_msg_nelems": 0, "out_msg_nelems": 10}, 0, 20),
+    ("recv", {"in_msg_nelems": 0, "out_msg_nelems": 10}, 20, 0),
+]
+
+
+@pytest.mark.parametrize(("name", "said", "size", "part"), SAYS)
+def test_bytes_that_attributes_say(name: str, said: dict[str, Any], size: int, part: int) -> None:
+    schema = "1.1.0-chakra.0.0.4"
+    made = one(
+        "record_param_comms", (), schema=schema, collective_name=name, dtype="BFloat16", pg_size=4, **said
+    )
+    assert (made.size, made.part, made.sized) == (size, part, True)
+
+
+def test_bytes_that_nothing_says_are_unknown_and_zero_elements_are_none() -> None:
+    assert not one("c10d::allreduce_", (["<None>"], PG, OP, NONE, False, -1)).sized
+    assert not params(
+        schema="1.1.0-chakra.0.0.4", collective_name="allreduce", in_msg_nelems=7, dtype="Mine"
+    ).sized
+    empty = one("c10d::alltoall_base_", (tensor(1, 0), tensor(2, 0), PG, [], [], True, -1))
+    assert empty.sized and empty.is_empty
+    assert one("c10d::barrier", (tensor(9, 1, 1), PG, [], False, -1)).sized
+
+
+@pytest.mark.parametrize(
+    ("text", "splits"),
+    [
+        ("[1, 3]", (20, 60)),
+        ("[10,30]", (20, 60)),
+        ("[]", ()),
+        ("[1, 2, ...]", ()),
+        ("[3, 3, 3]", ()),
+        (None, ()),
+    ],
+)
+def test_splits_that_attributes_say(text: str | None, splits: tuple[int, ...]) -> None:
+    said = {"in_msg_nelems": 40, "dtype": "BFloat16", "in_split_size": text}
+    made = one("record_param_comms", (), schema="1.1.0-chakra.0.0.4", collective_name="all_to_allv", **said)
+    assert (made.size, made.splits) == (80, splits)

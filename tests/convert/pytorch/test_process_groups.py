@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import armillary
 from armillary.convert import report
 from armillary.convert.converted import Converted
 from armillary.convert.pytorch.job import convert_job
+from armillary.errors import InputError
+from armillary.platform.model import Dimension, Platform
 from armillary.platform.recorded import recorded_machine
 from armillary.trace import Graph
+from armillary.trace.process_groups import recorded_rank, recorded_world
+from armillary.workload.extrapolation import ranks_named_by, recognise_one
 from tests.convert.pytorch.recording import Recording, tensor
 
 PG = "<Object>"
@@ -155,18 +161,36 @@ def test_all_ranks_where_nothing_is_known() -> None:
     assert converted.groups == {}
 
 
-def test_absent_ranks_are_left_out_and_the_others_renumbered() -> None:
+def test_groups_keep_the_ranks_of_the_job_where_some_are_absent() -> None:
     recs = [
         rank(r, 8, [group("1", [0, 2, 5, 7]), group("2", [1, 5])], functional("1"), functional("2"))
         for r in (2, 5)
     ]
     converted = job(*recs)
     assert converted.trace.n_ranks == 2
-    assert groups_of(converted, 0) == [None, (1,)]
-    assert converted.groups == {1: (1,)}
-    assert converted.warnings[0] == (
-        "2 of 8 ranks are given (rank 2, 5); groups hold only these, numbered from 0"
-    )
+    assert groups_of(converted, 0) == [(0, 2, 5, 7), (1, 5)]
+    assert [recorded_rank(graph) for graph in converted.trace.graphs] == [2, 5]
+    assert {recorded_world(graph) for graph in converted.trace.graphs} == {8}
+    assert "2 of 8 ranks are given (rank 2, 5)" in converted.warnings[0]
+
+
+def test_a_part_of_the_ranks_is_replayed_and_no_machine_takes_it() -> None:
+    recs = [rank(r, 8, [group("1", [0, 2, 5, 7])], functional("1")) for r in (2, 5)]
+    trace = job(*recs).trace
+    assert armillary.simulate(trace, recorded_machine(2)).total_ticks > 0
+    for npus in (2, 8):
+        machine = Platform((Dimension("network", "Switch", npus, bandwidth=10.0, latency=1000.0),))
+        with pytest.raises(InputError, match=r"2 of the 8 ranks of its run .*--from-one-rank"):
+            armillary.simulate(trace, machine)
+
+
+def test_all_ranks_can_do_what_one_did() -> None:
+    converted = job(rank(5, 8, [group("1", [4, 5, 6, 7])], functional("1")))
+    graph = converted.trace.graph(0)
+    whole, _ = recognise_one(graph, 5, ranks_named_by(graph))
+    assert whole.n_ranks == 8
+    machine = Platform((Dimension("network", "Switch", 8, bandwidth=10.0, latency=1000.0),))
+    assert armillary.simulate(whole, machine).total_ticks > 1000, "the collective moves something"
 
 
 def attrs(converted: Converted, at: int) -> list[dict[str, Any]]:
@@ -200,7 +224,7 @@ def test_peers_and_roots_are_members_of_the_group() -> None:
 
 
 def test_peers_and_roots_where_ranks_are_absent() -> None:
-    """Ranks 1 and 3 of four are given: member 3 is rank 1 now, and member 2 is nobody."""
+    """Ranks 1 and 3 of four are given: everybody keeps the number that he has in the job."""
     recs = [
         rank(
             r,
@@ -215,12 +239,8 @@ def test_peers_and_roots_where_ranks_are_absent() -> None:
     ]
     converted = job(*recs)
     sent = attrs(converted, 0)
-    assert sent[0]["comm_root"] == 1
-    assert "comm_root" not in sent[1]
-    assert (sent[2]["comm_src"], sent[2]["comm_dst"]) == (0, 1)
-    assert (sent[3]["comm_src"], sent[3]["comm_dst"]) == (1, 2), (
-        "a rank that is not there, as the job numbers it"
-    )
+    assert [each["comm_root"] for each in sent[:2]] == [3, 2]
+    assert [(each["comm_src"], each["comm_dst"]) for each in sent[2:]] == [(1, 3), (1, 2)]
     assert sum("1 messages have their other end" in warning for warning in converted.warnings) == 2
 
 

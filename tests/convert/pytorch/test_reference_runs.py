@@ -30,7 +30,9 @@ from armillary.convert.pytorch.link import Linked, link
 from armillary.errors import InputError
 from armillary.platform.model import Dimension, Platform, System
 from armillary.platform.recorded import recorded_machine
+from armillary.trace import CollectiveType, NodeType
 from armillary.trace.check_ranks import check_trace
+from armillary.trace.node import REPLAY_ONLY
 
 pytestmark = pytest.mark.shared
 
@@ -95,7 +97,8 @@ def test_the_resnet_pair_takes_as_long_as_was_measured(resnet: Linked) -> None:
         "ALL_REDUCE": {"count": 15, "bytes": 306_684_384},
         "BROADCAST": {"count": 6, "bytes": 638_712},
     }
-    assert check_trace(converted.trace).all == []
+    (found,) = check_trace(converted.trace).all
+    assert "1 of the 2 ranks" in found.message
 
 
 def test_every_stream_is_busy_for_as_long_as_it_was(resnet: Linked) -> None:
@@ -257,3 +260,41 @@ def test_bytes_of_ddp_are_those_of_the_buckets(shared: Path, runs: dict[str, Con
 def test_one_trace_alone_simulates_to_the_end(shared: Path, path: str) -> None:
     converted = convert([shared / "traces" / path])
     assert ends(converted, recorded_machine(1))[0] > 0
+
+
+GPU_FILES = {
+    "hta_trace_diff/control/control.json.gz": {"ALL_REDUCE": 18, "ALL_TO_ALL": 42},
+    "hta_trace_diff/test/test.json.gz": {"ALL_REDUCE": 21, "ALL_TO_ALL": 43},
+    "hta/nccl_parser_config/nccl_data.json.gz": {"ALL_REDUCE": 15, "BROADCAST": 6},
+    "hta/negative_queue_length_values_check/rank0.json.gz": {
+        "ALL_REDUCE": 10,
+        "ALL_GATHER": 10,
+        "REDUCE_SCATTER": 10,
+        "ALL_TO_ALL": 50,
+    },
+    "hta/trace_filter/sampled_rank-0.json.gz": {"ALL_REDUCE": 4, "ALL_GATHER": 2, "ALL_TO_ALL": 4},
+    "hta/df_index_resolver/df_index_resolver.json.gz": {"ALL_REDUCE": 2020},
+}
+"""By file of a GPU: its communication kernels, by the call around each, or by their own names."""
+UNKNOWN = {
+    "hta_trace_diff/test/test.json.gz": 4,  # launched before the trace began
+    "hta/negative_queue_length_values_check/rank0.json.gz": 5,
+    "hta/df_index_resolver/df_index_resolver.json.gz": 2020,  # recorded without shapes
+}
+
+
+@pytest.mark.parametrize("name", GPU_FILES)
+def test_each_kernel_of_communication_is_one_node_with_the_bytes_of_its_call(shared: Path, name: str) -> None:
+    converted = convert([shared / "traces" / name])
+    graph = converted.trace.graph(0)
+    kernels = [
+        at
+        for at in np.flatnonzero(graph.types == NodeType.COMM_COLL_NODE).tolist()
+        if graph.name(at) != "gap"
+    ]
+    kinds = graph.ints("comm_type")
+    assert Counter(CollectiveType(int(kinds[at])).name for at in kernels) == GPU_FILES[name]
+    unknown = graph.ints(REPLAY_ONLY) != 0
+    assert sum(int(unknown[at]) for at in kernels) == UNKNOWN.get(name, 0)
+    assert any("does not say the bytes of" in text for text in converted.warnings) == (name in UNKNOWN)
+    assert all(graph.ints("comm_size")[at] > 0 or unknown[at] for at in kernels)

@@ -16,6 +16,7 @@ from armillary.platform.model import Dimension, Physical, Platform, System
 from armillary.platform.native import load_platform
 from armillary.platform.recorded import recorded_machine
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace
+from armillary.trace.node import REPLAY_ONLY
 
 KINDS = ("cpu", "gpu", "all-reduce", "send", "recv", "load", "skip")
 
@@ -72,6 +73,31 @@ def test_as_the_slow_twin(ranks: list[list[tuple[str, int, int, int, set[int]]]]
     finish, _, _ = simulate_slowly(trace, platform)
     found = armillary.simulate(trace, platform)
     assert np.asarray(found.finish).tolist() == finish
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STEPS, min_size=2, max_size=2))
+def test_communication_of_unknown_bytes_as_the_slow_twin(
+    ranks: list[list[tuple[str, int, int, int, set[int]]]],
+) -> None:
+    """On a machine, too, it takes its recorded time and meets nobody."""
+    graphs = []
+    for rank, steps in enumerate(ranks):
+        b = GraphBuilder(rank=rank)
+        made: list[int] = []
+        for kind, length, where, group, deps in steps:
+            kind = "gpu" if kind == "load" else kind
+            made.append(add(b, kind, length, where, group, [made[d] for d in sorted(deps) if d < len(made)]))
+            if kind in ("all-reduce", "send", "recv"):
+                b.nodes[-1].attrs.append((REPLAY_ONLY, "bool", True))
+        graphs.append(b.graph(f"rank {rank}"))
+    trace = Trace.from_ranks(graphs)
+    network = Dimension("n", "Ring", 2, bandwidth=1.0, latency=1.0)
+    platform = Platform((network,), System(), groups={1: (0, 1), 2: (1, 0)})
+    finish, _, _ = simulate_slowly(trace, platform)
+    for model in ("analytical", "flow"):
+        found = armillary.simulate(trace, platform, network_model=model)
+        assert found.finish_ticks.tolist() == finish
 
 
 def end(*nodes: tuple[str, int, int, int]) -> int:

@@ -126,13 +126,16 @@ def _read(
 
     from armillary.trace import read_graph
     from armillary.trace.inputs import read_input
+    from armillary.trace.process_groups import recorded_rank
     from armillary.workload.extrapolation import ranks_named_by, recognise, recognise_one
 
     if one:
         graph = read_graph(source)
         count = prod(told.values()) if told else ranks_named_by(graph)
         match = re.search(r"\.(\d+)\.(?:et|json)", Path(source).name)
-        rank = int(match[1]) if match and int(match[1]) < count else 0
+        said = recorded_rank(graph)
+        rank = said if said is not None else int(match[1]) if match else 0
+        rank = rank if rank < count else 0
         return recognise_one(graph, rank, count, axes=told, groups=own, given=read_group_file(groups, count))
     found = read_input(source)
     if not found.whole:

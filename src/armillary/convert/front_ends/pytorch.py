@@ -1,4 +1,4 @@
-"""PyTorch: joined traces (`armillary trace link`), host traces alone, or a folder of host and device pairs."""
+"""PyTorch: joined traces (`armillary trace link`), host or Kineto traces alone, or a folder of pairs or of Kineto's."""
 
 from __future__ import annotations
 
@@ -18,19 +18,23 @@ from armillary.errors import InputError
 
 @uncollected()
 def convert(inputs: Sequence[Path]) -> Converted:
-    """Convert one file for each rank, or folders with ``host_<rank>.json`` and ``device_<rank>.json``.
+    """Convert one file for each rank, or folders: ``host_<rank>.json`` and ``device_<rank>.json``, or Kineto's alone.
 
     Raises:
         InputError: a file is not what it should be, or the traces of a pair are of different runs.
     """
     traces: list[Linked] = []
     for path in inputs:
-        traces += (
-            [link(read_host(h), read_device(d)) for h, d in pairs(path)]
-            if path.is_dir()
-            else [read_linked(path)]
-        )
+        traces += _of_folder(path) if path.is_dir() else [read_linked(path)]
     return convert_job(traces)
+
+
+def _of_folder(folder: Path) -> list[Linked]:
+    found = _sides(folder)
+    # Files named as a pair's want their other half; Kineto's own names (*.pt.trace.json) stand alone.
+    if found["device"] and not found["host"] and not any(map(_of_pair, found["device"].values())):
+        return [read_linked(path) for _, path in sorted(found["device"].items())]
+    return [link(read_host(h), read_device(d)) for h, d in pairs(folder)]
 
 
 def pairs(folder: Path) -> list[tuple[Path, Path]]:
@@ -42,21 +46,7 @@ def pairs(folder: Path) -> list[tuple[Path, Path]]:
     Raises:
         InputError: there is no pair, or a half of one.
     """
-    names = [
-        path
-        for path in sorted(folder.iterdir())
-        if re.fullmatch(r"[^.].*\.json(\.gz)?", path.name) and path.is_file()
-    ]
-    found: dict[str, dict[int, Path]] = {"host": {}, "device": {}}
-    for path in names:
-        match = re.fullmatch(r"(host|device)_(\d+)\.json(\.gz)?", path.name)
-        if match:
-            found[match[1]].setdefault(int(match[2]), path)
-    if not found["host"] and not found["device"]:
-        for path in sorted(names, key=_numbers):
-            kind = _kind(path)
-            if kind:
-                found[kind][len(found[kind])] = path
+    found = _sides(folder)
     for side, other in (("host", "device"), ("device", "host")):
         for rank in sorted(found[side].keys() - found[other].keys()):
             raise InputError(
@@ -64,9 +54,33 @@ def pairs(folder: Path) -> list[tuple[Path, Path]]:
             )
     if not found["host"]:
         raise InputError(
-            f"{folder}: no traces, expected host_<rank>.json and device_<rank>.json of every rank"
+            f"{folder}: no traces, expected host_<rank>.json and device_<rank>.json of every rank, or Kineto's "
+            "traces alone (*.pt.trace.json)"
         )
     return [(path, found["device"][rank]) for rank, path in sorted(found["host"].items())]
+
+
+def _sides(folder: Path) -> dict[str, dict[int, Path]]:
+    """Return the host and the device traces of a folder, by rank or order."""
+    names = [
+        path
+        for path in sorted(folder.iterdir())
+        if re.fullmatch(r"[^.].*\.json(\.gz)?", path.name) and path.is_file()
+    ]
+    found: dict[str, dict[int, Path]] = {"host": {}, "device": {}}
+    for path in names:
+        if match := _of_pair(path):
+            found[match[1]].setdefault(int(match[2]), path)
+    if not found["host"] and not found["device"]:
+        for path in sorted(names, key=_numbers):
+            kind = _kind(path)
+            if kind:
+                found[kind][len(found[kind])] = path
+    return found
+
+
+def _of_pair(path: Path) -> re.Match[str] | None:
+    return re.fullmatch(r"(host|device)_(\d+)\.json(\.gz)?", path.name)
 
 
 def _numbers(path: Path) -> tuple[list[int], str]:

@@ -19,25 +19,21 @@ from armillary.trace.node import REPLAY_ONLY, Attribute
 
 @dataclass(frozen=True)
 class Group:
-    """A communicator as a node names it: its number, and its members in this trace."""
+    """A communicator as a node names it: its number, and its members as ranks of the job."""
 
     number: int
     ranks: tuple[int, ...]
-    members: tuple[int, ...]
-    """All of its members in order, -1 for one that is not in this trace."""
-    world: tuple[int, ...]
-    """The same as ranks of the job."""
+    """Its members in order."""
 
     def rank(self, member: int | None) -> int | None:
         """Return the rank of a member by its place in the group; None where that is not known."""
-        known = member is not None and 0 <= member < len(self.members) and self.members[member] >= 0
-        return self.members[member] if known and member is not None else None
+        return self.ranks[member] if member is not None and 0 <= member < len(self.ranks) else None
 
 
 def nodes_of_rank(
     rank: Rank,
     linked: Linked,
-    number: tuple[int, int],
+    number: int,
     first_id: int,
     origin: int,
     group_of: Callable[[Communication], Group],
@@ -48,7 +44,7 @@ def nodes_of_rank(
     Args:
         rank: its steps.
         linked: what they were made from.
-        number: the rank in this trace, and in the job.
+        number: the rank in the job.
         first_id: id of the first node.
         origin: time that start times count from, ns.
         group_of: tells the communicator.
@@ -142,15 +138,13 @@ def _name_tensors(node: Node, source: HostNode) -> None:
         node.outputs = (str(source.outputs), str(source.output_shapes), str(source.output_types))
 
 
-def _communicate(node: Node, comm: Communication, group: Group, number: tuple[int, int]) -> None:
+def _communicate(node: Node, comm: Communication, group: Group, rank: int) -> None:
     attrs = node.attrs
     attrs.append(("is_cpu_op", "bool", False))
     if not comm.sized:
         attrs.append((REPLAY_ONLY, "bool", True))
-    rank, peer = number[0], group.rank(comm.peer)
+    peer = group.rank(comm.peer)
     if comm.kind in (SEND, RECV):
-        if peer is None and comm.peer is not None and 0 <= comm.peer < len(group.world):
-            rank, peer = number[1], group.world[comm.peer]  # only a replay can run it: say who it was
         if peer is None:  # from any source: it takes its recorded time
             return
         node.type = NodeType.COMM_SEND_NODE if comm.kind == SEND else NodeType.COMM_RECV_NODE
@@ -160,7 +154,7 @@ def _communicate(node: Node, comm: Communication, group: Group, number: tuple[in
         return
     node.type = NodeType.COMM_COLL_NODE
     kind = CollectiveType[comm.kind]
-    size = max(comm.size, comm.part * len(group.members))
+    size = max(comm.size, comm.part * len(group.ranks))
     attrs += [("comm_type", "int64", int(kind)), ("comm_size", "int64", size)]
     if group.number:
         attrs.append(("pg_name", "string", str(group.number)))

@@ -39,7 +39,9 @@ def close(rank: Rank, graph: Graph, origin: int) -> tuple[dict[str, Any], list[s
     wrong = []
     communicates = np.isin(graph.types, _COMMUNICATION)[graph.n_nodes - len(rank.steps) :].tolist()
     lost = Counter(
-        step.name for step, made in zip(rank.steps, communicates, strict=True) if step.communicates > made
+        step.name
+        for step, made in zip(rank.steps, communicates, strict=True)
+        if step.communicates == "kernel" and not made
     )
     if lost:
         name, count = lost.most_common(1)[0]

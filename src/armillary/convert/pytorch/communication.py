@@ -153,6 +153,8 @@ def of_kernel(extra: Mapping[str, Any], name: str) -> Communication | None:
     _add_group(made, node)
     _add_said(made, node)
     _add_ends(made, node)
+    if kind == "ALL_TO_ALL":
+        made.splits = _said_splits([node], made.size)
     return made
 
 
@@ -261,7 +263,7 @@ def _communication(
         for member in nodes:
             _add_said_peer(made, member)
     if kind == "ALL_TO_ALL":
-        made.splits = _splits(node, operand)
+        made.splits = _splits(node, operand) or _said_splits(nodes, made.size)
     return made
 
 
@@ -362,6 +364,19 @@ def _add_said(made: Communication, node: HostNode) -> None:
         made.size = (got or 0) * members * each
     else:
         made.size = (got or 0) * each
+
+
+def _said_splits(nodes: Iterable[HostNode], total: int) -> tuple[int, ...]:
+    """Return the bytes to each member as the attributes of a collective say them; long lists are cut short."""
+    for node in nodes:
+        text = node.extra.get("in_split_size")
+        found = (
+            re.fullmatch(r"\[\s*(\d{1,15}(?:\s*,\s*\d{1,15})*)\s*\]", text) if isinstance(text, str) else None
+        )
+        parts = [int(part) for part in found[1].split(",")] if found else []
+        if sum(parts) and total % sum(parts) == 0:
+            return tuple(part * (total // sum(parts)) for part in parts)
+    return ()
 
 
 def _count(value: Any) -> int | None:

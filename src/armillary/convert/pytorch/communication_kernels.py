@@ -77,7 +77,7 @@ _PATTERNS = tuple((re.compile(family.pattern, re.IGNORECASE), family) for family
 
 @lru_cache(maxsize=4096)
 def kernel_kind(name: str) -> str | None:
-    """Return what a kernel does: a kind, `UNSAID` for messages or an all-to-all, None for one that does not communicate.
+    """Return what a kernel does: a kind, `UNSAID` for messages or an all-to-all, None if it does not communicate.
 
     A kernel of a library whose name does not tell, such as RCCL's generic one, gives the kind of its family.
     """

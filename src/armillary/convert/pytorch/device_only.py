@@ -28,6 +28,7 @@ _SAID = {
     "Process Group Description": "pg_desc",
     "Global rank start": "global_rank_start",
     "Global rank stride": "global_rank_stride",
+    "In split size": "in_split_size",
     "Src Rank": "src_rank",
     "Dst Rank": "dst_rank",
 }

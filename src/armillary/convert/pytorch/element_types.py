@@ -1,4 +1,4 @@
-"""Bytes of one element by the name of its type: C++'s, as operators have it, and ScalarType's, as collectives have it."""
+"""Bytes of one element by the name of its type: C++'s, as operators have it, or ScalarType's, as collectives do."""
 
 from __future__ import annotations
 

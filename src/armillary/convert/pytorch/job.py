@@ -13,29 +13,32 @@ from armillary.convert.groups import Groups
 from armillary.convert.pytorch.chakra import Group, nodes_of_rank
 from armillary.convert.pytorch.closing import close, statements
 from armillary.convert.pytorch.communication import MOST_RANKS, RECV, SEND, Communication
+from armillary.convert.pytorch.group_guesses import refute_guesses
 from armillary.convert.pytorch.group_order import keep_group_order
 from armillary.convert.pytorch.link import Linked
-from armillary.convert.pytorch.process_groups import ProcessGroups, world_size
+from armillary.convert.pytorch.process_groups import ProcessGroups, says_world, world_size
 from armillary.convert.pytorch.rank import Rank, build
 from armillary.convert.pytorch.steps import Step
 from armillary.errors import InputError
 from armillary.trace import Graph, GraphBuilder, Trace, graph_of
+from armillary.trace.process_groups import RANK, WORLD_SIZE
 
 _ONE_CLOCK = 60_000_000_000
 """Ranks that start further apart than this (ns) have clocks of their own."""
 
 
 def convert_job(traces: Sequence[Linked]) -> Converted:
-    """Return the Chakra trace of a job; ranks that are not given are left out of its groups."""
+    """Return the Chakra trace of a job; where ranks are not given, its groups and messages name those of the job."""
     numbered = _number(traces)
     ranks = list(numbered)
     world = world_size(traces, max(ranks) + 1)
-    place = {rank: at for at, rank in enumerate(ranks)}
     warnings: list[str] = []
     if world > len(ranks):
         shown = ", ".join(map(str, ranks[:8])) + ("…" if len(ranks) > 8 else "")
+        how = "from one, `armillary trace extrapolate --from-one-rank` makes all"
         warnings.append(
-            f"{len(ranks)} of {world} ranks are given (rank {shown}); groups hold only these, numbered from 0"
+            f"{len(ranks)} of {world} ranks are given (rank {shown}): a replay runs these alone, a machine needs all "
+            f"({how})"
         )
     built = [build(linked, alone=len(numbered) == 1) for linked in numbered.values()]
     for linked, steps in zip(numbered.values(), built, strict=True):
@@ -43,19 +46,32 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
             raise InputError(f"{linked.host.source}: no operators, expected at least one that ran")
     starts = [rank.first for rank in built]
     together = max(starts) - min(starts) < _ONE_CLOCK
-    groups = Groups(len(ranks))
+    groups = Groups(world)
+    unmet = sum(len(one.communications) for one in built)
+    if world == 1 and unmet and not says_world(traces):
+        warnings.append(
+            f"rank {ranks[0]}: the trace does not say how many ranks there were, so its {unmet} communications have "
+            "one member and move nothing on a machine (`armillary trace extrapolate --from-one-rank --axes dp=N` "
+            "makes N ranks of it)"
+        )
+    known = {
+        rank: _groups_of(linked, rank, world, steps)
+        for rank, linked, steps in zip(ranks, numbered.values(), built, strict=True)
+    }
+    refute_guesses(
+        known,
+        {
+            rank: [
+                step.source
+                for step in steps.steps
+                if step.kind == "comm" and isinstance(step.source, Communication)
+            ]
+            for rank, steps in zip(ranks, built, strict=True)
+        },
+    )
     members = []
     for rank, linked, steps in zip(ranks, numbered.values(), built, strict=True):
-        known = ProcessGroups(linked, rank, world)
-        known.learn(steps.communications)
-        known.learn_threads(
-            (step.source, step.lane)
-            for step in steps.steps
-            if isinstance(step.source, Communication)
-            and step.name.startswith("gloo:")
-            and step.source.kind not in (SEND, RECV)  # the caller's thread does messages
-        )
-        members.append(_Members(known, place, groups, steps.communications))
+        members.append(_Members(known[rank], ranks, groups, steps.communications))
         keep_group_order(steps.steps, members[-1])
         if unknown := _unsized(linked, steps):
             warnings.append(f"rank {rank}: {unknown}")
@@ -64,10 +80,10 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
                 f"rank {rank}: {lost} messages have their other end on a rank that is not known or not given: "
                 "only a replay of the recorded times can run them"
             )
-        for name, count in known.guessed.items():
+        for name, count in known[rank].guessed.items():
             warnings.append(
                 f"rank {rank}: {count} collectives do not say their process group; the likeliest of that size, "
-                f"'{name}' ({known.about.get(name) or 'no description'}), is assumed"
+                f"'{name}' ({known[rank].about.get(name) or 'no description'}), is assumed"
             )
     graphs: list[Graph] = []
     facts: list[dict[str, Any]] = []
@@ -76,9 +92,11 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
         groups.metadata(builder)
         origin = min(starts) if together else steps.first
         nodes, dropped = nodes_of_rank(
-            steps, linked, (at, ranks[at]), len(builder.nodes), origin, members[at], _work(linked)
+            steps, linked, ranks[at], len(builder.nodes), origin, members[at], _work(linked)
         )
-        graphs.append(graph_of([*builder.nodes, *nodes], f"rank {at}", metadata=_metadata(linked)))
+        graphs.append(
+            graph_of([*builder.nodes, *nodes], f"rank {at}", metadata=_metadata(linked, ranks, at, world))
+        )
         closing, wrong = close(steps, graphs[-1], origin)
         facts.append(_facts(linked, steps, graphs[-1], ranks[at], dropped) | closing | members[at].told)
         warnings += [f"rank {ranks[at]}: {reason}" for reason in (*linked.reasons, *wrong)]
@@ -89,6 +107,19 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
         _summary(facts),
         tuple(statements(facts)),
     )
+
+
+def _groups_of(linked: Linked, rank: int, world: int, steps: Rank) -> ProcessGroups:
+    known = ProcessGroups(linked, rank, world)
+    known.learn(steps.communications)
+    known.learn_threads(
+        (step.source, step.lane)
+        for step in steps.steps
+        if isinstance(step.source, Communication)
+        and step.name.startswith("gloo:")
+        and step.source.kind not in (SEND, RECV)  # the caller's thread does messages
+    )
+    return known
 
 
 def _unsized(linked: Linked, rank: Rank) -> str:
@@ -104,8 +135,8 @@ def _unsized(linked: Linked, rank: Rank) -> str:
     more = f" and {len(names) - 3} other names" if len(names) > 3 else ""
     time = "their recorded time on every machine" if rank.timed else "no time"
     return (
-        f"the trace does not say the bytes of {names.total()} communications ({shown}{more}); they take {time}, which no "
-        "network changes"
+        f"the trace does not say the bytes of {names.total()} communications ({shown}{more}); they take {time}, which "
+        "no network changes"
     )
 
 
@@ -113,20 +144,20 @@ class _Members:
     """Tells the communicator of each communication of one rank; asked for all of them before any node is made."""
 
     def __init__(
-        self, known: ProcessGroups, place: dict[int, int], groups: Groups, comms: Sequence[Communication]
+        self, known: ProcessGroups, given: Sequence[int], groups: Groups, comms: Sequence[Communication]
     ) -> None:
+        self.given = frozenset(given)
         self.found: dict[int, Group] = {}
         self.told = {"process_groups": {name: list(ranks) for name, ranks in known.ranks.items()}}
         """The groups that the rank knows, with all their ranks, by PyTorch's names."""
         for comm in comms:
-            world = known.of(comm)
-            members = tuple(place.get(rank, -1) for rank in world)
-            ranks = tuple(rank for rank in members if rank >= 0)
-            self.found[id(comm)] = Group(groups.number(ranks) if ranks else 0, ranks, members, world)
+            ranks = known.of(comm)
+            self.found[id(comm)] = Group(groups.number(ranks), ranks)
 
     def without_end(self, comms: Sequence[Communication]) -> int:
         """Return how many messages have no known other end."""
-        return sum(comm.kind in (SEND, RECV) and self(comm).rank(comm.peer) is None for comm in comms)
+        messages = [comm for comm in comms if comm.kind in (SEND, RECV)]
+        return sum(self(comm).rank(comm.peer) not in self.given for comm in messages)
 
     def __call__(self, comm: Communication) -> Group:
         return self.found[id(comm)]
@@ -167,8 +198,14 @@ def _work(linked: Linked) -> list[tuple[int, int]]:
     return [(own.flops, own.bytes) for own in exclusive(works, parents, [node.name for node in nodes])]
 
 
-def _metadata(linked: Linked) -> list[tuple[str, str, Any]]:
-    return [("schema", "string", linked.host.schema), ("source", "string", Path(linked.host.source).name)]
+def _metadata(linked: Linked, ranks: Sequence[int], at: int, world: int) -> list[tuple[str, str, Any]]:
+    found: list[tuple[str, str, Any]] = [
+        ("schema", "string", linked.host.schema),
+        ("source", "string", Path(linked.host.source).name),
+    ]
+    return (
+        found if len(ranks) == world else [*found, (RANK, "int64", ranks[at]), (WORLD_SIZE, "int64", world)]
+    )
 
 
 def _facts(linked: Linked, rank: Rank, graph: Graph, number: int, dropped: int) -> dict[str, Any]:

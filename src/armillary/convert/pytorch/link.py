@@ -65,7 +65,9 @@ class Linked:
         """Return the host node of an event; None where it has none."""
         if self._node_of is None:
             ops = self.device.ops
-            self._node_of = {id(ops[at]): node for node, at in zip(self.host.nodes, self.op_of, strict=True) if at >= 0}
+            self._node_of = {
+                id(ops[at]): node for node, at in zip(self.host.nodes, self.op_of, strict=True) if at >= 0
+            }
         return self._node_of.get(id(op))
 
     def report(self) -> dict[str, Any]:

@@ -21,6 +21,14 @@ def world_size(traces: Iterable[Linked], least: int) -> int:
     return found
 
 
+def says_world(traces: Iterable[Linked]) -> bool:
+    """Whether a trace says how many ranks the job had, or what a group was."""
+    return any(
+        linked.device.distributed.get("world_size") is not None or _told(linked) or linked.host.process_groups
+        for linked in traces
+    )
+
+
 def _told(linked: Linked) -> list[dict[str, Any]]:
     """Return the groups a rank tells: those of the host trace, then those of the device trace."""
     config = linked.device.distributed.get("pg_config")
@@ -49,6 +57,8 @@ class ProcessGroups:
         self.named: set[str] = set()
         self.guessed: dict[str, int] = {}
         self.by_thread: dict[int, str] = {}
+        self.chosen: dict[int, str] = {}
+        """By the id of a call the group that the other ranks' calls speak for."""
 
     def learn(self, communications: Iterable[Communication]) -> None:
         """Take note of the groups that communications name, so that the others are more likely to be unnamed."""
@@ -71,17 +81,41 @@ class ProcessGroups:
 
     def of(self, one: Communication) -> tuple[int, ...]:
         """Return the ranks that take part; where no node says it, the likeliest group of that size."""
+        candidates = self.candidates(one)
+        if len({self.ranks[name] for name in candidates}) > 1:
+            best = self._best(one, candidates)
+            self.guessed[best] = self.guessed.get(best, 0) + 1
+        return self.likeliest(one)
+
+    def likeliest(self, one: Communication) -> tuple[int, ...]:
+        """Return what `of` does, without a note that it may be a guess."""
         if one.group in self.ranks:
             return self.ranks[one.group]
         if one.ranks:
             return one.ranks
-        candidates = self._candidates(one)
-        if not candidates:
-            return self.world
-        best = self.by_thread.get(id(one)) or max(candidates, key=lambda name: self._likelihood(name, one))
-        if len({candidates[name] for name in candidates}) > 1:
-            self.guessed[best] = self.guessed.get(best, 0) + 1
-        return candidates[best]
+        candidates = self.candidates(one)
+        return self.ranks[self._best(one, candidates)] if candidates else self.world
+
+    def candidates(self, one: Communication) -> list[str]:
+        """Return the groups that a call may be for; none where a node says the ranks."""
+        if one.group in self.ranks or one.ranks:
+            return []
+        return list(self._candidates(one))
+
+    def describe(self, name: str) -> str:
+        """Return what a group is called on all ranks: its description, as names may count up differently."""
+        alike = [other for other in self.ranks if self.about.get(other) == self.about.get(name)]
+        return f"{self.about.get(name, '')} {alike.index(name)}"
+
+    def choose(self, one: Communication, description: str) -> None:
+        """Let a call be for the group of a description, if it may be."""
+        found = [name for name in self.candidates(one) if self.describe(name) == description]
+        if found:
+            self.chosen[id(one)] = found[0]
+
+    def _best(self, one: Communication, candidates: Iterable[str]) -> str:
+        found = self.chosen.get(id(one)) or self.by_thread.get(id(one))
+        return found or max(candidates, key=lambda name: self._likelihood(name, one))
 
     def _candidates(self, one: Communication) -> dict[str, tuple[int, ...]]:
         if one.group in self.ranks:
@@ -94,7 +128,11 @@ class ProcessGroups:
 
     def _likelihood(self, name: str, one: Communication) -> tuple[int, ...]:
         sharded = any(around.startswith("FSDP::") for around in one.path)
-        words = ("dp", "fsdp", "shard", "data") if sharded else ("default",)
+        words: tuple[str, ...] = ("dp", "fsdp", "shard", "data") if sharded else ("default",)
+        if (
+            sharded and one.kind == "ALL_REDUCE"
+        ):  # shards are gathered and scattered, replicas are summed (HSDP)
+            words = ("rep",)
         said = any(word in self.about.get(name, "") for word in words)
         known_size = one.group_size is not None
         return (

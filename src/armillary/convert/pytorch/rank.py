@@ -7,7 +7,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from armillary.convert.pytorch.communication import ASYNCHRONOUS, Communication, add_event, communications
+from armillary.convert.pytorch.communication import (
+    ASYNCHRONOUS,
+    GROUP_NOTE,
+    Communication,
+    add_event,
+    communications,
+)
 from armillary.convert.pytorch.data_waits import add_data_waits
 from armillary.convert.pytorch.delays import add_delays
 from armillary.convert.pytorch.device import CpuOp, DeviceOp, RuntimeCall
@@ -117,7 +123,7 @@ def _recorded(linked: Linked) -> tuple[dict[int, list[Item]], list[CpuOp]]:
     threads: dict[int, list[Item]] = defaultdict(list)
     events: list[CpuOp] = []
     for at, op in enumerate(ops):
-        if not first <= op.start <= last:
+        if not first <= op.start <= last or op.name.startswith(GROUP_NOTE):
             continue
         if op.is_annotation and op.name.startswith(ASYNCHRONOUS):
             events.append(op)
@@ -137,7 +143,7 @@ def _untimed(linked: Linked) -> dict[int, list[Item]]:
             end[above] = max(end[above], end[at])
     threads: dict[int, list[Item]] = defaultdict(list)
     for at, node in enumerate(nodes):
-        if not node.is_structure:
+        if not node.is_structure and not node.name.startswith(GROUP_NOTE):
             threads[node.tid].append(Item(node.name, at, end[at], at))
     return threads
 

@@ -140,6 +140,12 @@ class Issuing:
             item = item.above
         return None
 
+    def explains(self, item: Item | None) -> bool:
+        """Whether `item`, or an item around it, issues a communication."""
+        while item is not None and item.host not in self.of:
+            item = item.above
+        return item is not None
+
     def before(self, call: RuntimeCall | None) -> Communication | None:
         """Return the last of those that a thread issued, each without a kernel, before it launched one for all of them.
 
@@ -168,11 +174,13 @@ def _communicate(
     for step, kernel, call in order:
         if not is_communication(kernel.name):
             continue
-        step.communicates = True
+        step.communicates = "kernel"
         comm = issuing.around(step.item) or issuing.before(call)
         if comm is not None:
             issuing.taken.add(comm.node)
             step.kind, step.source, step.host = "comm", comm, comm.node
+        elif issuing.explains(step.item):
+            step.communicates = "further kernel"
         else:
             comm = of_kernel(said(kernel.args), kernel.name)
             if comm is not None:

@@ -8,10 +8,13 @@ from collections.abc import Iterable
 from armillary.convert.pytorch.communication import Communication
 from armillary.convert.pytorch.device import CpuOp
 from armillary.convert.pytorch.link import Linked
+from armillary.convert.pytorch.segments import Item
 from armillary.convert.pytorch.steps import SHORT, Step, Thread
 
 Issued = list[tuple[Communication, CpuOp | None]]
 
+_QUEUES = 1 << 41
+"""Added to the number of a thread for what queues on its behalf; more than any thread's."""
 WAKING = 100_000
 """A thread that goes on so soon (ns) after a communication ended was waiting for it."""
 
@@ -61,16 +64,19 @@ def add_workers(threads: dict[int, Thread], heads: dict[int, Step], issued: Issu
             step.waits = [issue] if issue else []
             made.append(step)
             continue
-        if issue and issue.end > event.start:
-            issue = threads[issue.lane].before(event.start)
+        if issue:
+            # The operator may first have waited for its operand, as for a DTensor that is still being reduced.
+            last_before = threads[issue.lane].before(event.start)
+            if issue.end > event.start or (last_before and _is_within(last_before.item, comm.node)):
+                issue = last_before
         key = issue.end if issue else event.start
         step = Step(event.name, "comm", event.end, key, event.tid, host=comm.node, source=comm)
         waits = [step for step in (issue, last.get(event.tid)) if step]
         ready = max((step.end for step in waits), default=event.start)
         if event.start - ready >= SHORT:
-            queued = Step(
-                f"{event.name} queued", "queued", event.start, key, event.tid, begin=ready, waits=waits
-            )
+            # Messages of gloo are annotated on the thread that calls, which does not wait meanwhile.
+            queue = event.tid + (_QUEUES if event.tid in threads else 0)
+            queued = Step(f"{event.name} queued", "queued", event.start, key, queue, begin=ready, waits=waits)
             queued.source = event
             made.append(queued)
             waits = [queued]
@@ -79,6 +85,12 @@ def add_workers(threads: dict[int, Thread], heads: dict[int, Step], issued: Issu
         made.append(step)
         _wake(threads.values(), step, event.start)
     return made
+
+
+def _is_within(item: Item | None, node: int) -> bool:
+    while item is not None and item.host != node:
+        item = item.above
+    return item is not None
 
 
 def _wake(threads: Iterable[Thread], comm: Step, start: int) -> None:

@@ -14,7 +14,7 @@ from armillary.errors import InputError, nearest, one_of
 from armillary.trace import Graph, Trace
 from armillary.trace.families import grid_of
 from armillary.trace.grid import RankGrid
-from armillary.trace.process_groups import definitions
+from armillary.trace.process_groups import definitions, recorded_world
 from armillary.workload.extrapolation.digits import digit_numbers, digits_of
 from armillary.workload.extrapolation.roles import ROLES, Evidence, named
 from armillary.workload.extrapolation.symbolic import from_one_rank, groups_of_trace, symbolic
@@ -122,7 +122,7 @@ def ranks_named_by(graph: Graph) -> int:
     Raises:
         InputError: it names no other rank.
     """
-    ends = [1]
+    ends = [1, recorded_world(graph)]
     for _, text in definitions(graph):
         for group in json.loads(text[2:-2]):
             ranks = group.get("ranks", ())

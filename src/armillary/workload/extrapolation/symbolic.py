@@ -16,7 +16,7 @@ from armillary.errors import InputError
 from armillary.trace import Graph, NodeType, Trace
 from armillary.trace.distinct import distinct_columns
 from armillary.trace.grid import AXIS, Ints, RankGrid
-from armillary.trace.process_groups import Groups, definitions, read_groups
+from armillary.trace.process_groups import Groups, check_whole, definitions, read_groups
 from armillary.workload.extrapolation.digits import Digit, digit_numbers, digits_of, grid_of_digits
 from armillary.workload.extrapolation.edit import inserted, kept_nodes, with_ints, with_texts, without
 
@@ -54,6 +54,7 @@ def symbolic(
     """
     if trace.grid is not None:
         return trace
+    check_whole(trace)
     groups = groups_of_trace(trace, given)
     of_rank, examples = trace.structures()
     first = {code: int(np.argmax(of_rank == code)) for code in range(len(examples))}

@@ -1,0 +1,78 @@
+"""Notes, inside each call of a collective or message, the process group that it is for.
+
+PyTorch's traces say it where NCCL, RCCL or XCCL run, not for gloo and MPI. All calls, those of the C++ reducer of
+DistributedDataParallel included, go through operators of the namespace c10d. These get a kernel for the dispatch key
+BackendSelect, which every call passes last before the kernel of its device, whatever autograd or inference mode do. It
+opens and closes a range with the group's name and goes on; that takes some 20 us of the calling thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from armillary.convert.pytorch.communication import GROUP_NOTE
+
+
+class GroupNotes:
+    """The kernels that note; `remove` puts PyTorch's back."""
+
+    def __init__(self, torch: Any) -> None:
+        """Register them; `available` says whether this PyTorch can."""
+        self._library: Any = None
+        try:
+            self._register(torch)
+        except (
+            AttributeError,
+            RuntimeError,
+            TypeError,
+            ImportError,
+        ):  # of a version that lacks what this needs
+            self.remove()
+
+    @property
+    def available(self) -> bool:
+        """Whether groups are noted."""
+        return self._library is not None
+
+    def remove(self) -> None:
+        """Let PyTorch's kernels be called again."""
+        if self._library is not None:
+            self._library._destroy()
+            self._library = None
+
+    def _register(self, torch: Any) -> None:
+        distributed = torch.distributed
+        if not distributed.is_available() or torch.cuda.is_available():
+            return
+        note = torch._C._profiler._RecordFunctionFast
+        unbox = distributed.ProcessGroup.unbox
+        select = torch._C.DispatchKey.BackendSelect
+        self._library = torch.library.Library("c10d", "IMPL")
+        for name in sorted(torch._C._dispatch_get_all_op_names()):
+            space, _, short = name.partition("::")
+            if space == "c10d" and "." not in short:
+                operator = getattr(torch.ops.c10d, short).default
+                place = _group_argument(operator)
+                if place >= 0:
+                    kernel = _noting(operator, place, unbox, note, select)
+                    self._library.impl(short, kernel, "BackendSelect", with_keyset=True)
+
+
+def _group_argument(operator: Any) -> int:
+    """Return the place of the process group among the arguments of an operator, -1 for none."""
+    arguments = operator._schema.arguments
+    return next((at for at, argument in enumerate(arguments) if "ProcessGroup" in str(argument.type)), -1)
+
+
+def _noting(
+    operator: Any, place: int, unbox: Callable[[Any], Any], note: Callable[[str], Any], select: Any
+) -> Callable[..., Any]:
+    def noting(keys: Any, *arguments: Any, **named: Any) -> Any:
+        with note(GROUP_NOTE + str(unbox(arguments[place]).group_name)):
+            pass
+        # Without the GIL, unlike DispatchKeySet's redispatch: a thread of gloo may need it to free a tensor, while it
+        # holds the lock that this call is going to take.
+        return operator._op_dk(keys.remove(select).highestPriorityTypeId(), *arguments, **named)
+
+    return noting
