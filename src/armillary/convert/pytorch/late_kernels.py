@@ -14,7 +14,7 @@ from armillary.convert.pytorch.steps import Step, Thread
 from armillary.convert.pytorch.tracks import Streams
 
 FULL, DRAIN, TAIL = 300_000, 10, 500_000
-"""A kernel found the device full that waited FULL ns and DRAIN times as long as another one still ran (TAIL ns or less).
+"""A kernel found the device full if it waited FULL ns, and DRAIN times what another one still ran, at most TAIL ns.
 
 In traces of V100 and A100, kernels of a second stream begin 10 to 220 us before the end of one that held the device for
 0.4 to 41 ms, in the time in which its last blocks leave room.
