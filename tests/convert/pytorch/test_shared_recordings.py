@@ -1,4 +1,4 @@
-"""Every Kineto file of ../shared/traces replays in its recorded time, and GPU-bound ones are faster with faster kernels.
+"""Every Kineto file of ../shared/traces replays in its recorded time; if GPU-bound, faster with faster kernels.
 
 Limits of gaps are those of docs/validation.md: 5 % of the recording where it has operators, 20 % elsewhere, and what is
 written beside the files that were cut by hand, or record little of a host.

@@ -79,7 +79,10 @@ def test_large_collectives_use_the_torus_well(model: str, name: str) -> None:
     machine = replace(machine, packets=MODELS[model])
     trace = collective_trace(name, 64, 64, 1 << 24)
     timeline = armillary.simulate(trace, machine, network_model=model.split(",")[0])
-    least = bound(timeline).ticks
+    assert bound(timeline).ticks <= timeline.total_ticks
+    # The first dimension carries 3/4 of the bytes a pass; the bound may spread them over all three.
+    passes = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1}.get(name)
+    least = passes * 3 * (1 << 24) / 4 / 100 if passes else bound(timeline).ticks
     # Headers of TCP are 6 % of its packets, and its window grows first.
     most = {"all-to-all": 1.35}.get(name, 1.15) + (0.6 if "tcp" in model else 0.0)
     assert least <= timeline.total_ticks <= most * least, timeline.total_ticks / least

@@ -23,12 +23,12 @@ SHOWN = 16
 _COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 
 
-def close(rank: Rank, graph: Graph, origin: int) -> tuple[dict[str, Any], list[str]]:
+def close(rank: Rank, graph: Graph) -> tuple[dict[str, Any], list[str]]:
     """Return the facts of one rank and what is wrong with them.
 
     The facts are recorded_ns (first start to last end of operators and device activities), replayed_ns (the
     same for `graph` if each node starts when all that it waits for has ended) and communication_kernels (of the
-    recording); the times are None where none were recorded. Start times in `graph` count from `origin`, ns.
+    recording); the times are None where none were recorded.
     """
     kernels = [step for step in rank.steps if step.communicates]
     facts: dict[str, Any] = {
@@ -39,7 +39,9 @@ def close(rank: Rank, graph: Graph, origin: int) -> tuple[dict[str, Any], list[s
     wrong = []
     communicates = np.isin(graph.types, _COMMUNICATION)[graph.n_nodes - len(rank.steps) :].tolist()
     lost = Counter(
-        step.name for step, made in zip(rank.steps, communicates, strict=True) if step.communicates > made
+        step.name
+        for step, made in zip(rank.steps, communicates, strict=True)
+        if step.communicates == "kernel" and not made
     )
     if lost:
         name, count = lost.most_common(1)[0]
@@ -54,7 +56,7 @@ def close(rank: Rank, graph: Graph, origin: int) -> tuple[dict[str, Any], list[s
         if abs(apart) > APART:
             wrong.append(
                 f"replayed {format_time(facts['replayed_ns'])}, recorded {format_time(facts['recorded_ns'])} "
-                f"({apart:+.1%}): {_cause(graph, ends, rank.first - origin)}"
+                f"({apart:+.1%}): {_cause(graph, ends, rank)}"
             )
     return facts, wrong
 
@@ -73,9 +75,10 @@ def replay(graph: Graph) -> Times:
     return np.array(ends, dtype=np.int64)
 
 
-def _cause(graph: Graph, ends: Times, start: int) -> str:
+def _cause(graph: Graph, ends: Times, rank: Rank) -> str:
     """Name the node with which most of the difference comes in, on the way to the last one of the longer of the two."""
-    recorded = graph.ints("start_ns") + graph.ints("duration_ns") - start
+    recorded = np.zeros(graph.n_nodes, np.int64)
+    recorded[graph.n_nodes - len(rank.steps) :] = [step.end - rank.first for step in rank.steps]
     off = ends - recorded
     longer = recorded if recorded.max() > ends.max() else ends
     ptr, parents = graph.parents()

@@ -97,7 +97,7 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
         graphs.append(
             graph_of([*builder.nodes, *nodes], f"rank {at}", metadata=_metadata(linked, ranks, at, world))
         )
-        closing, wrong = close(steps, graphs[-1], origin)
+        closing, wrong = close(steps, graphs[-1])
         facts.append(_facts(linked, steps, graphs[-1], ranks[at], dropped) | closing | members[at].told)
         warnings += [f"rank {ranks[at]}: {reason}" for reason in (*linked.reasons, *wrong)]
     return Converted(

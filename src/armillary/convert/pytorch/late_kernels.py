@@ -13,11 +13,11 @@ from armillary.convert.pytorch.launches import LATENCY, Launches
 from armillary.convert.pytorch.steps import Step, Thread
 from armillary.convert.pytorch.tracks import Streams
 
-DRAIN, TAIL = 10, 500_000
-"""A kernel found the device full if it waited DRAIN times as long as another one still ran, TAIL ns at most, then.
+FULL, DRAIN, TAIL = 300_000, 10, 500_000
+"""A kernel found the device full if it waited FULL ns, and DRAIN times what another one still ran, at most TAIL ns.
 
-In traces of V100 and A100, kernels of a second stream begin 70 to 220 us before the end of one that held the device for
-5 to 20 ms, in the time in which its last blocks leave room.
+In traces of V100 and A100, kernels of a second stream begin 10 to 220 us before the end of one that held the device for
+0.4 to 41 ms, in the time in which its last blocks leave room.
 """
 
 
@@ -59,7 +59,8 @@ def explain(
                 key=lambda other: other.end,
                 default=None,
             )
-            if drained and drained.end - kernel.start <= min((kernel.start - ready) // DRAIN, TAIL):
+            waited = kernel.start - ready
+            if drained and waited >= FULL and drained.end - kernel.start <= min(waited // DRAIN, TAIL):
                 step.waits.append(drained)
             elif "GraphLaunch" in call.name if call else graphs[kernel.correlation] > 1:
                 unseen.append(_unseen(step, kernel, call, ready))

@@ -43,8 +43,8 @@ class Step:
     host: int = -1
     source: object = None
     """Its kernel or communication."""
-    communicates: bool = False
-    """Whether it is a kernel that communicates, told or not what."""
+    communicates: str = ""
+    """What it is if it is a kernel that communicates: the "kernel", or a "further kernel", of a call."""
 
     @property
     def in_autograd(self) -> bool:

@@ -174,12 +174,14 @@ def _communicate(
     for step, kernel, call in order:
         if not is_communication(kernel.name):
             continue
-        step.communicates = True
+        step.communicates = "kernel"
         comm = issuing.around(step.item) or issuing.before(call)
         if comm is not None:
             issuing.taken.add(comm.node)
             step.kind, step.source, step.host = "comm", comm, comm.node
-        elif not issuing.explains(step.item):  # else another kernel of a call that has one
+        elif issuing.explains(step.item):
+            step.communicates = "further kernel"
+        else:
             comm = of_kernel(said(kernel.args), kernel.name)
             if comm is not None:
                 comms.append(comm)
