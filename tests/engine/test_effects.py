@@ -69,6 +69,8 @@ TCP = {
     "ack_delay": ({"ack_delay": "1 us"}, {"initial_window": 1}),
     "window": ({"window": "4 kB"}, {}),
     "handshake": ({"handshake": True}, {}),
+    "header": ({"header": "200 B"}, {}),
+    "persistent": ({"persistent": False}, {}),
     "jitter": ({"jitter": "3 us"}, {}),
     "seed": ({"seed": 5}, {}),
 }

@@ -62,6 +62,7 @@ class TcpPackets(Part):
         default=None, description="If absent cubic."
     )
     mss: Size | None = Field(default=None, description="Most bytes in a segment; if absent 1448 B.")
+    header: Size | None = Field(default=None, description="Of a segment besides its payload; if absent 90 B.")
     buffer: Size | None = Field(default=None, description="Of the queue of a link; if absent 256 KiB.")
     initial_window: Count | None = Field(default=None, description="Segments; if absent 10.")
     min_rto: Time | None = Field(default=None, description="Shortest timeout; if absent 200 ms.")
@@ -71,6 +72,9 @@ class TcpPackets(Part):
     window: Size | None = Field(default=None, description="Most bytes in flight; if absent no limit.")
     mark: Size | None = Field(default=None, description="Queue from which dctcp marks; if absent 65 packets.")
     handshake: bool | None = None
+    persistent: bool | None = Field(
+        default=None, description="Whether a connection keeps what it has learnt between messages; if absent true."
+    )
     jitter: Time | None = Field(default=None, description="Longest random wait of a sender; if absent 1 us.")
     seed: Whole | None = None
 

@@ -245,8 +245,6 @@ def test_bytes_of_ddp_are_those_of_the_buckets(shared: Path, runs: dict[str, Con
 @pytest.mark.parametrize(
     "path",
     [
-        "param/1.1.0-chakra.0.0.4/resnet_2gpu_et.json.gz",
-        "param/resnet_et.json.gz",
         "hta/df_index_resolver/df_index_resolver.json.gz",
         "hta/mtia_inference_trace/mtia_inference_rank_0.json.gz",
         "hta/amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz",
@@ -255,6 +253,13 @@ def test_bytes_of_ddp_are_those_of_the_buckets(shared: Path, runs: dict[str, Con
 def test_one_trace_alone_simulates_to_the_end(shared: Path, path: str) -> None:
     converted = convert([shared / "traces" / path])
     assert ends(converted, recorded_machine(1))[0] > 0
+
+
+@pytest.mark.parametrize("path", ["1.1.0-chakra.0.0.4/resnet_2gpu_et.json.gz", "resnet_et.json.gz"])
+def test_operators_without_times_need_a_machine(shared: Path, path: str) -> None:
+    converted = convert([shared / "traces/param" / path])
+    with pytest.raises(InputError, match="names operations or bytes, and no time"):
+        ends(converted, recorded_machine(1))
 
 
 GPU_FILES = {

@@ -136,7 +136,7 @@ def test_a_port_sends_one_message_after_the_other() -> None:
 
 
 def test_a_machine_of_one_npu_has_no_messages() -> None:
-    assert ticks(platform((Dimension("", "Switch", 1, 0.0, 50.0),)), 1000) == [0]
+    assert ticks(platform((Dimension("", "Switch", 1, 1.0, 50.0),)), 1000) == [0]
 
 
 def test_messages_pay_every_dimension() -> None:
@@ -194,8 +194,8 @@ def test_memory_that_is_not_there_is_named() -> None:
 
 
 def test_no_bandwidth_is_refused() -> None:
-    with pytest.raises(InputError, match=r"dimension 0 \(rack\) have bandwidth 0; expected more than 0"):
-        ticks(platform((Dimension("rack", "Switch", 4, 0.0, 500.0),)), 1000)
+    with pytest.raises(InputError, match=r"bandwidth: got 0.0, expected more than 0"):
+        Dimension("rack", "Switch", 4, 0.0, 500.0)
 
 
 def test_who_waits_for_whom_is_told() -> None:

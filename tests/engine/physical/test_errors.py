@@ -76,7 +76,6 @@ BAD: dict[str, tuple[Callable[[GraphBuilder, int], Any], Platform, str]] = {
         ),
         "has a precision without a peak; expected one of bf16, fp8",
     ),
-    "no bandwidth": (all_reduce, machine(rate=0.0), "bandwidth"),
     "hardly any bandwidth": (all_reduce, machine(rate=1e-9), "bandwidth"),
     "another number of ranks": (all_reduce, machine(8), "4 ranks.*8 NPUs"),
     "custom collectives of a trace": (
