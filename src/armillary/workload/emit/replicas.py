@@ -25,6 +25,8 @@ class Bucket:
     """Gradients that are reduced together: the layers, their parameters, and the nodes that make them."""
 
     parameters: int = 0
+    partial: int = 0
+    """Of the parameters those whose gradients are summed over tp, too."""
     nodes: list[int] = field(default_factory=list)
     layers: list[int] = field(default_factory=list)
 
@@ -42,6 +44,10 @@ class Replicated:
         self.element, self.weight = gradient(plan), weight(plan)
         self.open: dict[str, Bucket] = {}
         self.reduced: list[int] = []
+        self.added: dict[int, list[int]] = {}
+        """Nodes that added gradients of earlier microbatches up, by layer."""
+        self.partial = 0
+        """Parameters of this step whose gradients are to be summed over tp, too."""
         self.owned = 0
         """Parameters that this rank updates."""
 
@@ -58,10 +64,13 @@ class Replicated:
     def gradients(self, number: int, layer: Layer, nodes: Nodes, last: bool) -> None:
         """Take the gradients of a layer that these nodes made; `last`: of the last microbatch."""
         if not last and not self.every_microbatch:
+            self.added.setdefault(number, []).extend(nodes)
             return
+        nodes = [*self.added.pop(number, ()), *nodes]
         for family, parameters in layer.parameters.items():
             bucket = self.open.setdefault(family, Bucket())
             bucket.parameters += parameters
+            bucket.partial += layer.partial if family == "dp+cp" else 0
             bucket.nodes += nodes
             bucket.layers.append(number)
             if bucket.parameters * self.element >= self.plan.data.bucket and self.plan.data.overlap:
@@ -73,10 +82,19 @@ class Replicated:
             self._flush_all(last)
 
     def reduce(self) -> Nodes:
-        """Reduce what is left, and return the nodes after which the gradients are there."""
+        """Reduce what is left, and return the nodes after which the gradients are there.
+
+        Megatron-LM sums what is partial over tp in one call at the end, when replicas have reduced theirs.
+        """
         self._flush_all(True)
         done, self.reduced = self.reduced, []
-        return done
+        partial, self.partial = self.partial, 0
+        return [*done, *self.summed_over_tp(partial, done)] if partial else done
+
+    def summed_over_tp(self, partial: int, after: Nodes) -> list[int]:
+        """Sum so many gradients of which every rank of tp has a part."""
+        size = partial * self.element
+        return [self.rank.collective("partial gradients", CollectiveType.ALL_REDUCE, "tp", size, after)]
 
     def updated(self, node: int) -> None:
         """Take note that the optimizer has new weights after this node."""
@@ -93,6 +111,8 @@ class Replicated:
             self.reduced += (
                 self.communicate(family, bucket) if self.rank.members(family) > 1 else bucket.nodes
             )
+        if last:
+            self.partial += bucket.partial
 
     def part(self, family: str, parameters: int) -> int:
         """Return how many of these parameters this rank updates."""
@@ -221,10 +241,16 @@ class Sharded(Replicated):
         return self.part(family, parameters)
 
     def communicate(self, family: str, bucket: Bucket) -> list[int]:
-        """Reduce and scatter a bucket; replicas of shards add up theirs."""
+        """Reduce and scatter a bucket; replicas of shards add up theirs.
+
+        What is partial is summed over tp first, as DTensor does: afterwards a rank has a shard of it only.
+        """
         ranks = self.rank.members(self.family(family))
         own = self.part(family, bucket.parameters) * self.element
         done: Nodes = bucket.nodes
+        if bucket.partial:
+            done = self.summed_over_tp(bucket.partial, done)
+            bucket.partial = 0
         if ranks > 1:
             kind = CollectiveType.REDUCE_SCATTER
             done = [self.rank.collective("gradients", kind, self.family(family), own * ranks, done)]
