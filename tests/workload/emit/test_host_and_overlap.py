@@ -155,3 +155,16 @@ def test_gradients_are_added_apart():
     left = {name: step.bytes for name, step in apart.items() if name not in fused}
     assert set(left) == {f"{name}.accumulate" for name in ("mlp.down", "mlp.up", "out", "qkv")}
     assert left["mlp.down.accumulate"] == (6144 * 24576 // 2 + 6144) * (2 + 4 + 4)
+
+
+@pytest.mark.parametrize(
+    "parallel",
+    [{"tp": 4, "pp": 2, "sequence": False}, {"tp": 2, "pp": 4}, {"tp": 1, "pp": 4}],
+)
+def test_zero_bubble_with_overlap_is_no_slower_than_1f1b(parallel):
+    """Gradients of weights fill what other tasks leave idle: they may not keep the next task from its place."""
+    one, zero = (
+        ticks(plan(batch=32, parallel=parallel, pipeline={"schedule": schedule, "overlap": True}))
+        for schedule in ("1f1b", "zero-bubble")
+    )
+    assert zero <= one

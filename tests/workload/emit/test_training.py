@@ -148,6 +148,16 @@ def test_the_optimizer_waits_for_all_gradients(sharding: str, schedule: str, ove
     assert {at for at, name in enumerate(names) if name == "w up"} <= before
 
 
+@pytest.mark.parametrize("overlap", [False, True])
+def test_weights_wait_for_the_gradients_they_are_made_from(overlap: bool) -> None:
+    found = graph(stages=3, pipeline=Pipeline(schedule="zero-bubble", overlap=overlap))
+    names, micro, layers = found.names(), found.ints("micro_batch"), found.ints("layer")
+    made = {(micro[at], layers[at]): at for at, name in enumerate(names) if name == "d up"}
+    for at, name in enumerate(names):
+        if name == "w up":
+            assert made[micro[at], layers[at]] in ancestors(found, at)
+
+
 PARTIAL = 17
 
 

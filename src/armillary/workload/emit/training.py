@@ -71,6 +71,8 @@ class Stage:
         """Of forward tasks whose backward task has not begun, by (microbatch, chunk)."""
         self.here: dict[int, deque[Nodes]] = {}
         """What one virtual stage of this only rank of a pipeline has left for another, by tag, in order."""
+        self.passed: dict[tuple[int, int], Nodes] = {}
+        """Ends of B tasks whose W task has not begun, by (microbatch, layer)."""
         self.stored: dict[tuple[int, int], Nodes] = {}
         """Stores of activations that are kept elsewhere, by (microbatch, layer)."""
 
@@ -93,9 +95,11 @@ class Stage:
         ]
         self.replicas.begin(order)
         ends: list[Nodes] = [self.rank.chain]
+        """Before the first task and after each; what a W leaves idle is for the tasks around it, so it has none."""
         for i, task in enumerate(self.tasks):
-            if self.plan.pipeline.overlap and i:
-                self.rank.chain = ends[i - 1]
+            fills = task.kind == "W" and len(ends) > 1
+            if self.plan.pipeline.overlap:
+                self.rank.chain = ends[max(len(ends) - 2 - fills, 0)]
             self.rank.labels["micro_batch"] = task.microbatch
             if task.kind == "F":
                 self._forward(task)
@@ -104,7 +108,10 @@ class Stage:
                 self._backward(task, kind, last[task.chunk] == i or not flush)
             if makes[i]:
                 self.replicas.passed(last[task.chunk] == i or not flush)
-            ends.append(self.rank.chain)
+            if fills:
+                ends[-1] = [*ends[-1], *self.rank.chain]
+            else:
+                ends.append(self.rank.chain)
             if makes[i] and not flush:
                 self._update()
         if self.plan.pipeline.overlap:
@@ -190,7 +197,12 @@ class Stage:
         made = self.pieces.of(layer, kind)
         if kind != "W":
             also = [*also, *self.replicas.weights(number), *self._load(layer)]
+        key = (self.rank.labels["micro_batch"], number)
+        if kind == "W":
+            now = [*now, *self.passed.pop(key)]
         base = self.rank.piece(made, now, also)
+        if kind == "B":
+            self.passed[key] = [base + node for node in made.ends]
         done = [base + node for node in made.last] or now
         if kind != "W":
             self.replicas.used(self.rank.chain[0])
