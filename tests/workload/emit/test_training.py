@@ -32,7 +32,12 @@ def layer(name: str, parameters: int = PARAMETERS, partial: int = 0) -> Layer:
 
 
 def graph(
-    sharding: str = "ddp", schedule: str = "1f1b", stages: int = 1, stage: int = 0, partial: int = 0, **more: object
+    sharding: str = "ddp",
+    schedule: str = "1f1b",
+    stages: int = 1,
+    stage: int = 0,
+    partial: int = 0,
+    **more: object,
 ) -> Graph:
     pipeline = more.pop("pipeline", Pipeline(schedule=schedule))
     data = more.pop("data", Data(sharding=sharding, bucket="10 MB", shard=4 if sharding == "hsdp" else None))
@@ -178,13 +183,17 @@ def test_virtual_stages_of_one_rank_hand_on_without_messages() -> None:
     model = load_model("megatron-22b").model_copy(update={"layers": 4})
     wish = {"ranks": 2, "batch": 4, "sequence": 2048, "parallel": {"tp": 2}}
     one, two = (
-        generate(model, Plan.model_validate(wish | {"pipeline": {"schedule": "interleaved", "virtual": virtual}}))
+        generate(
+            model, Plan.model_validate(wish | {"pipeline": {"schedule": "interleaved", "virtual": virtual}})
+        )
         for virtual in (1, 2)
     )
     assert [problem for found in two.graphs for problem in check(found)] == []
     assert not any("send" in name for name in two.graphs[0].names())
     assert totals(one).flops == totals(two).flops
-    for a, b in ((ancestors(each.graphs[0], each.graphs[0].names().index("optimizer")) for each in (one, two)),):
+    for a, b in (
+        (ancestors(each.graphs[0], each.graphs[0].names().index("optimizer")) for each in (one, two)),
+    ):
         assert len(a) == len(b)
 
 

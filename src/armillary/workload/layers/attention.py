@@ -40,7 +40,9 @@ def attention_blocks(
     if model.attention.qk_norm or model.learned_positions is None:
         blocks.append(_positions(shard, model, heads))
     attend = core(shard, heads)
-    sinks = {"dp+cp": heads.query} if model.attention.sinks else {}  # their gradient comes from the same kernel
+    sinks = (
+        {"dp+cp": heads.query} if model.attention.sinks else {}
+    )  # their gradient comes from the same kernel
     return [*blocks, replace(attend, parameters=sinks), out]
 
 

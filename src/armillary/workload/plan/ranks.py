@@ -61,8 +61,8 @@ def rank_grid(plan: Plan) -> RankGrid:
     """Return the grid of a plan, with these axes.
 
     ``tp cp dp pp``; ``etp ep edp`` divide the same ranks of a stage for experts; ``fsdp`` and ``replicate`` divide
-    cp and dp for hsdp (without it all of it is fsdp). With nodes to which tokens go once, ``ep.inside`` and ``ep.across``
-    divide ep. The subset ``pp.ends`` joins the first and the last stage.
+    cp and dp for hsdp (without it all of it is fsdp). With nodes to which tokens go once, ``ep.inside`` and
+    ``ep.across`` divide ep. The subset ``pp.ends`` joins the first and the last stage.
 
     Raises:
         InputError: the order is no order of the axes, or two ways to divide the ranks do not fit together.
