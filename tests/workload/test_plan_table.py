@@ -453,6 +453,7 @@ def small(name: str, layers: int, **more: Any) -> Decoder:
 
 
 GPT, LLAMA, QWEN = small("megatron-22b", 8), small("llama-3-8b", 8), small("llama-2-7b", 4, tied=True)
+NORMED = small("qwen3-30b-a3b", 4, experts=None, mlp=LLAMA.mlp)
 SP, NO_SP = {"sequence": True}, {"sequence": False}
 DENSE = {
     "one rank": (GPT, asked(1, 2)),
@@ -470,14 +471,17 @@ DENSE = {
     "sp, selective": (GPT, asked(8, 4, recompute="selective", attention="unfused", parallel={"tp": 8} | SP)),
     "sp, full": (LLAMA, asked(8, 4, recompute="full", parallel={"tp": 8} | SP)),
     "sp, fp8": (LLAMA, asked(8, 4, numbers={"compute": "fp8"}, parallel={"tp": 8} | SP)),
-    "norms of heads, tp": (small("qwen3-30b-a3b", 4, experts=None, mlp=LLAMA.mlp), asked(4, 4, parallel={"tp": 4} | NO_SP)),
-    "norms of heads, sp": (small("qwen3-30b-a3b", 4, experts=None, mlp=LLAMA.mlp), asked(4, 4, parallel={"tp": 4} | SP)),
+    "norms of heads, tp": (NORMED, asked(4, 4, parallel={"tp": 4} | NO_SP)),
+    "norms of heads, sp": (NORMED, asked(4, 4, parallel={"tp": 4} | SP)),
     "pp": (GPT, asked(4, 8, parallel={"pp": 4})),
     "gpipe": (GPT, asked(4, 8, parallel={"pp": 4}, pipeline={"schedule": "gpipe"})),
     "interleaved": (GPT, asked(4, 8, parallel={"pp": 4}, pipeline={"schedule": "interleaved", "virtual": 2})),
     "interleaved, one rank": (GPT, asked(2, 8, parallel={"tp": 2}, pipeline={"schedule": "interleaved", "virtual": 2})),
     "zero-bubble": (GPT, asked(4, 8, parallel={"pp": 4}, pipeline={"schedule": "zero-bubble"})),
-    "zero-bubble, side by side": (LLAMA, asked(8, 8, parallel={"tp": 2, "pp": 4}, pipeline={"schedule": "zero-bubble", "overlap": True})),
+    "zero-bubble, side by side": (
+        LLAMA,
+        asked(8, 8, parallel={"tp": 2, "pp": 4}, pipeline={"schedule": "zero-bubble", "overlap": True}),
+    ),
     "tied, pp": (QWEN, asked(8, 8, parallel={"tp": 2, "pp": 2})),
     "cp ring": (LLAMA, asked(8, 4, parallel={"tp": 2, "cp": 4})),
     "cp ring, full": (LLAMA, asked(8, 4, recompute="full", parallel={"tp": 2, "cp": 4})),

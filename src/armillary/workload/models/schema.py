@@ -104,7 +104,7 @@ class Experts(Part):
         reached = self.count // self.groups * self.top_groups
         if self.top_k > reached:
             raise ValueError(
-                f"got top_k {self.top_k} of {reached} experts in top_groups {self.top_groups}, expected at most {reached}"
+                f"got top_k {self.top_k} of {reached} experts in {self.top_groups} groups, expected at most {reached}"
             )
         if not self.shared and (self.shared_size or self.shared_gate):
             raise ValueError("got shared_size or shared_gate, expected them with shared experts only")
