@@ -14,6 +14,9 @@ from armillary.workload.layers.layer import Layer
 from armillary.workload.plan.numbers import gradient, state, traffic, weight
 from armillary.workload.plan.schema import Plan
 
+PARTIAL = "partial gradients"
+"""Name of a sum over tp of gradients of which every rank has a part."""
+
 
 def shard(size: int, ranks: int) -> int:
     """Return the bytes of one of equal parts; the last of them is padded."""
@@ -67,10 +70,10 @@ class Replicated:
             self.added.setdefault(number, []).extend(nodes)
             return
         nodes = [*self.added.pop(number, ()), *nodes]
-        for family, parameters in layer.parameters.items():
+        for place, (family, parameters) in enumerate(layer.parameters.items()):
             bucket = self.open.setdefault(family, Bucket())
             bucket.parameters += parameters
-            bucket.partial += layer.partial if family == "dp+cp" else 0
+            bucket.partial += layer.partial if place == 0 else 0
             bucket.nodes += nodes
             bucket.layers.append(number)
             if bucket.parameters * self.element >= self.plan.data.bucket and self.plan.data.overlap:
@@ -94,7 +97,7 @@ class Replicated:
     def summed_over_tp(self, partial: int, after: Nodes) -> list[int]:
         """Sum so many gradients of which every rank of tp has a part."""
         size = partial * self.element
-        return [self.rank.collective("partial gradients", CollectiveType.ALL_REDUCE, "tp", size, after)]
+        return [self.rank.collective(PARTIAL, CollectiveType.ALL_REDUCE, "tp", size, after)]
 
     def updated(self, node: int) -> None:
         """Take note that the optimizer has new weights after this node."""

@@ -14,6 +14,7 @@ from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM, Gemm, to_products
 from armillary.trace.grid import AXIS, Ints, RankGrid
 from armillary.trace.order import issue_order
+from armillary.workload.emit.replicas import PARTIAL
 
 Mask = NDArray[np.bool_]
 FUSED = re.compile(r"attention|attend|sdpa|fmha", re.IGNORECASE)
@@ -141,7 +142,14 @@ class Nodes:
         Ranks of cp are replicas, too: theirs are those but the ones whose keys and values attention reads and makes.
         """
         around = self.over("cp", only=True) & self.large & ~self.attended
-        return (self.over("dp") & self.large | around | self.ends()) & ~self._exchange
+        return (self.over("dp") & self.large | around | self.ends()) & ~self._exchange | self.partial
+
+    @cached_property
+    def partial(self) -> Mask:
+        """Sums over tp of gradients of weights that every rank of tp holds."""
+        codes, distinct = self.graph.name_codes()
+        found: Mask = np.array([name == PARTIAL for name in distinct], np.bool_)[codes] & (self.collective >= 0)
+        return found
 
     @cached_property
     def attended(self) -> Mask:

@@ -67,8 +67,8 @@ class Layer:
         weight: Steps.
         parameters: Of this rank, by the axes over which their gradients are summed, e.g. {"dp+cp": n, "edp": m};
             "" is none.
-        partial: Of the parameters under "dp+cp" those that every rank of tp holds, while each makes only a part of
-            their gradients: these are summed over tp, too.
+        partial: Of the parameters under the first key those that every rank of tp holds, while each makes only a part
+            of their gradients: these are summed over tp, too.
         saved: Bytes kept from forward to backward for one microbatch, under the recomputation in force.
         working: Bytes that are needed besides while one of the steps runs, at most.
         boundary: Bytes of the activation that goes on to the next layer, on this rank.

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.trace import CollectiveType
+from armillary.workload.emit.replicas import PARTIAL
 from armillary.workload.extrapolation.expert_axis import experts_of, is_gradient
+from armillary.workload.extrapolation.kernels import Mask, Nodes
 from armillary.workload.extrapolation.pipeline.lift import Work
 from armillary.workload.extrapolation.pipeline.segments import Stage
 
@@ -32,6 +34,7 @@ class Replicas:
         bucket: Bytes of gradients that are reduced together, at least.
         overlap: Whether that is during the backward pass.
         parameters: Of each kind of layer, by family.
+        partial: Of these the ones whose gradients are summed over tp, of each kind of layer.
         tied: Parameters that both ends of the pipeline have.
         updates: Whether there is an optimizer.
     """
@@ -43,6 +46,7 @@ class Replicas:
     bucket: int
     overlap: bool
     parameters: Mapping[Work, Mapping[str, int]]
+    partial: Mapping[Work, int]
     tied: int
     updates: bool
 
@@ -66,7 +70,7 @@ def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
     reducing = set()
     for stage in stages:
         nodes = stage.nodes
-        own = nodes.gradients & ~nodes.ends()
+        own = _reductions(nodes)
         kinds |= set(nodes.collective[own].tolist())
         batch = nodes.graph.ints("micro_batch", -1)
         forward_gathers |= bool((own & (nodes.collective == GATHER) & (batch >= 0)).any())
@@ -81,6 +85,8 @@ def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
     if sharding == "zero-1" and every:
         sharding = "zero-2"
     gradient, weight = _elements(stages, sharding)
+    partial = [each for each in sums if each.family == PARTIAL]
+    sums = [each for each in sums if each.family != PARTIAL]
     early = [each for each in sums if not each.late]
     parameters = _parameters(sums, works, gradient)
     if not any(each.family == "edp" for each in sums):
@@ -94,9 +100,15 @@ def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
         _bucket(early, sums, works, parameters, gradient),
         bool(early) or not sums,
         parameters,
+        {kind: own.get(PARTIAL, 0) for kind, own in _parameters(partial, works, gradient).items()},
         tied // gradient,
         any(stage.nodes.update.any() for stage in stages),
     )
+
+
+def _reductions(nodes: Nodes) -> Mask:
+    """Say which collectives are of replicas, for gradients and weights."""
+    return nodes.gradients & ~nodes.ends() & ~nodes.partial
 
 
 def _bucket(
@@ -128,14 +140,11 @@ def _sums(stage: Stage) -> list[_Sum]:
     last = stage.microbatches - 1
     families, names = nodes.graph.strings("pg_name")
     size = nodes.graph.ints("comm_size")
-    own = (
-        nodes.gradients
-        & ~nodes.ends()
-        & np.isin(nodes.collective, (SCATTER, REDUCE))
-        & np.isin(batch, (last, -1))
-    )
+    latest = np.isin(batch, (last, -1))
+    own = _reductions(nodes) & np.isin(nodes.collective, (SCATTER, REDUCE)) & latest
     if (nodes.collective[own] == SCATTER).any():
         own &= nodes.collective == SCATTER
+    partial = nodes.partial & latest
     backward = {
         segment.nodes[-1]: segment.layer
         for segment in stage.segments
@@ -149,15 +158,15 @@ def _sums(stage: Stage) -> list[_Sum]:
         }
     used = [names[code] for code in dict.fromkeys(families[own].tolist())]
     waiting: dict[str, list[int]] = {
-        name: [] for family in used for name in (family, SECOND.get(family, family))
+        name: [] for family in (*used, PARTIAL) for name in (family, SECOND.get(family, family))
     }
     found = []
     for node in range(nodes.graph.n_nodes):
         if node in backward:
             for layers in waiting.values():
                 layers.append(backward[node])
-        if own[node]:
-            family = names[families[node]]
+        if own[node] or partial[node]:
+            family = PARTIAL if partial[node] else names[families[node]]
             if not waiting[family]:
                 family = SECOND.get(family, family)
             found.append(_Sum(family, int(size[node]), tuple(waiting[family]), bool(batch[node] < 0)))
@@ -172,7 +181,7 @@ def _elements(stages: Sequence[Stage], sharding: str) -> tuple[int, int]:
     scattered = gathered = 0.0
     for stage in stages:
         nodes = stage.nodes
-        own = nodes.gradients & ~nodes.ends()
+        own = _reductions(nodes)
         size, batch = nodes.graph.ints("comm_size"), nodes.graph.ints("micro_batch", -1)
         codes, names = nodes.graph.strings("pg_name")
         members = np.array([*(nodes.grid.members(name).shape[1] for name in names), 1])[codes]
