@@ -148,7 +148,9 @@ class Nodes:
     def partial(self) -> Mask:
         """Sums over tp of gradients of weights that every rank of tp holds."""
         codes, distinct = self.graph.name_codes()
-        found: Mask = np.array([name == PARTIAL for name in distinct], np.bool_)[codes] & (self.collective >= 0)
+        found: Mask = np.array([name == PARTIAL for name in distinct], np.bool_)[codes] & (
+            self.collective >= 0
+        )
         return found
 
     @cached_property

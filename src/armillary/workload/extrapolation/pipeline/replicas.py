@@ -100,7 +100,7 @@ def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
         _bucket(early, sums, works, parameters, gradient),
         bool(early) or not sums,
         parameters,
-        {kind: own.get(PARTIAL, 0) for kind, own in _parameters(partial, works, gradient).items()},
+        _partial(partial, works, gradient),
         tied // gradient,
         any(stage.nodes.update.any() for stage in stages),
     )
@@ -208,6 +208,30 @@ def _experts_alone(stages: Sequence[Stage]) -> dict[int, int]:
                         each.m * each.n * each.batch * each.calls for each in sums
                     )
     return found
+
+
+def _partial(sums: Sequence[_Sum], works: Mapping[int, Work], gradient: int) -> dict[Work, int]:
+    """Return the parameters of each kind of layer whose gradients are summed over tp.
+
+    Where sums of several layers leave it open, the embedding has none, and the head, which has one norm, half as many
+    as a layer, which has two.
+    """
+    kinds, layers = list(dict.fromkeys(works.values())), list(works.values())
+    if not sums:
+        return dict.fromkeys(kinds, 0)
+    norms = np.full(len(kinds), 2.0)
+    for end, count in ((layers[0], 0.0), (layers[-1], 1.0)):
+        if layers.count(end) == 1 and len(layers) > 2:
+            norms[kinds.index(end)] = count
+    table = np.array(
+        [[[works[at] for at in each.layers].count(kind) for kind in kinds] for each in sums], float
+    )
+    known = np.array([each.size / gradient for each in sums])
+    usual = norms * known.sum() / max(float((table @ norms).sum()), 1.0)
+    has = norms > 0
+    counts = usual.copy()
+    counts[has] += np.linalg.lstsq(table[:, has], known - table @ usual, rcond=None)[0]
+    return dict(zip(kinds, np.maximum(np.rint(counts), 0).astype(int).tolist(), strict=True))
 
 
 def _parameters(sums: Sequence[_Sum], works: Mapping[int, Work], gradient: int) -> dict[Work, dict[str, int]]:
