@@ -51,7 +51,7 @@ def expert_part(nodes: Nodes, experts: Experts) -> float:
     Where experts have no replicas, theirs are those of their products, in the precision of the others.
     """
     size, batch = nodes.graph.ints("comm_size"), nodes.graph.ints("micro_batch", 0)
-    reduces = nodes.gradients & (nodes.collective == REDUCE) & ~nodes.ends()
+    reduces = nodes.reductions & (nodes.collective == REDUCE)
     mine = reduces & ~_over_any(nodes, set(nodes.grid.axes["ep"]))
     own, other = float(size[mine].sum()), float(size[reduces & ~mine].sum())
     if not own:
@@ -91,7 +91,7 @@ def scale_experts(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
     )
     adds = _adds_up(nodes, experts)
     made.assume("experts: what adds up their gradients has a share of them", adds, ops=share, size=share)
-    replicas = nodes.gradients & ~nodes.ends()
+    replicas = nodes.reductions
     own = replicas & ~_over_any(nodes, set(nodes.grid.axes["ep"]))
     made.assume("experts: their weights and gradients are a share", own, comm=share)
     if {SCATTER, REDUCE} <= set(nodes.collective[own].tolist()):

@@ -10,7 +10,6 @@ import numpy as np
 from armillary.trace import CollectiveType
 from armillary.workload.emit.replicas import PARTIAL
 from armillary.workload.extrapolation.expert_axis import experts_of, is_gradient
-from armillary.workload.extrapolation.kernels import Mask, Nodes
 from armillary.workload.extrapolation.pipeline.lift import Work
 from armillary.workload.extrapolation.pipeline.segments import Stage
 
@@ -70,7 +69,7 @@ def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
     reducing = set()
     for stage in stages:
         nodes = stage.nodes
-        own = _reductions(nodes)
+        own = nodes.reductions
         kinds |= set(nodes.collective[own].tolist())
         batch = nodes.graph.ints("micro_batch", -1)
         forward_gathers |= bool((own & (nodes.collective == GATHER) & (batch >= 0)).any())
@@ -106,11 +105,6 @@ def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
     )
 
 
-def _reductions(nodes: Nodes) -> Mask:
-    """Say which collectives are of replicas, for gradients and weights."""
-    return nodes.gradients & ~nodes.ends() & ~nodes.partial
-
-
 def _bucket(
     early: Sequence[_Sum],
     sums: Sequence[_Sum],
@@ -141,7 +135,7 @@ def _sums(stage: Stage) -> list[_Sum]:
     families, names = nodes.graph.strings("pg_name")
     size = nodes.graph.ints("comm_size")
     latest = np.isin(batch, (last, -1))
-    own = _reductions(nodes) & np.isin(nodes.collective, (SCATTER, REDUCE)) & latest
+    own = nodes.reductions & np.isin(nodes.collective, (SCATTER, REDUCE)) & latest
     if (nodes.collective[own] == SCATTER).any():
         own &= nodes.collective == SCATTER
     partial = nodes.partial & latest
@@ -181,7 +175,7 @@ def _elements(stages: Sequence[Stage], sharding: str) -> tuple[int, int]:
     scattered = gathered = 0.0
     for stage in stages:
         nodes = stage.nodes
-        own = _reductions(nodes)
+        own = nodes.reductions
         size, batch = nodes.graph.ints("comm_size"), nodes.graph.ints("micro_batch", -1)
         codes, names = nodes.graph.strings("pg_name")
         members = np.array([*(nodes.grid.members(name).shape[1] for name in names), 1])[codes]
