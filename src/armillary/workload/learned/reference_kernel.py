@@ -4,7 +4,7 @@ A reference names an earlier token: the last kernel (`KERNEL`), the last collect
 n-th last token of a symbol in the same microbatch (`SAME`) or at all (`LAST`), the n-th last token (`BACK`); or all
 tokens of a symbol since the last token of the own symbol (`SINCE`), the last n of a symbol (`TAIL`), or those that
 come at the same places in every microbatch as the ones in the latest do since the last token of the own symbol
-(`EVERY`): gradients of a bucket's layers, summed over microbatches.
+(`EVERY`) or as the last n in the latest (`ENDS`): gradients of a bucket's layers, summed over microbatches.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ SINCE = 4
 BACK = 5
 TAIL = 6
 EVERY = 7
+ENDS = 8
+COUNTED = (TAIL, ENDS)
+"""Forms whose counts follow rules."""
 
 
 @njit
@@ -81,8 +84,10 @@ def refer(
             whole = 0
             tail = 0
             every = 0
+            ends = 0
             if mine > 1:
                 every = _in_every(batch, parent, low, high, symbol, s, last[s], last[own], before, nth)
+                ends = 0 if every else _at_ends(batch, parent, low, high, symbol, s, last[s], before, nth)
                 oldest = _oldest(symbol, parent, low, high, s)
                 walk = last[s]
                 for _ in range(mine - 1):
@@ -94,10 +99,11 @@ def refer(
                     since += 1
                     walk = before[walk]
                 whole = 1 if since == mine and oldest > last[own] else 0
-            if every or whole or (tail and mine > 2):
+            if every or whole or ends or (tail and mine > 2):
                 if first:
-                    found = EVERY if every else SINCE if whole else TAIL
-                    form[used], named[used], count[used] = found, s, mine if found == TAIL else 0
+                    found = EVERY if every else SINCE if whole else ENDS if ends else TAIL
+                    many = ends if found == ENDS else mine if found == TAIL else 0
+                    form[used], named[used], count[used] = found, s, many
                     used += 1
                 continue
             if p == kernel:
@@ -167,6 +173,19 @@ def _places(batch: Any, walk: int, end: int, before: Any, nth: Any) -> Any:
 
 
 @njit
+def _several(batch: Any, parent: Any, low: int, high: int, symbol: Any, wanted: int, walk: int) -> int:
+    """Return 1 if the parents of a symbol are of several microbatches, the latest among them."""
+    found = 0
+    latest = 0
+    for at in range(low, high):
+        p = parent[at]
+        if symbol[p] == wanted:
+            found |= 1 if batch[p] != batch[walk] else 0
+            latest |= 1 if batch[p] == batch[walk] else 0
+    return found & latest
+
+
+@njit
 def _in_every(
     batch: Any,
     parent: Any,
@@ -180,13 +199,42 @@ def _in_every(
     nth: Any,
 ) -> int:
     """Return 1 if the parents of a symbol are of several microbatches, and those that `EVERY` names."""
-    several = 0
-    for at in range(low, high):
-        p = parent[at]
-        several |= 1 if symbol[p] == wanted and batch[p] != batch[walk] else 0
-    if not several:
+    if not _several(batch, parent, low, high, symbol, wanted, walk):
         return 0
     from_, to = _places(batch, walk, end, before, nth)
+    return _are(parent, low, high, symbol, wanted, walk, from_, to, before, nth)
+
+
+@njit
+def _at_ends(
+    batch: Any, parent: Any, low: int, high: int, symbol: Any, wanted: int, walk: int, before: Any, nth: Any
+) -> int:
+    """Return n if the parents of a symbol are of several microbatches, and those that `ENDS` names; else 0."""
+    if not _several(batch, parent, low, high, symbol, wanted, walk):
+        return 0
+    from_ = nth[walk]
+    for at in range(low, high):
+        p = parent[at]
+        if symbol[p] == wanted and batch[p] == batch[walk]:
+            from_ = min(from_, nth[p])
+    found = _are(parent, low, high, symbol, wanted, walk, from_, nth[walk], before, nth)
+    return int(nth[walk] - from_ + 1) if found else 0
+
+
+@njit
+def _are(
+    parent: Any,
+    low: int,
+    high: int,
+    symbol: Any,
+    wanted: int,
+    walk: int,
+    from_: int,
+    to: int,
+    before: Any,
+    nth: Any,
+) -> int:
+    """Return 1 if the parents of a symbol are its tokens at some places of all microbatches."""
     at = high - 1
     while walk >= 0:
         if from_ <= nth[walk] <= to:
@@ -265,9 +313,11 @@ def resolve(
                         parent[used] = walk
                     used += 1
                     walk = before[walk]
-            elif kind == EVERY:
+            elif kind == EVERY or kind == ENDS:
                 walk = last[named[at]]
-                low, high = _places(batch, walk, last[own], before, nth)
+                low, high = _places(batch, walk, last[own] if kind == EVERY else -1, before, nth)
+                if kind == ENDS:
+                    low = max(1, high - count[at] + 1)
                 while walk >= 0 and low <= high:
                     if low <= nth[walk] <= high:
                         if write:
@@ -293,7 +343,7 @@ def resolve(
                             break
                     walk = before[walk]
                 found = walk
-            if found < 0 and kind not in (SINCE, TAIL, EVERY) and lost[0] < 0:
+            if found < 0 and kind not in (SINCE, TAIL, EVERY, ENDS) and lost[0] < 0:
                 lost[0] = i
             if found >= 0:
                 if write:

@@ -88,7 +88,7 @@ def tokens_of(
     found = _referred(symbols, numbers, ptr, parent, vocabulary, mode)
     if short:
         listed = (
-            (found.ref_form >= TAIL)
+            (found.ref_form == TAIL)
             | (found.ref_form == BACK)
             | ((found.ref_form == LAST) & (found.ref_count > 2))
         )
