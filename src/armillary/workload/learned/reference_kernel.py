@@ -313,7 +313,7 @@ def resolve(
                         parent[used] = walk
                     used += 1
                     walk = before[walk]
-            elif kind == EVERY or kind == ENDS:
+            elif kind in (EVERY, ENDS):
                 walk = last[named[at]]
                 low, high = _places(batch, walk, last[own] if kind == EVERY else -1, before, nth)
                 if kind == ENDS:
