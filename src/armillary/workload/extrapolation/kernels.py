@@ -155,7 +155,8 @@ class Nodes:
 
         With sequence parallelism they are the all-reduces over tp that lie between products and what replicas do:
         they wait for its reductions, or these for them. Without replicas they wait for gradients of weights, and no
-        product comes after them.
+        product comes after them. Without sequence parallelism (norms of heads) both must be so: after a reduction,
+        and before no product.
         """
         own = self.over("tp", only=True)
         reduces = own & (self.collective == CollectiveType.ALL_REDUCE)
@@ -163,8 +164,9 @@ class Nodes:
         by_name = np.array([name == PARTIAL for name in distinct], np.bool_)[codes]
         found: Mask = reduces & by_name
         at = np.flatnonzero(reduces & ~by_name & self.large)
-        if not len(at) or not (own & (self.collective == CollectiveType.REDUCE_SCATTER)).any():
+        if not len(at):
             return found
+        sequence = bool((own & (self.collective == CollectiveType.REDUCE_SCATTER)).any())
         sums = (self.reductions | self.ends()) & np.isin(
             self.collective, (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE_SCATTER)
         )
@@ -178,7 +180,11 @@ class Nodes:
                 for parent in before
                 for each in self.products[parent]
             )
-            found[node] = waited[node] or bool(sums[before].any()) or (weights and not leads[node])
+            after = bool(sums[before].any())
+            if sequence:
+                found[node] = waited[node] or after or (weights and not leads[node])
+            else:
+                found[node] = after and not leads[node]
         return found
 
     @cached_property
