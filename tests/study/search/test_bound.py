@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
-from armillary.errors import InputError
+from armillary.errors import InputError, StuckError
 from armillary.platform.model import (
     Dimension,
     Jitter,
@@ -98,7 +98,10 @@ def plans(draw: Any) -> dict[str, Any]:
             "context": of(draw, "ring", "all-gather"),
             "order": of(draw, "tp-cp-ep-dp-pp", "pp-tp-cp-ep-dp"),
         },
-        "pipeline": {"schedule": schedule, "virtual": 2 if schedule == "interleaved" and pp == 2 else 1},
+        "pipeline": {
+            "schedule": schedule, "virtual": 2 if schedule == "interleaved" and pp == 2 else 1,
+            "overlap": of(draw, False, False, True),
+        },
         "data": data,
         "recompute": of(draw, "none", "selective", "full"),
         "optimizer": of(draw, "adam", "sgd", "none"),
@@ -120,7 +123,14 @@ def test_no_run_beats_the_bound(platform: Platform, wish: dict[str, Any]) -> Non
         assert str(error)
         return
     least = StepBound(platform, "interpreted").ticks(model, plan)
-    assert least <= armillary.simulate(trace, platform).total_ticks
+    try:
+        result = armillary.simulate(trace, platform)
+    except StuckError:
+        # Tasks side by side call one communicator in the order in which each rank comes to it.
+        uneven = platform.physical.speed or platform.physical.delay or platform.physical.jitter
+        assert plan.pipeline.overlap and (uneven or plan.experts.skew)
+        return
+    assert least <= result.total_ticks
     assert least > 0 or platform.physical.jitter
 
 

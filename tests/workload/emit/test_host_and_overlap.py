@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import comb
 from typing import Any
 
 import pytest
 
 from armillary.engine import simulate
+from armillary.errors import InputError
 from armillary.platform.native import load_platform
 from armillary.trace import NodeType
 from armillary.workload.generate import generate
@@ -78,21 +80,53 @@ def test_tasks_hide_messages_of_experts():
     assert with_it < 0.95 * without
 
 
-def test_a_token_goes_once_to_each_node():
+def exchanged(model: Any, wish: Plan) -> dict[str, list[int]]:
+    """Return the bytes of the exchanges of a step, by family of groups, in order."""
+    graph = generate(model, wish).graphs[0]
+    codes, families = graph.strings("pg_name")
+    sizes, found = graph.ints("comm_size", 0), {}
+    for at, name in enumerate(graph.names()):
+        if "exchange" in name:
+            found.setdefault(families[codes[at]], []).append(int(sizes[at]))
+    return found
+
+
+def test_a_token_goes_once_to_each_node_and_there_to_the_ranks_of_its_experts():
     model = load_model("qwen3-30b-a3b").model_copy(update={"layers": 1})
+    whole = exchanged(model, plan(parallel={"ep": 8}))["ep"]
+    parts = exchanged(model, plan(parallel={"ep": 8}, experts={"domain": 2}))
+    assert set(parts) == {"ep.across", "ep.inside"} and len(parts["ep.across"]) == len(whole)
+    # 8 of 128 experts, of which a node has 32 and a rank 16, without one: C(96, 8) / C(128, 8), C(112, 8) / C(128, 8).
+    nodes, ranks = (n * (1 - comb(128 - 128 // n, 8) / comb(128, 8)) for n in (4, 8))
+    assert parts["ep.across"] == pytest.approx([size * nodes / 8 for size in whole], rel=1e-4)
+    assert parts["ep.inside"] == pytest.approx([size * ranks / 8 for size in whole], rel=1e-4)
+    assert exchanged(model, plan(parallel={"ep": 8}, experts={"domain": 8})) == {"ep": whole}
+    with pytest.raises(InputError, match=r"experts.domain 3: expected a divisor of ep 8 \(nearest: [24]\)"):
+        generate(model, plan(parallel={"ep": 8}, experts={"domain": 3}))
 
-    def sent(domain: int | None) -> int:
-        wish = plan(parallel={"ep": 8}, experts={"domain": domain} if domain else {})
-        graph = generate(model, wish).graphs[0]
-        return max(
-            size
-            for size, name in zip(graph.ints("comm_size", 0).tolist(), graph.names(), strict=True)
-            if "exchange" in name
-        )
 
-    # 8 choices fall on 4 nodes of 2: 4 (1 - (3/4)^8) = 3.6 of them are different.
-    assert sent(2) == pytest.approx(sent(None) * 3.6 / 8, rel=0.01)
-    assert sent(8) == sent(None)
+def test_tokens_of_deepseek_v3_reach_four_nodes_at_most():
+    model = load_model("deepseek-v3").model_copy(update={"layers": 4})
+    wish = plan(ranks=64, batch=64, parallel={"ep": 64}, experts={"domain": 8})
+    tokens = 2048 * 7168 * 2
+    for size in exchanged(model, wish)["ep.across"]:
+        # 4 groups of 32 experts, one a node: 4 (1 - C(96, 8) / C(128, 8)) of the nodes.
+        assert size == pytest.approx(tokens * 4 * (1 - comb(96, 8) / comb(128, 8)), rel=1e-4)
+
+
+@pytest.mark.parametrize("domain", [None, 4])
+def test_fp8_goes_to_experts_and_bf16_comes_back(domain):
+    model = load_model("qwen3-30b-a3b").model_copy(update={"layers": 1})
+    experts = {"domain": domain} if domain else {}
+    low = exchanged(model, plan(parallel={"ep": 8}, numbers={"compute": "fp8"}, experts=experts))
+    high = exchanged(model, plan(parallel={"ep": 8}, numbers={"compute": "bf16"}, experts=experts))
+    for family, sizes in high.items():
+        # Forward: to experts, back; backward: gradients of their results to them, those of tokens back.
+        assert low[family] == [size // (1, 2)[at % 2 == 0] for at, size in enumerate(sizes)]
+    same = exchanged(
+        model, plan(parallel={"ep": 8}, numbers={"compute": "fp8"}, experts=experts | {"dispatch": "bf16"})
+    )
+    assert same == high
 
 
 def test_early_stop_leaves_out_the_last_product():
@@ -121,3 +155,16 @@ def test_gradients_are_added_apart():
     left = {name: step.bytes for name, step in apart.items() if name not in fused}
     assert set(left) == {f"{name}.accumulate" for name in ("mlp.down", "mlp.up", "out", "qkv")}
     assert left["mlp.down.accumulate"] == (6144 * 24576 // 2 + 6144) * (2 + 4 + 4)
+
+
+@pytest.mark.parametrize(
+    "parallel",
+    [{"tp": 4, "pp": 2, "sequence": False}, {"tp": 2, "pp": 4}, {"tp": 1, "pp": 4}],
+)
+def test_zero_bubble_with_overlap_is_no_slower_than_1f1b(parallel):
+    """Gradients of weights fill what other tasks leave idle: they may not keep the next task from its place."""
+    one, zero = (
+        ticks(plan(batch=32, parallel=parallel, pipeline={"schedule": schedule, "overlap": True}))
+        for schedule in ("1f1b", "zero-bubble")
+    )
+    assert zero <= one

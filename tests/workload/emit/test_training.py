@@ -9,35 +9,44 @@ import pytest
 
 from armillary.trace import CollectiveType, Graph, check
 from armillary.workload.emit.training import Pieces, Stage
+from armillary.workload.generate import generate
 from armillary.workload.layers.layer import Layer, Step
+from armillary.workload.models import load_model
 from armillary.workload.pipeline.tasks import tasks
 from armillary.workload.plan.ranks import rank_grid
 from armillary.workload.plan.schema import Data, Offload, Parallel, Pipeline, Plan
+from armillary.workload.totals import totals
 
 PARAMETERS = 1001
 LAYERS, MICROBATCHES, DP = 3, 4, 8
 
 
-def layer(name: str, parameters: int = PARAMETERS) -> Layer:
+def layer(name: str, parameters: int = PARAMETERS, partial: int = 0) -> Layer:
     forward = (Step("up", 10, 5), Step("gather", collective=CollectiveType.ALL_GATHER, axes="tp", size=7))
     backward = (
         Step("d up", 10, 5),
         Step("scatter", collective=CollectiveType.REDUCE_SCATTER, axes="tp", size=7),
     )
     weight = (Step("w up", 10, 5, after=("d up",)),)
-    return Layer(name, forward, backward, weight, {"dp+cp": parameters}, saved=64, boundary=32)
+    return Layer(name, forward, backward, weight, {"dp+cp": parameters}, partial, saved=64, boundary=32)
 
 
 def graph(
-    sharding: str = "ddp", schedule: str = "1f1b", stages: int = 1, stage: int = 0, **more: object
+    sharding: str = "ddp",
+    schedule: str = "1f1b",
+    stages: int = 1,
+    stage: int = 0,
+    partial: int = 0,
+    **more: object,
 ) -> Graph:
+    pipeline = more.pop("pipeline", Pipeline(schedule=schedule))
     data = more.pop("data", Data(sharding=sharding, bucket="10 MB", shard=4 if sharding == "hsdp" else None))
     plan = Plan(
         ranks=2 * stages * DP, batch=MICROBATCHES * DP, parallel=Parallel(tp=2, pp=stages),
-        pipeline=Pipeline(schedule=schedule), data=data, **more,
+        pipeline=pipeline, data=data, **more,
     )  # fmt: skip
     count = MICROBATCHES * (plan.iterations if schedule == "pipedream" else 1)
-    chunk = list(enumerate([layer(f"layer {number}") for number in range(LAYERS)]))
+    chunk = list(enumerate([layer(f"layer {number}", partial=partial) for number in range(LAYERS)]))
     order = tasks(schedule, stages, 1, count)[stage]
     return Stage(plan, rank_grid(plan), [chunk], order, stage, Pieces(), [32] * stages, 0).graph()
 
@@ -121,6 +130,71 @@ def test_kernels_keep_the_order_of_the_schedule(schedule: str, stage: int) -> No
     for one, two in pairwise(kernels):
         if micro[one] != micro[two]:
             assert max(parent[ptr[two] : ptr[two + 1]].tolist()) >= one or names[two] == "w up"
+
+
+def ancestors(found: Graph, last: int) -> set[int]:
+    ptr, parent = found.parents()
+    seen, todo = set(), [last]
+    while todo:
+        for each in parent[ptr[node := todo.pop()] : ptr[node + 1]].tolist():
+            if each not in seen:
+                seen.add(each)
+                todo.append(each)
+    return seen
+
+
+@pytest.mark.parametrize("sharding", ["ddp", "zero-1", "zero-2", "fsdp", "hsdp"])
+@pytest.mark.parametrize("schedule", ["1f1b", "zero-bubble"])
+@pytest.mark.parametrize("overlap", [False, True])
+def test_the_optimizer_waits_for_all_gradients(sharding: str, schedule: str, overlap: bool) -> None:
+    found = graph(sharding, schedule, pipeline=Pipeline(schedule=schedule, overlap=overlap))
+    names = found.names()
+    before = ancestors(found, names.index("optimizer"))
+    assert {at for at, name in enumerate(names) if name == "w up"} <= before
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_weights_wait_for_the_gradients_they_are_made_from(overlap: bool) -> None:
+    found = graph(stages=3, pipeline=Pipeline(schedule="zero-bubble", overlap=overlap))
+    names, micro, layers = found.names(), found.ints("micro_batch"), found.ints("layer")
+    made = {(micro[at], layers[at]): at for at, name in enumerate(names) if name == "d up"}
+    for at, name in enumerate(names):
+        if name == "w up":
+            assert made[micro[at], layers[at]] in ancestors(found, at)
+
+
+PARTIAL = 17
+
+
+@pytest.mark.parametrize(
+    ("sharding", "calls", "times"),
+    [("ddp", 1, 1), ("zero-1", 1, 1), ("zero-2", 1, 1), ("fsdp", LAYERS * MICROBATCHES, MICROBATCHES)],
+)
+def test_partial_gradients_are_summed_over_tp(sharding: str, calls: int, times: int) -> None:
+    found = graph(sharding, partial=PARTIAL)
+    total = moved(found, "tp")
+    assert total["ALL_REDUCE"] == 4 * LAYERS * PARTIAL * times
+    assert total["ALL_REDUCE calls"] == calls
+    sums = {at for at, name in enumerate(found.names()) if name == "partial gradients"}
+    assert sums <= ancestors(found, found.names().index("optimizer"))
+
+
+def test_virtual_stages_of_one_rank_hand_on_without_messages() -> None:
+    model = load_model("megatron-22b").model_copy(update={"layers": 4})
+    wish = {"ranks": 2, "batch": 4, "sequence": 2048, "parallel": {"tp": 2}}
+    one, two = (
+        generate(
+            model, Plan.model_validate(wish | {"pipeline": {"schedule": "interleaved", "virtual": virtual}})
+        )
+        for virtual in (1, 2)
+    )
+    assert [problem for found in two.graphs for problem in check(found)] == []
+    assert not any("send" in name for name in two.graphs[0].names())
+    assert totals(one).flops == totals(two).flops
+    for a, b in (
+        (ancestors(each.graphs[0], each.graphs[0].names().index("optimizer")) for each in (one, two)),
+    ):
+        assert len(a) == len(b)
 
 
 def test_messages_between_stages_have_partners() -> None:

@@ -94,6 +94,17 @@ def test_tensors(sharding: str, sequence: bool) -> None:
     alike(extrapolate(written(made(2)), {"tp": 4, "ep": 4, "dp": 8}).trace, made(4, 4, 8), 0.003)
 
 
+def test_exchanges_across_nodes_and_inside_are_both_of_ep() -> None:
+    def made(dp: int, pp: int = 1) -> Trace:
+        return of(4, dp, 2, pp, experts={"domain": 2})
+
+    found = written(made(8)).grid
+    assert found is not None
+    assert [found.size(axis) for axis in ("ep", "ep.inside", "ep.across")] == [4, 2, 2]
+    check(made(8), {"dp": 16}, made(16))
+    check(made(8, 2), {"pp": 4}, made(8, 4))
+
+
 def test_measured() -> None:
     reference = Reference(written(of(4, 16)), Fraction(2), "ep 4")
     made = extrapolate(written(of(2, 16)), {"ep": 8, "dp": 32}, references={"ep": reference}).trace

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 import armillary
 from armillary.convert import front_end
 from armillary.errors import InputError
+from armillary.jit import Mode
 from armillary.platform.model import Dimension, Physical, Platform, RemoteMemory, System
-from armillary.trace import GraphBuilder, NodeType, Trace
+from armillary.trace import Graph, GraphBuilder, NodeType, Trace
 from armillary.workload.generate import generate
 from armillary.workload.learned.graphs import Layouts, graph_of_tokens
+from armillary.workload.learned.reference_kernel import ENDS, EVERY
 from armillary.workload.learned.tokens import Tokens, parents_of, same, tokens_of
 from armillary.workload.learned.vocabulary import Vocabulary, split_name
 from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp
@@ -141,3 +143,42 @@ def test_a_measured_trace(shared: Path) -> None:
     made = again(trace)
     results = [armillary.simulate(each, machine(2), profile="physical") for each in (trace, made)]
     assert results[0].total_ticks == results[1].total_ticks > 0
+
+
+@pytest.mark.parametrize("mode", ["compiled", "interpreted"])
+def test_gradients_of_all_microbatches_are_named_by_their_places(mode: Mode) -> None:
+    """As many references for any number of microbatches: of the latest bucket, and of the last places there are."""
+    lists = []
+    for batches in (3, 5):
+        graph, vocabulary = _summed(batches), Vocabulary()
+        tokens = tokens_of(graph, vocabulary, mode=mode)
+        ptr, parents = parents_of(tokens, vocabulary, mode=mode)
+        ours, theirs = graph.parents()
+        assert np.array_equal(ptr, ours)
+        assert np.array_equal(parents, theirs)
+        buckets = np.flatnonzero([vocabulary.symbols[at].name == "bucket" for at in tokens.symbols])
+        lists.append(
+            [tokens.ref_form[tokens.ref_ptr[at] : tokens.ref_ptr[at + 1]].tolist() for at in buckets]
+        )
+    assert lists[0] == lists[1]
+    assert {EVERY, ENDS} <= {form for each in lists[0] for form in each}
+
+
+def _summed(batches: int) -> Graph:
+    """Three layers, whose weights' gradients are summed over microbatches, in two buckets."""
+    builder = GraphBuilder()
+    weights: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    norms: dict[int, list[int]] = {0: [], 1: [], 2: []}
+
+    def add(name: str, batch: int, after: list[int]) -> int:
+        return builder.add(name, 4, [("micro_batch", "int32", batch)], after=after)
+
+    for batch in range(batches):
+        forward = [add("norm", batch, []) for _ in range(3)]
+        for layer in (2, 1, 0):
+            norms[layer].append(add("norm", batch, forward[:1]))
+            weights[layer].append(add("weight", batch, forward[:1]))
+            if batch == batches - 1 and layer == 1:
+                add("bucket", batch, sorted(each for at in (2, 1) for each in (*norms[at], *weights[at])))
+    add("bucket", batches - 1, sorted((*norms[0], *weights[0])))
+    return builder.graph()

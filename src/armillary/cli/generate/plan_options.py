@@ -33,6 +33,7 @@ _NAMES: dict[KeyPath, str] = {
     ("offload", "weights"): "offload-weights",
     ("offload", "activations"): "offload-activations",
     ("experts", "skew"): "expert-skew",
+    ("experts", "dispatch"): "expert-dispatch",
 }
 """Options that are not named as the last key."""
 _METAVARS = {

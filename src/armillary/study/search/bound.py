@@ -159,7 +159,9 @@ class _Pipeline:
         stride = _along_pp(self.grid)
         self.ranks = [self.column + stage * stride for stage in range(pp)]
         self.speeds = [physical.speed.get(rank, 1.0) for rank in self.ranks]
-        table = timetable(plan.pipeline.schedule, pp, plan.pipeline.virtual, self.count)
+        table = timetable(
+            plan.pipeline.schedule, pp, plan.pipeline.virtual, self.count, plan.pipeline.overlap
+        )
         stages = self._stages(table.deferred)
         segments, lists = self._segments(stages)
         lags = self._lags()
@@ -170,6 +172,7 @@ class _Pipeline:
         end = 0
         for _ in range(plan.iterations if flush else 1):
             ranks[:, pk.R_TASK] = table.own_ptr[:-1]
+            ranks[:, pk.R_BEFORE] = ranks[:, pk.R_CHAIN]
             ranks[:, [pk.R_SEGMENT, pk.R_USES, pk.R_COUNT]] = 0
             ranks[:, [pk.R_LAYER, pk.R_AHEAD]] = -1
             ranks = self._run(table, lists, segments, lags, ranks)

@@ -113,7 +113,7 @@ def delay_of(made: Piece, steps: Sequence[Step], least: Callable[[Step], int]) -
         return max((end[port][node] for node in nodes), default=none)
 
     last = [] if made.kernel is None else [made.kernel]
-    ends = [node for each in made.ends for node in each]
+    ends = made.ends
     return Delay(
         latest(made.last, IN, 0), latest(made.last, CHAIN, NEVER), latest(last, IN, NEVER),
         latest(last, CHAIN, 0), latest(ends, IN, 0), latest(ends, CHAIN, NEVER),

@@ -7,20 +7,24 @@ from armillary.jit import inner, njit
 NEVER = -(1 << 60)
 """Before all times: what nothing is waited for."""
 
-TASK_COLUMNS = 5
-T_RANK, T_LIST, T_PARENT, T_LAG, T_BACK = range(TASK_COLUMNS)
+TASK_COLUMNS = 6
+T_RANK, T_LIST, T_PARENT, T_LAG, T_BACK, T_BESIDE = range(TASK_COLUMNS)
 """Rank; list of segments; task whose result it works on, -1: none; number of the message that brings it; whether it
-hands on its result only after its last kernel."""
+hands on its result only after its last kernel; which kernels it follows."""
+ALONE, BESIDE, FILLS = range(3)
+"""Those of the task before; of the one before that; the same as the task before does, with which it counts as one."""
 SEGMENT_COLUMNS = 11
 S_NOW_IN, S_NOW_CHAIN, S_END_IN, S_END_CHAIN, S_MADE_IN, S_MADE_CHAIN = range(6)
 """ns from input and chain (the kernels before) to the result, the last kernel and the gradients of weights."""
 S_GATHER, S_REDUCE, S_LAYER = 6, 8, 10
 """ns of the gathers before and reductions after it, of two communicators; which weights it uses, -1: none."""
-RANK_COLUMNS = 11
+RANK_COLUMNS = 13
 R_CHAIN, R_FINISH, R_CALLED, R_USED, R_LAYER, R_USES = 0, 1, 2, 4, 5, 6
 """Last kernel; last end; last calls on two communicators; end of the last use of weights, of which, and how many."""
-R_TASK, R_SEGMENT, R_AHEAD, R_COUNT = range(7, RANK_COLUMNS)
+R_TASK, R_SEGMENT, R_AHEAD, R_COUNT = range(7, 11)
 """Where gathers are ahead: task, segment, weights; how many were placed."""
+R_BEFORE, R_EARLIER = 11, 12
+"""Last kernel of the task before the latest one, and of the one before that."""
 
 
 @inner
@@ -70,7 +74,10 @@ def run(n, tasks, lists, segments, lags, own, own_ptr, ranks, ready, ahead, out)
         row = t * TASK_COLUMNS
         r = tasks[row + T_RANK]
         at = r * RANK_COLUMNS
-        now, chain = NEVER, ranks[at + R_CHAIN]
+        beside = tasks[row + T_BESIDE]
+        if beside != FILLS:
+            ranks[at + R_EARLIER], ranks[at + R_BEFORE] = ranks[at + R_BEFORE], ranks[at + R_CHAIN]
+        now, chain = NEVER, ranks[at + R_CHAIN] if beside == ALONE else ranks[at + R_EARLIER]
         if tasks[row + T_PARENT] >= 0:
             now = out[tasks[row + T_PARENT]] + lags[tasks[row + T_LAG]]
         chosen = tasks[row + T_LIST]
@@ -97,6 +104,6 @@ def run(n, tasks, lists, segments, lags, own, own_ptr, ranks, ready, ahead, out)
             now, chain = max(result, NEVER), max(end, chain)
             if segments[seg + S_LAYER] >= 0:
                 ranks[at + R_USED] = chain
-        ranks[at + R_CHAIN] = chain
+        ranks[at + R_CHAIN] = max(ranks[at + R_CHAIN], chain) if beside == FILLS else chain
         ranks[at + R_FINISH] = max(ranks[at + R_FINISH], now, chain)
         out[t] = max(now, chain) if tasks[row + T_BACK] else now

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.study.search.pipeline_kernel import ALONE, BESIDE, FILLS
 from armillary.workload.pipeline.tasks import tasks
 
 Ints = NDArray[np.int64]
@@ -33,8 +34,13 @@ class Timetable:
 
 
 @lru_cache(maxsize=512)
-def timetable(schedule: str, stages: int, virtual: int, microbatches: int) -> Timetable:
-    """Return the tasks of a schedule; a message into virtual stage v is number 2v, one back out of it 2v + 1."""
+def timetable(
+    schedule: str, stages: int, virtual: int, microbatches: int, overlap: bool = False
+) -> Timetable:
+    """Return the tasks of a schedule; a message into virtual stage v is number 2v, one back out of it 2v + 1.
+
+    With `overlap` a task runs beside the one before it, and those of gradients of weights fill what these leave idle.
+    """
     orders = tasks(schedule, stages, virtual, microbatches)
     virtuals = stages * virtual
     deferred = any(task.kind == "W" for task in orders[0])
@@ -44,7 +50,7 @@ def timetable(schedule: str, stages: int, virtual: int, microbatches: int) -> Ti
     last = [{task.chunk: i for i, task in enumerate(order) if task.kind == makes} for order in orders]
     number = [-1] * (3 * virtuals * microbatches)
     waiting = [-1] * len(number)
-    rows: list[tuple[int, int, int, int, int]] = []
+    rows: list[tuple[int, int, int, int, int, int]] = []
     own: list[list[int]] = [[] for _ in orders]
     at, stack = [0] * stages, list(range(stages))
     while stack:
@@ -71,7 +77,8 @@ def timetable(schedule: str, stages: int, virtual: int, microbatches: int) -> Ti
             )
             number[key] = len(rows)
             own[stage].append(len(rows))
-            rows.append((stage, 4 * v + which, parent, lag, int(kind == "B")))
+            beside = (FILLS if kind == "W" else BESIDE) if overlap else ALONE
+            rows.append((stage, 4 * v + which, parent, lag, int(kind == "B"), beside))
             if waiting[key] >= 0:
                 stack.append(waiting[key])
                 waiting[key] = -1

@@ -75,8 +75,7 @@ class _Step:
                 now = [base + node for node in made.last] or now
                 self.kernels.append(self.rank.chain)
                 if kind == "BW":
-                    ends = {base + node for end in made.ends for node in end} or set(now)
-                    self._store(layer, sorted(ends))
+                    self._store(layer, [base + node for node in made.ends] or now)
         return self.rank.graph()
 
     def _load(self, layer: Layer) -> Nodes:

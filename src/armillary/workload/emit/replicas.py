@@ -14,6 +14,9 @@ from armillary.workload.layers.layer import Layer
 from armillary.workload.plan.numbers import gradient, state, traffic, weight
 from armillary.workload.plan.schema import Plan
 
+PARTIAL = "partial gradients"
+"""Name of a sum over tp of gradients of which every rank has a part."""
+
 
 def shard(size: int, ranks: int) -> int:
     """Return the bytes of one of equal parts; the last of them is padded."""
@@ -25,6 +28,8 @@ class Bucket:
     """Gradients that are reduced together: the layers, their parameters, and the nodes that make them."""
 
     parameters: int = 0
+    partial: int = 0
+    """Of the parameters those whose gradients are summed over tp, too."""
     nodes: list[int] = field(default_factory=list)
     layers: list[int] = field(default_factory=list)
 
@@ -42,6 +47,10 @@ class Replicated:
         self.element, self.weight = gradient(plan), weight(plan)
         self.open: dict[str, Bucket] = {}
         self.reduced: list[int] = []
+        self.added: dict[int, list[int]] = {}
+        """Nodes that added gradients of earlier microbatches up, by layer."""
+        self.partial = 0
+        """Parameters of this step whose gradients are to be summed over tp, too."""
         self.owned = 0
         """Parameters that this rank updates."""
 
@@ -58,10 +67,13 @@ class Replicated:
     def gradients(self, number: int, layer: Layer, nodes: Nodes, last: bool) -> None:
         """Take the gradients of a layer that these nodes made; `last`: of the last microbatch."""
         if not last and not self.every_microbatch:
+            self.added.setdefault(number, []).extend(nodes)
             return
-        for family, parameters in layer.parameters.items():
+        nodes = [*self.added.pop(number, ()), *nodes]
+        for place, (family, parameters) in enumerate(layer.parameters.items()):
             bucket = self.open.setdefault(family, Bucket())
             bucket.parameters += parameters
+            bucket.partial += layer.partial if place == 0 else 0
             bucket.nodes += nodes
             bucket.layers.append(number)
             if bucket.parameters * self.element >= self.plan.data.bucket and self.plan.data.overlap:
@@ -73,10 +85,19 @@ class Replicated:
             self._flush_all(last)
 
     def reduce(self) -> Nodes:
-        """Reduce what is left, and return the nodes after which the gradients are there."""
+        """Reduce what is left, and return the nodes after which the gradients are there.
+
+        Megatron-LM sums what is partial over tp in one call at the end, when replicas have reduced theirs.
+        """
         self._flush_all(True)
         done, self.reduced = self.reduced, []
-        return done
+        partial, self.partial = self.partial, 0
+        return [*done, *self.summed_over_tp(partial, done)] if partial else done
+
+    def summed_over_tp(self, partial: int, after: Nodes) -> list[int]:
+        """Sum so many gradients of which every rank of tp has a part."""
+        size = partial * self.element
+        return [self.rank.collective(PARTIAL, CollectiveType.ALL_REDUCE, "tp", size, after)]
 
     def updated(self, node: int) -> None:
         """Take note that the optimizer has new weights after this node."""
@@ -93,6 +114,8 @@ class Replicated:
             self.reduced += (
                 self.communicate(family, bucket) if self.rank.members(family) > 1 else bucket.nodes
             )
+        if last:
+            self.partial += bucket.partial
 
     def part(self, family: str, parameters: int) -> int:
         """Return how many of these parameters this rank updates."""
@@ -166,6 +189,8 @@ class Sharded(Replicated):
         self.ends: list[int] = []
         self.fresh: Nodes = ()
         """The end of the last update."""
+        self.summed: Nodes = ()
+        """The last sum over tp: what follows calls the same communicator, whose calls keep their order."""
 
     def begin(self, uses: Sequence[tuple[int, Layer]]) -> None:
         """Plan the gathers of a step; a layer that is used twice in a row is gathered once."""
@@ -191,7 +216,7 @@ class Sharded(Replicated):
             at = len(self.gathers)
             before = self.ends[at - ahead - 1 : at - ahead] if at > ahead else []
             self.gathers.append(list(self._gather(self.uses[at][1], [*self.fresh, *before])))
-        return self.gathers[self.now]
+        return [*self.gathers[self.now], *self.summed]
 
     def gradients(self, number: int, layer: Layer, nodes: Nodes, last: bool) -> None:
         """Reduce the gradients of this layer."""
@@ -221,10 +246,16 @@ class Sharded(Replicated):
         return self.part(family, parameters)
 
     def communicate(self, family: str, bucket: Bucket) -> list[int]:
-        """Reduce and scatter a bucket; replicas of shards add up theirs."""
+        """Reduce and scatter a bucket; replicas of shards add up theirs.
+
+        What is partial is summed over tp first, as DTensor does: afterwards a rank has a shard of it only.
+        """
         ranks = self.rank.members(self.family(family))
         own = self.part(family, bucket.parameters) * self.element
         done: Nodes = bucket.nodes
+        if bucket.partial:
+            self.summed = done = self.summed_over_tp(bucket.partial, done)
+            bucket.partial = 0
         if ranks > 1:
             kind = CollectiveType.REDUCE_SCATTER
             done = [self.rank.collective("gradients", kind, self.family(family), own * ranks, done)]

@@ -28,13 +28,13 @@ class Piece:
         tile: Its nodes.
         last: Nodes after which the result of the steps is there.
         kernel: The last kernel; None: there is none.
-        ends: Nodes of the last step of each list that was joined, e.g. of backward and of weight.
+        ends: Nodes on which no other node of the tile waits: when they are done, all of it is.
     """
 
     tile: Tile
     last: tuple[int, ...]
     kernel: int | None
-    ends: tuple[tuple[int, ...], ...]
+    ends: tuple[int, ...]
 
 
 def piece(*lists: Sequence[Step]) -> Piece:
@@ -45,10 +45,10 @@ def piece(*lists: Sequence[Step]) -> Piece:
     tile = Tile()
     at: dict[str, tuple[int, ...]] = {}
     called: dict[str, tuple[int, ...]] = {}
-    ends: list[tuple[int, ...]] = []
+    first: tuple[int, ...] = ()
     kernel = None
     for number, steps in enumerate(lists):
-        before: tuple[int, ...] | None = None if number == 0 else ends[0]
+        before: tuple[int, ...] | None = first if number else None
         for step in steps:
             names = None if step.after is None else [name for name in step.after if name in at]
             if step.after is None:
@@ -65,8 +65,11 @@ def piece(*lists: Sequence[Step]) -> Piece:
                 called[step.axes] = before
             else:
                 kernel = before[0]
-        ends.append(before or (ends[0] if ends else ()))
-    return Piece(tile, ends[0], kernel, tuple(ends))
+        if number == 0:
+            first = before or ()
+    followed = {parent for node in tile.nodes for parent in node.data_deps}
+    ends = tuple(node for node in range(len(tile.nodes)) if node not in followed)
+    return Piece(tile, first, kernel, ends)
 
 
 def _add(tile: Tile, step: Step, after: Sequence[int], ports: Sequence[str]) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -68,6 +69,10 @@ class Stage:
         self.replicas = STRATEGIES[plan.data.sharding](self.rank, plan)
         self.outputs: dict[tuple[int, int], Nodes] = {}
         """Of forward tasks whose backward task has not begun, by (microbatch, chunk)."""
+        self.here: dict[int, deque[Nodes]] = {}
+        """What one virtual stage of this only rank of a pipeline has left for another, by tag, in order."""
+        self.passed: dict[tuple[int, int], Nodes] = {}
+        """Ends of B tasks whose W task has not begun, by (microbatch, layer)."""
         self.stored: dict[tuple[int, int], Nodes] = {}
         """Stores of activations that are kept elsewhere, by (microbatch, layer)."""
 
@@ -90,9 +95,11 @@ class Stage:
         ]
         self.replicas.begin(order)
         ends: list[Nodes] = [self.rank.chain]
+        """Before the first task and after each; what a W leaves idle is for the tasks around it, so it has none."""
         for i, task in enumerate(self.tasks):
-            if self.plan.pipeline.overlap and i:
-                self.rank.chain = ends[i - 1]
+            fills = task.kind == "W" and len(ends) > 1
+            if self.plan.pipeline.overlap:
+                self.rank.chain = ends[max(len(ends) - 2 - fills, 0)]
             self.rank.labels["micro_batch"] = task.microbatch
             if task.kind == "F":
                 self._forward(task)
@@ -101,7 +108,10 @@ class Stage:
                 self._backward(task, kind, last[task.chunk] == i or not flush)
             if makes[i]:
                 self.replicas.passed(last[task.chunk] == i or not flush)
-            ends.append(self.rank.chain)
+            if fills:
+                ends[-1] = [*ends[-1], *self.rank.chain]
+            else:
+                ends.append(self.rank.chain)
             if makes[i] and not flush:
                 self._update()
         if self.plan.pipeline.overlap:
@@ -125,8 +135,7 @@ class Stage:
         now: Nodes = ()
         self.rank.labels["layer"] = -1
         if virtual:
-            size = self.boundaries[virtual - 1]
-            now = self._receive("activations", -1, size, 2 * virtual)
+            now = self._receive("activations", -1, self.boundaries[virtual - 1], 2 * virtual)
         for number, layer in self.chunks[task.chunk]:
             self.rank.labels["layer"] = number
             now = self._use(layer, number, "F", now, ())
@@ -137,9 +146,7 @@ class Stage:
                 ]
         self.outputs[task.microbatch, task.chunk] = now
         if virtual < len(self.boundaries) - 1:
-            self.rank.send(
-                "send activations", "pp", 1, self._part(self.boundaries[virtual]), 2 * virtual + 2, now
-            )
+            self._send("activations", 1, self.boundaries[virtual], 2 * virtual + 2, now)
 
     def _backward(self, task: Task, kind: str, last: bool) -> None:
         virtual = task.chunk * self.stages + self.stage
@@ -148,8 +155,7 @@ class Stage:
         if kind != "W":
             now = self.outputs.pop((task.microbatch, task.chunk))
             if virtual < len(self.boundaries) - 1:
-                size = self.boundaries[virtual]
-                now = self._receive("gradients", 1, size, 2 * virtual + 1)
+                now = self._receive("gradients", 1, self.boundaries[virtual], 2 * virtual + 1)
         for number, layer in reversed(self.chunks[task.chunk]):
             self.rank.labels["layer"] = number
             also: Nodes = ()
@@ -160,17 +166,24 @@ class Stage:
         if kind != "W" and virtual:
             # Frameworks send when the whole backward pass has returned, gradients of weights included.
             after = [*now, *self.rank.chain]
-            self.rank.send(
-                "send gradients", "pp", -1, self._part(self.boundaries[virtual - 1]), 2 * virtual - 1, after
-            )
+            self._send("gradients", -1, self.boundaries[virtual - 1], 2 * virtual - 1, after)
 
     def _part(self, size: int) -> int:
         """Return the bytes of a message: a part of the boundary where ranks of tp have copies of it and share them."""
         own = self.plan.parallel
         return -(-size // own.tp) if self.plan.pipeline.scatter and not own.sequence else size
 
+    def _send(self, what: str, steps: int, size: int, tag: int, after: Nodes) -> None:
+        """Send a boundary of `size` bytes; what goes to a virtual stage of the same rank stays where it is."""
+        if self.stages == 1:
+            self.here.setdefault(tag, deque()).append(after)
+        else:
+            self.rank.send(f"send {what}", "pp", steps, self._part(size), tag, after)
+
     def _receive(self, what: str, steps: int, size: int, tag: int) -> Nodes:
         """Receive a boundary of `size` bytes, and gather it where each rank of tp has a part."""
+        if self.stages == 1:
+            return self.here[tag].popleft()
         part = self._part(size)
         now = [self.rank.recv(f"receive {what}", "pp", steps, part, tag)]
         if part < size:
@@ -184,13 +197,17 @@ class Stage:
         made = self.pieces.of(layer, kind)
         if kind != "W":
             also = [*also, *self.replicas.weights(number), *self._load(layer)]
+        key = (self.rank.labels["micro_batch"], number)
+        if kind == "W":
+            now = [*now, *self.passed.pop(key)]
         base = self.rank.piece(made, now, also)
+        if kind == "B":
+            self.passed[key] = [base + node for node in made.ends]
         done = [base + node for node in made.last] or now
         if kind != "W":
             self.replicas.used(self.rank.chain[0])
         if "W" in kind and layer.parameters:
-            ends = {base + node for end in made.ends for node in end} or set(done)
-            self.replicas.gradients(number, layer, sorted(ends), last)
+            self.replicas.gradients(number, layer, [base + node for node in made.ends] or done, last)
         return done
 
     def _load(self, layer: Layer) -> Nodes:

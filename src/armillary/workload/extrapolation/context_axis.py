@@ -40,7 +40,7 @@ def scale_context(nodes: Nodes, digit: int, new: int) -> Scaling:
     made.note("context: a ring has a round for each of its ranks", nodes.along("cp"))
     _gathered(made, nodes, float(share), old)
     # Experts that are divided over cp have as many replicas more.
-    own = nodes.gradients & ~nodes.ends() & (nodes.over_digit(digit) | nodes.over("edp"))
+    own = nodes.reductions & (nodes.over_digit(digit) | nodes.over("edp"))
     made.assume("context: reductions of gradients keep their size", own, comm=1.0)
     gathers = own & (nodes.collective == GATHER)
     made.assume("context: gathers of weights, whose size is of a rank's share, shrink", gathers, comm=share)

@@ -51,7 +51,7 @@ def expert_part(nodes: Nodes, experts: Experts) -> float:
     Where experts have no replicas, theirs are those of their products, in the precision of the others.
     """
     size, batch = nodes.graph.ints("comm_size"), nodes.graph.ints("micro_batch", 0)
-    reduces = nodes.gradients & (nodes.collective == REDUCE) & ~nodes.ends()
+    reduces = nodes.reductions & (nodes.collective == REDUCE)
     mine = reduces & ~_over_any(nodes, set(nodes.grid.axes["ep"]))
     own, other = float(size[mine].sum()), float(size[reduces & ~mine].sum())
     if not own:
@@ -91,7 +91,7 @@ def scale_experts(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
     )
     adds = _adds_up(nodes, experts)
     made.assume("experts: what adds up their gradients has a share of them", adds, ops=share, size=share)
-    replicas = nodes.gradients & ~nodes.ends()
+    replicas = nodes.reductions
     own = replicas & ~_over_any(nodes, set(nodes.grid.axes["ep"]))
     made.assume("experts: their weights and gradients are a share", own, comm=share)
     if {SCATTER, REDUCE} <= set(nodes.collective[own].tolist()):
@@ -116,6 +116,20 @@ def _exchanges(nodes: Nodes) -> Mask:
     return found
 
 
+def _halves(nodes: Nodes) -> Mask:
+    """Say which all-to-alls go on to, or come from, one over other ranks: a token goes to a node once (DeepEP)."""
+    exchange = _exchanges(nodes)
+    groups = nodes.graph.strings("pg_name")[0]
+    ptr, parents = nodes.graph.parents()
+    found: Mask = np.zeros(nodes.graph.n_nodes, np.bool_)
+    for node in np.flatnonzero(exchange).tolist():
+        own = parents[ptr[node] : ptr[node + 1]]
+        other = own[exchange[own] & (groups[own] != groups[node])]
+        found[other] = True
+        found[node] |= len(other) > 0
+    return found
+
+
 def _over_any(nodes: Nodes, digits: set[int]) -> Mask:
     found: Mask = np.zeros(nodes.graph.n_nodes, np.bool_)
     for digit in digits:
@@ -124,15 +138,18 @@ def _over_any(nodes: Nodes, digits: set[int]) -> Mask:
 
 
 def _inside(nodes: Nodes) -> Mask:
-    """Return what comes after an odd number of all-to-alls: every other one opens, the next takes tokens back."""
-    exchange = _exchanges(nodes).tolist()
+    """Return what comes after an odd number of all-to-alls: every other one opens, the next takes tokens back.
+
+    Two halves, across nodes and inside of them, are one.
+    """
+    exchange = (2 * _exchanges(nodes).astype(int) - _halves(nodes)).tolist()
     ptr, parents = nodes.graph.parents()
     ignored = nodes.gradients | nodes.along("pp") | nodes.update
     passed = [0] * nodes.graph.n_nodes
     for node in issue_order(nodes.graph).tolist():
         before = [each for each in parents[ptr[node] : ptr[node + 1]].tolist() if not ignored[each]]
         passed[node] = max((passed[each] + exchange[each] for each in before), default=0)
-    found: Mask = (np.array(passed) % 2 == 1) & ~_exchanges(nodes) & ~ignored
+    found: Mask = (np.array(passed) % 4 == 2) & ~_exchanges(nodes) & ~ignored
     return found
 
 
@@ -175,6 +192,16 @@ def _check_even(nodes: Nodes, exchange: Mask) -> None:
 def _check_copies(nodes: Nodes, exchange: Mask, experts: Experts) -> None:
     """Check that a token goes to each of its experts, and not once to a node of several (DeepEP)."""
     graph = nodes.graph
+    lost = (
+        "how many experts of a token are on one node depends on where ranks are, which is not in the trace; "
+        "expected a token to be sent to each of its experts, or dp to be scaled"
+    )
+    halves = np.flatnonzero(_halves(nodes)).tolist()
+    if halves:
+        raise InputError(
+            f"scale ep: {graph.node(halves[0])} and {graph.node(halves[1])} send tokens on together, across nodes and "
+            f"inside of them: {lost}"
+        )
     groups = {1}
     codes, names = graph.strings("pg_name")
     for code in set(codes[experts.inside & (nodes.collective >= 0)].tolist()):
@@ -190,8 +217,7 @@ def _check_copies(nodes: Nodes, exchange: Mask, experts: Experts) -> None:
     if sent and not any(each == sent * group for each in copies for group in groups):
         raise InputError(
             f"scale ep: {graph.node(int(opens[0]))} sends {sent} bytes, but experts work on {rows} rows of {first.k}: "
-            "how many experts of a token are on one node depends on where ranks are, which is not in the trace; "
-            "expected a token to be sent to each of its experts, or dp to be scaled"
+            f"{lost}"
         )
 
 

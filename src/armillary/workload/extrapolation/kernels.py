@@ -14,6 +14,7 @@ from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM, Gemm, to_products
 from armillary.trace.grid import AXIS, Ints, RankGrid
 from armillary.trace.order import issue_order
+from armillary.workload.emit.replicas import PARTIAL
 
 Mask = NDArray[np.bool_]
 FUSED = re.compile(r"attention|attend|sdpa|fmha", re.IGNORECASE)
@@ -140,8 +141,51 @@ class Nodes:
 
         Ranks of cp are replicas, too: theirs are those but the ones whose keys and values attention reads and makes.
         """
+        return self.reductions | self.ends() & ~self._exchange | self.partial
+
+    @cached_property
+    def reductions(self) -> Mask:
+        """Of these the ones of replicas."""
         around = self.over("cp", only=True) & self.large & ~self.attended
-        return (self.over("dp") & self.large | around | self.ends()) & ~self._exchange
+        return (self.over("dp") & self.large | around) & ~self._exchange & ~self.ends()
+
+    @cached_property
+    def partial(self) -> Mask:
+        """Sums over tp of gradients of weights that every rank of tp holds.
+
+        With sequence parallelism they are the all-reduces over tp that lie between products and what replicas do:
+        they wait for its reductions, or these for them. Without replicas they wait for gradients of weights, and no
+        product comes after them. Without sequence parallelism (norms of heads) both must be so: after a reduction,
+        and before no product.
+        """
+        own = self.over("tp", only=True)
+        reduces = own & (self.collective == CollectiveType.ALL_REDUCE)
+        codes, distinct = self.graph.name_codes()
+        by_name = np.array([name == PARTIAL for name in distinct], np.bool_)[codes]
+        found: Mask = reduces & by_name
+        at = np.flatnonzero(reduces & ~by_name & self.large)
+        if not len(at):
+            return found
+        sequence = bool((own & (self.collective == CollectiveType.REDUCE_SCATTER)).any())
+        sums = (self.reductions | self.ends()) & np.isin(
+            self.collective, (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE_SCATTER)
+        )
+        size, operand = self.graph.ints("tensor_size"), self.operand
+        ptr, parents = self.graph.parents()
+        waited, leads = _waited(self.graph, sums), _before(self.graph, self.multiplies)
+        for node in at.tolist():
+            before = parents[ptr[node] : ptr[node + 1]].tolist()
+            weights = any(
+                accumulates(each, int(size[parent]), int(operand[parent]))
+                for parent in before
+                for each in self.products[parent]
+            )
+            after = bool(sums[before].any())
+            if sequence:
+                found[node] = waited[node] or after or (weights and not leads[node])
+            else:
+                found[node] = after and not leads[node]
+        return found
 
     @cached_property
     def attended(self) -> Mask:
@@ -187,6 +231,24 @@ class Nodes:
                 reached.add(node)
                 found[node] = local[node]
         return found
+
+
+def _waited(graph: Graph, mask: Mask) -> Mask:
+    """Say which nodes those of a mask wait for."""
+    ptr, parents = graph.parents()
+    found = np.zeros(graph.n_nodes, np.bool_)
+    found[parents[np.repeat(mask, np.diff(ptr))]] = True
+    return found
+
+
+def _before(graph: Graph, mask: Mask) -> Mask:
+    """Say which nodes those of a mask wait for, if only through others."""
+    ptr, parents = graph.parents()
+    found = np.zeros(graph.n_nodes, np.bool_)
+    for node in issue_order(graph)[::-1].tolist():
+        if found[node] or mask[node]:
+            found[parents[ptr[node] : ptr[node + 1]]] = True
+    return found
 
 
 def _with_children(graph: Graph, mask: Mask) -> Mask:

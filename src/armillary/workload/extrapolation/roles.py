@@ -108,19 +108,16 @@ def _renamed(
     return with_texts(made, AXIS, codes.astype(np.int64), [_name_of(axes, (int(name),)) for name in old])
 
 
-def _exchanged(trace: Trace) -> set[int]:
-    """Return the digits along which all-to-alls go: ranks of tp or cp may have experts of their own."""
+def _exchanged(trace: Trace) -> set[tuple[int, ...]]:
+    """Return along which digits all-to-alls go: ranks of tp or cp may have experts of their own."""
     grid = grid_of(trace)
     families = {family for graph in trace.graphs for family in graph.strings("pg_name")[1] if family}
-    return {
-        digit
-        for family in families
-        if CollectiveType.ALL_TO_ALL in _kinds(trace, family)
-        for digit in grid.digits(family)
-    }
+    return {grid.digits(family) for family in families if CollectiveType.ALL_TO_ALL in _kinds(trace, family)}
 
 
-def _axes(grid: RankGrid, roles: Mapping[int, str], exchanged: set[int]) -> dict[str, tuple[int, ...]]:
+def _axes(
+    grid: RankGrid, roles: Mapping[int, str], exchanged: set[tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
     axes = {role: tuple(d for d, each in roles.items() if each == role) for role in ROLES}
     data, experts = axes["dp"], axes["ep"]
     if experts:
@@ -129,7 +126,11 @@ def _axes(grid: RankGrid, roles: Mapping[int, str], exchanged: set[int]) -> dict
     for role, digits in axes.items():
         if len(digits) > 1 and not (role == "dp" and experts and len(data) < 2):
             found |= {f"{role}{i}": (digit,) for i, digit in enumerate(d for d in digits if d not in experts)}
-    axes["ep"] = tuple(sorted({*experts, *exchanged}))
+    axes["ep"] = tuple(sorted({*experts, *(digit for digits in exchanged for digit in digits)}))
+    # Tokens may go to another node first, and there to their experts.
+    parts = sorted(digits for digits in exchanged if 0 < len(digits) < len(axes["ep"]))
+    if len(parts) == 2 and not {*parts[0]} & {*parts[1]}:
+        found |= {"ep.inside": parts[0], "ep.across": parts[1]}
     # Names of single digits first: a family is named by the first axis that is just its digits.
     return found | {role: digits for role, digits in axes.items() if digits}
 

@@ -39,7 +39,11 @@ def attention_blocks(
     blocks = [column(shard, "qkv", model.hidden, width, bias=qkv_bias)]
     if model.attention.qk_norm or model.learned_positions is None:
         blocks.append(_positions(shard, model, heads))
-    return [*blocks, core(shard, heads), out]
+    attend = core(shard, heads)
+    sinks = (
+        {"dp+cp": heads.query} if model.attention.sinks else {}
+    )  # their gradient comes from the same kernel
+    return [*blocks, replace(attend, parameters=sinks), out]
 
 
 def _positions(shard: Shard, model: Decoder, heads: Heads) -> Block:
@@ -53,6 +57,7 @@ def _positions(shard: Shard, model: Decoder, heads: Heads) -> Block:
         (Step("turn", bytes=passes * held),),
         (Step("turn", bytes=(passes + normed) * held),),
         parameters={"dp+cp": weights},
+        partial=weights * (shard.tp > 1),  # each rank norms other heads
         saved=held if normed else 0,
         working=2 * held,
     )

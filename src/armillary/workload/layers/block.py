@@ -26,6 +26,7 @@ class Block:
         backward: Steps.
         weight: Steps; each names steps of `backward` in its ``after``, or `backward` is empty.
         parameters: As in `Layer`.
+        partial: As in `Layer`.
         saved: Bytes kept from forward to backward without recomputation.
         dropped: Bytes of them that selective recomputation makes again, by the whole of `forward`.
         working: Bytes of what a step reads and writes that nothing keeps, at most.
@@ -36,6 +37,7 @@ class Block:
     backward: Steps = ()
     weight: Steps = ()
     parameters: Mapping[str, int] = field(default_factory=dict)
+    partial: int = 0
     saved: int = 0
     dropped: int = 0
     working: int = 0
@@ -63,6 +65,7 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
         _chained(back),
         _chained((block.name, _added(shard, block)) for block in reversed(blocks)),
         parameters,
+        sum(block.partial for block in blocks),
         saved=sum(block.saved for block in blocks) - again,
         working=working + again,
         boundary=boundary,

@@ -42,6 +42,7 @@ def embedding(shard: Shard, model: Decoder) -> Layer:
     if mask:
         backward.insert(0, Step("dropout", bytes=2 * own + mask))
     added = whole + 2 * shard.tokens * hidden * shard.gradient
+    # Megatron-LM adds positions before it scatters, so every rank of tp has their whole gradient: nothing is partial.
     block = Block(
         "embedding",
         tuple(forward),

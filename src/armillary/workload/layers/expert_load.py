@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from functools import cache
+from math import ceil, comb
 
 from armillary.workload.models.schema import Experts
 
@@ -45,6 +46,40 @@ def load(own: Experts, tokens: int, ep: int, expert_rank: int, skew: float) -> L
     local = own.count // ep
     splits = tuple(sum(chosen[rank * local : (rank + 1) * local]) for rank in range(ep))
     return Load(slots, ep * splits[expert_rank], splits)
+
+
+def places(own: Experts, count: int) -> float:
+    """Return on how many of `count` equal parts of the experts a token has one or more, on average.
+
+    Its groups are any `top_groups` of all, its experts any `top_k` of those in them. A part has none of them in so many
+    of these choices as take all experts from the rest of the groups.
+    """
+    return _places(own.count, own.top_k, own.groups, own.top_groups, count)
+
+
+@cache
+def _places(experts: int, top_k: int, groups: int, top_groups: int, count: int) -> float:
+    part, group = experts // count, experts // groups
+    reached = group * top_groups
+    every = comb(groups, top_groups) * comb(reached, top_k)
+    total = 0.0
+    for first in range(0, experts, part):
+        shares = [
+            min(first + part, (each + 1) * group) - max(first, each * group)
+            for each in range(first // group, (first + part - 1) // group + 1)
+        ]
+        ways = {(0, 0): 1}  # (groups chosen of these, experts of theirs in the part) -> choices
+        for share in shares:
+            with_it = {(n + 1, own + share): number for (n, own), number in ways.items()}
+            ways = {key: ways.get(key, 0) + with_it.get(key, 0) for key in {**ways, **with_it}}
+        others = groups - len(shares)
+        missed = sum(
+            number * comb(others, top_groups - n) * comb(reached - own, top_k)
+            for (n, own), number in ways.items()
+            if n <= top_groups
+        )
+        total += 1 - missed / every
+    return total
 
 
 def zipf(count: int, skew: float, total: int, most: int) -> list[int]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from armillary.errors import InputError
 from armillary.trace import CollectiveType
 from armillary.workload.layers.block import Block
-from armillary.workload.layers.expert_load import Load, load
+from armillary.workload.layers.expert_load import Load, load, places
 from armillary.workload.layers.layer import Step
 from armillary.workload.layers.linear import gather, products, reduce, replicated, scatter
 from armillary.workload.layers.mlp import mlp_blocks
@@ -40,6 +40,8 @@ def check_experts(shard: Shard, model: Decoder) -> None:
         return
     check_divides("ep", shard.ep, "experts", own.count)
     check_divides("etp", shard.etp, "size of an expert", own.size)
+    if shard.domain and shard.ep > shard.domain:
+        check_divides("experts.domain", shard.domain, "ep", shard.ep)
     if not shard.distinct and shard.etp != shard.tp:
         raise InputError(
             f"etp {shard.etp}: without sequence parallelism ranks of tp have the same tokens, expected tp {shard.tp} "
@@ -60,8 +62,13 @@ def expert_blocks(shard: Shard, model: Decoder) -> list[Block]:
     if own.shared:
         size = own.shared * (own.shared_size or own.size)
         shared = mlp_blocks(shard, hidden, size, gated=model.gated, bias=own.bias, name="shared", keep=False)
-        biases = {"dp+cp": shared[-1].parameters["dp+cp"] + own.bias * (own.shared - 1) * hidden}
-        blocks += [*shared[:-1], replace(shared[-1], parameters=biases)]
+        others = own.bias * (own.shared - 1) * hidden
+        last = replace(
+            shared[-1],
+            parameters={"dp+cp": shared[-1].parameters["dp+cp"] + others},
+            partial=shared[-1].partial + others * shard.sequence,
+        )
+        blocks += [*shared[:-1], last]
     return blocks
 
 
@@ -73,9 +80,8 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
     read = min(local, rows)  # weights of experts without tokens stay in memory
     up = products(shard, rows, hidden, wide, count=read)
     down = products(shard, rows, inner, hidden, count=read)
-    vector = hidden * element
     return [
-        _exchange(shard, "dispatch", loads, vector, shard.own),
+        _exchange(shard, "dispatch", own, loads, hidden),
         Block(
             "experts.up",
             up[:1],
@@ -95,40 +101,41 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
             saved=rows * inner * shard.operand,
             working=rows * (2 * hidden + inner) * element,
         ),
-        _exchange(shard, "combine", loads, vector, shard.own),
+        _exchange(shard, "combine", own, loads, hidden),
     ]
 
 
-def _exchange(shard: Shard, name: str, loads: Load, vector: int, tokens: int) -> Block:
+def _exchange(shard: Shard, name: str, own: Experts, loads: Load, hidden: int) -> Block:
     """Return ``dispatch`` of tokens to the ranks of their experts, or ``combine``, the other way round.
+
+    What goes to experts, gradients of their results too, may be in fp8 (`Shard.dispatch`); what they make is not.
 
     Args:
         shard: The share of this rank.
         name: Which of the two.
+        own: The experts.
         loads: How many vectors go and come.
-        vector: Bytes of one.
-        tokens: Of this rank.
+        hidden: Elements of one.
     """
     wide = shard.distinct and shard.etp > 1
-    copies = shard.etp if wide else 1
+    copies, tokens = shard.etp if wide else 1, shard.own
+    vector, sent = hidden * shard.element, hidden * shard.dispatch
     there = [Step("permute", bytes=(tokens + loads.sent) * vector)]
     back = []
     if wide:
         back.append(scatter("scatter", "etp", copies * loads.received * vector))
-    if shard.ep > 1 and shard.domain and shard.ep > shard.domain:
-        # Of a token's experts some share a node: so many nodes are expected of top_k choices.
-        nodes, choices = shard.ep // shard.domain, loads.sent / max(tokens, 1)
-        distinct = nodes * (1 - (1 - 1 / nodes) ** choices)
-        size = round(tokens * distinct) * vector
-        there.append(_all_to_all(size, ()))
-        back.append(_all_to_all(size, ()))
+    if shard.domain and shard.ep > shard.domain:
+        # One copy to the rank of the same place in each node, which passes it on to those of the token's experts.
+        across = round(tokens * places(own, shard.ep // shard.domain))
+        inside = round(tokens * places(own, shard.ep))
+        there += [_all_to_all("across", across * sent), _all_to_all("inside", inside * sent)]
+        back += [_all_to_all("inside", inside * vector), _all_to_all("across", across * vector)]
     elif shard.ep > 1:
-        splits = tuple(each * vector for each in loads.splits)
-        there.append(_all_to_all(loads.sent * vector, splits))
-        alike = (loads.received // shard.ep * vector,) * shard.ep if splits else ()
-        back.append(_all_to_all(loads.received * vector, alike))
+        there.append(_all_to_all("", loads.sent * sent, tuple(each * sent for each in loads.splits)))
+        alike = (loads.received // shard.ep * vector,) * shard.ep if loads.splits else ()
+        back.append(_all_to_all("", loads.received * vector, alike))
     if wide:
-        there.append(gather("gather", "etp", loads.received * vector))
+        there.append(gather("gather", "etp", loads.received * sent))
     back.append(Step("unpermute", bytes=(tokens + loads.sent) * vector))
     if not shard.distinct:
         back.append(reduce("reduce", "tp", tokens * vector))
@@ -137,5 +144,7 @@ def _exchange(shard: Shard, name: str, loads: Load, vector: int, tokens: int) ->
     return Block(name, tuple(forward), tuple(backward), working=working)
 
 
-def _all_to_all(size: int, splits: tuple[int, ...]) -> Step:
-    return Step("exchange", collective=CollectiveType.ALL_TO_ALL, axes="ep", size=size, splits=splits)
+def _all_to_all(part: str, size: int, splits: tuple[int, ...] = ()) -> Step:
+    """Return an exchange over ep, or a part of it: ``inside`` nodes, or ``across`` them."""
+    name, axes = (f"exchange {part}", f"ep.{part}") if part else ("exchange", "ep")
+    return Step(name, collective=CollectiveType.ALL_TO_ALL, axes=axes, size=size, splits=splits)

@@ -67,6 +67,8 @@ class Layer:
         weight: Steps.
         parameters: Of this rank, by the axes over which their gradients are summed, e.g. {"dp+cp": n, "edp": m};
             "" is none.
+        partial: Of the parameters under the first key those that every rank of tp holds, while each makes only a part
+            of their gradients: these are summed over tp, too.
         saved: Bytes kept from forward to backward for one microbatch, under the recomputation in force.
         working: Bytes that are needed besides while one of the steps runs, at most.
         boundary: Bytes of the activation that goes on to the next layer, on this rank.
@@ -78,6 +80,7 @@ class Layer:
     backward: tuple[Step, ...] = ()
     weight: tuple[Step, ...] = ()
     parameters: Mapping[str, int] = field(default_factory=dict)
+    partial: int = 0
     saved: int = 0
     working: int = 0
     boundary: int = 0

@@ -85,17 +85,16 @@ def replicated(
     precision: Precision | None = None,
     parameters: int | None = None,
 ) -> Block:
-    """Return a projection whose weight every rank of tp has whole, of the tokens of the residual.
-
-    That its gradient (and a norm's) is to be summed over tp, too, where these are different tokens, is left out.
-    """
+    """Return a projection whose weight every rank of tp has whole, of the tokens of the residual."""
     forward, back, weight = products(shard, shard.own, k, n, precision=precision)
+    held = k * n if parameters is None else parameters
     return Block(
         name,
         (forward,),
         (back,),
         (weight,),
-        {"dp+cp": k * n if parameters is None else parameters},
+        {"dp+cp": held},
+        held * shard.sequence,
         saved=shard.own * k * ELEMENT[precision or shard.compute],
         working=shard.own * (2 * k + n) * shard.element,
     )
@@ -172,6 +171,7 @@ def row(shard: Shard, name: str, k: int, n: int, *, bias: bool = False) -> Block
         tuple(backward),
         (weight,),
         {"dp+cp": k * n + n * bias},
+        n * (bias and shard.sequence),
         saved=m * k * shard.operand,
         working=m * (k + 2 * n) * element,
     )

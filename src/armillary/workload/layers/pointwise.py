@@ -15,6 +15,7 @@ def norm(shard: Shard, name: str, size: int, weights: int) -> Block:
         (Step("norm", bytes=2 * held),),
         (Step("norm", bytes=4 * held),),
         parameters={"dp+cp": weights},
+        partial=weights * shard.sequence,
         saved=held,
         working=2 * held,
     )

@@ -8,7 +8,7 @@ from typing import Literal
 from armillary.errors import InputError
 from armillary.workload.divisors import divisors, near
 from armillary.workload.layers.layer import Precision
-from armillary.workload.plan.numbers import Stores, gradient, stored, stores
+from armillary.workload.plan.numbers import Stores, dispatch, gradient, stored, stores
 from armillary.workload.plan.schema import ELEMENT, Plan
 
 
@@ -29,7 +29,8 @@ class Shard:
         etp: Ranks that share every expert.
         expert_rank: Of this rank along ep.
         skew: Exponent of the Zipf law of the experts' load.
-        domain: Ranks of ep to which a token is sent once; None: it is sent to each expert.
+        domain: Ranks of ep in a node, to which a token is sent once; None: it is sent to each expert.
+        dispatch: Bytes of an element on its way to experts.
         compute: Precision of large matrix products.
         gradient: Bytes of an element of a weight's gradient.
         fused: Whether products add them to what is there.
@@ -56,6 +57,7 @@ class Shard:
     expert_rank: int
     skew: float
     domain: int | None
+    dispatch: int
     compute: Precision
     gradient: int
     fused: bool
@@ -188,6 +190,7 @@ def _shard(
         expert_rank=expert_rank,
         skew=plan.experts.skew,
         domain=plan.experts.domain,
+        dispatch=dispatch(plan),
         compute=plan.numbers.compute,
         gradient=gradient(plan),
         fused=plan.numbers.fused,

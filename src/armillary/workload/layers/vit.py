@@ -67,12 +67,14 @@ def _patches(shard: Shard, model: Vit) -> Layer:
     gemm, _, weight = products(shard, rows, pixels, hidden)
     held = shard.own * hidden * element
     mask = shard.own * hidden if shard.dropout else 0
+    parameters = hidden * (pixels + 1 + 1 + model.patches + 1)  # bias, class token, positions
     block = Block(
         "patches",
         (gemm, Step("positions", bytes=2 * held + mask)),
         (Step("dropout", bytes=2 * held + mask),) if mask else (),
         (replace(weight, after=None),),
-        {"dp+cp": hidden * (pixels + 1 + 1 + model.patches + 1)},  # bias, class token, positions
+        {"dp+cp": parameters},
+        parameters * shard.sequence,
         saved=rows * pixels * shard.operand + mask,
         working=held,
     )

@@ -15,7 +15,7 @@ from armillary.workload.learned.expressions import Rule
 from armillary.workload.learned.model import Entry, Program, Shape, StatisticalModel, Sums, Variants
 from armillary.workload.learned.monomials import VARIABLES
 from armillary.workload.learned.records import arrays_of, records_of
-from armillary.workload.learned.reference_kernel import TAIL
+from armillary.workload.learned.reference_kernel import COUNTED
 from armillary.workload.learned.tree import Tree
 from armillary.workload.learned.variation import QUANTILES
 from armillary.workload.learned.vocabulary import COLUMNS, Vocabulary
@@ -249,7 +249,7 @@ def _read_waits(lists: Any, tails: Any, tree: Any, symbols: int) -> Waits:
         (which, place)
         for which, each in enumerate(references)
         for place, (form, _, _) in enumerate(each)
-        if form == TAIL
+        if form in COUNTED
     }
     if wanted != set(rules):
         raise ValueError("counts of references")

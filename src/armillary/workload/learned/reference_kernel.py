@@ -2,7 +2,9 @@
 
 A reference names an earlier token: the last kernel (`KERNEL`), the last collective of the own group (`GROUP`), the
 n-th last token of a symbol in the same microbatch (`SAME`) or at all (`LAST`), the n-th last token (`BACK`); or all
-tokens of a symbol since the last token of the own symbol (`SINCE`), or the last n of a symbol (`TAIL`).
+tokens of a symbol since the last token of the own symbol (`SINCE`), the last n of a symbol (`TAIL`), or those that
+come at the same places in every microbatch as the ones in the latest do since the last token of the own symbol
+(`EVERY`) or as the last n in the latest (`ENDS`): gradients of a bucket's layers, summed over microbatches.
 """
 
 from __future__ import annotations
@@ -18,6 +20,10 @@ LAST = 3
 SINCE = 4
 BACK = 5
 TAIL = 6
+EVERY = 7
+ENDS = 8
+COUNTED = (TAIL, ENDS)
+"""Forms whose counts follow rules."""
 
 
 @njit
@@ -31,6 +37,7 @@ def refer(
     last: Any,
     last_of_group: Any,
     before: Any,
+    nth: Any,
     form: Any,
     named: Any,
     count: Any,
@@ -48,6 +55,7 @@ def refer(
         last: Room for a number per symbol, -1 at first.
         last_of_group: Room for a number per group, -1 at first.
         before: Room for a number per token.
+        nth: Room for a number per token.
         form: Result, (parents,).
         named: Result: symbol, -1: none.
         count: Result: n.
@@ -75,7 +83,11 @@ def refer(
                         first = 0
             whole = 0
             tail = 0
+            every = 0
+            ends = 0
             if mine > 1:
+                every = _in_every(batch, parent, low, high, symbol, s, last[s], last[own], before, nth)
+                ends = 0 if every else _at_ends(batch, parent, low, high, symbol, s, last[s], before, nth)
                 oldest = _oldest(symbol, parent, low, high, s)
                 walk = last[s]
                 for _ in range(mine - 1):
@@ -87,9 +99,11 @@ def refer(
                     since += 1
                     walk = before[walk]
                 whole = 1 if since == mine and oldest > last[own] else 0
-            if whole or (tail and mine > 2):
+            if every or whole or ends or (tail and mine > 2):
                 if first:
-                    form[used], named[used], count[used] = SINCE if whole else TAIL, s, 0 if whole else mine
+                    found = EVERY if every else SINCE if whole else ENDS if ends else TAIL
+                    many = ends if found == ENDS else mine if found == TAIL else 0
+                    form[used], named[used], count[used] = found, s, many
                     used += 1
                 continue
             if p == kernel:
@@ -119,6 +133,7 @@ def refer(
             used += 1
         ref_ptr[i + 1] = used
         before[i] = last[own]
+        nth[i] = _place(batch, last[own], before, nth, batch[i])
         last[own] = i
         if compute[own]:
             kernel = i
@@ -136,6 +151,107 @@ def _oldest(symbol: Any, parent: Any, low: int, high: int, wanted: int) -> int:
 
 
 @njit
+def _place(batch: Any, walk: int, before: Any, nth: Any, wanted: int) -> int:
+    """Return which token of a symbol in a microbatch comes next, from 1; over all steps."""
+    while walk >= 0 and batch[walk] != wanted:
+        walk = before[walk]
+    return int(nth[walk]) + 1 if walk >= 0 else 1
+
+
+@njit
+def _places(batch: Any, walk: int, end: int, before: Any, nth: Any) -> Any:
+    """Return the first and the last place in the latest microbatch that tokens after `end` have."""
+    if walk <= end:
+        return 1, 0
+    latest = batch[walk]
+    low = high = nth[walk]
+    while walk > end:
+        if batch[walk] == latest:
+            low = nth[walk]
+        walk = before[walk]
+    return low, high
+
+
+@njit
+def _several(batch: Any, parent: Any, low: int, high: int, symbol: Any, wanted: int, walk: int) -> int:
+    """Return 1 if the parents of a symbol are of several microbatches, the latest among them."""
+    found = 0
+    latest = 0
+    for at in range(low, high):
+        p = parent[at]
+        if symbol[p] == wanted:
+            found |= 1 if batch[p] != batch[walk] else 0
+            latest |= 1 if batch[p] == batch[walk] else 0
+    return found & latest
+
+
+@njit
+def _in_every(
+    batch: Any,
+    parent: Any,
+    low: int,
+    high: int,
+    symbol: Any,
+    wanted: int,
+    walk: int,
+    end: int,
+    before: Any,
+    nth: Any,
+) -> int:
+    """Return 1 if the parents of a symbol are of several microbatches, and those that `EVERY` names."""
+    if not _several(batch, parent, low, high, symbol, wanted, walk):
+        return 0
+    from_, to = _places(batch, walk, end, before, nth)
+    return _are(parent, low, high, symbol, wanted, walk, from_, to, before, nth)
+
+
+@njit
+def _at_ends(
+    batch: Any, parent: Any, low: int, high: int, symbol: Any, wanted: int, walk: int, before: Any, nth: Any
+) -> int:
+    """Return n if the parents of a symbol are of several microbatches, and those that `ENDS` names; else 0."""
+    if not _several(batch, parent, low, high, symbol, wanted, walk):
+        return 0
+    from_ = nth[walk]
+    for at in range(low, high):
+        p = parent[at]
+        if symbol[p] == wanted and batch[p] == batch[walk]:
+            from_ = min(from_, nth[p])
+    found = _are(parent, low, high, symbol, wanted, walk, from_, nth[walk], before, nth)
+    return int(nth[walk] - from_ + 1) if found else 0
+
+
+@njit
+def _are(
+    parent: Any,
+    low: int,
+    high: int,
+    symbol: Any,
+    wanted: int,
+    walk: int,
+    from_: int,
+    to: int,
+    before: Any,
+    nth: Any,
+) -> int:
+    """Return 1 if the parents of a symbol are its tokens at some places of all microbatches."""
+    at = high - 1
+    while walk >= 0:
+        if from_ <= nth[walk] <= to:
+            while at >= low and symbol[parent[at]] != wanted:
+                at -= 1
+            if at < low or parent[at] != walk:
+                return 0
+            at -= 1
+        walk = before[walk]
+    while at >= low:
+        if symbol[parent[at]] == wanted:
+            return 0
+        at -= 1
+    return 1
+
+
+@njit
 def resolve(
     symbol: Any,
     batch: Any,
@@ -148,6 +264,7 @@ def resolve(
     last: Any,
     last_of_group: Any,
     before: Any,
+    nth: Any,
     ptr: Any,
     parent: Any,
     lost: Any,
@@ -167,6 +284,7 @@ def resolve(
         last: Room, -1.
         last_of_group: Room, -1.
         before: Room.
+        nth: Room.
         ptr: Result: offsets of parents.
         parent: Result: parents, of which two references may name the same.
         lost: Result, (1,): the first token with a reference that names none; -1 at first.
@@ -195,6 +313,17 @@ def resolve(
                         parent[used] = walk
                     used += 1
                     walk = before[walk]
+            elif kind in (EVERY, ENDS):
+                walk = last[named[at]]
+                low, high = _places(batch, walk, last[own] if kind == EVERY else -1, before, nth)
+                if kind == ENDS:
+                    low = max(1, high - count[at] + 1)
+                while walk >= 0 and low <= high:
+                    if low <= nth[walk] <= high:
+                        if write:
+                            parent[used] = walk
+                        used += 1
+                    walk = before[walk]
             elif kind == TAIL:
                 walk = last[named[at]]
                 left = count[at]
@@ -214,7 +343,7 @@ def resolve(
                             break
                     walk = before[walk]
                 found = walk
-            if found < 0 and kind not in (SINCE, TAIL) and lost[0] < 0:
+            if found < 0 and kind not in (SINCE, TAIL, EVERY, ENDS) and lost[0] < 0:
                 lost[0] = i
             if found >= 0:
                 if write:
@@ -222,6 +351,7 @@ def resolve(
                 used += 1
         ptr[i + 1] = used
         before[i] = last[own]
+        nth[i] = _place(batch, last[own], before, nth, batch[i])
         last[own] = i
         if compute[own]:
             kernel = i

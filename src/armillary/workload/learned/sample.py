@@ -224,6 +224,8 @@ class Sampler:
         if found is None:
             around = {**dict(zip(KEYS, near, strict=True)), **condition}
             which = [each.tree.choose(around) for each in tokens]
+            absent = self._absent(role, variant)
+            which = [_possible(each, at, absent) for each, at in zip(tokens, which, strict=True)]
             lists = [each.lists[at] for each, at in zip(tokens, which, strict=True)]
             sizes = np.array([len(each) for each in lists], np.int64)
             entries = np.array([entry for each in lists for entry in each], np.int64).reshape(-1, 3)
@@ -238,6 +240,13 @@ class Sampler:
                 self._waiting.clear()
             found = self._waiting[key] = sizes, entries, rules
         return found
+
+    def _absent(self, role: str, variant: int) -> set[int]:
+        """Return the symbols that only other variants of a role have."""
+        own = self.model.roles[role]
+        other = (each for name, each in self.model.roles.items() if name != role)
+        there = {at for each in other for symbols in each.symbols for at in symbols}
+        return {at for symbols in own.symbols for at in symbols} - {*own.symbols[variant]} - there
 
     def _numbers(self, role: str, known: Variants, variant: int, near: tuple[str, ...]) -> _Fixed:
         key = at_level(near, known.level)
@@ -302,6 +311,21 @@ class Sampler:
             graphs.append(graph_of_tokens(tokens, self.layouts, f"class {at}"))
         about = {"learned": {"condition": record.condition, "seed": seed, "temperature": temperature}}
         return Trace(tuple(graphs), np.array(record.rank_graph, np.int32), None, about)
+
+
+def _possible(waits: Waits, at: int, absent: set[int]) -> int:
+    """Return which list is waited for: the one at a place, or the most alike if it names what the piece does not have.
+
+    What a piece has and what its tokens wait for are learned on their own, and may differ where examples are few.
+    """
+
+    def lacks(which: int) -> bool:
+        return any(named in absent for _, named, _ in waits.lists[which])
+
+    if not lacks(at):
+        return at
+    fits = [which for which in range(len(waits.lists)) if not lacks(which)]
+    return max(fits, key=lambda which: len({*waits.lists[which]} & {*waits.lists[at]}), default=at)
 
 
 def _kind_text(kind: tuple[Value, ...]) -> str:

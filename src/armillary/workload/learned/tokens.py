@@ -88,7 +88,7 @@ def tokens_of(
     found = _referred(symbols, numbers, ptr, parent, vocabulary, mode)
     if short:
         listed = (
-            (found.ref_form >= TAIL)
+            (found.ref_form == TAIL)
             | (found.ref_form == BACK)
             | ((found.ref_form == LAST) & (found.ref_count > 2))
         )
@@ -109,7 +109,7 @@ def _referred(
     used = load(_KERNEL, mode).refer(
         symbols, numbers[:, AT["micro_batch"]].copy(), (kinds == NodeType.COMP_NODE).astype(np.int64), groups,
         ptr, parent, np.full(len(kinds), -1, np.int64), np.full(len(kinds) + 1, -1, np.int64),
-        np.zeros(n, np.int64), form, named, count, ref_ptr,
+        np.zeros(n, np.int64), np.zeros(n, np.int64), form, named, count, ref_ptr,
     )  # fmt: skip
     return Tokens(symbols, numbers, ref_ptr, form[:used].copy(), named[:used].copy(), count[:used].copy())
 
@@ -146,6 +146,7 @@ def parents_of(
         rooms = (
             np.full(len(kinds), -1, np.int64),
             np.full(len(kinds) + 1, -1, np.int64),
+            np.zeros(n, np.int64),
             np.zeros(n, np.int64),
         )
         used = resolve(

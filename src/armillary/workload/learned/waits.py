@@ -17,7 +17,7 @@ from armillary.workload.learned.conditions import Value
 from armillary.workload.learned.contexts import KEYS
 from armillary.workload.learned.expressions import Explained, Rule
 from armillary.workload.learned.packed import Packed, References
-from armillary.workload.learned.reference_kernel import TAIL
+from armillary.workload.learned.reference_kernel import COUNTED
 from armillary.workload.learned.tree import Questions, Tree
 
 Token = tuple[str, int, int]
@@ -33,7 +33,7 @@ class Waits:
     """What a token waits for.
 
     Attributes:
-        lists: Lists of references that occur; of `TAIL` the count is 0.
+        lists: Lists of references that occur; of `COUNTED` forms the count is 0.
         tails: Rules of those counts, by list and reference.
         tree: Which list.
     """
@@ -45,7 +45,7 @@ class Waits:
 
 def plain(references: References) -> References:
     """Return a list of references without the counts that rules tell."""
-    return tuple((form, named, 0 if form == TAIL else count) for form, named, count in references)
+    return tuple((form, named, 0 if form in COUNTED else count) for form, named, count in references)
 
 
 def learn_waits(
@@ -78,7 +78,7 @@ def learn_waits(
             rows.append(number)
             listed.append(which)
             for place, (form, _, count) in enumerate(full):
-                if form == TAIL:
+                if form in COUNTED:
                     counts[token, which, place].append((at, count))
     for token, known in places.items():
         found[token].lists = list(known)

@@ -196,6 +196,13 @@ def _deepseek(config: _Config) -> _Built:
         "dense_first": config.whole("first_k_dense_replace", low=0),
         "router_bias": config.document.data["model_type"] == "deepseek_v3",
     }
+    third = data["experts"]["router_bias"]
+    if third or config.document.data.get("topk_method") == "group_limited_greedy":
+        # Absent keys: as `transformers` has them.
+        data["experts"] |= {
+            "groups": config.whole("n_group", 8 if third else 1),
+            "top_groups": config.whole("topk_group", 4 if third else 1),
+        }
     return model, data
 
 

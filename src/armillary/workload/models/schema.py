@@ -42,6 +42,9 @@ class Attention(Part):
     head_size: Count | None = Field(default=None, description="Absent: hidden / heads.")
     bias: Literal["none", "qkv", "all"] = Field(default="none", description="Which projections have one.")
     qk_norm: bool = Field(default=False, description="A norm over each query and key head (Qwen3).")
+    sinks: bool = Field(
+        default=False, description="A learned score per head beside those of the keys (gpt-oss)."
+    )
     window: Count | None = Field(default=None, description="Keys a query sees at most, itself included.")
     full_layers: Natural = Field(default=0, description="First layers, which are without the window.")
     latent: Latent | None = None
@@ -81,11 +84,28 @@ class Experts(Part):
     capacity_factor: float | None = Field(
         default=None, gt=0, le=1e6, description="Slots per expert over the mean; absent: dropless."
     )
+    groups: Count = Field(
+        default=1, description="Of neighbouring experts, of which a token takes `top_groups`."
+    )
+    top_groups: Count = Field(
+        default=1, description="Groups to which a token's experts belong (DeepSeek-V3)."
+    )
 
     @model_validator(mode="after")
     def _enough(self) -> Experts:
         if self.top_k > self.count:
             raise ValueError(f"got top_k {self.top_k} of {self.count} experts, expected at most {self.count}")
+        if self.count % self.groups:
+            raise ValueError(f"got {self.groups} groups of {self.count} experts, expected a divisor")
+        if self.top_groups > self.groups:
+            raise ValueError(
+                f"got top_groups {self.top_groups} of {self.groups} groups, expected at most that"
+            )
+        reached = self.count // self.groups * self.top_groups
+        if self.top_k > reached:
+            raise ValueError(
+                f"got top_k {self.top_k} of {reached} experts in {self.top_groups} groups, expected at most {reached}"
+            )
         if not self.shared and (self.shared_size or self.shared_gate):
             raise ValueError("got shared_size or shared_gate, expected them with shared experts only")
         return self

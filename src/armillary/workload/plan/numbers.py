@@ -51,6 +51,11 @@ def weight(plan: Plan) -> int:
     return ELEMENT["fp32" if plan.numbers.compute == "fp32" else "bf16"]
 
 
+def dispatch(plan: Plan) -> int:
+    """Return the bytes of an element on its way to experts: DeepSeek-V3 sends fp8 there, and bf16 back (§3.3.2)."""
+    return min(ELEMENT[plan.experts.dispatch or plan.numbers.compute], weight(plan))
+
+
 def gradient(plan: Plan) -> int:
     """Return the bytes of a gradient."""
     return ELEMENT[plan.numbers.gradients]

@@ -61,7 +61,8 @@ def rank_grid(plan: Plan) -> RankGrid:
     """Return the grid of a plan, with these axes.
 
     ``tp cp dp pp``; ``etp ep edp`` divide the same ranks of a stage for experts; ``fsdp`` and ``replicate`` divide
-    cp and dp for hsdp (without it all of it is fsdp). The subset ``pp.ends`` joins the first and the last stage.
+    cp and dp for hsdp (without it all of it is fsdp). With nodes to which tokens go once, ``ep.inside`` and
+    ``ep.across`` divide ep. The subset ``pp.ends`` joins the first and the last stage.
 
     Raises:
         InputError: the order is no order of the axes, or two ways to divide the ranks do not fit together.
@@ -92,6 +93,10 @@ def rank_grid(plan: Plan) -> RankGrid:
         _sharded(order, own, shard, dp),
     ]
     ways[1] = [(axis, expert[axis]) for axis, _ in ways[1]]
+    domain = plan.experts.domain
+    if domain and own.ep > domain and own.ep % domain == 0:
+        parts = [("ep.inside", domain), ("ep.across", own.ep // domain)]
+        ways.append([part for each in ways[1] for part in (parts if each[0] == "ep" else [each])])
     return _joined(ways, own)
 
 

@@ -135,7 +135,13 @@ class ExpertLoad(Part):
     )
     domain: Count | None = Field(
         default=None,
-        description="NPUs of a node, to which a token goes once for all its experts there (DeepEP); absent: to each.",
+        description="Ranks of ep in a node: a token goes to each node once, and there to the ranks of its experts "
+        "(DeepEP); absent: to each expert.",
+    )
+    dispatch: Literal["fp32", "bf16", "fp8"] | None = Field(
+        default=None,
+        description="Precision of tokens, and of gradients, on their way to experts; absent: fp8 with fp8 or fp4, else "
+        "that of activations. What experts make is never reduced.",
     )
 
 

@@ -11,8 +11,10 @@ from small_runs import MIXED, TINY, run, step, totals, written
 
 from armillary.errors import InputError
 from armillary.trace import GraphBuilder, Trace
+from armillary.trace.families import grid_of
 from armillary.workload.extrapolation import extrapolate, recognise
 from armillary.workload.extrapolation.edit import with_ints, without
+from armillary.workload.extrapolation.kernels import Nodes
 
 PLANS: list[dict[str, Any]] = [
     *({"data": {"sharding": name}} for name in ("ddp", "zero-1", "zero-2", "fsdp")),
@@ -81,6 +83,16 @@ def test_layers_that_are_not_named_are_found(sharding: str, names: bool) -> None
     assert "pipeline: layers are what repeats between the messages of a microbatch" in {
         a.rule for a in made.assumptions
     }
+
+
+@pytest.mark.parametrize("sequence", [True, False])
+@pytest.mark.parametrize(("sharding", "dp"), [("ddp", 1), ("ddp", 2), ("zero-2", 2), ("fsdp", 2)])
+def test_sums_of_partial_gradients_are_found_without_names(sharding: str, dp: int, sequence: bool) -> None:
+    trace = written(run(2, 2, dp, data={"sharding": sharding}, parallel={"sequence": sequence}))
+    for graph, other in zip(trace.graphs, bare(trace, names=False).graphs, strict=True):
+        named, nameless = (Nodes(each, grid_of(trace)).partial for each in (graph, other))
+        assert named.any() == sequence
+        assert np.array_equal(named, nameless)
 
 
 def test_a_layer_that_changes_from_microbatch_to_microbatch_is_refused() -> None:

@@ -177,7 +177,7 @@ def _layers(works: Mapping[int, Work], replicas: Replicas) -> tuple[Layer, ...]:
             own = dict(replicas.parameters[work])
             if replicas.sharding == "hsdp":
                 own = {"dp+cp": sum(own.values())}
-            made[work] = Layer(name, work.forward, work.backward, work.weight, own)
+            made[work] = Layer(name, work.forward, work.backward, work.weight, own, replicas.partial[work])
     return tuple(made[work] for work in kinds)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.trace import CollectiveType
+from armillary.workload.emit.replicas import PARTIAL
 from armillary.workload.extrapolation.expert_axis import experts_of, is_gradient
 from armillary.workload.extrapolation.pipeline.lift import Work
 from armillary.workload.extrapolation.pipeline.segments import Stage
@@ -32,6 +33,7 @@ class Replicas:
         bucket: Bytes of gradients that are reduced together, at least.
         overlap: Whether that is during the backward pass.
         parameters: Of each kind of layer, by family.
+        partial: Of these the ones whose gradients are summed over tp, of each kind of layer.
         tied: Parameters that both ends of the pipeline have.
         updates: Whether there is an optimizer.
     """
@@ -43,6 +45,7 @@ class Replicas:
     bucket: int
     overlap: bool
     parameters: Mapping[Work, Mapping[str, int]]
+    partial: Mapping[Work, int]
     tied: int
     updates: bool
 
@@ -66,7 +69,7 @@ def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
     reducing = set()
     for stage in stages:
         nodes = stage.nodes
-        own = nodes.gradients & ~nodes.ends()
+        own = nodes.reductions
         kinds |= set(nodes.collective[own].tolist())
         batch = nodes.graph.ints("micro_batch", -1)
         forward_gathers |= bool((own & (nodes.collective == GATHER) & (batch >= 0)).any())
@@ -81,6 +84,8 @@ def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
     if sharding == "zero-1" and every:
         sharding = "zero-2"
     gradient, weight = _elements(stages, sharding)
+    partial = [each for each in sums if each.family == PARTIAL]
+    sums = [each for each in sums if each.family != PARTIAL]
     early = [each for each in sums if not each.late]
     parameters = _parameters(sums, works, gradient)
     if not any(each.family == "edp" for each in sums):
@@ -94,6 +99,7 @@ def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
         _bucket(early, sums, works, parameters, gradient),
         bool(early) or not sums,
         parameters,
+        _partial(partial, works, gradient),
         tied // gradient,
         any(stage.nodes.update.any() for stage in stages),
     )
@@ -128,14 +134,11 @@ def _sums(stage: Stage) -> list[_Sum]:
     last = stage.microbatches - 1
     families, names = nodes.graph.strings("pg_name")
     size = nodes.graph.ints("comm_size")
-    own = (
-        nodes.gradients
-        & ~nodes.ends()
-        & np.isin(nodes.collective, (SCATTER, REDUCE))
-        & np.isin(batch, (last, -1))
-    )
+    latest = np.isin(batch, (last, -1))
+    own = nodes.reductions & np.isin(nodes.collective, (SCATTER, REDUCE)) & latest
     if (nodes.collective[own] == SCATTER).any():
         own &= nodes.collective == SCATTER
+    partial = nodes.partial & latest
     backward = {
         segment.nodes[-1]: segment.layer
         for segment in stage.segments
@@ -149,15 +152,15 @@ def _sums(stage: Stage) -> list[_Sum]:
         }
     used = [names[code] for code in dict.fromkeys(families[own].tolist())]
     waiting: dict[str, list[int]] = {
-        name: [] for family in used for name in (family, SECOND.get(family, family))
+        name: [] for family in (*used, PARTIAL) for name in (family, SECOND.get(family, family))
     }
     found = []
     for node in range(nodes.graph.n_nodes):
         if node in backward:
             for layers in waiting.values():
                 layers.append(backward[node])
-        if own[node]:
-            family = names[families[node]]
+        if own[node] or partial[node]:
+            family = PARTIAL if partial[node] else names[families[node]]
             if not waiting[family]:
                 family = SECOND.get(family, family)
             found.append(_Sum(family, int(size[node]), tuple(waiting[family]), bool(batch[node] < 0)))
@@ -172,7 +175,7 @@ def _elements(stages: Sequence[Stage], sharding: str) -> tuple[int, int]:
     scattered = gathered = 0.0
     for stage in stages:
         nodes = stage.nodes
-        own = nodes.gradients & ~nodes.ends()
+        own = nodes.reductions
         size, batch = nodes.graph.ints("comm_size"), nodes.graph.ints("micro_batch", -1)
         codes, names = nodes.graph.strings("pg_name")
         members = np.array([*(nodes.grid.members(name).shape[1] for name in names), 1])[codes]
@@ -199,6 +202,30 @@ def _experts_alone(stages: Sequence[Stage]) -> dict[int, int]:
                         each.m * each.n * each.batch * each.calls for each in sums
                     )
     return found
+
+
+def _partial(sums: Sequence[_Sum], works: Mapping[int, Work], gradient: int) -> dict[Work, int]:
+    """Return the parameters of each kind of layer whose gradients are summed over tp.
+
+    Where sums of several layers leave it open, the embedding has none, and the head, which has one norm, half as many
+    as a layer, which has two.
+    """
+    kinds, layers = list(dict.fromkeys(works.values())), list(works.values())
+    if not sums:
+        return dict.fromkeys(kinds, 0)
+    norms = np.full(len(kinds), 2.0)
+    for end, count in ((layers[0], 0.0), (layers[-1], 1.0)):
+        if layers.count(end) == 1 and len(layers) > 2:
+            norms[kinds.index(end)] = count
+    table = np.array(
+        [[[works[at] for at in each.layers].count(kind) for kind in kinds] for each in sums], float
+    )
+    known = np.array([each.size / gradient for each in sums])
+    usual = norms * known.sum() / max(float((table @ norms).sum()), 1.0)
+    has = norms > 0
+    counts = usual.copy()
+    counts[has] += np.linalg.lstsq(table[:, has], known - table @ usual, rcond=None)[0]
+    return dict(zip(kinds, np.maximum(np.rint(counts), 0).astype(int).tolist(), strict=True))
 
 
 def _parameters(sums: Sequence[_Sum], works: Mapping[int, Work], gradient: int) -> dict[Work, dict[str, int]]:

@@ -19,7 +19,7 @@ from armillary.workload.learned.neural.grammar import Written, write
 from armillary.workload.learned.neural.lexicon import Group, Lexicon
 from armillary.workload.learned.packed import Packed
 from armillary.workload.learned.pieces import Piece, loose_symbols, pieces_of
-from armillary.workload.learned.reference_kernel import TAIL
+from armillary.workload.learned.reference_kernel import COUNTED
 from armillary.workload.learned.skeletons import find_skeletons
 from armillary.workload.learned.waits import plain
 
@@ -137,7 +137,7 @@ def _piece(
         group = lexicon.references[piece.role, symbol]
         _choose(found, position, group, [group.references.index(lists)])
         for place, (form, _, count) in enumerate(full):
-            if form == TAIL:
+            if form in COUNTED:
                 own = lexicon.tails[piece.role, symbol, lists, place]
                 _choose_number(found, position, own, count, condition, values)
     numbers = packed.rows[packed.row[span], 1:]

@@ -21,7 +21,7 @@ from armillary.workload.learned.neural.agree import Candidate, finish, most_prob
 from armillary.workload.learned.neural.decode import Chosen, Decoder, Place
 from armillary.workload.learned.neural.model import NeuralModel
 from armillary.workload.learned.neural.noise import Noise
-from armillary.workload.learned.reference_kernel import TAIL
+from armillary.workload.learned.reference_kernel import COUNTED
 from armillary.workload.learned.sample import Made, Sampler, joined
 from armillary.workload.learned.tokens import Tokens
 from armillary.workload.learned.train import counter_of
@@ -155,7 +155,7 @@ class NeuralSampler(Sampler):
             lists = group.references[decoder.chosen(state, group, noise)]
             sizes.append(len(lists))
             for at, (form, named, count) in enumerate(lists):
-                if form == TAIL:
+                if form in COUNTED:
                     own = lexicon.tails[role, symbol, lists, at]
                     count = own.formulas[decoder.chosen(state, own, noise)].value(condition, values)
                 entries.append((form, named, count))
