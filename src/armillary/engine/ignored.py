@@ -15,6 +15,7 @@ _TWINS = (
 """Fields of `System`, which profile ``astra-sim`` uses, and those of `Physical` that say the same to the other."""
 _ASTRA_SIM_ONLY = ("local_reduction_delay", "inter_dimension", "intra_dimension")
 
+
 def of_other_profile(platform: Platform, profile: str) -> Iterator[str]:
     """Yield a warning for everything that was given and counts in the other profile only."""
     for field, other in _of_other_profile(platform, profile):

@@ -73,7 +73,8 @@ class TcpPackets(Part):
     mark: Size | None = Field(default=None, description="Queue from which dctcp marks; if absent 65 packets.")
     handshake: bool | None = None
     persistent: bool | None = Field(
-        default=None, description="Whether a connection keeps what it has learnt between messages; if absent true."
+        default=None,
+        description="Whether a connection keeps what it has learnt between messages; if absent true.",
     )
     jitter: Time | None = Field(default=None, description="Longest random wait of a sender; if absent 1 us.")
     seed: Whole | None = None
