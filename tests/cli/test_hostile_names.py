@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.cli import main
@@ -113,7 +113,7 @@ def test_names_are_shown_as_they_are(inputs: Path, call: Call, name: str) -> Non
         assert name in holds(call, words).output, words
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None)
 @given(st.text(st.sampled_from("[]/\\bold:=\x1b\x07\r\n\x9b\u202ea1 "), max_size=12))
 def test_whatever_it_is_called(inputs: Path, call: Call, name: str) -> None:
     write(name)

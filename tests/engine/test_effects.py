@@ -70,6 +70,7 @@ TCP = {
     "window": ({"window": "4 kB"}, {}),
     "handshake": ({"handshake": True}, {}),
     "header": ({"header": "200 B"}, {}),
+    "growth": ({"growth": 2}, {"initial_window": 1}),
     "persistent": ({"persistent": False}, {}),
     "jitter": ({"jitter": "3 us"}, {}),
     "seed": ({"seed": 5}, {}),

@@ -72,7 +72,7 @@ SYSTEM_CASES = [
         {"all-reduce-implementation": ["rng"]},
         "sys.json:4: all-reduce-implementation[0]: got 'rng', expected an algorithm",
     ),
-    ({"all-reduce-implementation": ["halvingdoubling"]}, "(did you mean 'halvingDoubling'?)"),
+    ({"all-reduce-implementation": ["halvingDoublin"]}, "(did you mean 'halvingDoubling'?)"),
     ({"all-reduce-implementation": ["direct0"]}, "got 'direct0', expected an algorithm"),
     (
         {"all-reduce-implementation": "ring"},

@@ -175,8 +175,9 @@ def test_unreadable_and_unwritable_paths(tmp_path: Path) -> None:
     assert "directory" in missing(tmp_path)
     with pytest.raises(InputError, match="No such file"):
         read_graph(tmp_path / "absent.et")
-    with pytest.raises(InputError, match="expected a path that can be written"):
-        write_graph(tmp_path / "absent" / "w.0.et", graph(0))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="expected a"):
+        write_graph(tmp_path / "file" / "w.0.et", graph(0))
 
 
 def test_a_large_trace_uses_the_compiled_decoder_and_agrees(tmp_path: Path) -> None:

@@ -65,6 +65,9 @@ class TcpPackets(Part):
     header: Size | None = Field(default=None, description="Of a segment besides its payload; if absent 90 B.")
     buffer: Size | None = Field(default=None, description="Of the queue of a link; if absent 256 KiB.")
     initial_window: Count | None = Field(default=None, description="Segments; if absent 10.")
+    growth: Count | None = Field(
+        default=None, description="Segments by which an ACK may enlarge the window; if absent 1, RFC 5681."
+    )
     min_rto: Time | None = Field(default=None, description="Shortest timeout; if absent 200 ms.")
     ack_every: Count | None = Field(default=None, description="Segments that share an ACK; if absent 2.")
     ack_delay: Time | None = Field(default=None, description="Longest wait of an ACK; if absent 40 ms.")

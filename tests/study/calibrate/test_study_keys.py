@@ -47,7 +47,7 @@ def test_a_file_of_a_fit_gives_keys(tmp_path: Path) -> None:
 def test_what_is_not_known_is_refused() -> None:
     with pytest.raises(InputError, match="llm-foundry on b200: no constants are known"):
         study_keys("llm-foundry", "b200")
-    with pytest.raises(InputError, match=r"no device 'a100' \(did you mean 'a100-sxm-80'\?\)"):
+    with pytest.raises(InputError, match=r"no device 'a100' \(did you mean .*'a100-sxm-80'\?\)"):
         study_keys("megatron-2022", "a100")
     result = CliRunner().invoke(main, ["calibrate", "keys", "megatron-2023", "--device", "a100-sxm-80"])
     assert result.exit_code == 2

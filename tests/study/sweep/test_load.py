@@ -27,7 +27,7 @@ def test_errors_name_file_and_line(study, tmp_path):
     )
     file.write_text("study: base.yaml\nwhere:\n  - tp <= 8\n  - head % tp == 0\n")
     with pytest.raises(
-        InputError, match=r"sweep.yaml:4: where\[1\]: .* no such name 'head' .did you mean 'heads'"
+        InputError, match=r"sweep.yaml:4: where\[1\]: .* no such name 'head' .did you mean .*'heads'"
     ):
         load_sweep(file)
     study["workload"]["generate"]["optimiser"] = "adam"
