@@ -18,7 +18,7 @@ from armillary.workload.models import flops, load_model
 def test_a_wafer_of_one_dimension_is_best_if_bandwidths_are_of_npus() -> None:
     outcome = run(Assumptions())
     assert [claim.verdict for claim in outcome.claims] == ["holds", "holds", "holds", "partly"]
-    # 2 * 1 GB * 511/512 / 600 GB/s is 3.327 ms; the first messages of the last chunk come before that, its latencies and own time after.
+    # 2 * 1 GB * 511/512 / 600 GB/s is 3.327 ms; the last chunk ends its latencies and its own time after that.
     row = {cells[0]: cells for cells in outcome.grids[0].rows}["W-1D-600"]
     assert row[1] == row[3] == "3.349 ms" and row[2] == row[4] == "0 ns"
 
