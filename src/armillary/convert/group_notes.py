@@ -3,7 +3,8 @@
 PyTorch's traces say it where NCCL, RCCL or XCCL run, not for gloo and MPI. All calls, those of the C++ reducer of
 DistributedDataParallel included, go through operators of the namespace c10d. These get a kernel for the dispatch key
 BackendSelect, which every call passes last before the kernel of its device, whatever autograd or inference mode do. It
-opens and closes a range with the group's name and goes on; that takes some 20 us of the calling thread.
+opens and closes a range with the group's name and goes on; that takes 60 to 125 us of the calling thread, measured on
+a busy machine.
 """
 
 from __future__ import annotations
