@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary import jit
@@ -45,8 +45,8 @@ from .crowds import Crowd, crowds, machines, trace_of
 
 Model = Callable[[Trace, Platform, Mode], Any]
 KINDS = ("compute", "skip", "memory", "message", "message", "collective")
-FAST = settings(deadline=None, max_examples=10, suppress_health_check=list(HealthCheck))
-SLOW = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+FAST = settings(deadline=None, max_examples=10)
+SLOW = settings(deadline=None, max_examples=40)
 
 
 def analytical(trace: Trace, platform: Platform, mode: Mode) -> Any:

@@ -69,6 +69,10 @@ class TcpPackets(Part):
         default=None, description="Segments by which an ACK may enlarge the window; if absent 1, RFC 5681."
     )
     min_rto: Time | None = Field(default=None, description="Shortest timeout; if absent 200 ms.")
+    max_rto: Time | None = Field(default=None, description="Longest timeout; if absent 60 s.")
+    retries: Count | None = Field(
+        default=None, description="Timeouts in a row after which a connection is given up; if absent 15."
+    )
     ack_every: Count | None = Field(default=None, description="Segments that share an ACK; if absent 2.")
     ack_delay: Time | None = Field(default=None, description="Longest wait of an ACK; if absent 40 ms.")
     sack: bool | None = Field(default=None, description="Selective ACKs; if absent true.")
@@ -84,7 +88,7 @@ class TcpPackets(Part):
 
 
 PROTOCOLS: dict[str, type[Part]] = {"lossless": Lossless, "credit": Credits, "tcp": TcpPackets}
-_MILLISECONDS = ("min_rto", "ack_delay")
+_MILLISECONDS = ("min_rto", "max_rto", "ack_delay")
 
 
 def packets_of(model: Part) -> Packets:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
@@ -21,7 +21,7 @@ from .programs import in_switches, programs
 MODELS = ("analytical", "congestion", "flow", "packet")
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@settings(deadline=None)
 @given(
     st.one_of(programs(), in_switches()), st.sampled_from(["fair", "fifo", "lifo", "priority"]),
     st.sampled_from([1, 2, 8]), st.sampled_from(["baseline", "themis"]),

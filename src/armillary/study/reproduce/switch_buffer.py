@@ -161,13 +161,13 @@ def _point(chosen: Assumptions, trace: Trace, levels: tuple[int, ...], buffer: i
               initial_window=chosen.initial_window, seed=chosen.seed)  # fmt: skip
     topology = chosen.topology(buffer)
     # Queues without a limit of their own take the transport's: none.
-    endless = replace(tcp, buffer=np.iinfo(np.int64).max)
+    endless, usual = asdict(replace(tcp, buffer=np.iinfo(np.int64).max)), asdict(Tcp())
     dimensions = logical_dimensions(topology, tuple(size for size in levels if size > 1))
     platform = Platform(
         dimensions,
         physical=Physical(algorithm={"all-reduce": (chosen.algorithm,) * len(dimensions)}),
         topology=Network(topology, "shortest"),
-        packets=Packets("tcp", asdict(endless)),
+        packets=Packets("tcp", {name: value for name, value in endless.items() if value != usual[name]}),
     )
     timeline = simulate(trace, platform, network_model="packet")
     assert timeline.network is not None  # links were simulated
