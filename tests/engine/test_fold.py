@@ -368,7 +368,7 @@ def tied_cases(draw: Any) -> Case:
     )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None)
 @given(tied_cases())
 def test_what_the_fast_path_does_not_doubt_is_as_registered(case: Case) -> None:
     expected, settled = outcome(case, fold=True, messages=False, mode="compiled")
