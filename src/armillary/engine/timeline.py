@@ -124,8 +124,8 @@ class Timeline:
     """Like `node_start`: the fewest ticks a node can take on an otherwise idle machine (a compute node its
     own time, communication its latency and bytes ÷ bandwidth alone); 0 where it is not known."""
     node_late: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
-    """Like `node_start`, of collectives the place among all nodes of the call with which the last member began, which is
-    that of the node itself where it was among the last; -1 for other nodes, and where the engine does not say."""
+    """Like `node_start`, of collectives the place among all nodes of the call with which the last member began, which
+    is that of the node itself where it was among the last; -1 for other nodes, and where the engine does not say."""
     phase_port_bytes: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
     """Bytes through the busier direction of the port of a rank of this class; by default `phase_bytes`."""
     node_call: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
