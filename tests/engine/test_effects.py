@@ -63,6 +63,8 @@ TCP = {
     "buffer": (SMALL, {}),
     "initial_window": ({"initial_window": 2}, {}),
     "min_rto": ({"min_rto": "1 ms"}, {"buffer": "2 kB"}),
+    "max_rto": ({"max_rto": "2 us"}, {"min_rto": "2 us"}),
+    "retries": ({"retries": 1}, {"min_rto": "2 us", "max_rto": "2 us", "mss": "30 kB"}),
     "sack": ({"sack": False}, SMALL),
     "mark": ({"mark": "2 kB"}, {"algorithm": "dctcp"}),
     "ack_every": ({"ack_every": 1}, {}),

@@ -93,7 +93,9 @@ OPTIONS = (
         "tcp", "mark", "packet-tcp", "ns3-tcp",
         needs=("algorithm dctcp", lambda options: options.get("algorithm") == "dctcp"),
     ),
-    *_of_packets("tcp", "header growth ack_every window handshake persistent jitter", "packet-tcp"),
+    *_of_packets(
+        "tcp", "max_rto retries header growth ack_every window handshake persistent jitter", "packet-tcp"
+    ),
     *_of_packets(
         "tcp", "ack_delay", "packet-tcp",
         needs=("ack_every above 1", lambda options: options.get("ack_every", 2) > 1),
