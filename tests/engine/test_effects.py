@@ -10,6 +10,7 @@ import yaml
 from armillary import simulate
 from armillary.engine.effects import MODELS, OPTIONS, PROTOCOLS, without_effect
 from armillary.engine.transport.ns3.library import available
+from armillary.errors import StuckError
 from armillary.platform.model import Platform
 from armillary.platform.native import load_platform
 from armillary.trace import GraphBuilder, Trace
@@ -131,8 +132,11 @@ def workload() -> Trace:
 
 
 def result(platform: Platform, network_model: str) -> Any:
-    """Return all ticks, and what links did."""
-    timeline = simulate(workload(), platform, network_model=network_model)
+    """Return all ticks, and what links did; or why the run cannot finish."""
+    try:
+        timeline = simulate(workload(), platform, network_model=network_model)
+    except StuckError as error:
+        return str(error), None, None, []
     use = timeline.network.use if timeline.network else None
     links = (
         [getattr(use, name).tolist() for name in ("size", "depth", "drops", "marks", "paused")]
@@ -221,3 +225,9 @@ def test_every_key_of_packets_is_in_the_table() -> None:
     for protocol, schema in SCHEMAS.items():
         known = {option.key.removeprefix("packets.") for option in OPTIONS if option.protocol == protocol}
         assert known == set(schema.model_fields) - {"protocol"}
+
+
+def test_a_connection_that_gave_up_is_named(tmp_path: Any) -> None:
+    new, besides = probe("packets.retries", "tcp")
+    text = result(machine(besides, new, protocol="tcp", tmp=tmp_path), "packet")[0]
+    assert "packets.retries" in text

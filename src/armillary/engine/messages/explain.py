@@ -41,20 +41,19 @@ def explain(program: MessageProgram, run: MessageRun) -> str:
     elif run.blocked:
         lines += _cycle(run.blocked, topology.link_name)
     lines += _dropped(link_use(run.net, topology).drops, topology.link_name)
+    lines += run.abandoned
     return "".join(f"\n{line}" for line in lines)
 
 
 def _dropped(drops: Ints, name: Callable[[int], str]) -> list[str]:
-    """Return lines on packets that were dropped and that nobody sends again, as ns-3's UDP does not."""
+    """Return a line on packets that were dropped."""
     links = np.argsort(-drops, kind="stable")[: np.count_nonzero(drops)].tolist()
     if not links:
         return []
     shown = [f"{drops[link]:,} at {name(link)}" for link in links[:SHOWN]]
     rest = [f"the others at {len(links) - SHOWN} more"] if len(links) > SHOWN else []
     return [
-        f"{int(drops.sum()):,} packets were dropped where a buffer was full: {', '.join([*shown, *rest])}",
-        "network model ns3 sends protocol lossless as UDP, which does not send again what is dropped: larger buffers, "
-        "protocol tcp, or network model packet, whose links pause instead, may avoid this",
+        f"{int(drops.sum()):,} packets were dropped where a buffer was full: {', '.join([*shown, *rest])}"
     ]
 
 

@@ -34,6 +34,8 @@ class MessageRun(Run):
     net: Ints
     blocked: list[int]
     """Links that hold up what never arrived, see `Transport.blocked`."""
+    abandoned: list[str]
+    """See `Transport.abandoned`."""
 
 
 def execute(program: MessageProgram, transport: Transport, mode: Mode | None = None) -> MessageRun:
@@ -88,7 +90,7 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     end = np.asarray(net, np.int64)
     lost = state[lk.V_FLYING] > 0
     blocked = transport.blocked(end, np.asarray(rooms.pool), np.asarray(table), topology) if lost else []
-    return MessageRun(state, place, end, blocked)
+    return MessageRun(state, place, end, blocked, transport.abandoned(end, topology) if lost else [])
 
 
 def events(run: MessageRun) -> int:

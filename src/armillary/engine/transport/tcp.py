@@ -152,6 +152,7 @@ class Connected(Transport):
         self.buffer = tcp.queues(topology)
         first = np.concatenate(routes.first)
         links = np.concatenate([np.zeros(0, np.int64), *routes.link])
+        self.ways = links
         back = self.reverse[links]
         if (back < 0).any():
             link = int(links[np.argmin(back)])
@@ -197,6 +198,20 @@ class Connected(Transport):
         first = net[tk.PORTS] + tk.PO_FIRST
         links = (link for link in range(topology.links) if net[first + link * tk.PO_COLUMNS] > 0)
         return down_links(net, table, links)
+
+    def abandoned(self, net: Ints, topology: Topology) -> list[str]:
+        """See `Transport.abandoned`."""
+        rows = net[net[tk.N_CONNECTIONS] :][: self.rows.size].reshape(self.rows.shape)
+        given_up = rows[rows[:, tk.C_CWND] == 0]
+        if not len(given_up):
+            return []
+        first, last = self.ways[given_up[0, tk.C_FIRST]], self.ways[given_up[0, tk.C_LAST]]
+        ends = topology.node_name(int(topology.tail[first])), topology.node_name(int(topology.head[last]))
+        return [
+            f"{len(given_up)} TCP connection{'s' if len(given_up) > 1 else ''} gave up after {self.tcp.retries} "
+            f"timeout{'s' if self.tcp.retries > 1 else ''} in a row, the first from {ends[0]} to {ends[1]}: larger "
+            "packets.retries, packets.max_rto or packets.buffer may avoid this"
+        ]
 
 
 def _row(tcp: Tcp, begin: int, end: int, base: int) -> Ints:

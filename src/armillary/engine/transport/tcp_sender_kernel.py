@@ -98,8 +98,8 @@ def acknowledged(table, net, pool, queue, segment, now):
     una = net[connection + C_UNA]
     acked = pool[segment + K_BYTE] - una
     flight = net[connection + C_NEXT] - una
-    if acked < 0 or flight == 0:
-        return
+    if acked < 0 or flight == 0 or net[connection + C_CWND] == 0:
+        return  # old, or of a connection that was given up
     fresh = 0
     begin = max(pool[segment + K_HELD], una + acked)
     if table[options + O_SACK] > 0 and begin < pool[segment + K_HELD_END]:

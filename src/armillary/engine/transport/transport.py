@@ -73,6 +73,10 @@ class Transport(ABC):
         """Return the links that hold up what never arrived: those that are down, or a cycle of full buffers."""
         return []
 
+    def abandoned(self, net: Ints, topology: Topology) -> list[str]:
+        """Return lines on what the protocol no longer tries to deliver, and what would avoid it."""
+        return []
+
 
 class Congestion(Transport):
     """FIFO links with unlimited buffers, one message at a time on each, cut through."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from armillary.engine.transport.ns3.simulation import PROTOCOLS, new_run
 from armillary.engine.transport.transport import Ints, Transport
+from armillary.engine.transport.use import link_use
 from armillary.errors import InputError, nearest
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 
@@ -63,6 +64,16 @@ class Ns3(Transport):
     def options(self, topology: Topology) -> list[int]:
         """See `Transport.options`."""
         return self._options
+
+    def abandoned(self, net: Ints, topology: Topology) -> list[str]:
+        """See `Transport.abandoned`."""
+        repeats = not list(PROTOCOLS)[self._options[0]].startswith("udp")
+        if repeats or not link_use(net, topology).drops.any():
+            return []
+        return [
+            "network model ns3 sends protocol lossless as UDP, which does not send again what is dropped: larger "
+            "buffers, protocol tcp, or network model packet, whose links pause instead, may avoid this"
+        ]
 
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`."""
