@@ -26,6 +26,7 @@ AT, INSIDE, LONG_ENOUGH = "_checked_at", "_checked_inside", "_checked_long_enoug
 PLACES = 100_000
 """A place in the sources is ``number of the module * PLACES + line``."""
 
+_NO_WORDS = np.zeros(0, np.int64)
 _modules: list[str] = []
 
 
@@ -36,7 +37,7 @@ def name_of(place: int) -> str:
 
 def before_table(size: int = 0) -> Ints:
     """Return what stands in a flat array before a table of so many words, and after the last: nothing, or guards."""
-    return np.array((GUARD, size, GUARD) if is_checking() else (), np.int64)
+    return np.array((GUARD, size, GUARD), np.int64) if is_checking() else _NO_WORDS
 
 
 class Guards:

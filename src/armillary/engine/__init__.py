@@ -55,9 +55,12 @@ def simulate(
         InputError: the trace does not fit the platform, or something in it cannot be simulated.
         StuckError: the simulation cannot finish; the message says who waits for what.
     """
-    from armillary.platform.native import platform_of
+    from armillary.platform.model import Platform
 
-    platform = platform_of(platform)
+    if not isinstance(platform, Platform):
+        from armillary.platform.native import platform_of  # loads pydantic, which a Platform does without
+
+        platform = platform_of(platform)
     check_trace(trace)
     profile = platform.profile if profile is None else profile
     graph = platform.topology is not None and profile == "physical"
@@ -71,7 +74,6 @@ def simulate(
     contention = network_model == "congestion"
     from armillary.engine.assumed import assumptions, unused_efficiency
     from armillary.engine.diagnose import check_finished
-    from armillary.engine.effects import without_effect
     from armillary.engine.fits import memory_of
     from armillary.engine.ignored import of_other_profile
     from armillary.engine.result import timeline_of
@@ -83,8 +85,11 @@ def simulate(
     check_terms(platform, profile, network_model)
     found = list(of_other_profile(platform, profile))
     if profile == "physical":
+        from armillary.engine.effects import without_effect
+
         found += without_effect(platform, network_model)
-    platform = replace(platform, warnings=(*platform.warnings, *found))
+    if found:
+        platform = replace(platform, warnings=(*platform.warnings, *found))
 
     lowered: Simulated
     run: Run

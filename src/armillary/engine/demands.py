@@ -118,9 +118,9 @@ class Demands:
         """Return what collectives move over cuts, one row per plan: (number of its communicator, job, members).
 
         Returns:
-            ``cuts`` (list of dimensions), ``latencies`` (of each cut, ns at least), ``call_group`` (p), ``call_bytes``
-            (p, cuts, 2) out of and into an NPU on average, ``call_each`` the same of every NPU at least, ``call_ns``
-            (p, cuts, 4), see `Demand.ns`.
+            ``cut_dims`` (cuts, dimensions), ``cut_latency`` (cuts), ``call_group`` (p), ``call_bytes`` (p, cuts, 2) out
+            of and into an NPU on average, ``call_each`` the same of every NPU at least, ``call_ns`` (p, cuts, 4), see
+            `Demand.ns`.
         """
         groups = [self.group(job, comm) for _, job, comm in plans]
         spans = dict.fromkeys(group.spanned for group in groups if group.spanned)
@@ -128,6 +128,9 @@ class Demands:
         cuts = list(
             dict.fromkeys([*(dims for span in spans for dims in subsets(span)), *([every] if every else [])])
         )
+        through = np.zeros((len(cuts), len(self.platform.dimensions)), np.bool_)
+        for c, dims in enumerate(cuts):
+            through[c, list(dims)] = True
         bytes_, each, ns = (np.zeros((len(plans), len(cuts), width)) for width in (2, 2, 4))
         measured = self.platform.physical.fit is not None
         latencies = [
@@ -151,7 +154,8 @@ class Demands:
                 rows = known[key] = self._needs(group, job, cuts)
             bytes_[p], each[p], ns[p] = rows
         return {
-            "cuts": cuts, "latencies": latencies, "call_group": np.array([number for number, _, _ in plans], np.int64),
+            "cut_dims": through, "cut_latency": np.array(latencies, np.float64),
+            "call_group": np.array([number for number, _, _ in plans], np.int64),
             "call_bytes": bytes_, "call_each": each, "call_ns": ns,
         }  # fmt: skip
 

@@ -50,8 +50,8 @@ def flat_state(
         at += size
     state = np.zeros(at + len(before_table()), np.int64)  # zero pages take no memory until they are written
     for after in [*place.values(), slice(len(state), len(state))]:
-        words = before_table(after.stop - after.start)
-        state[after.start - len(words) : after.start] = words
+        if len(words := before_table(after.stop - after.start)):
+            state[after.start - len(words) : after.start] = words
     for name, where in place.items():
         state[getattr(layout, name)] = where.start
         if name in filled:

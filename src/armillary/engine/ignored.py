@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from armillary.platform.algorithms import COLLECTIVES, natural_algorithm, parse_algorithm
-from armillary.platform.model import Platform
+from armillary.platform.model import Physical, Platform, System
 
 _TWINS = (
     ("dataset_splits", "chunks"),
@@ -13,6 +13,7 @@ _TWINS = (
     ("endpoint_delay", "endpoint_delay"),
 )
 """Fields of `System`, which profile ``astra-sim`` uses, and those of `Physical` that say the same to the other."""
+_SYSTEM, _PHYSICAL = System(), Physical()
 _ASTRA_SIM_ONLY = ("local_reduction_delay", "inter_dimension", "intra_dimension")
 
 
@@ -25,13 +26,13 @@ def of_other_profile(platform: Platform, profile: str) -> Iterator[str]:
 
 def _of_other_profile(platform: Platform, profile: str) -> Iterator[tuple[str, str]]:
     """Yield fields that differ from their defaults and from what counts in this profile, and what to set instead."""
-    system, physical, plain = platform.system, platform.physical, Platform(platform.dimensions)
+    system, physical = platform.system, platform.physical
     here = profile == "physical"
     for of_system, of_physical in _TWINS:
         both = ("System", of_system), ("Physical", of_physical)
         (owner, field), (own, counts) = both if here else both[::-1]
         given, used = (system, physical) if here else (physical, system)
-        usual = plain.system if here else plain.physical
+        usual: System | Physical = _SYSTEM if here else _PHYSICAL
         value = getattr(given, field)
         if value not in (getattr(usual, field), getattr(used, counts)):
             yield f"{owner}.{field}", f"{own}.{counts} counts"
@@ -42,7 +43,7 @@ def _of_other_profile(platform: Platform, profile: str) -> Iterator[tuple[str, s
                 yield f"Physical.algorithm['{kind}']", "System.algorithms counts"
         return
     for field in _ASTRA_SIM_ONLY:
-        if getattr(system, field) != getattr(plain.system, field):
+        if getattr(system, field) != getattr(_SYSTEM, field):
             yield f"System.{field}", ""
     for kind, algorithms in system.algorithms.items():
         natural = tuple(natural_algorithm(kind, each) for each in platform.dimensions[: len(algorithms)])

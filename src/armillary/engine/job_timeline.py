@@ -16,6 +16,7 @@ from armillary.trace import Graph, NodeType
 from armillary.trace.compose import Composed
 
 Ints = NDArray[np.int64]
+_OF_MACHINE = ("call_group", "call_bytes", "call_each", "call_ns", "cut_dims", "cut_latency")
 
 
 def with_group_names(timeline: Timeline, composed: Composed) -> Timeline:
@@ -70,7 +71,7 @@ def job_timeline(machine: Timeline, composed: Composed, j: int) -> Timeline:
         node_least=machine.node_least[nodes],
         node_late=_moved(machine.node_late, nodes),
         node_call=machine.node_call[nodes],
-        **{name: getattr(machine, name) for name in ("call_group", "call_bytes", "call_each", "call_ns")},
+        **{name: getattr(machine, name) for name in _OF_MACHINE},
         **_phases(machine, [(cls, at) for _, cls, at in kept], job.arrival_ns),
         info={
             **machine.info,

@@ -27,25 +27,29 @@ PROGRAM_HEAD = 31
     ITEM_LEFT, PARTS_LEFT, ITEM_INSTANCE, ORDINALS, INSTANCE_PLAN, INSTANCE_ITEM, ARRIVED_AT,
     CHANNEL, SEND_TICK, SEND_NODE, RECV_NODE, SERVER_FREE,
     ROW_START, ROW_END, ROW_SEQ, ROW_PHASE, ROW_QUEUE, ROW_TREE, TURN, FREE,
-    INSTANCE_ROUTES, KEPT, TOUCH_TICK, TOUCH_REGISTERED, TOUCH_STREAM, TOUCH_PHASE, COMPLETED, SERVED_AT,
+    INSTANCE_ROUTES, KEPT, LAST_TOUCH, COMPLETED, SERVED_AT,
     STARTS, ENDS, REGISTERED, SENT, SEND_AT, ARRIVE_AT, READY_AT,
     BUS,
-) = range(55)
+) = range(52)
 SCRATCH = ("STARTS", "ENDS", "REGISTERED", "SENT", "SEND_AT", "ARRIVE_AT", "READY_AT")
 # Scalars of the state, after the addresses of its tables: heap size, sequence number, machine memory in use,
 # status and its two operands, events so far, children of skipped nodes, free bus
 # requests, the bundle that just got through the bus, the outer end that an inner one has served (+ 1); when the
 # event that is processed was registered; 1: what came first within a tick made a difference, and only messages tell
 # it; 1: the node that completes might have done so before another one of this tick
-V_HEAP, V_SEQ, V_MACHINE, V_STATUS, V_A, V_B, V_EVENTS, V_DEFERRED = range(55, 63)
-V_REQUESTS, V_THROUGH, V_SERVED, V_REGISTERED, V_TIED, V_DOUBT = range(63, 69)
+V_HEAP, V_SEQ, V_MACHINE, V_STATUS, V_A, V_B, V_EVENTS, V_DEFERRED = range(52, 60)
+V_REQUESTS, V_THROUGH, V_SERVED, V_REGISTERED, V_TIED, V_DOUBT = range(60, 66)
 # Contention: buckets of lists, free rows; lists being processed: the tick, a rank at it, what cannot wait; the last
-BUCKETS, V_ROWS, V_NOW, V_BATCH, V_ONCE, V_ONCE_TAIL = range(69, 75)
-STATE_HEAD = 75
+BUCKETS, V_ROWS, V_NOW, V_BATCH, V_ONCE, V_ONCE_TAIL = range(66, 72)
+STATE_HEAD = 72
 # fmt: on
 
 # Columns of an event: tick, registered, sent, sequence number, code, two operands.
 HEAP_COLUMNS = 7
+
+# Columns of how a queue last changed (`tie_kernel.touch`): tick, when its event was registered, stream, phase.
+TO_TICK, TO_REGISTERED, TO_STREAM, TO_PHASE = range(4)
+TO_COLUMNS = 4
 
 # Columns of a phase cost.
 PC_N = 0  # members

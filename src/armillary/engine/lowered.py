@@ -95,9 +95,9 @@ class Simulated(ABC):
         """Return what the links did, where messages crossed links."""
         return None
 
-    def extra_columns(self, needs: Demands) -> dict[str, Any]:
-        """Return the columns of a timeline that only this profile knows."""
-        return {}
+    def least(self, needs: Demands, nodes: int) -> Ints:
+        """Return `Timeline.node_least` of so many nodes."""
+        return np.zeros(nodes, np.int64)
 
     @abstractmethod
     def calls(self) -> list[tuple[int, Job, Communicator]]:

@@ -161,13 +161,13 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
         start[at][nodes.order], end[at][nodes.order] = begun[part], ended[part]
     makers = [partial(graph_table, view, lowered.group_names, lowered.names_of_all) for view in distinct]
     needs = Demands(platform)
-    calls = needs.columns(lowered.calls())
-    cuts = [
-        {"dimensions": list(dims), "latency_ns": latency}
-        for dims, latency in zip(calls.pop("cuts"), calls.pop("latencies"), strict=True)
-    ]
+    calls = partial(_calls, lowered, needs)
     return Timeline.lazily(
-        partial(_phases, lowered, run),
+        {
+            "phase_": partial(_phases, lowered, run), "call_": calls, "cut_": calls,
+            "node_late": lambda: {"node_late": _late(lowered, run, ptr, start)},
+            "node_least": lambda: {"node_least": lowered.least(needs, len(start))},
+        },
         partial(_traffic, lowered, run, len(platform.dimensions)) if lowered.rows_follow_from_plans else None,
         rank_class=lowered.classes.astype(np.int32),
         representative=lowered.representatives,
@@ -177,11 +177,8 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
         node_ptr=ptr,
         node_start=start,
         node_end=end,
-        node_late=_late(lowered, run, ptr, start),
         network=lowered.network_use(run),
         node_call=lowered.node_call(ptr),
-        **calls,
-        **lowered.extra_columns(needs),
         info={
             "tick_ns": 1,
             "npus": platform.npus,
@@ -192,13 +189,17 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
                 }
                 for d in platform.dimensions
             ],
-            "cuts": cuts,
             "groups": lowered.groups,
             "warnings": [*platform.warnings, *lowered.warnings],
             "events": run.scalar(layout.V_EVENTS),
             **info,
         },
     )  # fmt: skip
+
+
+def _calls(lowered: Simulated, needs: Demands) -> dict[str, NDArray[Any]]:
+    """Return the columns of kinds of collectives, and of cuts."""
+    return needs.columns(lowered.calls())
 
 
 def _late(lowered: Simulated, run: Run, ptr: Ints, start: Ints) -> Ints:

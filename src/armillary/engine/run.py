@@ -119,7 +119,7 @@ def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
         "NODE_START": none(z["states"]), "NODE_END": none(z["states"]), "READY": ready, "READY_SIZE": ready_size,
         "LEFT": np.array(outer, np.int64), "QUEUE_HEAD": none(z["queues"]), "INSTANCE_PLAN": none(z["instances"]),
         "FREE": none(z["lines"]), "ROW_PHASE": none(z["routed"]), "KEPT": none(carries),
-        "INSTANCE_ROUTES": none(z["instances"] * carries), "TOUCH_TICK": none(z["queues"] * tied),
+        "INSTANCE_ROUTES": none(z["instances"] * carries), "LAST_TOUCH": none(z["queues"] * tied * lk.TO_COLUMNS),
         "COMPLETED": none(ranks * tied * lk.D_COLUMNS), "SERVED_AT": none(z["servers"] * tied),
     }  # fmt: skip
     ends = ranks * lk.ENDS_PER_RANK if lowered.costs.timing.bus else 0
@@ -132,7 +132,6 @@ def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
         "ARRIVED_AT": z["arrived"], "CHANNEL": z["channels"] * lk.CS_COLUMNS, "SEND_TICK": z["pairs"],
         "SEND_NODE": z["pairs"], "RECV_NODE": z["pairs"], "SERVER_FREE": z["servers"], "ROW_START": z["rows"],
         "ROW_END": z["rows"], "ROW_SEQ": z["rows"], "ROW_QUEUE": z["routed"], "ROW_TREE": z["routed"], "TURN": ranks,
-        **dict.fromkeys(("TOUCH_REGISTERED", "TOUCH_STREAM", "TOUCH_PHASE"), z["queues"] * tied),
         "BUS": ends * lk.E_COLUMNS,
         "BUCKETS": lowered.scalars.get(lk.Z_BUCKETS, 0),
         **dict.fromkeys(lk.SCRATCH, lowered.costs.widest),

@@ -27,15 +27,16 @@ def touch(prog, st, r, queue, stream, p, tick):
     """
     if LISTED or st[V_TIED] == 1:
         return
-    q = r * prog[Z_LEVELS] * prog[Z_QUEUES] + queue
-    if st[st[TOUCH_TICK] + q] == tick and st[st[TOUCH_REGISTERED] + q] == st[V_REGISTERED]:
-        before = st[st[TOUCH_STREAM] + q]
-        if before != stream and not together(prog, st, before, st[st[TOUCH_PHASE] + q], stream, p):
+    at = st[LAST_TOUCH] + (r * prog[Z_LEVELS] * prog[Z_QUEUES] + queue) * TO_COLUMNS
+    registered = st[V_REGISTERED]
+    if st[at + TO_TICK] == tick and st[at + TO_REGISTERED] == registered:
+        before = st[at + TO_STREAM]
+        if before != stream and not together(prog, st, before, st[at + TO_PHASE], stream, p):
             st[V_TIED] = 1
-    st[st[TOUCH_TICK] + q] = tick
-    st[st[TOUCH_REGISTERED] + q] = st[V_REGISTERED]
-    st[st[TOUCH_STREAM] + q] = stream
-    st[st[TOUCH_PHASE] + q] = p
+    st[at + TO_TICK] = tick
+    st[at + TO_REGISTERED] = registered
+    st[at + TO_STREAM] = stream
+    st[at + TO_PHASE] = p
 
 
 @inner

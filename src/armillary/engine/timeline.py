@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,8 +112,7 @@ class Timeline:
     """Bytes each NPU sends in the phase."""
     info: dict[str, Any] = field(default_factory=dict)
     """profile, network_model, tick_ns (length of one tick in ns), npus, dimensions (list of
-    {name, topology, size, bandwidth_bytes_per_ns, latency_ns}), warnings (list of str), folded (bool), cuts (list of
-    {dimensions, latency_ns}, see `call_bytes`).
+    {name, topology, size, bandwidth_bytes_per_ns, latency_ns}), warnings (list of str), folded (bool).
 
     Where the engine knows them: ports (per dimension, {out_bytes_per_ns, into_bytes_per_ns} of one NPU),
     peak_flops_per_ns (of one NPU), peaks_flops_per_ns (the same by precision), memory_bytes_per_ns, scheduling
@@ -135,12 +134,16 @@ class Timeline:
     """Number of the group of each kind of collective; all members run all collectives of a group."""
     call_bytes: NDArray[np.float64] = field(default_factory=lambda: _absent(np.float64))
     """(kinds, cuts, 2) bytes that must leave an NPU of the group and come into it, whatever the algorithm, on average
-    over these NPUs, by ports of the dimensions of ``info["cuts"][c]``."""
+    over these NPUs, by ports of the dimensions of a cut."""
     call_each: NDArray[np.float64] = field(default_factory=lambda: _absent(np.float64))
     """(kinds, cuts, 2) the same of every NPU, at least."""
     call_ns: NDArray[np.float64] = field(default_factory=lambda: _absent(np.float64))
     """(kinds, cuts, 4) ns that they need the ports and links that join the group: all together out of NPUs and into
     them, and those of the NPU that is joined worst."""
+    cut_dims: NDArray[np.bool_] = field(default_factory=lambda: _absent(np.bool_))
+    """(cuts, dimensions) whether a cut goes through a dimension."""
+    cut_latency: NDArray[np.float64] = field(default_factory=lambda: _absent(np.float64))
+    """(cuts) ns from one side to the other, at least."""
     network: NetworkUse | None = None
     """What the links did, where the network model has links."""
 
@@ -149,7 +152,7 @@ class Timeline:
         _fill(self, "node_least", np.zeros(len(self.node_start), np.int64))
         _fill(self, "node_late", np.full(len(self.node_start), -1, np.int64))
         _fill(self, "node_call", np.full(len(self.node_start), -1, np.int64))
-        cuts = len(self.info.get("cuts", []))
+        cuts = len(self.cut_latency)
         for name, width in (("call_bytes", 2), ("call_each", 2), ("call_ns", 4)):
             _fill(self, name, np.zeros((len(self.call_group), cuts, width)))
         _fill(self, "phase_port_bytes", self.phase_bytes)
@@ -157,34 +160,37 @@ class Timeline:
     @classmethod
     def lazily(
         cls,
-        phases: Callable[[], dict[str, NDArray[Any]]],
+        later: Mapping[str, Callable[[], dict[str, NDArray[Any]]]],
         traffic: Callable[[], NDArray[np.int64]] | None,
         **columns: Any,
     ) -> Timeline:
-        """Return a timeline whose phase columns are made when one is first asked for: they are the longest.
+        """Return a timeline of which `later` makes columns when one is first asked for: they take the longest.
 
-        `traffic` is a faster way to what the method of that name returns.
+        `later` says by the beginning of their names which columns each makes. `traffic` is a faster way to what the
+        method of that name returns.
         """
         made = object.__new__(cls)
-        made.__dict__.update(
-            {"network": None, "info": {}}, **columns, _make_phases=phases, _make_traffic=traffic
-        )
-        made.__dict__.setdefault("node_least", np.zeros(len(made.node_start), np.int64))
-        made.__dict__.setdefault("node_late", np.full(len(made.node_start), -1, np.int64))
+        made.__dict__.update({"network": None, "info": {}}, **columns, _later=later, _make_traffic=traffic)
         return made
 
     def __getattr__(self, name: str) -> Any:
-        """Make the phase columns."""
-        make = self.__dict__.get("_make_phases") if name.startswith("phase_") else None
+        """Make the columns that were left for later."""
+        later = self.__dict__.get("_later", {})
+        make = next((later[prefix] for prefix in later if name.startswith(prefix)), None)
         if make is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self.__dict__.update(make())
-        del self.__dict__["_make_phases"]
+        self.__dict__.update(make(), _later={key: each for key, each in later.items() if each is not make})
         return self.__dict__[name]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the columns: what makes those of phases is no part of a copy."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @property
+    def cuts(self) -> list[tuple[list[int], float]]:
+        """The dimensions of each cut, and its latency in ns."""
+        dims = [np.flatnonzero(row).tolist() for row in self.cut_dims]
+        return list(zip(dims, self.cut_latency.tolist(), strict=True))
 
     @property
     def n_ranks(self) -> int:

@@ -473,9 +473,11 @@ class Packets:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, protocol=_PROTOCOLS, options=Kind(Mapping, "a mapping"))
+        if not self.options:
+            return  # most machines have none, and the rules need pydantic
         from armillary.platform.option_rules import wrong_packet_option
 
-        check(self, protocol=_PROTOCOLS, options=Kind(Mapping, "a mapping"))
         place, problem = wrong_packet_option(self.protocol, self.options)
         if problem:
             raise refuse(self, ("options", *place), problem)

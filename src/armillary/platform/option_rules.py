@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from armillary.errors import nearest, one_of
 from armillary.platform.document import KeyPath
 from armillary.platform.limits import COUNT, FLAG, POSITIVE, TEXT, Choice, Kind, Number, Rule
-from armillary.platform.schema_fields import Quantity, Ruled
 
 _FLOWS = Choice(("output", "weight", "input"))
 _WORDS = Kind((list, tuple), "a list of words, at least one")
@@ -71,6 +70,8 @@ def _wrong(rules: Mapping[str, Rule], options: Mapping[str, Any]) -> tuple[KeyPa
 
 def _rule(annotation: Any, metadata: Any = ()) -> Rule:
     """Return the rule of a field of a layout, for values without units."""
+    from armillary.platform.schema_fields import Quantity, Ruled  # loads pydantic, which most runs do without
+
     for each in metadata:
         if isinstance(each, Quantity):
             limits = each.limits

@@ -182,7 +182,7 @@ def _compute(timeline: Timeline, least: Ticks, head: Ticks, tail: Ticks) -> list
 def _unknown(timeline: Timeline, free: AbstractSet[str]) -> NDArray[np.bool_]:
     """Return which nodes are collectives that use a dimension that takes no time."""
     gone = {int(what.split()[1]) for what in free if what.startswith("dimension ")}
-    cuts = [not gone.isdisjoint(cut["dimensions"]) for cut in timeline.info.get("cuts", [])]
+    cuts = [not gone.isdisjoint(dims) for dims, _ in timeline.cuts]
     if not gone or not len(timeline.call_group):
         return np.zeros(len(timeline.node_start), np.bool_)
     uses = np.asarray((timeline.call_bytes[:, cuts] > 0).any(axis=(1, 2)))
@@ -192,7 +192,7 @@ def _unknown(timeline: Timeline, free: AbstractSet[str]) -> NDArray[np.bool_]:
 
 def _ports(timeline: Timeline, free: AbstractSet[str], head: Ticks, tail: Ticks) -> list[Part]:
     """Return for each cut the largest bound by the bytes that must go over it."""
-    cuts = timeline.info.get("cuts", [])
+    cuts = timeline.cuts
     rates = port_bandwidths(timeline)
     tick = float(timeline.info.get("tick_ns", 1))
     nodes = np.flatnonzero((timeline.node_call >= 0) & (timeline.node_start >= 0))
@@ -207,8 +207,8 @@ def _ports(timeline: Timeline, free: AbstractSet[str], head: Ticks, tail: Ticks)
     of_group[np.arange(len(of_group)), timeline.call_group] = True
     ranks = np.bincount(timeline.rank_class, minlength=classes)
     parts = []
-    for c, cut in enumerate(cuts):
-        dims, latency = cut["dimensions"], cut["latency_ns"] / tick
+    for c, (dims, latency_ns) in enumerate(cuts):
+        latency = latency_ns / tick
         if any(f"dimension {d}" in free for d in dims):
             continue
         rate = np.array([sum(rates[d][way] for d in dims) for way in range(2)])

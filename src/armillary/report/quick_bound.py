@@ -30,8 +30,8 @@ def quick_bound(timeline: Timeline) -> int:
         np.add.at(times[cls], call[(call >= 0) & ran], 1)
     ranks = np.bincount(timeline.rank_class, minlength=classes) / max(timeline.n_ranks, 1)
     tick, rates = float(timeline.info.get("tick_ns", 1)), port_bandwidths(timeline)
-    for c, cut in enumerate(timeline.info.get("cuts", [])):
-        rate = np.array([sum(rates[d][way] for d in cut["dimensions"]) for way in range(2)])
+    for c, (dims, _) in enumerate(timeline.cuts):
+        rate = np.array([sum(rates[d][way] for d in dims) for way in range(2)])
         if rate.all():
             moved = (times @ timeline.call_each[:, c], ranks @ times @ timeline.call_bytes[:, c])
             most = max(most, *(float((each / rate / tick).max(initial=0)) * SAFE for each in moved))

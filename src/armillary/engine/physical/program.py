@@ -125,15 +125,15 @@ class PhysicalProgram(Simulated):
         """The module that names the tables and their columns."""
         return lk
 
-    def extra_columns(self, needs: Demands) -> dict[str, Any]:
-        """Return the columns of a timeline that only this profile knows."""
+    def least(self, needs: Demands, nodes: int) -> Ints:
+        """See `Simulated.least`."""
         least = np.array([needs.least(plan.job, plan.comm.real) for plan in self.plans], np.int64)
         of_memory = [plan.number for plan in self.plans if plan.job.operation in FROM_MEMORY.values()]
         if of_memory:
             least[of_memory] = plan_ticks(self.tables)[of_memory]
         ranks = self.representatives.tolist()
         sends = [_sends(view, rank, needs) for view, rank in zip(self.views, ranks, strict=True)]
-        return {"node_least": least_ticks(self.tables, self.views, least, sends)}
+        return least_ticks(self.tables, self.views, least, sends)
 
     def calls(self) -> list[tuple[int, Job, Communicator]]:
         """See `Simulated.calls`."""
