@@ -9,7 +9,8 @@ import pytest
 
 from armillary.collective import blocks as data
 from armillary.collective import in_switch
-from armillary.collective.physical import ALGORITHMS, OPERATIONS, ROOTED, rounds_alltoallv, rounds_for
+from armillary.collective.demand import OPERATIONS
+from armillary.collective.physical import ALGORITHMS, ROOTED, rounds_alltoallv, rounds_for
 from armillary.collective.rounds import ABSENT, Rounds, SwitchTree
 from armillary.errors import InputError
 

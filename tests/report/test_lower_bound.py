@@ -194,7 +194,16 @@ def test_a_million_ranks_of_a_class_cost_nothing(build, lines):
 
 def test_files_of_before_are_read(build, timeline, tmp_path):
     timeline.save(tmp_path / "new")
-    added = ("node_least", "node_call", "call_group", "call_bytes", "call_each", "call_ns", "cut_dims", "cut_latency")
+    added = (
+        "node_least",
+        "node_call",
+        "call_group",
+        "call_bytes",
+        "call_each",
+        "call_ns",
+        "cut_dims",
+        "cut_latency",
+    )
     added += ("phase_port_bytes", "stream", "peer")
     with np.load(tmp_path / "new") as data:
         np.savez(tmp_path / "old.npz", **{k: v for k, v in data.items() if not k.endswith(added)})

@@ -42,8 +42,17 @@ MOST_SUBSETS = 4
 """Dimensions of which every choice is a cut; of more, each of them alone and all together."""
 SHORT = 1000
 """Latencies that are shorter than what moves by this factor are left out: then a port binds, and reports name it."""
+OPERATIONS = (
+    "all-reduce", "all-gather", "reduce-scatter", "reduce-scatter-block", "all-to-all",
+    "broadcast", "reduce", "gather", "scatter", "barrier",
+)  # fmt: skip
 EVEN = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
 """Operations in which every member needs the same."""
+
+
+def plain(operation: str) -> str:
+    """Return the operation that moves the same bytes as an operation."""
+    return "reduce-scatter" if operation == "reduce-scatter-block" else operation
 
 
 @dataclass(frozen=True)

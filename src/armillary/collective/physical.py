@@ -10,16 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary.collective import hypercube, in_switch, pipelined, symmetric, trees
+from armillary.collective.demand import OPERATIONS, plain
 from armillary.collective.load import load
 from armillary.collective.rounds import Moves, Round, Rounds
 from armillary.errors import InputError, nearest, one_of
 from armillary.platform.algorithms import known_name
 from armillary.platform.model import InNetwork
 
-OPERATIONS = (
-    "all-reduce", "all-gather", "reduce-scatter", "reduce-scatter-block", "all-to-all",
-    "broadcast", "reduce", "gather", "scatter", "barrier",
-)  # fmt: skip
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 """Operations with a root."""
 
@@ -246,8 +243,3 @@ def parts_for(
     moving = ahead * size * chunks / bandwidth
     best = moving / hop if hop * MOST_PARTS**2 > moving else float(MOST_PARTS**2)
     return 1 << max(0, round(log2(max(best, 1.0)) / 2 - log2(chunks)))
-
-
-def plain(operation: str) -> str:
-    """Return the operation whose schedules an operation has."""
-    return "reduce-scatter" if operation == "reduce-scatter-block" else operation

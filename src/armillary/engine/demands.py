@@ -10,9 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.collective.demand import Demand, Dims, Group, demand, demand_of_splits, least_ns, subsets
+from armillary.collective.demand import (
+    OPERATIONS,
+    Demand,
+    Dims,
+    Group,
+    demand,
+    demand_of_splits,
+    least_ns,
+    plain,
+    subsets,
+)  # fmt: skip
 from armillary.collective.demand import block_of as block_of_members
-from armillary.collective.physical import OPERATIONS, plain
 from armillary.engine import network
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job

@@ -10,7 +10,7 @@ from math import ceil
 
 from armillary.collective.chunk_order.greedy import plain_sizes
 from armillary.collective.chunk_order.levels import Level, Order
-from armillary.collective.physical import plain
+from armillary.collective.demand import plain
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
 from armillary.engine.physical.jobs import (

@@ -11,7 +11,7 @@ from math import ceil, factorial
 from armillary.collective.chunk_order.choose import MOST, chunks_for
 from armillary.collective.chunk_order.greedy import plain_sizes
 from armillary.collective.chunk_order.levels import SCHEDULABLE, plain_order
-from armillary.collective.physical import plain
+from armillary.collective.demand import plain
 from armillary.engine.communicators import Communicator
 from armillary.engine.jobs import Job
 from armillary.engine.physical.costs import costs_of, levels_of

@@ -11,8 +11,9 @@ from math import ceil, inf, prod
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.collective.demand import plain
 from armillary.collective.load import Load, load, placed
-from armillary.collective.physical import ROOTED, choose, natural, parts_for, plain, rounds_for
+from armillary.collective.physical import ROOTED, choose, natural, parts_for, rounds_for
 from armillary.collective.rounds import Rounds
 from armillary.engine import network
 from armillary.engine.communicators import Communicator
