@@ -363,7 +363,7 @@ def tied_cases(draw: Any) -> Case:
     operation = draw(st.sampled_from([0, 0, 0, 1, 2, 3]))
     size = draw(st.sampled_from([65536, 1 << 20, 1 << 24]))
     return replace(
-        case, network=network, system=system, groups=None,
+        case, network=network, system=system, memory=None, groups=None,
         steps=(("collective", (), operation, size, None, None, None),),
     )  # fmt: skip
 
