@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import armillary
 from armillary.errors import InputError, StuckError
 from armillary.platform import load_platform
+from armillary.platform.model import Packets
 from armillary.report import bound
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
@@ -33,6 +34,7 @@ def test_no_model_beats_the_bound_of_another(case: Case, scheduling: Any, chunks
     )
     runs = [(case.platform, model) for model in MODELS]
     runs += [(replace(case.platform, physical=other), model) for model in ("analytical", "flow")]
+    runs += [(replace(case.platform, packets=Packets(protocol)), "packet") for protocol in ("tcp", "credit")]
     found = []
     for platform, model in runs:
         try:
