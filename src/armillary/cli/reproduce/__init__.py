@@ -17,6 +17,7 @@ SUBCOMMANDS = {
     "gemm-share": "Share of matrix products in a training step of Transformer and GNMT.",
     "switch-buffer": "Flat and hierarchical all-reduce over TCP, against the global switch's buffer.",
     "themis": "Bandwidth that an all-reduce uses over 2 to 4 dimensions, by chunk scheduler.",
+    "wafer-scaling": "More NPUs on a wafer against more wafers: an all-reduce on 512 to 4,096 NPUs.",
 }
 """Command name -> one-line help; the module is the name with underscores."""
 
