@@ -8,6 +8,7 @@ from armillary.cli import COMMANDS
 from armillary.cli.lazy import LazyGroup
 
 SUBCOMMANDS = {
+    "all": "Every study with its defaults, on one page: claim, number, ours, verdict, why.",
     "building-blocks": "The collective algorithm of each building block, and whether it meets congestion.",
     "case1": "Wafers against conventional platforms: training steps on 512 NPUs.",
     "case2": "Chunk scheduling across dimensions: does it make machines of equal bandwidth equal?",

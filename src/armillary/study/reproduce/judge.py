@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf
-from typing import Literal
+from math import inf, isfinite, isinf
+from typing import Any, Literal
 
 Verdict = Literal["holds", "partly", "does not hold", "open"]
 TOLERANCE = 0.1
@@ -141,6 +141,18 @@ class Case:
         """Return ours as text: ``"4.33x"``, ``"1.02x to 1.10x"``."""
         texts = dict.fromkeys(map(self.expected.show, self.interval))
         return " to ".join(texts)
+
+    def row(self) -> dict[str, Any]:
+        """Return it for JSON: interval, range (null: no bound), whether the ends of the range belong to it, result."""
+        low, high = (None if isinf(end) else end for end in (self.expected.low, self.expected.high))
+        return {
+            "name": self.name, "expected": self.expected.text, "ours": [_finite(end) for end in self.interval],
+            "range": [low, high], "ends": self.expected.ends, "agrees": self.agrees,
+        }  # fmt: skip
+
+
+def _finite(number: float) -> float | None:
+    return float(number) if isfinite(number) else None
 
 
 def judge(cases: Sequence[Case]) -> Verdict:

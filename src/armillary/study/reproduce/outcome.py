@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,52 @@ class Claim:
     def ours(self) -> str:
         """What we find."""
         return ours(self.cases)
+
+    def line(self) -> Line:
+        """Return what is printed of it."""
+        return Line(
+            self.text,
+            self.source,
+            self.number,
+            self.ours,
+            self.verdict,
+            self.why,
+            tuple(map(Case.row, self.cases)),
+        )
+
+
+@dataclass(frozen=True)
+class Line:
+    """A judged claim as texts, which can be kept in a file; `cases` are rows of `Case.row`."""
+
+    claim: str
+    source: str
+    number: str
+    ours: str
+    verdict: Verdict
+    why: str
+    cases: tuple[dict[str, Any], ...]
+
+
+def claims_table(groups: Mapping[str, Sequence[Line]], title: str = "Claims") -> Table:
+    """Return judged claims for the terminal, under the names of their groups, and the definition of the verdicts."""
+    from rich.table import Table
+    from rich.text import Text
+
+    out = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    for name in ("claim", "number", "ours", "verdict", "why"):
+        out.add_column(name, overflow="fold")
+    for group, lines in groups.items():
+        if group:
+            out.add_section()
+            out.add_row(Text(group, style="bold"))
+        for line in lines:
+            text = Text(f"{line.claim} ").append(f"({line.source})", style="dim")
+            out.add_row(
+                text, line.number, line.ours, Text(line.verdict, style=STYLES[line.verdict]), line.why
+            )
+    out.caption, out.caption_justify = DEFINITION, "left"
+    return out
 
 
 @dataclass(frozen=True)
@@ -93,18 +139,7 @@ class Outcome:
 
     def verdicts(self) -> Table:
         """Return the claims for the terminal."""
-        from rich.table import Table
-        from rich.text import Text
-
-        out = Table(box=None, pad_edge=False, header_style="bold", title="Claims", title_justify="left")
-        for name in ("claim", "number", "ours", "verdict", "why"):
-            out.add_column(name, overflow="fold")
-        for claim in self.claims:
-            text = Text(f"{claim.text} ").append(f"({claim.source})", style="dim")
-            word = Text(claim.verdict, style=STYLES[claim.verdict])
-            out.add_row(text, claim.number, claim.ours, word, claim.why)
-        out.caption, out.caption_justify = DEFINITION, "left"
-        return out
+        return claims_table({"": [claim.line() for claim in self.claims]})
 
 
 def changed(base: Outcome, other: Outcome) -> str:
