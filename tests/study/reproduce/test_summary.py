@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from armillary.cli import main
-from armillary.errors import ArmillaryError, InputError
+from armillary.errors import InputError
 from armillary.study.reproduce import summary
 from armillary.study.reproduce.judge import Case, above, stated
 from armillary.study.reproduce.outcome import Claim, Outcome
@@ -72,7 +72,7 @@ class Broken:
     ("error", "text"),
     [
         (InputError("no such machine"), "no such machine"),
-        (ZeroDivisionError("by\nzero"), "ZeroDivisionError: by zero"),
+        (ZeroDivisionError("by\nzero"), r"ZeroDivisionError: by\nzero"),
     ],
 )
 def test_a_study_that_fails_does_not_lose_the_others(
@@ -82,8 +82,8 @@ def test_a_study_that_fails_does_not_lose_the_others(
     monkeypatch.setattr(summary, "study", lambda name: Broken(error) if name == "case1" else whole(name))
     path = tmp_path / "all.json"
     result = call("--only", "case1", "--only", "gemm-share", "--json", str(path))
-    assert isinstance(result.exception, ArmillaryError) and result.exception.exit_code == 1
-    assert str(result.exception) == "1 of 2 studies failed: case1"
+    assert result.exit_code == 1
+    assert "1 of 2 studies failed: case1" in result.stderr
     assert f"case1: {text}" in result.output and "GEMM is about 70 %" in result.output
     failed, good = json.loads(path.read_text())["studies"]
     assert (failed["error"], failed["lines"], good["error"]) == (text, [], "")

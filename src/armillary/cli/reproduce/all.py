@@ -16,10 +16,9 @@ STUDIES = tuple(name for name in SUBCOMMANDS if name != "all")
 
 
 @click.command(
-    help=f"""{SUBCOMMANDS["all"]}
-
-    It takes five to ten minutes on two cores, of which switch-buffer, comet and case2 take most. A study that fails is named
-    on the page, and the others go on; the exit code is then 1."""
+    help=SUBCOMMANDS["all"] + "\n\n"
+    "It takes five to ten minutes on two cores, of which switch-buffer, comet and case2 take most. A study that fails "
+    "is named on the page, and the others go on; the exit code is then 1."
 )
 @click.option(
     "--only", multiple=True, type=click.Choice(STUDIES), help="This study, not all; may be repeated."

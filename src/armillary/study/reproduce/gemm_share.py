@@ -19,7 +19,7 @@ from armillary.platform import load_platform
 from armillary.platform.model import Platform
 from armillary.study.reproduce import figures, readers
 from armillary.study.reproduce.assumptions import assumed, choice
-from armillary.study.reproduce.judge import POINTS, Case, at_most, share, stated_share
+from armillary.study.reproduce.judge import POINTS, Case, at_most, joined, share, stated_share
 from armillary.study.reproduce.outcome import Claim, Grid, Outcome
 from armillary.study.reproduce.sources import MOTIVATION
 from armillary.trace import NodeType, Trace
@@ -208,10 +208,9 @@ def run(chosen: Assumptions) -> Outcome:
         Claim(
             "GEMM is about 70 % of the runtime of Transformer and GNMT",
             MOTIVATION,
-            "; ".join(
-                f"{each.model} has {share(SAID, 0)} if products reach {_efficiency_for(curve)} of the peak"
-                for each, curve in zip(found, curves, strict=True)
-            ),
+            f"for {share(SAID, 0)} products must reach "
+            + joined([f"{_efficiency_for(curve)} ({each.model})" for each, curve in zip(found, curves, strict=True)])
+            + f" of the peak; here it is {share(chosen.efficiency, 0)}",
             tuple(Case(each.model, each.share, stated_share(SAID, digits=0)) for each in found),
         ),
         Claim(

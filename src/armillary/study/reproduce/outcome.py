@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -74,24 +74,23 @@ class Line:
     cases: tuple[dict[str, Any], ...]
 
 
-def claims_table(groups: Mapping[str, Sequence[Line]], title: str = "Claims") -> Table:
-    """Return judged claims for the terminal, under the names of their groups, and the definition of the verdicts."""
+COLUMNS = {"claim": 27, "number": 15, "ours": 21, "verdict": 15, "why": 22}
+"""Column of a table of claims -> its share of the width."""
+
+
+def claims_table(lines: Sequence[Line], title: str = "Claims") -> Table:
+    """Return judged claims for the terminal; columns are as wide in all of them."""
     from rich.table import Table
     from rich.text import Text
 
-    out = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
-    for name in ("claim", "number", "ours", "verdict", "why"):
-        out.add_column(name, overflow="fold")
-    for group, lines in groups.items():
-        if group:
-            out.add_section()
-            out.add_row(Text(group, style="bold"))
-        for line in lines:
-            text = Text(f"{line.claim} ").append(f"({line.source})", style="dim")
-            out.add_row(
-                text, line.number, line.ours, Text(line.verdict, style=STYLES[line.verdict]), line.why
-            )
-    out.caption, out.caption_justify = DEFINITION, "left"
+    out = Table(
+        box=None, pad_edge=False, header_style="bold", title=Text(title), title_justify="left", expand=True
+    )
+    for name, width in COLUMNS.items():
+        out.add_column(name, overflow="fold", ratio=width)
+    for line in lines:
+        text = Text(f"{line.claim} ").append(f"({line.source})", style="dim")
+        out.add_row(text, line.number, line.ours, Text(line.verdict, style=STYLES[line.verdict]), line.why)
     return out
 
 
@@ -138,8 +137,10 @@ class Outcome:
     draw: Callable[[Any], None]
 
     def verdicts(self) -> Table:
-        """Return the claims for the terminal."""
-        return claims_table({"": [claim.line() for claim in self.claims]})
+        """Return the claims, and what a verdict means, for the terminal."""
+        out = claims_table([claim.line() for claim in self.claims])
+        out.caption, out.caption_justify = DEFINITION, "left"
+        return out
 
 
 def changed(base: Outcome, other: Outcome) -> str:

@@ -22,7 +22,7 @@ from armillary.study.reproduce.page import claims_html, write_html
 from armillary.study.runner.identity import digest, sources
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group, RenderableType
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,16 @@ def title(found: Sequence[Judged]) -> str:
     return text + (f"; failed: {', '.join(failed)}" if failed else "")
 
 
-def table(found: Sequence[Judged]) -> Table:
+def table(found: Sequence[Judged]) -> Group:
     """Return all claims for the terminal."""
-    groups = {f"{each.name}: {each.error}" if each.error else each.name: each.lines for each in found}
-    return claims_table(groups, title(found))
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = [Text(title(found), style="bold")]
+    for each in found:
+        head = f"{each.name}: {each.title or each.error}"
+        parts += [Text(), claims_table(each.lines, head) if each.lines else Text(head, style="red")]
+    return Group(*parts, Text(), Text(DEFINITION, style="dim"))
 
 
 def write_json(found: Sequence[Judged], path: Path) -> None:
