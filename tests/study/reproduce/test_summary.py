@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from math import inf
+from math import inf, nan
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +27,7 @@ def verdict(cases: list[dict[str, Any]]) -> str:
     """The printed definition, once more."""
     agree = reach = 0
     for case in cases:
-        low, high = (inf if end is None else end for end in case["ours"])
+        low, high = (nan if end is None else float(end) for end in case["ours"])
         first, last = case["range"]
         first, last = -inf if first is None else first, inf if last is None else last
         if case["ends"]:
@@ -106,7 +106,14 @@ def test_what_is_kept_is_not_run_again(monkeypatch: pytest.MonkeyPatch, tmp_path
     # Of another program, damaged, or with keys that are not ours: run again.
     kept = tmp_path / "case1.json"
     data = json.loads(kept.read_text())
-    for text in (json.dumps({**data, "program": "another"}), "{", "[]", json.dumps({**data, "more": 1})):
+    odd = {**data, "lines": [{**data["lines"][0], "verdict": "maybe"}]}
+    for text in (
+        json.dumps({**data, "program": "another"}),
+        "{",
+        "[]",
+        json.dumps({**data, "more": 1}),
+        json.dumps(odd),
+    ):
         kept.write_text(text)
         assert Kept(tmp_path).get("case1") is None
     assert call(*words).exit_code == 0 and len(runs) == 2

@@ -21,7 +21,11 @@ STUDIES = tuple(name for name in SUBCOMMANDS if name != "all")
     "is named on the page, and the others go on; the exit code is then 1."
 )
 @click.option(
-    "--only", multiple=True, type=click.Choice(STUDIES), help="This study, not all; may be repeated."
+    "--only",
+    multiple=True,
+    type=click.Choice(STUDIES),
+    metavar="STUDY",
+    help="This study, not all; may be repeated.",
 )
 @click.option(
     "--results",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite, isinf
+from math import inf, isinf, isnan
 from typing import Any, Literal
 
 Verdict = Literal["holds", "partly", "does not hold", "open"]
@@ -143,16 +143,16 @@ class Case:
         return " to ".join(texts)
 
     def row(self) -> dict[str, Any]:
-        """Return it for JSON: interval, range (null: no bound), whether the ends of the range belong to it, result."""
+        """Return it for JSON: interval (null: not a number), range (null: no bound) with or without its ends, result."""
         low, high = (None if isinf(end) else end for end in (self.expected.low, self.expected.high))
         return {
-            "name": self.name, "expected": self.expected.text, "ours": [_finite(end) for end in self.interval],
+            "name": self.name, "expected": self.expected.text, "ours": [_written(end) for end in self.interval],
             "range": [low, high], "ends": self.expected.ends, "agrees": self.agrees,
         }  # fmt: skip
 
 
-def _finite(number: float) -> float | None:
-    return float(number) if isfinite(number) else None
+def _written(number: float) -> float | str | None:
+    return None if isnan(number) else str(number) if isinf(number) else float(number)
 
 
 def judge(cases: Sequence[Case]) -> Verdict:

@@ -78,7 +78,9 @@ class Kept:
             if data.pop("program") != self._program:
                 return None
             lines = tuple(Line(**{**each, "cases": tuple(each["cases"])}) for each in data.pop("lines"))
-            return Judged(**data, lines=lines)
+            found = Judged(**data, lines=lines)
+            table([found])  # what cannot be shown is of no use
+            return found
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return None
 
