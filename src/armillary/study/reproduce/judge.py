@@ -143,7 +143,7 @@ class Case:
         return " to ".join(texts)
 
     def row(self) -> dict[str, Any]:
-        """Return it for JSON: interval (null: not a number), range (null: no bound) with or without its ends, result."""
+        """Return it for JSON; null is no number in our interval, and no bound in the range."""
         low, high = (None if isinf(end) else end for end in (self.expected.low, self.expected.high))
         return {
             "name": self.name, "expected": self.expected.text, "ours": [_written(end) for end in self.interval],
