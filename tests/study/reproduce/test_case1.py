@@ -25,8 +25,8 @@ def test_a_wafer_of_one_dimension_is_best_if_bandwidths_are_of_npus() -> None:
 
 def test_and_is_not_if_they_are_of_links() -> None:
     best, overhead, *_ = run(Assumptions(per="link")).claims
-    assert (best.verdict, overhead.verdict) == ("fails", "partly")
-    assert "All-Reduce: Conv-4D" in best.found
+    assert (best.verdict, overhead.verdict) == ("does not hold", "partly")
+    assert "All-Reduce: Conv-4D" in best.why
 
 
 def test_parts_add_up_and_compute_is_what_the_model_needs() -> None:

@@ -23,8 +23,8 @@ def test_the_shapes_are_all_that_have_experts() -> None:
 def test_claims_of_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(case3, "SHAPES", (SMALL,))
     outcome = run(Assumptions())
-    assert [claim.verdict for claim in outcome.claims] == ["holds", "fails", "holds"]
-    assert "% of base is compute, the rest gets" in outcome.claims[1].found
+    assert [claim.verdict for claim in outcome.claims] == ["holds", "does not hold", "holds"]
+    assert "% of base is compute, the rest gets" in outcome.claims[1].why
     figure = Figure()
     outcome.draw(figure)
     assert len(figure.axes[0].patches) == 3 * 4

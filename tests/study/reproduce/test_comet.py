@@ -139,9 +139,9 @@ def test_where_nothing_fits_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("comet", "comet_figures"):
         monkeypatch.setattr(f"armillary.study.reproduce.{module}.FACTORS", (1.0,))
     small = run(replace(CHOSEN, capacity=40 * 10**9))
-    assert "no plan fits" in small.claims[0].found and small.claims[2].verdict == "fails"
+    assert "no plan fits" in small.claims[0].why and small.claims[2].verdict == "does not hold"
     none = run(replace(CHOSEN, capacity=10**9, expansion_capacity=10**9, placement="weights"))
-    assert none.claims[5].found.startswith("no plan can be held") and none.claims[5].verdict == "fails"
+    assert none.claims[5].why.startswith("no plan can be held") and none.claims[5].verdict == "does not hold"
 
 
 @pytest.mark.parametrize(

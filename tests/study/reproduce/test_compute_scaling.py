@@ -44,7 +44,7 @@ def test_verdicts_follow_the_numbers() -> None:
     assert [claim.verdict for claim in run(Assumptions()).claims] == ["partly", "partly", "open"]
     small = run(replace(Assumptions(), samples=8))
     assert [claim.verdict for claim in small.claims] == ["holds", "holds", "open"]
-    assert "it is more than half from x" in small.claims[0].found
+    assert "it is more than half from x" in small.claims[0].why
 
 
 def test_the_command_runs() -> None:

@@ -38,7 +38,7 @@ def test_verdicts_follow_the_numbers() -> None:
     outcome = run(Assumptions())
     shares = [each.share for each in measure(Assumptions())]
     expected = [
-        "holds" if abs(each - 0.7) <= 0.1 else "partly" if abs(each - 0.7) <= 0.2 else "fails"
+        "holds" if abs(each - 0.7) <= 0.1 else "partly" if abs(each - 0.7) <= 0.2 else "does not hold"
         for each in shares
     ]
     assert [claim.verdict for claim in outcome.claims[:2]] == expected

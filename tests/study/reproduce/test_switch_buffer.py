@@ -32,8 +32,8 @@ def test_claims_are_judged_by_the_points() -> None:
     assert least_buffer(points(900, 109, 100)) == 2048
     assert least_buffer(points(100, 150, 100)) == 4096
     judged = claims({"flat": points(900, 400, 100), "hierarchical": points(50, 120, 100)})
-    assert (judged[0].found, judged[0].verdict) == ("with 2 of 3 buffers", "partly")
-    assert "flat 4 KiB, hierarchical 4 KiB" in judged[1].found and judged[1].verdict == "partly"
+    assert (judged[0].why, judged[0].verdict) == ("with 2 of 3 buffers", "partly")
+    assert "flat 4 KiB, hierarchical 4 KiB" in judged[1].why and judged[1].verdict == "partly"
 
 
 def test_the_command_prints_a_table_and_draws(tmp_path: Path) -> None:

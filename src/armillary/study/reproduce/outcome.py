@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
+
+from armillary.study.reproduce.judge import DEFINITION, STYLES, Case, Verdict, judge, numbers, ours
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-Verdict = Literal["holds", "partly", "fails", "open"]
-VERDICTS: dict[Verdict, str] = {
-    "holds": "what the source says is what we find",
-    "partly": "so for some of the cases, or weaker",
-    "fails": "we find something else",
-    "open": "cannot be judged by what is public",
-}
-STYLES: dict[str, str] = {"holds": "green", "partly": "yellow", "fails": "red", "open": "dim"}
 
 
 @dataclass(frozen=True)
@@ -26,14 +19,34 @@ class Claim:
     Attributes:
         text: What is claimed, in our words.
         source: Where.
-        found: What we find, with numbers and units.
-        verdict: One of `VERDICTS`.
+        why: What explains ours, or is beyond it.
+        judged: The numbers that decide the verdict; none: the source gives nothing to compare with.
     """
 
     text: str
     source: str
-    found: str
-    verdict: Verdict
+    why: str
+    judged: tuple[Case, ...] | Verdict
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """The numbers that decide."""
+        return () if isinstance(self.judged, str) else self.judged
+
+    @property
+    def verdict(self) -> Verdict:
+        """What follows from them; see `armillary.study.reproduce.judge`."""
+        return self.judged if isinstance(self.judged, str) else judge(self.judged)
+
+    @property
+    def number(self) -> str:
+        """What the source says, with tolerance or relation."""
+        return numbers(self.cases)
+
+    @property
+    def ours(self) -> str:
+        """What we find."""
+        return ours(self.cases)
 
 
 @dataclass(frozen=True)
@@ -84,11 +97,13 @@ class Outcome:
         from rich.text import Text
 
         out = Table(box=None, pad_edge=False, header_style="bold", title="Claims", title_justify="left")
-        for name in ("claim", "found", "verdict"):
+        for name in ("claim", "number", "ours", "verdict", "why"):
             out.add_column(name, overflow="fold")
         for claim in self.claims:
             text = Text(f"{claim.text} ").append(f"({claim.source})", style="dim")
-            out.add_row(text, claim.found, Text(claim.verdict, style=STYLES[claim.verdict]))
+            word = Text(claim.verdict, style=STYLES[claim.verdict])
+            out.add_row(text, claim.number, claim.ours, word, claim.why)
+        out.caption, out.caption_justify = DEFINITION, "left"
         return out
 
 

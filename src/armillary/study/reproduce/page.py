@@ -11,7 +11,8 @@ from typing import Any
 from armillary.files import replacing, write_text
 from armillary.report.picture import check_picture
 from armillary.study.reproduce.assumptions import about, flag
-from armillary.study.reproduce.outcome import STYLES, VERDICTS, Grid, Outcome
+from armillary.study.reproduce.judge import DEFINITION, STYLES, VERDICTS
+from armillary.study.reproduce.outcome import Grid, Outcome
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
@@ -67,6 +68,7 @@ def write_page(
         f"<p>armillary reproduce {html.escape(name)}</p>",
         "<h2>Claims</h2>",
         _claims(outcome),
+        f"<p>{html.escape(DEFINITION)}</p>",
         svg[svg.index("<svg") :],
         *(_grid(grid) for grid in outcome.grids),
         *([_grid(sweep)] if sweep else []),
@@ -103,12 +105,14 @@ def _claims(outcome: Outcome) -> str:
         (
             f"{number}",
             f"{html.escape(claim.text)}<br><small>{html.escape(claim.source)}</small>",
-            html.escape(claim.found),
+            html.escape(claim.number),
+            html.escape(claim.ours),
             f'<span class="verdict {STYLES[claim.verdict]}" title="{VERDICTS[claim.verdict]}">{claim.verdict}</span>',
+            html.escape(claim.why),
         )
         for number, claim in enumerate(outcome.claims, 1)
     ]
-    return _table(("", "claim", "found", "verdict"), rows)
+    return _table(("", "claim", "number", "ours", "verdict", "why"), rows)
 
 
 def _grid(grid: Grid) -> str:
