@@ -12,7 +12,7 @@ SUBCOMMANDS = {
     "case1": "Wafers against conventional platforms: training steps on 512 NPUs.",
     "case2": "Chunk scheduling across dimensions: does it make machines of equal bandwidth equal?",
     "case3": "ZeRO-Infinity against a hierarchical memory pool (ASTRA-sim 2.0, case study 3).",
-    "comet": "Transformer-1T on 1,024 nodes: which plan, and is more memory or more network worth it?",
+    "comet": "Transformer-1T and a DLRM on 1,024 nodes: is more memory or more network worth it?",
     "compute-scaling": "Compute and exposed communication on a torus of 2x4x4 as NPUs get faster.",
     "gemm-share": "Share of matrix products in a training step of Transformer and GNMT.",
     "switch-buffer": "Flat and hierarchical all-reduce over TCP, against the global switch's buffer.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, isnan
 from typing import Literal
 
 Verdict = Literal["holds", "partly", "does not hold", "open"]
@@ -138,8 +138,8 @@ class Case:
         return self.expected.reached(*self.interval)
 
     def number(self) -> str:
-        """Return ours as text: ``"4.33x"``, ``"1.02x to 1.10x"``."""
-        texts = dict.fromkeys(map(self.expected.show, self.interval))
+        """Return ours as text: ``"4.33x"``, ``"1.02x to 1.10x"``; NaN is "none"."""
+        texts = dict.fromkeys("none" if isnan(each) else self.expected.show(each) for each in self.interval)
         return " to ".join(texts)
 
 
