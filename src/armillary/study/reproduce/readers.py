@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from armillary import units
@@ -37,6 +37,17 @@ def counting(least: int, most: int) -> Callable[[str], int]:
 def several(parse: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
     """Return a reader of a list with commas, each value once."""
     return lambda text: tuple(dict.fromkeys(parse(part.strip()) for part in text.split(",")))
+
+
+def among(names: Sequence[str]) -> Callable[[str], str]:
+    """Return a reader of one of some names; others are a ValueError."""
+
+    def read(text: str) -> str:
+        if text not in names:
+            raise ValueError(f"got {text!r}, expected one of {', '.join(names)}")
+        return text
+
+    return read
 
 
 def yes_or_no(text: str) -> bool:
