@@ -15,6 +15,7 @@ SUBCOMMANDS = {
     "comet": "Transformer-1T and a DLRM on 1,024 nodes: is more memory or more network worth it?",
     "compute-scaling": "Compute and exposed communication on a torus of 2x4x4 as NPUs get faster.",
     "gemm-share": "Share of matrix products in a training step of Transformer and GNMT.",
+    "rings-v100": "Ring all-reduce measured on 2, 4 and 8 V100, against a ring with one bandwidth.",
     "switch-buffer": "Flat and hierarchical all-reduce over TCP, against the global switch's buffer.",
     "themis": "Bandwidth that an all-reduce uses over 2 to 4 dimensions, by chunk scheduler.",
 }

@@ -39,6 +39,19 @@ def several(parse: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
     return lambda text: tuple(dict.fromkeys(parse(part.strip()) for part in text.split(",")))
 
 
+def counting_of(count: int, least: int, most: int) -> Callable[[str], tuple[int, ...]]:
+    """Return a reader of so many whole numbers with commas, each from `least` to `most`; others are a ValueError."""
+    one = counting(least, most)
+
+    def read(text: str) -> tuple[int, ...]:
+        parts = text.split(",")
+        if len(parts) != count:
+            raise ValueError(f"got {text!r}, expected {count} numbers with commas")
+        return tuple(one(part.strip()) for part in parts)
+
+    return read
+
+
 def among(names: Sequence[str]) -> Callable[[str], str]:
     """Return a reader of one of some names; others are a ValueError."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TALK = "ISPASS 2023, talk"
 PAPER_NOTES = "ISPASS 2023, notes on the paper"
+VALIDATION = "ASTRA-sim's documentation, validation"
 CASE_2 = "ISPASS 2023, talk, case study 2"
 CASE_3 = "ISPASS 2023, case study 3"
 THEMIS = "ISCA 2022, Themis"
