@@ -138,8 +138,8 @@ class Case:
         return self.expected.reached(*self.interval)
 
     def number(self) -> str:
-        """Return ours as text: ``"4.33x"``, ``"1.02x to 1.10x"``."""
-        texts = dict.fromkeys(map(self.expected.show, self.interval))
+        """Return ours as text: ``"4.33x"``, ``"1.02x to 1.10x"``; NaN is "none"."""
+        texts = dict.fromkeys("none" if isnan(each) else self.expected.show(each) for each in self.interval)
         return " to ".join(texts)
 
     def row(self) -> dict[str, Any]:
@@ -183,18 +183,3 @@ def ours(cases: Sequence[Case], listed: int = 6) -> str:
 def joined(parts: Sequence[str]) -> str:
     """Return ``"a, b and c"``."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
-
-
-def verdict(holds: bool, partly: bool = False) -> Verdict:
-    """Return the first of "holds" and "partly" that is true, else "does not hold"; new claims have cases instead."""
-    return "holds" if holds else "partly" if partly else "does not hold"
-
-
-def by_count(good: int, of: int) -> Verdict:
-    """Return "holds" if all cases agree with the claim, "partly" if some do, else "does not hold"."""
-    return verdict(good == of, good > 0)
-
-
-def near(found: float, stated: float, within: float, partly: float) -> Verdict:
-    """Return whether two numbers differ by at most `within`, or at least by at most `partly`."""
-    return verdict(abs(found - stated) <= within, abs(found - stated) <= partly)

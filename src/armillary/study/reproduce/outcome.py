@@ -20,23 +20,18 @@ class Claim:
         text: What is claimed, in our words.
         source: Where.
         why: What explains ours, or is beyond it.
-        judged: The numbers that decide the verdict; none: the source gives nothing to compare with.
+        cases: The numbers that decide the verdict; none: the source gives nothing to compare with.
     """
 
     text: str
     source: str
     why: str
-    judged: tuple[Case, ...] | Verdict
-
-    @property
-    def cases(self) -> tuple[Case, ...]:
-        """The numbers that decide."""
-        return () if isinstance(self.judged, str) else self.judged
+    cases: tuple[Case, ...]
 
     @property
     def verdict(self) -> Verdict:
         """What follows from them; see `armillary.study.reproduce.judge`."""
-        return self.judged if isinstance(self.judged, str) else judge(self.judged)
+        return judge(self.cases)
 
     @property
     def number(self) -> str:

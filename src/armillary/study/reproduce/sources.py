@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TALK = "ISPASS 2023, talk"
 PAPER_NOTES = "ISPASS 2023, notes on the paper"
+VALIDATION = "ASTRA-sim's documentation, validation"
 CASE_2 = "ISPASS 2023, talk, case study 2"
 HUGE = 1.2
 """What `CASE_2` calls a huge gain: it gives no number."""
