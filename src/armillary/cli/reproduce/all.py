@@ -17,8 +17,8 @@ STUDIES = tuple(name for name in SUBCOMMANDS if name != "all")
 
 @click.command(
     help=SUBCOMMANDS["all"] + "\n\n"
-    "It takes five to ten minutes on two cores, of which switch-buffer, comet and case2 take most. A study that fails "
-    "is named on the page, and the others go on; the exit code is then 1."
+    "It takes two to three minutes of a core, half of them in switch-buffer. A study that fails is named on the page, "
+    "and the others go on; the exit code is then 1."
 )
 @click.option(
     "--only",
