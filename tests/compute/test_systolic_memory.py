@@ -43,9 +43,10 @@ def stepped(product: Gemm, rows: int, columns: int, flow: Dataflow, buffers: Buf
                     for word in range(burst.words):
                         if burst.begin + word * burst.length // burst.words != cycle:
                             continue
-                        at, new = seen[which], seen[which] % half[which] == 0 and seen[which] > 0
+                        # An operand's next half is needed with its first word, one of results full with its last.
                         seen[which] += 1
-                        if not new:
+                        at = seen[which] if which == 2 else seen[which] - 1
+                        if at == 0 or at % half[which]:
                             continue
                         number = at // half[which]
                         if which < 2:
@@ -76,28 +77,26 @@ def test_stalls_are_those_of_every_word(m, n, k, rows, columns, flow, buffers, r
     product = Gemm(m, n, k)
     found = stepped(product, rows, columns, flow, buffers, rate)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(systolic_memory, "ALIKE", 1000)  # every pass by itself
+        patch.setattr(systolic_memory, "PASSES", 1000)  # every pass by itself
         assert stalls(product, rows, columns, flow, buffers, rate) == found
 
 
 @given(
     st.integers(20, 60),
-    st.integers(40, 200),
+    st.integers(100, 600),
     st.integers(20, 60),
     st.sampled_from(FLOWS),
     st.builds(Buffers, *[st.integers(64, 2000)] * 3),
     st.sampled_from([1, 4, 16]),
 )
-def test_passes_between_are_like_the_third(m, n, k, flow, buffers, rate) -> None:  # fmt: skip
+def test_passes_between_are_like_those_before(m, n, k, flow, buffers, rate) -> None:  # fmt: skip
     product = Gemm(m, n, k)
     short = stalls(product, 8, 8, flow, buffers, rate)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(systolic_memory, "ALIKE", 1000)
+        patch.setattr(systolic_memory, "PASSES", 1000)  # every pass by itself
         whole = stalls(product, 8, 8, flow, buffers, rate)
-    through = folds(product, 8, 8, flow)
-    # A half of a buffer more or less in a pass, as the halves of one do not end where a pass does.
-    slack = len(through.across) * max(buffers.ifmap, buffers.filter, buffers.ofmap) / 2 / rate
-    assert abs(short - whole) <= slack
+    total = whole + cycles(product, 8, 8, flow)
+    assert abs(short - whole) <= 0.05 * total
 
 
 @pytest.mark.parametrize("flow", FLOWS)

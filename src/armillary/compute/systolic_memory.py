@@ -24,8 +24,8 @@ from armillary.trace.gemm import Gemm
 Dataflow = Literal["output", "weight", "input"]
 LOADED = {"output": False, "weight": True, "input": True}
 """Whether an operand lies in the array and takes a cycle a row to load."""
-ALIKE = 3
-"""Passes that are gone through, and the last: the first fills the buffers, the third stands for all between."""
+PASSES, HALVES = 8, 32
+"""That are gone through at least: more only repeat what the second half of them does, on average."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,7 @@ def stalls(
     through = folds(product, rows, columns, dataflow)
     halves = _halved(dataflow, buffers)
     fill = [ceil(half / bandwidth) for half in halves]
-    passes = len(through.across)
-    gone = list(range(passes)) if passes <= ALIKE + 1 else [*range(ALIKE), passes - 1]
+    gone = _gone(through, halves)
     events = [_halves(through, gone, which, halves) for which in range(3)]
     waiting = [(at, which) for which, each in enumerate(events) if (at := next(each, None)) is not None]
     heapify(waiting)
@@ -140,8 +139,20 @@ def stalls(
             heappop(waiting)
         else:
             heapreplace(waiting, (following, which))
-    alike = of_pass[ALIKE - 1] * (passes - len(gone)) if passes > len(gone) else 0
-    return stalled + alike
+    between = len(through.across) - len(gone)
+    alike = of_pass[(len(gone) - 1) // 2 : -1]
+    return stalled + (between * sum(alike) // len(alike) if between else 0)
+
+
+def _gone(through: Folds, halves: tuple[int, int, int]) -> list[int]:
+    """Return the passes to go through: all, or the first and the last."""
+    passes, count = len(through.across), PASSES
+    if passes <= count + 1:
+        return list(range(passes))
+    for which, half in enumerate(halves):
+        words = [through.bursts(1, row, halves)[which].words for row in range(len(through.down))]
+        count = max(count, -(-HALVES * half // sum(words))) if any(words) else count
+    return [*range(count), passes - 1] if count + 1 < passes else list(range(passes))
 
 
 def moved(
@@ -173,9 +184,9 @@ def _tiles(size: int, of: int) -> tuple[int, ...]:
 
 
 def _halves(through: Folds, passes: list[int], which: int, halves: tuple[int, int, int]) -> Iterator[int]:
-    """Yield the cycles, without stalls, at which the next half of a buffer is needed, or one is full of results."""
+    """Yield the cycles, without stalls, of the first word of another half that is needed, or the last that is made."""
     half, total, start = halves[which], 0, 0
-    border = half
+    border = half - (which == 2)
     for column in passes:
         for row in range(len(through.down)):
             burst = through.bursts(column, row, halves)[which]
