@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from armillary.cli import main
 from armillary.study.reproduce import building_blocks
-from armillary.study.reproduce.building_blocks import Assumptions, Case, formula, power, run
+from armillary.study.reproduce.building_blocks import Assumptions, Setting, formula, power, run
 from armillary.study.reproduce.outcome import Outcome
 
 MIB = 1 << 20
@@ -22,13 +22,13 @@ def small() -> Outcome:
 
 def test_the_formula_is_that_of_textbooks() -> None:
     # Thakur et al. 2005, section 4: 2(n-1) steps of S/n, here half of it each way; log n steps of S/2, S/4, … and back.
-    assert formula(Case("Ring", 8, MIB), "ring", 50.0, 500.0) == 14 * (500 + MIB / 16 / 50)
-    assert formula(Case("FullyConnected", 8, MIB), "direct", 10.0, 500.0) == 2 * (500 + MIB / 8 / 10)
+    assert formula(Setting("Ring", 8, MIB), "ring", 50.0, 500.0) == 14 * (500 + MIB / 16 / 50)
+    assert formula(Setting("FullyConnected", 8, MIB), "direct", 10.0, 500.0) == 2 * (500 + MIB / 8 / 10)
     halves = sum(2 * 500 + MIB / 2**k / 100 for k in (1, 2, 3))
-    assert formula(Case("Switch", 8, MIB), "halvingDoubling", 100.0, 500.0) == pytest.approx(2 * halves)
+    assert formula(Setting("Switch", 8, MIB), "halvingDoubling", 100.0, 500.0) == pytest.approx(2 * halves)
     # On a ring its partners are 1, 2 and 4 away.
     halves = sum(hops * 500 + MIB / 2**k / 50 for k, hops in ((1, 1), (2, 2), (3, 4)))
-    assert formula(Case("Ring", 8, MIB), "halvingDoubling", 50.0, 500.0) == pytest.approx(2 * halves)
+    assert formula(Setting("Ring", 8, MIB), "halvingDoubling", 50.0, 500.0) == pytest.approx(2 * halves)
 
 
 def test_listed_algorithms_meet_no_congestion_and_others_do(small: Outcome) -> None:

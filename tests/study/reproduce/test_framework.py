@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,7 @@ from armillary.study.reproduce.judge import (
 from armillary.study.reproduce.outcome import Claim, Grid, Outcome, changed
 from armillary.study.reproduce.page import write_page
 from armillary.study.reproduce.readers import several, time, whole
+from armillary.study.reproduce.summary import study
 from armillary.units import format_time, parse_time
 
 
@@ -138,14 +138,12 @@ def test_changed_names_claims_by_their_place() -> None:
     assert changed(run(Assumptions()), run(Assumptions(wait=1.0))) == "1: holds -> does not hold"
 
 
-STUDIES = [
-    importlib.import_module(f"armillary.study.reproduce.{name.replace('-', '_')}") for name in SUBCOMMANDS
-]
+STUDIES = [study(name) for name in SUBCOMMANDS if name != "all"]
 
 
-@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.__name__.rpartition(".")[2])
-def test_every_assumption_has_a_reason_alternatives_and_bounds(study: Any) -> None:
-    for name, known in about(study.Assumptions).items():
+@pytest.mark.parametrize("module", STUDIES, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_every_assumption_has_a_reason_alternatives_and_bounds(module: Any) -> None:
+    for name, known in about(module.Assumptions).items():
         assert not known.why[0].islower() and known.why.endswith(".") and len(known.why) > 15, name
         for text in known.others:
             assert known.parse(text) != known.parse(known.text), name
@@ -154,7 +152,7 @@ def test_every_assumption_has_a_reason_alternatives_and_bounds(study: Any) -> No
             unit = known.text.partition(",")[0].partition(" ")[2]
             for bad in ("", "nonsense", f"-1 {unit}".strip(), f"{'9' * 30} {unit}".strip(), "1,,2"):
                 with pytest.raises(InputError, match=f"^{flag(name)}: got "):
-                    read(study.Assumptions, {name: bad})
+                    read(module.Assumptions, {name: bad})
 
 
 def cases(expected: Expected, *ours: float | tuple[float, float]) -> tuple[Case, ...]:

@@ -8,6 +8,7 @@ from armillary.cli import COMMANDS
 from armillary.cli.lazy import LazyGroup
 
 SUBCOMMANDS = {
+    "all": "Every study with its defaults, on one page: claim, number, ours, verdict, why.",
     "building-blocks": "The collective algorithm of each building block, and whether it meets congestion.",
     "case1": "Wafers against conventional platforms: training steps on 512 NPUs.",
     "case2": "Chunk scheduling across dimensions: does it make machines of equal bandwidth equal?",
@@ -18,6 +19,7 @@ SUBCOMMANDS = {
     "rings-v100": "Ring all-reduce measured on 2, 4 and 8 V100, against a ring with one bandwidth.",
     "switch-buffer": "Flat and hierarchical all-reduce over TCP, against the global switch's buffer.",
     "themis": "Bandwidth that an all-reduce uses over 2 to 4 dimensions, by chunk scheduler.",
+    "wafer-scaling": "More NPUs on a wafer against more wafers: an all-reduce on 512 to 4,096 NPUs.",
 }
 """Command name -> one-line help; the module is the name with underscores."""
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf, isnan
-from typing import Literal
+from math import inf, isinf, isnan
+from typing import Any, Literal
 
 Verdict = Literal["holds", "partly", "does not hold", "open"]
 TOLERANCE = 0.1
@@ -142,6 +142,18 @@ class Case:
         texts = dict.fromkeys("none" if isnan(each) else self.expected.show(each) for each in self.interval)
         return " to ".join(texts)
 
+    def row(self) -> dict[str, Any]:
+        """Return it for JSON; null is no number in our interval, and no bound in the range."""
+        low, high = (None if isinf(end) else end for end in (self.expected.low, self.expected.high))
+        return {
+            "name": self.name, "expected": self.expected.text, "ours": [_written(end) for end in self.interval],
+            "range": [low, high], "ends": self.expected.ends, "agrees": self.agrees,
+        }  # fmt: skip
+
+
+def _written(number: float) -> float | str | None:
+    return None if isnan(number) else str(number) if isinf(number) else float(number)
+
 
 def judge(cases: Sequence[Case]) -> Verdict:
     """Return the verdict on a claim; this and `Expected` are the definition, `DEFINITION` says it in words."""
@@ -171,18 +183,3 @@ def ours(cases: Sequence[Case], listed: int = 6) -> str:
 def joined(parts: Sequence[str]) -> str:
     """Return ``"a, b and c"``."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
-
-
-def verdict(holds: bool, partly: bool = False) -> Verdict:
-    """Return the first of "holds" and "partly" that is true, else "does not hold"; new claims have cases instead."""
-    return "holds" if holds else "partly" if partly else "does not hold"
-
-
-def by_count(good: int, of: int) -> Verdict:
-    """Return "holds" if all cases agree with the claim, "partly" if some do, else "does not hold"."""
-    return verdict(good == of, good > 0)
-
-
-def near(found: float, stated: float, within: float, partly: float) -> Verdict:
-    """Return whether two numbers differ by at most `within`, or at least by at most `partly`."""
-    return verdict(abs(found - stated) <= within, abs(found - stated) <= partly)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,23 +20,18 @@ class Claim:
         text: What is claimed, in our words.
         source: Where.
         why: What explains ours, or is beyond it.
-        judged: The numbers that decide the verdict; none: the source gives nothing to compare with.
+        cases: The numbers that decide the verdict; none: the source gives nothing to compare with.
     """
 
     text: str
     source: str
     why: str
-    judged: tuple[Case, ...] | Verdict
-
-    @property
-    def cases(self) -> tuple[Case, ...]:
-        """The numbers that decide."""
-        return () if isinstance(self.judged, str) else self.judged
+    cases: tuple[Case, ...]
 
     @property
     def verdict(self) -> Verdict:
         """What follows from them; see `armillary.study.reproduce.judge`."""
-        return self.judged if isinstance(self.judged, str) else judge(self.judged)
+        return judge(self.cases)
 
     @property
     def number(self) -> str:
@@ -47,6 +42,51 @@ class Claim:
     def ours(self) -> str:
         """What we find."""
         return ours(self.cases)
+
+    def line(self) -> Line:
+        """Return what is printed of it."""
+        return Line(
+            self.text,
+            self.source,
+            self.number,
+            self.ours,
+            self.verdict,
+            self.why,
+            tuple(map(Case.row, self.cases)),
+        )
+
+
+@dataclass(frozen=True)
+class Line:
+    """A judged claim as texts, which can be kept in a file; `cases` are rows of `Case.row`."""
+
+    claim: str
+    source: str
+    number: str
+    ours: str
+    verdict: Verdict
+    why: str
+    cases: tuple[dict[str, Any], ...]
+
+
+COLUMNS = {"claim": 27, "number": 15, "ours": 21, "verdict": 15, "why": 22}
+"""Column of a table of claims -> its share of the width."""
+
+
+def claims_table(lines: Sequence[Line], title: str = "Claims") -> Table:
+    """Return judged claims for the terminal; columns are as wide in all of them."""
+    from rich.table import Table
+    from rich.text import Text
+
+    out = Table(
+        box=None, pad_edge=False, header_style="bold", title=Text(title), title_justify="left", expand=True
+    )
+    for name, width in COLUMNS.items():
+        out.add_column(name, overflow="fold", ratio=width)
+    for line in lines:
+        text = Text(f"{line.claim} ").append(f"({line.source})", style="dim")
+        out.add_row(text, line.number, line.ours, Text(line.verdict, style=STYLES[line.verdict]), line.why)
+    return out
 
 
 @dataclass(frozen=True)
@@ -92,17 +132,8 @@ class Outcome:
     draw: Callable[[Any], None]
 
     def verdicts(self) -> Table:
-        """Return the claims for the terminal."""
-        from rich.table import Table
-        from rich.text import Text
-
-        out = Table(box=None, pad_edge=False, header_style="bold", title="Claims", title_justify="left")
-        for name in ("claim", "number", "ours", "verdict", "why"):
-            out.add_column(name, overflow="fold")
-        for claim in self.claims:
-            text = Text(f"{claim.text} ").append(f"({claim.source})", style="dim")
-            word = Text(claim.verdict, style=STYLES[claim.verdict])
-            out.add_row(text, claim.number, claim.ours, word, claim.why)
+        """Return the claims, and what a verdict means, for the terminal."""
+        out = claims_table([claim.line() for claim in self.claims])
         out.caption, out.caption_justify = DEFINITION, "left"
         return out
 
