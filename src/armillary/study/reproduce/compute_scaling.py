@@ -182,8 +182,9 @@ def run(chosen: Assumptions) -> Outcome:
         Claim("The values of the plot", SCALING,
               "they are not in its text; the table is ours under these assumptions", ()),
     )  # fmt: skip
+    memory = " (operands fetched once, no buffers)" if chosen.model == "systolic" else ""
     title = (
-        f"Torus of 2 x 4 x 4, {chosen.model} compute model; workload and batch are not public: "
+        f"Torus of 2 x 4 x 4, {chosen.model} compute model{memory}; workload and batch are not public: "
         f"{len(chosen.workload)} x {len(chosen.samples)} tried"
     )
     return Outcome(title, (_shares(found), _steps(found)), claims, lambda figure: draw(figure, found))
