@@ -161,14 +161,14 @@ def cases(expected: Expected, *ours: float | tuple[float, float]) -> tuple[Case,
 
 def test_a_verdict_follows_from_numbers_and_the_printed_range() -> None:
     assert judge(()) == "open"
-    said = stated(4.6)
-    assert judge(cases(said, 4.33, 4.6, 5.05)) == "holds"
-    assert judge(cases(said, 4.33, 2.0)) == "partly"
-    assert judge(cases(said, 4.1, 5.1, float("inf"), float("nan"))) == "does not hold"
+    expected = stated(4.6)
+    assert judge(cases(expected, 4.33, 4.6, 5.05)) == "holds"
+    assert judge(cases(expected, 4.33, 2.0)) == "partly"
+    assert judge(cases(expected, 4.1, 5.1, float("inf"), float("nan"))) == "does not hold"
     # An interval agrees as a whole, or reaches into the range.
-    assert judge(cases(said, (4.2, 5.0))) == "holds"
-    assert judge(cases(said, (3.0, 6.0))) == judge(cases(said, (5.0, 9.0))) == "partly"
-    assert judge(cases(said, (5.1, 9.0))) == "does not hold"
+    assert judge(cases(expected, (4.2, 5.0))) == "holds"
+    assert judge(cases(expected, (3.0, 6.0))) == judge(cases(expected, (5.0, 9.0))) == "partly"
+    assert judge(cases(expected, (5.1, 9.0))) == "does not hold"
 
 
 def test_a_share_and_the_rest_are_judged_alike() -> None:

@@ -16,7 +16,7 @@ from armillary.errors import InputError
 from armillary.study.reproduce import summary
 from armillary.study.reproduce.judge import Case, above, stated
 from armillary.study.reproduce.outcome import Claim, Outcome
-from armillary.study.reproduce.summary import Kept, judged
+from armillary.study.reproduce.summary import Saved, judged
 
 
 def call(*words: str) -> Result:
@@ -102,10 +102,10 @@ def test_what_is_kept_is_not_run_again(monkeypatch: pytest.MonkeyPatch, tmp_path
     first, again = call(*words), call(*words)
     assert first.exit_code == again.exit_code == 0
     assert first.output == again.output and len(runs) == 1
-    assert Kept(tmp_path).get("case1") is not None
+    assert Saved(tmp_path).get("case1") is not None
     # Of another program, damaged, or with keys that are not ours: run again.
-    kept = tmp_path / "case1.json"
-    data = json.loads(kept.read_text())
+    saved = tmp_path / "case1.json"
+    data = json.loads(saved.read_text())
     odd = {**data, "lines": [{**data["lines"][0], "verdict": "maybe"}]}
     for text in (
         json.dumps({**data, "program": "another"}),
@@ -114,10 +114,10 @@ def test_what_is_kept_is_not_run_again(monkeypatch: pytest.MonkeyPatch, tmp_path
         json.dumps({**data, "more": 1}),
         json.dumps(odd),
     ):
-        kept.write_text(text)
-        assert Kept(tmp_path).get("case1") is None
+        saved.write_text(text)
+        assert Saved(tmp_path).get("case1") is None
     assert call(*words).exit_code == 0 and len(runs) == 2
-    assert Kept(tmp_path).get("case1") is not None
+    assert Saved(tmp_path).get("case1") is not None
 
 
 def test_a_failure_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ STUDIES = tuple(name for name in SUBCOMMANDS if name != "all")
 
 @click.command(
     help=SUBCOMMANDS["all"] + "\n\n"
-    "It takes five to ten minutes on two cores, of which switch-buffer, comet and case2 take most. A study that fails "
-    "is named on the page, and the others go on; the exit code is then 1."
+    "It takes two to three minutes of a core, half of them in switch-buffer. A study that fails is named on the page, "
+    "and the others go on; the exit code is then 1."
 )
 @click.option(
     "--only",
@@ -43,20 +43,20 @@ STUDIES = tuple(name for name in SUBCOMMANDS if name != "all")
 @click.option("--html", "page", type=OUTPUT, metavar="FILE", help="Write the page as HTML.")
 def command(only: tuple[str, ...], results: Path | None, data: Path | None, page: Path | None) -> None:
     """Run the studies one after the other."""
-    from armillary.study.reproduce.summary import Judged, Kept, judged, table, write_json, write_page
+    from armillary.study.reproduce.summary import Judged, Saved, judged, table, write_json, write_page
 
     names = [name for name in STUDIES if not only or name in only]
-    kept = Kept(results) if results else None
+    saved = Saved(results) if results else None
     found: list[Judged] = []
     for number, name in enumerate(names, 1):
-        each = kept.get(name) if kept else None
-        how = "kept"
+        each = saved.get(name) if saved else None
+        how = f"from {results}"
         if each is None:
             with working(f"reproducing {name} ({number} of {len(names)})"):
                 each = judged(name)
             how = f"{each.seconds:.0f} s"
-            if kept and not each.error:
-                kept.put(each)
+            if saved and not each.error:
+                saved.put(each)
         found.append(each)
         if sys.stderr.isatty():
             click.echo(f"{name}: {each.error or how}", err=True)

@@ -231,8 +231,8 @@ def _formula(found: Found, moved: str) -> Claim:
         "astra-sim": [(each.astra, each.astra_formula, each.rounds) for each in listed],
     }
     off = {name: max(abs(time / by - 1) for time, by, _ in each) for name, each in pairs.items()}
-    said = stated(1.0, percent, SAME)
-    cases = [Case(name, _over(*each), said) for name, group in pairs.items() for each in group]
+    expected = stated(1.0, percent, SAME)
+    cases = [Case(name, _over(*each), expected) for name, group in pairs.items() for each in group]
     return Claim(
         "A message takes hops · latency + size / bandwidth",
         TALK,

@@ -1,6 +1,6 @@
 """How much of the time of a training step are matrix products? "About 70 %" for Transformer and GNMT.
 
-The number stands on a motivation slide of the ASTRA-sim tutorial; device, batch and software are not said. The
+The number stands on a motivation slide of the ASTRA-sim tutorial; device, batch and software are not stated. The
 generator has no encoder-decoder transformer: it is taken for a decoder with as many weights in its layers. In GNMT the
 element-wise work of an LSTM cell is in the kernel of the recurrent product, and counts as product.
 """
@@ -239,7 +239,7 @@ def _points(part: float) -> str:
 
 
 def _efficiency_for(curve: list[float]) -> str:
-    """Return the efficiency at which the share is as said; it falls as products get faster."""
+    """Return the efficiency at which the share is as stated; it falls as products get faster."""
     if curve[0] <= SAID:
         return f"less than {share(EFFICIENCIES[0], 0)}"
     if curve[-1] >= SAID:
@@ -260,7 +260,7 @@ def draw(figure: Any, found: list[Share], swept: list[list[Share]]) -> None:
     right.set_xlabel("of the peak, what products reach")
     figures.written(right.xaxis, lambda value: f"{value:.0f} %")
     for axes in (left, right):
-        axes.axhline(100 * SAID, color="black", linewidth=0.8, linestyle="--", label="as said")
+        axes.axhline(100 * SAID, color="black", linewidth=0.8, linestyle="--", label="stated")
         axes.set_ylim(0, 100)
         figures.written(axes.yaxis, lambda value: f"{value:.0f} %")
     figures.legend(figure)

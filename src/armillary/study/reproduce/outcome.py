@@ -58,7 +58,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Line:
-    """A judged claim as texts, which can be kept in a file; `cases` are rows of `Case.row`."""
+    """A judged claim as texts, which can be saved; `cases` are rows of `Case.row`."""
 
     claim: str
     source: str

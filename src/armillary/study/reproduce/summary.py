@@ -63,7 +63,7 @@ def judged(name: str) -> Judged:
     return Judged(name, outcome.title, time.monotonic() - begin, lines)
 
 
-class Kept:
+class Saved:
     """A folder with what studies found, one file each; what another program found there is not used."""
 
     def __init__(self, folder: Path) -> None:

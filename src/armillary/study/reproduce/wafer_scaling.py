@@ -125,8 +125,8 @@ def _sweep(swept: Swept) -> Grid:
 def _claims(chosen: Assumptions, swept: Swept) -> tuple[Claim, ...]:
     up, out = swept[chosen.wafer]
     best = max(up)
-    said = stated(SPEEDUP)
-    fitting = [rate for rate, (each, _) in swept.items() if said.agrees(max(each), max(each))]
+    expected = stated(SPEEDUP)
+    fitting = [rate for rate, (each, _) in swept.items() if expected.agrees(max(each), max(each))]
     slides = max(swept[WAFERS[0]][0])
     picked = (
         f"of the bandwidths tried only {joined([format_bandwidth(rate) for rate in fitting])} agree"
@@ -139,7 +139,7 @@ def _claims(chosen: Assumptions, swept: Swept) -> tuple[Claim, ...]:
             PAPER_NOTES,
             f"the number picks the bandwidth of the wafer, which is not public: {picked}; with "
             f"{format_bandwidth(WAFERS[0])} as on the slides it is {times(slides)} at best",
-            (Case(f"x{FACTORS[up.index(best)]} at {format_bandwidth(chosen.wafer)}", best, said),),
+            (Case(f"x{FACTORS[up.index(best)]} at {format_bandwidth(chosen.wafer)}", best, expected),),
         ),
         Claim(
             "Scaling up is faster than scaling out to as many NPUs",
@@ -167,7 +167,7 @@ def _draw(figure: Any, chosen: Assumptions, swept: Swept) -> None:
     right.set_xlabel("bandwidth of the wafer, TB/s")
     figures.written(right.xaxis, lambda value: f"{value / 1000:g}")
     for axes in (left, right):
-        axes.axhline(SPEEDUP, color="black", linewidth=0.8, linestyle="--", label=f"as said: {SPEEDUP}x")
+        axes.axhline(SPEEDUP, color="black", linewidth=0.8, linestyle="--", label=f"stated: {SPEEDUP}x")
         axes.set_ylim(0, None)
         figures.written(axes.yaxis, lambda value: f"{value:g}x")
     figures.legend(figure)
