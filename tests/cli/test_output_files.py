@@ -140,6 +140,8 @@ def test_extras_are_missed_before_the_work(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setitem(sys.modules, "plotly", None)
     for path, command in commands:
+        if path.strip() == "reproduce all":  # its page has no pictures
+            continue
         for option in command.params:
             if not isinstance(option, click.Option) or not isinstance(option.type, OutputFile):
                 continue

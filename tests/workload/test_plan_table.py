@@ -573,3 +573,7 @@ def test_recommendation() -> None:
     found["all-to-all", "dp+cp", "calls"], found["all-to-all", "dp+cp", "bytes"] = 16, 2 * 26 * 128 * 2048 * 2
     compare(moved(trace), found)
     assert counted(trace) == 2048 * 6 * (weights + 27 * 27 * 128)
+    # Rows are updated as they are looked up: the optimizer step has what is replicated, 4 + 2 * 12 + 2 bytes of each.
+    (step,) = (each for each in trace.graphs[0].names() if each == "optimizer")
+    at = trace.graphs[0].names().index(step)
+    assert trace.graphs[0].ints("tensor_size", 0)[at] == 30 * (weights + biases)

@@ -11,7 +11,7 @@ weight    k     n        m       R + m + R + C - 2
 input     k     m        n       R + n + R + C - 2
 ========  ====  =======  ======  =====================
 
-With a stationary operand R cycles load it. Nothing of two folds overlaps.
+With a stationary operand R cycles load it. Nothing of two folds overlaps. Memory stalls are in `systolic_memory`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from armillary.compute.model import ComputeModel, Device, Times, Work
+from armillary.compute.systolic_memory import Buffers, Dataflow, folds, moved, stalls
 from armillary.trace.gemm import Gemm
 
-Dataflow = Literal["output", "weight", "input"]
+BUFFERS = ("ifmap", "filter", "ofmap")
+"""What has a buffer: SCALE-sim's names of the left operand, the right one and the result."""
+
+
+def memory_stalls(options: Mapping[str, Any]) -> str:
+    """Return what a model with these options says of memory, for people."""
+    if not options.get("stall", True):
+        return "without memory stalls"
+    return (
+        "with finite buffers"
+        if options.get("buffers")
+        else "with each operand fetched once (no buffers given)"
+    )
 
 
 def cycles(product: Gemm, rows: int, columns: int, dataflow: Dataflow) -> int:
     """Return the cycles of a product without stalls: all its calls, and the products of a batch, one by one."""
-    m, n, k = product.m, product.n, product.k
-    down, across, stream = {"output": (m, n, k), "weight": (k, n, m), "input": (k, m, n)}[dataflow]
-    folds = -(-down // rows) * -(-across // columns)
-    load = 0 if dataflow == "output" else rows
-    return product.calls * product.batch * folds * (load + stream + rows + columns - 2)
+    through = folds(product, rows, columns, dataflow)
+    return product.calls * product.batch * len(through.down) * len(through.across) * through.cycles
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,7 @@ class Systolic(ComputeModel):
         clock: Hz.
         arrays: That share the folds of a product evenly.
         stall: Whether memory bounds it, too: double buffering hides the shorter of the two.
+        buffers: Bytes of the buffers on the chip, shared by the arrays; None: each operand is fetched once.
     """
 
     device: Device
@@ -59,6 +70,7 @@ class Systolic(ComputeModel):
     clock: float
     arrays: int = 1
     stall: bool = True
+    buffers: Mapping[str, int] | None = None
 
     @classmethod
     def create(cls, options: Mapping[str, Any], device: Device, folder: Path) -> Systolic:
@@ -72,13 +84,34 @@ class Systolic(ComputeModel):
         for at, products in enumerate(work.products):
             if not products:
                 continue
-            count = sum(
+            size = max(int(work.size[at]), 0)
+            waits = 0
+            if self.buffers and self.stall and size and self.device.memory > 0:
+                element = size / sum(product.elements for product in products)
+                waits, words = self._memory(products, element)
+                size = max(size, int(words * element))
+            count = waits + sum(
                 -(-cycles(p, self.rows, self.columns, self.dataflow) // self.arrays) for p in products
             )
             computing = count / self.clock * 1e9
             moving = 0.0
             if self.stall and self.device.memory > 0:
-                moving = max(int(work.size[at]), 0) / (self.device.memory * kernels.memory) * 1e9
+                moving = size / (self.device.memory * kernels.memory) * 1e9
             ns[at] = max(computing, moving) + kernels.overhead
-            bound[at] = "compute" if computing >= moving else "memory"
+            bound[at] = "compute" if computing >= moving and 2 * waits <= count else "memory"
         return Times(ns, tuple(bound))
+
+    def _memory(self, products: tuple[Gemm, ...], element: float) -> tuple[int, int]:
+        """Return cycles of stalls, and words between buffers and memory; elements have so many bytes.
+
+        Arrays work on products side by side, each with its share of buffers and bandwidth.
+        """
+        assert self.buffers
+        own = Buffers(*(max(int(self.buffers[name] / element) // self.arrays, 2) for name in BUFFERS))
+        rate = self.device.memory * self.device.kernels.memory / element / self.clock / self.arrays
+        waits = words = 0
+        for product in products:
+            times, array = product.calls * product.batch, (self.rows, self.columns, self.dataflow)
+            waits += -(-times * stalls(product, *array, own, rate) // self.arrays)
+            words += times * sum(moved(product, *array, own))
+        return waits, words

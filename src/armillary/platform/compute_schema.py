@@ -193,6 +193,14 @@ class Tiled(Compute):
         return {"buffer": self.buffer}
 
 
+class SystolicBuffers(Part):
+    """Buffers of a systolic array, each in two halves; SCALE-sim's names."""
+
+    ifmap: Annotated[Size, Field(gt=0)] = Field(description="Of the left operand of a product.")
+    filter: Annotated[Size, Field(gt=0)] = Field(description="Of the right operand.")
+    ofmap: Annotated[Size, Field(gt=0)] = Field(description="Of the result.")
+
+
 class Systolic(Compute):
     """A systolic array, for matrix products of known shape; other kernels by the roofline model."""
 
@@ -205,12 +213,21 @@ class Systolic(Compute):
     clock: Clock
     arrays: Count = Field(default=1, description="Of an NPU, which share every product.")
     stall: bool = Field(default=True, description="A kernel takes at least its bytes ÷ the memory bandwidth.")
+    buffers: SystolicBuffers | None = Field(
+        default=None, description="On the chip; absent: as large as it takes to fetch each operand once."
+    )
+
+    @model_validator(mode="after")
+    def _wait(self) -> Systolic:
+        if self.buffers and not self.stall:
+            raise ValueError("buffers: expected none with 'stall: false', which waits for no memory")
+        return self
 
     def options(self) -> dict[str, Any]:
         """Return the options of the model."""
-        return {
-            key: getattr(self, key) for key in ("rows", "columns", "dataflow", "clock", "arrays", "stall")
-        }
+        keys = ("rows", "columns", "dataflow", "clock", "arrays", "stall")
+        found = {key: getattr(self, key) for key in keys}
+        return found | ({"buffers": self.buffers.model_dump()} if self.buffers else {})
 
 
 class Program(Compute):

@@ -7,7 +7,23 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from armillary.errors import nearest, one_of
 from armillary.platform.document import KeyPath
-from armillary.platform.limits import COUNT, FLAG, POSITIVE, TEXT, Choice, Kind, Number, Rule
+from armillary.platform.limits import COUNT, FLAG, MOST_BYTES, POSITIVE, TEXT, Choice, Kind, Number, Rule
+
+_BUFFERS = ("ifmap", "filter", "ofmap")
+_ON_CHIP = Number(1, MOST_BYTES, whole=True)
+
+
+class _Buffers:
+    """Of a systolic array: bytes of all three, or None."""
+
+    def __call__(self, value: object) -> str:
+        if value is None:
+            return ""
+        if not isinstance(value, Mapping) or set(value) != set(_BUFFERS):
+            return f"got {value!r:.60}, expected a mapping of {', '.join(_BUFFERS)} to bytes"
+        wrong = ((name, _ON_CHIP(size)) for name, size in value.items())
+        return next((f"{name}: {problem}" for name, problem in wrong if problem), "")
+
 
 _FLOWS = Choice(("output", "weight", "input"))
 _WORDS = Kind((list, tuple), "a list of words, at least one")
@@ -21,7 +37,7 @@ _OF_MODELS: dict[str, tuple[dict[str, Rule], dict[str, Rule]]] = {
     ),
     "systolic": (
         {"rows": COUNT, "columns": COUNT, "dataflow": _FLOWS, "clock": POSITIVE},
-        {"arrays": COUNT, "stall": FLAG},
+        {"arrays": COUNT, "stall": FLAG, "buffers": _Buffers()},
     ),
     "subprocess": ({"command": _WORDS}, {"timeout_ns": POSITIVE}),
 }  # fmt: skip

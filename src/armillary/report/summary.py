@@ -191,7 +191,7 @@ def assumed_sequence(timeline: Timeline) -> str:
 def _model(model: dict[str, Any]) -> str:
     """Return "table h100.csv, 2 overrides"."""
     count = model["overrides"]
-    parts = [" ".join(filter(None, (model["name"], model.get("file"))))]
+    parts = [" ".join(filter(None, (model["name"], model.get("file"), model.get("note"))))]
     return ", ".join(parts + ([f"{count} override{'s' * (count > 1)}"] if count else []))
 
 

@@ -8,26 +8,50 @@ from matplotlib.figure import Figure
 from armillary.platform.memory import together_ns
 from armillary.study.reproduce import case3
 from armillary.study.reproduce.assumptions import about, variations
-from armillary.study.reproduce.case3 import BASE, OPT, SHAPES, ZERO, Assumptions, machine, run, step
+from armillary.study.reproduce.case3 import BASE, OPT, ZERO, Assumptions, machine, run, step
+from armillary.study.reproduce.case3_models import SMALLER, TRILLION
 from armillary.workload.models import load_model, preset_names
+from armillary.workload.models.counts import parameters
 
 SMALL = "qwen3-30b-a3b"
 
 
-def test_the_shapes_are_all_that_have_experts() -> None:
+def test_the_smaller_models_are_all_presets_that_have_experts() -> None:
     models = {name: load_model(name) for name in preset_names()}
     later = {"gpt-oss-120b", "kimi-k2"}
-    assert {*SHAPES, *later} == {name for name, model in models.items() if getattr(model, "experts", None)}
+    assert {*SMALLER, *later} == {name for name, model in models.items() if getattr(model, "experts", None)}
 
 
-def test_claims_of_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(case3, "SHAPES", (SMALL,))
+@pytest.mark.parametrize(
+    ("name", "total", "off"),
+    [
+        ("Switch-C", 1571e9, 0.001),
+        ("GShard-1T", 1e12, 0.05),
+        ("DeepSpeed-MoE-1T", 1064.9e9, 0.02),
+        ("GLaM", 1.2e12, 0.04),
+    ],
+)
+def test_models_have_the_parameters_of_their_papers(name: str, total: float, off: float) -> None:
+    assert parameters(TRILLION[name]).total == pytest.approx(total, rel=off)
+
+
+def test_claims_of_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(case3, "SHAPES", ("GShard-1T",))
+    monkeypatch.setattr(case3, "SMALLER", ())
     outcome = run(Assumptions())
-    assert [claim.verdict for claim in outcome.claims] == ["holds", "fails", "holds"]
-    assert "% of base is compute, the rest gets" in outcome.claims[1].found
+    assert [claim.verdict for claim in outcome.claims] == ["holds", "does not hold", "holds"]
+    assert outcome.claims[1].ours == "GShard-1T 3.11x"
+    assert "% of base is compute, the rest gets" in outcome.claims[1].why
     figure = Figure()
     outcome.draw(figure)
     assert len(figure.axes[0].patches) == 3 * 4
+
+
+@pytest.mark.slow
+def test_claims_of_all_models() -> None:
+    outcome = run(Assumptions())
+    assert [claim.verdict for claim in outcome.claims] == ["holds", "partly", "holds"]
+    assert [case.name for case in outcome.claims[1].cases if case.agrees] == ["Switch-C"]
 
 
 def test_only_without_switches_is_base_as_fast_as_zero_infinity() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from armillary.report.communication import dimensions
 from armillary.study.reproduce import comet_sweep
 from armillary.study.reproduce.comet import run
 from armillary.study.reproduce.comet_assumptions import Assumptions
-from armillary.study.reproduce.comet_clusters import BASE, CLUSTERS, cluster, varied
+from armillary.study.reproduce.comet_clusters import BASE, CLUSTERS, cluster, part, varied
+from armillary.study.reproduce.comet_dlrm import dlrm_expanded, dlrm_share
 from armillary.study.reproduce.comet_memory import Expansion, beyond, expanded, hybrid_bandwidth
 from armillary.study.reproduce.comet_sweep import Best, Choice, Found, Plan, fastest
 from armillary.study.reproduce.comet_workload import DEGREES, name, share
@@ -35,12 +37,22 @@ def outcome() -> Outcome:
 
 def test_verdicts(outcome: Outcome) -> None:
     assert [claim.verdict for claim in outcome.claims] == [
-        "holds", "partly", "holds", "holds", "holds", "partly",
+        "holds", "does not hold", "holds", "holds", "partly", "does not hold",
     ]  # fmt: skip
     assert all("unverified" in claim.source for claim in outcome.claims[:4])
     plans = {row[0]: row for row in outcome.grids[0].rows}
     assert list(plans) == [name(mp) for mp in DEGREES]
     assert [row[0] for row in plans.values() if row[2] == "yes"] == ["MP64_DP16", "MP128_DP8"]
+
+
+def test_both_models_are_cases_of_the_published_ratios_and_no_sweep_of_ours_is(outcome: Outcome) -> None:
+    for claim, number in zip(outcome.claims[4:], (1.4, 7.7), strict=True):
+        assert [case.name for case in claim.cases] == ["Transformer-1T", "DLRM"]
+        for case in claim.cases:
+            assert (case.expected.low, case.expected.high) == pytest.approx((0.9 * number, 1.1 * number))
+    clusters = next(grid for grid in outcome.grids if grid.title.startswith("Clusters"))
+    ratios = [float(cell[:-1]) for row in clusters.rows for cell in row if cell.endswith("x")]
+    assert outcome.claims[5].cases[0].ours == pytest.approx(max(ratios), abs=0.005)
 
 
 def test_a_node_holds_what_zero_2_leaves() -> None:
@@ -139,9 +151,47 @@ def test_where_nothing_fits_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("comet", "comet_figures"):
         monkeypatch.setattr(f"armillary.study.reproduce.{module}.FACTORS", (1.0,))
     small = run(replace(CHOSEN, capacity=40 * 10**9))
-    assert "no plan fits" in small.claims[0].found and small.claims[2].verdict == "fails"
+    assert "fits there is none" in small.claims[0].why and small.claims[2].verdict == "does not hold"
     none = run(replace(CHOSEN, capacity=10**9, expansion_capacity=10**9, placement="weights"))
-    assert none.claims[5].found.startswith("no plan can be held") and none.claims[5].verdict == "fails"
+    assert none.claims[4].ours == "Transformer-1T none, DLRM none"
+    assert none.claims[4].verdict == "does not hold"
+
+
+def test_a_dlrm_fits_where_its_tables_do() -> None:
+    # 4 bytes of each parameter, over the nodes; MLPs and activations besides.
+    for nodes in (8, 64):
+        own = dlrm_share(nodes, CHOSEN)
+        assert own.needed == pytest.approx(4 * CHOSEN.dlrm_parameters / nodes, rel=0.01)
+    bf16 = dlrm_share(64, replace(CHOSEN, dlrm_precision="bf16"))
+    assert bf16.weights == pytest.approx(2 * CHOSEN.dlrm_parameters / 64, rel=0.01)  # and 4 of the fp32 copy
+    assert bf16.needed == pytest.approx(6 * CHOSEN.dlrm_parameters / 64, rel=0.01)
+
+
+def test_rows_elsewhere_slow_lookups_and_updates_alone() -> None:
+    chosen = replace(CHOSEN, placement="weights")
+    platform, path = part(BASE, chosen, 8), Expansion(1e12, 100.0)
+    own = dlrm_share(8, chosen)
+    found = dlrm_expanded(8, platform, path, chosen)
+    assert found and found[0] == own
+    moved = dict(zip(own.trace.graphs[0].names(), own.trace.graphs[0].ints("tensor_size", 0), strict=True))
+    rows = int(moved["lookup"] + moved["table update"])
+    outside = (own.needed - chosen.capacity) / own.weights
+    more = rows * outside * (1 / 100 - 1 / chosen.memory)
+    slower = simulate(own.trace, found[1]).total_ticks - simulate(own.trace, platform).total_ticks
+    assert 0.5 * more < slower <= 1.001 * more  # what the exchange hides is not seen
+    assert dlrm_expanded(8, platform, Expansion(1e11, 100.0), chosen) is None
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+@pytest.mark.parametrize("nodes", [8, 16, 64, 256, 1024])
+def test_parts_of_clusters_are_compact(name: str, nodes: int) -> None:
+    sizes = [dimension.size for dimension in part(name, CHOSEN, nodes).dimensions]
+    assert prod(sizes) == nodes
+    expected = {"A100": [8, 8], "H100": [8, 8], "TPU v4": [4, 4, 4], "Dojo": [4, 4, 2, 2]}
+    if nodes == 64:
+        assert sizes == expected[name]
+    with pytest.raises(InputError, match="expected a power of 2"):
+        part(name, CHOSEN, nodes + 1)
 
 
 @pytest.mark.parametrize(
@@ -149,6 +199,7 @@ def test_where_nothing_fits_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("batch", 1000, "--batch 1000: expected a multiple of 1024"),
         ("pod", 7, "--pod 7: expected a divisor"),
+        ("dlrm_batch", 1000, "--dlrm-batch 1000: expected a multiple of 1024"),
     ],
 )
 def test_what_cannot_be(key: str, value: int, message: str) -> None:

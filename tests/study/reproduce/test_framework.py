@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,34 @@ from xml.etree import ElementTree
 import click
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
 
 from armillary.cli.reproduce import SUBCOMMANDS, study_command
 from armillary.errors import InputError
 from armillary.study.reproduce.assumptions import about, assumed, flag, read, variations
-from armillary.study.reproduce.judge import by_count, joined, near, percent, share
+from armillary.study.reproduce.judge import (
+    DEFINITION,
+    VERDICTS,
+    Case,
+    Expected,
+    above,
+    at_least,
+    at_most,
+    below,
+    joined,
+    judge,
+    numbers,
+    ours,
+    percent,
+    share,
+    stated,
+    stated_share,
+)
 from armillary.study.reproduce.outcome import Claim, Grid, Outcome, changed
 from armillary.study.reproduce.page import write_page
 from armillary.study.reproduce.readers import several, time, whole
+from armillary.study.reproduce.summary import study
 from armillary.units import format_time, parse_time
 
 
@@ -41,7 +60,7 @@ def run(chosen: Assumptions) -> Outcome:
         figure.subplots().bar(["wait"], [total])
 
     grid = Grid("Waits", ("what", "time"), (("<all>", format_time(total)),))
-    claim = Claim("Waiting takes > 4 us", "a book", format_time(total), "holds" if total > 4000 else "fails")
+    claim = Claim("Waiting takes > 4 us", "a book", "so it is", (Case("", total, above(4000, format_time)),))
     return Outcome(f"{chosen.times} waits", (grid,), (claim,), draw)
 
 
@@ -81,7 +100,7 @@ def test_the_command_prints_tables_verdicts_and_the_sweep(command: click.Command
     result = call(command, "--sweep")
     assert result.exit_code == 0, result.output
     assert "3 waits" in result.output and "<all>  6 µs" in result.output
-    assert "1: holds -> fails" in result.output
+    assert "1: holds -> does not hold" in result.output
     assert "cannot be: --times: once is never" in result.output
     assert call(command, "--how", "badly").exit_code == 2
     assert "[default: 2 us]" in call(command, "--help").output
@@ -116,17 +135,15 @@ def test_one_file_is_not_written_twice(command: click.Command, tmp_path: Path) -
 
 def test_changed_names_claims_by_their_place() -> None:
     assert changed(run(Assumptions()), run(Assumptions())) == "none"
-    assert changed(run(Assumptions()), run(Assumptions(wait=1.0))) == "1: holds -> fails"
+    assert changed(run(Assumptions()), run(Assumptions(wait=1.0))) == "1: holds -> does not hold"
 
 
-STUDIES = [
-    importlib.import_module(f"armillary.study.reproduce.{name.replace('-', '_')}") for name in SUBCOMMANDS
-]
+STUDIES = [study(name) for name in SUBCOMMANDS if name != "all"]
 
 
-@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.__name__.rpartition(".")[2])
-def test_every_assumption_has_a_reason_alternatives_and_bounds(study: Any) -> None:
-    for name, known in about(study.Assumptions).items():
+@pytest.mark.parametrize("module", STUDIES, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_every_assumption_has_a_reason_alternatives_and_bounds(module: Any) -> None:
+    for name, known in about(module.Assumptions).items():
         assert not known.why[0].islower() and known.why.endswith(".") and len(known.why) > 15, name
         for text in known.others:
             assert known.parse(text) != known.parse(known.text), name
@@ -135,12 +152,63 @@ def test_every_assumption_has_a_reason_alternatives_and_bounds(study: Any) -> No
             unit = known.text.partition(",")[0].partition(" ")[2]
             for bad in ("", "nonsense", f"-1 {unit}".strip(), f"{'9' * 30} {unit}".strip(), "1,,2"):
                 with pytest.raises(InputError, match=f"^{flag(name)}: got "):
-                    read(study.Assumptions, {name: bad})
+                    read(module.Assumptions, {name: bad})
 
 
-def test_verdicts_and_how_numbers_are_worded() -> None:
-    assert [by_count(good, 2) for good in (2, 1, 0)] == ["holds", "partly", "fails"]
-    assert [near(found, 0.7, 0.1, 0.2) for found in (0.65, 0.55, 0.3)] == ["holds", "partly", "fails"]
+def cases(expected: Expected, *ours: float | tuple[float, float]) -> tuple[Case, ...]:
+    return tuple(Case(f"case {at}", each, expected) for at, each in enumerate(ours))
+
+
+def test_a_verdict_follows_from_numbers_and_the_printed_range() -> None:
+    assert judge(()) == "open"
+    expected = stated(4.6)
+    assert judge(cases(expected, 4.33, 4.6, 5.05)) == "holds"
+    assert judge(cases(expected, 4.33, 2.0)) == "partly"
+    assert judge(cases(expected, 4.1, 5.1, float("inf"), float("nan"))) == "does not hold"
+    # An interval agrees as a whole, or reaches into the range.
+    assert judge(cases(expected, (4.2, 5.0))) == "holds"
+    assert judge(cases(expected, (3.0, 6.0))) == judge(cases(expected, (5.0, 9.0))) == "partly"
+    assert judge(cases(expected, (5.1, 9.0))) == "does not hold"
+
+
+def test_a_share_and_the_rest_are_judged_alike() -> None:
+    for part in (0.7, 0.877, 0.05):
+        for found in (0.788, 0.942, 0.72, part - 0.049, part + 0.051):
+            rest = judge(cases(stated_share(1 - part), 1 - found))
+            assert judge(cases(stated_share(part), found)) == rest
+    assert judge(cases(stated_share(0.7), 0.788)) == "does not hold"
+
+
+def test_orders_and_bounds_are_ranges() -> None:
+    """An order is strict, a bound is not."""
+    assert [judge(cases(above(1), each)) for each in (1.01, 1.0)] == ["holds", "does not hold"]
+    assert [judge(cases(below(1), each)) for each in (0.99, 1.0)] == ["holds", "does not hold"]
+    assert judge(cases(above(1), (1.0, 1.2))) == "partly"
+    assert judge(cases(at_most(1), 1.0)) == judge(cases(at_least(1), 1.0)) == "holds"
+    assert judge(cases(at_least(1), float("inf"))) == "holds"
+
+
+@given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9), st.floats(-1e9, 1e9), st.booleans())
+def test_an_interval_agrees_if_both_ends_do(one: float, two: float, number: float, order: bool) -> None:
+    low, high = sorted((one, two))
+    for expected in (stated(number), above(number) if order else at_most(number)):
+        ends = [judge(cases(expected, each)) == "holds" for each in (low, high)]
+        assert (judge(cases(expected, (low, high))) == "holds") == all(ends)
+        if any(ends):
+            assert judge(cases(expected, (low, high))) != "does not hold"
+
+
+def test_what_is_printed_beside_a_verdict() -> None:
+    few = cases(stated(4.6), 4.33, (2.0, 2.5))
+    assert numbers(few) == "4.60x ± 10 %"
+    assert ours(few) == "case 0 4.33x, case 1 2.00x to 2.50x"
+    assert ours(few * 4) == "2.00x to 4.33x; 4 of 8 agree"
+    assert numbers((Case("a", 1, at_most(1)), Case("b", 1, above(2)))) == "at most 1.00x, above 2.00x"
+    assert numbers(cases(stated_share(0.7, digits=0), 0.8)) == "70 % ± 5 points"
+    assert all(word in DEFINITION for word in VERDICTS) and "± 10 %" in DEFINITION
+
+
+def test_how_numbers_are_worded() -> None:
     assert (percent(1.032), percent(0.99999), share(0.7877), share(0.7, 0)) == (
         "+3.2 %",
         "+0.0 %",

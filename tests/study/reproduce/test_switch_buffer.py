@@ -8,13 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from armillary.cli import main
-from armillary.study.reproduce.switch_buffer import Assumptions, Point, claims, least_buffer, sweep
+from armillary.study.reproduce.switch_buffer import Assumptions, Point, claims, least_buffer, run, sweep
 
 
 def test_small_buffers_cost_the_flat_one_more() -> None:
-    points = sweep(
-        Assumptions(npus=8, group=4, size=1 << 20, buffers=(16 << 10, 1 << 22), min_rto=5e6, repeats=1)
-    )
+    points = sweep(Assumptions(npus=8, group=4, size=1 << 20, buffers=(16 << 10, 1 << 22), repeats=1), 1, 5e6)
     slow, fast = (each[0].time / each[1].time for each in points.values())
     assert slow > 2
     assert points["flat"][0].dropped > points["flat"][1].dropped == 0
@@ -31,9 +29,36 @@ def test_claims_are_judged_by_the_points() -> None:
 
     assert least_buffer(points(900, 109, 100)) == 2048
     assert least_buffer(points(100, 150, 100)) == 4096
-    judged = claims({"flat": points(900, 400, 100), "hierarchical": points(50, 120, 100)})
-    assert (judged[0].found, judged[0].verdict) == ("with 2 of 3 buffers", "partly")
-    assert "flat 4 KiB, hierarchical 4 KiB" in judged[1].found and judged[1].verdict == "partly"
+    seeds = [
+        {"flat": points(900, 400, 110), "hierarchical": points(50, 120, 100)},
+        {"flat": points(900, 100, 105), "hierarchical": points(100, 100, 100)},
+    ]
+    faster, less = claims(seeds)
+    # All seeds agree with the first and the third buffer; of the second one does.
+    assert [case.interval for case in faster.cases] == [(9, 18), (1, 400 / 120), (1.05, 1.1)]
+    assert (faster.verdict, [case.agrees for case in faster.cases]) == ("partly", [True, False, True])
+    # As much in the one seed, half in the other.
+    assert (less.cases[0].interval, less.verdict) == ((0.5, 1.0), "partly")
+
+
+def test_a_timeout_is_what_the_ratio_is_made_of() -> None:
+    """One step drops and the other does not: the ratio grows by what the timeout grows."""
+    chosen = Assumptions(npus=8, group=4, size=1 << 20, buffers=(128 << 10, 1 << 22), repeats=1)
+    short, long = (sweep(chosen, 1, rto) for rto in (5e6, 5e8))
+    over = [points["flat"][0].time / points["hierarchical"][0].time for points in (short, long)]
+    assert short["hierarchical"][0].dropped == 0 < short["flat"][0].dropped
+    assert over[1] > 20 * over[0]
+    assert short["flat"][1] == long["flat"][1]
+
+
+def test_intervals_are_over_seeds() -> None:
+    chosen = Assumptions(
+        npus=8, group=4, size=1 << 20, buffers=(16 << 10, 1 << 22), repeats=1, seeds=(1, 2), min_rto=5e6
+    )
+    outcome = run(chosen)
+    first, last = outcome.claims[0].cases
+    assert first.interval[0] < first.interval[1] and last.interval[0] > 1
+    assert outcome.grids[1].header[1:] == ("ratio, 5 ms", "flat waits", "hierarchical waits")
 
 
 def test_the_command_prints_a_table_and_draws(tmp_path: Path) -> None:
@@ -48,6 +73,8 @@ def test_the_command_prints_a_table_and_draws(tmp_path: Path) -> None:
         "--buffers",
         "16KiB,1MiB",
         "--repeats",
+        "1",
+        "--seeds",
         "1",
     ]
     done = CliRunner().invoke(

@@ -55,6 +55,13 @@ def test_states_by_hand():
     assert held(optimizer="sgd", offload=Offload(optimizer=0.75, weights=0.5)) == (1240, 4 * 1240, 1240)
 
 
+def test_rows_of_tables_keep_no_gradients():
+    """They are in no family: updated after each microbatch, with the moments of each row."""
+    made = plan(numbers=Numbers(compute="fp32"))
+    found = states(Layer("tables", (), parameters={"dp+cp": 10, "": 1000}), made, rank_grid(made))
+    assert (found.weights, found.gradients, found.optimizer) == (4 * 1010, 4 * 10, 8 * 1010)
+
+
 def test_gathered_layers_and_shards_of_gradients():
     """FSDP of 8: at most two whole layers, and the gradients of one on their way; shards appear with the first B."""
     made = plan(data=Data(sharding="fsdp"), batch=16)

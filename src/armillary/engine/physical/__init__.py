@@ -66,6 +66,10 @@ def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]
         info["compute_model"] = {"name": model.name if platform.system.roofline else "recorded"}
         own = model.options.get("file") or (model.options.get("device") if model.name == "gpu" else None)
         info["compute_model"] |= {"file": own} if own else {}
+        if model.name == "systolic" and platform.system.roofline:
+            from armillary.compute.systolic import memory_stalls
+
+            info["compute_model"] |= {"note": memory_stalls(model.options)}
         info["compute_model"] |= {"overrides": len(model.overrides)}
     if model.uncertainty:
         info["uncertainty"] = {

@@ -17,7 +17,7 @@ from armillary.platform.bandwidth import links_per_npu
 from armillary.platform.model import Algorithm, Dimension, Physical, Platform, Port, System
 from armillary.study.reproduce import figures, readers
 from armillary.study.reproduce.assumptions import assumed, choice
-from armillary.study.reproduce.judge import by_count, joined, percent, share
+from armillary.study.reproduce.judge import Case, at_most, joined, percent, share, stated, times
 from armillary.study.reproduce.outcome import Claim, Grid, Outcome
 from armillary.study.reproduce.sources import TALK
 from armillary.trace import GraphBuilder, Trace
@@ -85,7 +85,7 @@ class Assumptions:
     )
 
 
-class Case(NamedTuple):
+class Setting(NamedTuple):
     """An all-reduce of `size` bytes among `n` NPUs of a block."""
 
     block: TopologyName
@@ -104,12 +104,12 @@ class Times(NamedTuple):
     astra: int
 
 
-Found = dict[Case, dict[str, Times]]
+Found = dict[Setting, dict[str, Times]]
 
 
 def run(chosen: Assumptions) -> Outcome:
     """Run every algorithm on every block, and judge what the slides say."""
-    cases = [Case(block, n, size) for block in LISTED for n in chosen.npus for size in chosen.sizes]
+    cases = [Setting(block, n, size) for block in LISTED for n in chosen.npus for size in chosen.sizes]
     found: Found = {
         case: {algorithm: _times(case, algorithm, chosen) for algorithm in ALGORITHMS} for case in cases
     }
@@ -126,7 +126,7 @@ def run(chosen: Assumptions) -> Outcome:
     )
 
 
-def _times(case: Case, algorithm: str, chosen: Assumptions) -> Times:
+def _times(case: Setting, algorithm: str, chosen: Assumptions) -> Times:
     links = links_per_npu(case.block, case.n)
     port = Port(chosen.bandwidth, chosen.bandwidth)
     link = chosen.bandwidth / links
@@ -153,7 +153,7 @@ def _times(case: Case, algorithm: str, chosen: Assumptions) -> Times:
     )
 
 
-def formula(case: Case, algorithm: str, link: float, latency: float) -> float:
+def formula(case: Setting, algorithm: str, link: float, latency: float) -> float:
     """Return the ns of all rounds if each message had its links for itself: hops · latency + size / bandwidth."""
     total = 0.0
     for part in rounds_for(algorithm, "all-reduce", case.n).rounds:
@@ -168,7 +168,7 @@ def _hops(block: str, step: Any, n: int) -> Any:
     return np.minimum(step, n - step) if block == "Ring" else {"FullyConnected": 1, "Switch": 2}[block]
 
 
-def _astra_formula(case: Case, algorithm: str, link: float, latency: float) -> float:
+def _astra_formula(case: Setting, algorithm: str, link: float, latency: float) -> float:
     """Return the same for ASTRA-sim's versions, whose ring goes one way only."""
     n = case.n
     if algorithm == "halvingDoubling":
@@ -179,7 +179,7 @@ def _astra_formula(case: Case, algorithm: str, link: float, latency: float) -> f
     return 2 * float(sum(each))
 
 
-def _listed(found: Found) -> dict[Case, Times]:
+def _listed(found: Found) -> dict[Setting, Times]:
     return {case: row[LISTED[case.block]] for case, row in found.items()}
 
 
@@ -218,9 +218,9 @@ def _slowdown(times: Times) -> float:
     return times.moved / times.formula
 
 
-def _agree(time: float, by: float, rounds: int) -> bool:
-    """Return whether two times are equal but for `SAME`, or for a ns that each round may be rounded by."""
-    return abs(time - by) <= max(SAME * by, rounds)
+def _over(time: float, by: float, rounds: int) -> float:
+    """Return the quotient of two times; 1 if they differ by no more than a ns that each round may be rounded by."""
+    return 1.0 if abs(time - by) <= rounds else time / by
 
 
 def _formula(found: Found, moved: str) -> Claim:
@@ -231,13 +231,14 @@ def _formula(found: Found, moved: str) -> Claim:
         "astra-sim": [(each.astra, each.astra_formula, each.rounds) for each in listed],
     }
     off = {name: max(abs(time / by - 1) for time, by, _ in each) for name, each in pairs.items()}
-    good = sum(_agree(*case) for each in pairs.values() for case in each)
+    expected = stated(1.0, percent, SAME)
+    cases = [Case(name, _over(*each), expected) for name, group in pairs.items() for each in group]
     return Claim(
         "A message takes hops · latency + size / bandwidth",
         TALK,
         f"the sum over all rounds differs by at most "
         f"{joined([f'{share(each, 2)} in {name}' for name, each in off.items()])}",
-        by_count(good, 3 * len(listed)),
+        tuple(cases),
     )
 
 
@@ -260,20 +261,23 @@ def _no_congestion(found: Found, moved: str) -> Claim:
         "There is no network congestion with the listed algorithms",
         TALK,
         text,
-        by_count(sum(_agree(each.moved, each.formula, each.rounds) for each in listed), len(listed)),
+        tuple(
+            Case(block, _over(each.moved, each.formula, each.rounds), at_most(1 + SAME, percent))
+            for (block, *_), each in _listed(found).items()
+        ),
     )
 
 
 def _fastest(block: TopologyName, found: Found, chosen: Assumptions, moved: str) -> Claim:
-    good, lost = 0, dict[Case, str]()
+    cases, lost = list[Case](), dict[Setting, str]()
     mine = {case: row for case, row in found.items() if case.block == block}
     for case, row in mine.items():
         best = min(row, key=lambda name: row[name].moved)
-        if row[LISTED[block]].moved <= row[best].moved * (1 + SAME):
-            good += 1
-        else:
+        over = row[LISTED[block]].moved / row[best].moved
+        cases.append(Case(f"{case.n} NPUs, {format_bytes(case.size)}", over, at_most(1 + SAME, times)))
+        if not cases[-1].agrees:
             lost[case] = best
-    text = f"{moved}: fastest, or within {share(SAME, 0)}, in {good} of {len(mine)} cases"
+    text = f"its time over that of the fastest; {moved}"
     if lost:
         worst = max(lost, key=lambda case: mine[case][LISTED[block]].moved / mine[case][lost[case]].moved)
         row, best = mine[worst], lost[worst]
@@ -284,9 +288,7 @@ def _fastest(block: TopologyName, found: Found, chosen: Assumptions, moved: str)
         largest = max(case.size for case in lost)
         if largest < max(chosen.sizes):
             text += f"; none is above {format_bytes(largest)}"
-    return Claim(
-        f"On a {block}, {LISTED[block]} is the algorithm to take", TALK, text, by_count(good, len(mine))
-    )
+    return Claim(f"On a {block}, {LISTED[block]} is the algorithm to take", TALK, text, tuple(cases))
 
 
 def _draw(figure: Any, found: Found, chosen: Assumptions, moved: str) -> None:

@@ -5,7 +5,8 @@ Shapes, sizes and bandwidths are those of the slides; what they do not say is in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from armillary.platform.algorithms import COLLECTIVES, natural_algorithm
@@ -53,8 +54,8 @@ ENDPOINT_DELAY = 10
 
 
 @dataclass(frozen=True)
-class MachineAssumptions:
-    """What the slides do not say about the machines."""
+class NetworkAssumptions:
+    """What the slides do not say about networks, and what collectives need besides."""
 
     per: str = choice(
         "profile",
@@ -74,25 +75,37 @@ class MachineAssumptions:
         "Of a collective: not stated; as in the Themis paper (ISCA'22).",
         others=("16", "256"),
     )
+    memory: float = assumed(
+        "2039 GB/s",
+        readers.bandwidth,
+        "Of an NPU: data sheet of the A100 with 80 GB; also for reductions.",
+        others=("1555 GB/s", "1 PB/s"),
+    )
+
+
+@dataclass(frozen=True)
+class MachineAssumptions(NetworkAssumptions):
+    """What the slides do not say about the machines."""
+
     peak: float = assumed(
         "234 TFLOP/s",
         readers.flops,
         "Of an NPU: measured of an A100, and used in the paper's case studies.",
         others=("312 TFLOP/s",),
     )
-    memory: float = assumed(
-        "2039 GB/s",
-        readers.bandwidth,
-        "Of an NPU: data sheet of the A100 with 80 GB; in astra-sim also for reductions.",
-        others=("1555 GB/s", "1 PB/s"),
-    )
 
 
 def machine(name: str, chosen: MachineAssumptions, profile: ProfileName) -> Platform:
     """Return one of `MACHINES` with the algorithm of each building block."""
+    platform = networked(MACHINES[name], chosen, profile)
+    return replace(platform, system=replace(platform.system, peak_performance=chosen.peak, roofline=True))
+
+
+def networked(blocks: Sequence[Block], chosen: NetworkAssumptions, profile: ProfileName) -> Platform:
+    """Return a machine without a peak: for traces without kernels."""
     per = {"physical": "npu", "astra-sim": "link"}[profile] if chosen.per == "profile" else chosen.per
     dimensions = []
-    for place, block in enumerate(MACHINES[name], 1):
+    for place, block in enumerate(blocks, 1):
         links = links_per_npu(block.topology, block.size)
         link = block.bandwidth / (links if per == "npu" else 1)
         rate = link * links
@@ -106,8 +119,6 @@ def machine(name: str, chosen: MachineAssumptions, profile: ProfileName) -> Plat
             endpoint_delay=ENDPOINT_DELAY,
             dataset_splits=chosen.chunks,
             local_mem_bandwidth=chosen.memory * 1e9,
-            peak_performance=chosen.peak,
-            roofline=True,
             algorithms={
                 kind: tuple(natural_algorithm(kind, dimension) for dimension in dimensions)
                 for kind in COLLECTIVES

@@ -48,7 +48,32 @@ class TrainingAssumptions:
 
 
 @dataclass(frozen=True)
-class NodeAssumptions(TrainingAssumptions):
+class DlrmAssumptions(TrainingAssumptions):
+    """Which DLRM is trained, and how: the paper's is not public."""
+
+    dlrm_parameters: int = assumed(
+        "1200000000000", readers.counting(1 << 20, 1 << 50),
+        f"Of the tables. {RECALLED}: 1.2 T; MLPs, tables and rows are those of the DLRM of LIBRA.",
+        others=("400000000000", "2400000000000"),
+    )  # fmt: skip
+    dlrm_batch: int = assumed(
+        "65536",
+        readers.whole,
+        "Samples of a step of one DLRM, on however many nodes it is: usual for DLRMs of that size; not public.",
+        others=("16384", "262144"),
+    )
+    dlrm_pooling: int = assumed(
+        "20", readers.whole, "Rows that a sample looks up in each table: not public.", others=("1", "80")
+    )
+    dlrm_precision: str = choice(
+        "fp32",
+        ("fp32", "bf16"),
+        "Of rows, sums and products, at the one peak of the node; bf16 keeps an fp32 copy besides: not public.",
+    )
+
+
+@dataclass(frozen=True)
+class NodeAssumptions(DlrmAssumptions):
     """What a node of the base cluster is, and how its memory is expanded."""
 
     peak: float = assumed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from armillary.errors import InputError
@@ -43,6 +44,44 @@ def varied(platform: Platform, *, peak: float = 0.0, intra: float = 0.0, inter: 
     )
     system = replace(platform.system, peak_performance=peak or platform.system.peak_performance)
     return replace(platform, dimensions=(inner, outer), system=system)
+
+
+def part(name: str, chosen: Assumptions, nodes: int) -> Platform:
+    """Return so many nodes of one of `CLUSTERS`, a power of 2, as compact as they can be: whole pods or near-cubes.
+
+    All precisions have the one peak, as nobody publishes one of fp32 rows and products of tensor units for all four.
+
+    Raises:
+        InputError: the pods do not divide the nodes.
+    """
+    whole = cluster(name, chosen)
+    sizes = _compact([dimension.size for dimension in whole.dimensions], name, nodes)
+    kept = [at for at, size in enumerate(sizes) if size > 1]
+    system = whole.system
+    algorithms = {kind: tuple(each[at] for at in kept) for kind, each in system.algorithms.items()}
+    return replace(
+        whole,
+        dimensions=tuple(replace(whole.dimensions[at], size=sizes[at]) for at in kept),
+        system=replace(system, algorithms=algorithms),
+        physical=replace(whole.physical, kernels=replace(whole.physical.kernels, peaks={})),
+    )
+
+
+def _compact(sizes: list[int], name: str, nodes: int) -> list[int]:
+    """Return how many of each dimension are taken: inner groups first, within a group of equal rank evenly."""
+    groups = {"TPU v4": [3], "Dojo": [2] * (len(sizes) // 2)}.get(name, [1] * len(sizes))
+    found: list[int] = []
+    for group in groups:
+        at, taken = len(found), [1] * group
+        for _ in range(NODES.bit_length()):
+            free = [axis for axis in range(group) if taken[axis] < sizes[at + axis]]
+            if not free or prod([*found, *taken]) == nodes:
+                break
+            taken[min(free, key=taken.__getitem__)] *= 2
+        found += taken
+    if prod(found) != nodes or any(each > most for each, most in zip(found, sizes, strict=True)):
+        raise InputError(f"{nodes} nodes of {name}: expected a power of 2 that its dimensions hold")
+    return found
 
 
 def _document(name: str, chosen: Assumptions) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from armillary.study.reproduce import figures
 from armillary.study.reproduce.comet_assumptions import Assumptions
 from armillary.study.reproduce.comet_claims import gigabytes
+from armillary.study.reproduce.comet_dlrm import FoundDlrm
 from armillary.study.reproduce.comet_sweep import CAPACITIES, FACTORS, RATES, SWEPT, Found
 from armillary.study.reproduce.comet_workload import name
 from armillary.units import format_bandwidth, format_time
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def draw(figure: Any, found: Found, chosen: Assumptions) -> None:
-    """Draw four panels."""
-    figure.set_size_inches(12.0, 9.0)
-    panels = list(figure.subplots(2, 2).flat)
+def draw(figure: Any, found: Found, dlrm: FoundDlrm, chosen: Assumptions) -> None:
+    """Draw four panels of the Transformer and two of the DLRM."""
+    figure.set_size_inches(12.0, 13.0)
+    panels = list(figure.subplots(3, 2).flat)
     rates = [f"{rate:g}" for rate in RATES]
     _plans(panels[0], found)
     _heat(
@@ -54,6 +55,36 @@ def draw(figure: Any, found: Found, chosen: Assumptions) -> None:
         "{:.2f}",
         "cividis",
     )
+    _sizes(panels[4], dlrm)
+    alone = dlrm.fitting()
+    grown = [[dlrm.best(capacity, rate) for rate in RATES] for capacity in CAPACITIES]
+    _heat(
+        panels[5],
+        "DLRM: gain in node time by capacity and bandwidth",
+        ("expansion (GB/s)", rates),
+        ("expansion", [gigabytes(capacity) for capacity in CAPACITIES]),
+        [[alone.node_time / best.time if alone and best else nan for best in row] for row in grown],
+        "{:.2f}",
+        "cividis",
+    )
+
+
+def _sizes(axes: Axes, found: FoundDlrm) -> None:
+    parts = {
+        "compute": [size.nodes * size.time.compute for size in found.sizes],
+        "exposed communication": [size.nodes * size.time.exposed for size in found.sizes],
+    }
+    tops = figures.stacked(axes, range(len(found.sizes)), parts, figures.STEP)
+    for at, (size, top) in enumerate(zip(found.sizes, tops, strict=True)):
+        weight = "bold" if size.fits else "normal"
+        axes.annotate(gigabytes(size.needed), (at, top), (0, 3), ha="center", fontsize=8, fontweight=weight,
+                      textcoords="offset points")  # fmt: skip
+    axes.set_xticks(range(len(found.sizes)), [f"{size.nodes}" for size in found.sizes], fontsize=8)
+    axes.set_xlabel("nodes", fontsize=9)
+    figures.written(axes.yaxis, lambda value: format_time(value) if value else "0")
+    axes.tick_params(axis="y", labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    _title(axes, "DLRM: node time by nodes; above it the memory needed (bold: fits)")
 
 
 def _plans(axes: Axes, found: Found) -> None:

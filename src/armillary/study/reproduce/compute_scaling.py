@@ -1,13 +1,12 @@
 """Faster and faster NPUs on a torus of 2 x 4 x 4: when does communication bound the step?
 
 After the plot of the ASTRA-sim tutorial at Hot Interconnects, of which we have the machine's shape and the question,
-but no values: workload, links and NPU are assumed.
+but no values. Workload and batch decide the answer, so it is asked of several of each; links and NPU are assumed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 from armillary.engine import simulate
@@ -16,7 +15,7 @@ from armillary.platform.model import KernelModel, Platform
 from armillary.report.time_breakdown import breakdown
 from armillary.study.reproduce import figures, readers
 from armillary.study.reproduce.assumptions import assumed, choice
-from armillary.study.reproduce.judge import share, verdict
+from armillary.study.reproduce.judge import Case, above, below, share
 from armillary.study.reproduce.outcome import Claim, Grid, Outcome
 from armillary.study.reproduce.sources import SCALING
 from armillary.units import format_time
@@ -33,12 +32,18 @@ WORKLOADS = ("resnet-50", "gnmt", "dlrm-libra", "vit-l-16")
 class Assumptions:
     """What the plot does not say."""
 
-    workload: str = choice(
-        "resnet-50",
-        WORKLOADS,
-        "The data-parallel example of ASTRA-sim's own files; its gradients are all-reduced.",
+    workload: tuple[str, ...] = assumed(
+        ", ".join(WORKLOADS),
+        readers.several(readers.among(WORKLOADS)),
+        "Data-parallel, so that gradients are all-reduced; DLRM exchanges sums of its tables besides.",
+        others=WORKLOADS,
     )
-    samples: int = assumed("32", readers.whole, "Per NPU and step: usual for ResNet-50.", others=("8", "128"))
+    samples: tuple[int, ...] = assumed(
+        "1, 4, 16, 64, 256",
+        readers.several(readers.whole),
+        "Per NPU and step: from the least that there is to more than images are usually trained with.",
+        others=("8", "32", "128"),
+    )
     peak: float = assumed(
         "123 TFLOP/s", readers.flops,
         "Of an NPU at x1: an array of 256 x 256 at 940 MHz, as in a TPUv3-like NPU.",
@@ -99,6 +104,15 @@ class Point:
     compute: float
     exposed: float
 
+    @property
+    def part(self) -> float:
+        """Exposed communication as a part of the step."""
+        return self.exposed / self.step
+
+
+Found = dict[tuple[str, int], list[Point]]
+"""(workload, samples per NPU) -> a step for each factor."""
+
 
 def machine(chosen: Assumptions, factor: int) -> Platform:
     """Return the torus with NPUs that are `factor` times as fast."""
@@ -129,16 +143,11 @@ def machine(chosen: Assumptions, factor: int) -> Platform:
     return replace(platform, kernel_model=KernelModel("systolic", options))
 
 
-def measure(chosen: Assumptions) -> list[Point]:
+def measure(chosen: Assumptions, workload: str, samples: int) -> list[Point]:
     """Simulate a step for every factor."""
     npus = SHAPE[0] * SHAPE[1] * SHAPE[2]
-    plan = {
-        "ranks": npus,
-        "batch": npus * chosen.samples,
-        "microbatch": chosen.samples,
-        "optimizer": "momentum",
-    }
-    trace = generate(load_model(chosen.workload), Plan.model_validate(plan))
+    plan = {"ranks": npus, "batch": npus * samples, "microbatch": samples, "optimizer": "momentum"}
+    trace = generate(load_model(workload), Plan.model_validate(plan))
     points = []
     for factor in FACTORS:
         timeline = simulate(trace, machine(chosen, factor))
@@ -151,78 +160,108 @@ def measure(chosen: Assumptions) -> list[Point]:
 
 def run(chosen: Assumptions) -> Outcome:
     """Simulate, and judge what the plot is there to say."""
-    points = measure(chosen)
-    shares = [point.exposed / point.step for point in points]
+    found = {
+        (workload, samples): measure(chosen, workload, samples)
+        for workload in chosen.workload
+        for samples in chosen.samples
+    }
+    bound = {key: Case(_name(*key), points[-1].part, above(0.5, share)) for key, points in found.items()}
+    rising = tuple(
+        Case(_name(*key), 100 * (points[-1].part - points[0].part), above(0, _points))
+        for key, points in found.items()
+    )
+    flat = tuple(
+        Case(_name(*key), gain(points[-2:]) / gain(points[:2]), below(1)) for key, points in found.items()
+    )
+    claims = (
+        Claim("As compute gets faster, communication takes a larger part of the step", SCALING,
+              "the part of a step in which an NPU waits for communication, x32 less x1", rising),
+        Claim("Communication comes to bound the step", SCALING, _where(chosen, found), tuple(bound.values())),
+        Claim("Faster compute alone gains less and less", SCALING,
+              f"speed-up of x{FACTORS[-2]} to x{FACTORS[-1]} over that of x1 to x2", flat),
+        Claim("The values of the plot", SCALING,
+              "they are not in its text; the table is ours under these assumptions", ()),
+    )  # fmt: skip
+    memory = " (operands fetched once, no buffers)" if chosen.model == "systolic" else ""
+    title = (
+        f"Torus of 2 x 4 x 4, {chosen.model} compute model{memory}; workload and batch are not public: "
+        f"{len(chosen.workload)} x {len(chosen.samples)} tried"
+    )
+    return Outcome(title, (_shares(found), _steps(found)), claims, lambda figure: draw(figure, found))
+
+
+def gain(points: list[Point]) -> float:
+    """Return how much shorter the last step is than the first."""
+    return points[0].step / points[-1].step
+
+
+def _name(workload: str, samples: int) -> str:
+    return f"{workload} {samples:,}"
+
+
+def _points(value: float) -> str:
+    return f"{value:.1f} points"
+
+
+def _where(chosen: Assumptions, found: Found) -> str:
+    """Return up to how many samples more than half of the step waits within the range, for each workload."""
+    texts = []
+    for workload in chosen.workload:
+        over = {each: crossover(found[workload, each]) for each in chosen.samples}
+        within = [each for each, factor in over.items() if factor is not None]
+        texts.append(f"{workload} up to {max(within):,} samples" if within else f"{workload} never")
+    return f"part of the step at x{FACTORS[-1]}; more than half: {'; '.join(texts)}; which the plot has is not public"
+
+
+def _shares(found: Found) -> Grid:
     rows = tuple(
         (
-            f"x{point.factor}", format_time(point.step), format_time(point.compute), format_time(point.exposed),
-            share(waits), f"{points[0].step / point.step:.2f}",
+            _name(*key), *(share(point.part) for point in points),
+            "never" if (over := crossover(points)) is None else f"x{over:.3g}",
         )
-        for point, waits in zip(points, shares, strict=True)
+        for key, points in found.items()
     )  # fmt: skip
-    header = ("compute", "step", "compute time", "exposed communication", "exposed", "speed-up")
-    over = crossover(points)
-    rising = all(one <= two + 1e-3 for one, two in pairwise(shares))
-    bound = verdict(rising and over is not None, rising)
-    gain = points[0].step / points[-1].step
-    flat = verdict(gain < FACTORS[-1] / 2, gain < 0.9 * FACTORS[-1])
-    where = "never up to x32" if over is None else "from x1 on" if over <= 1 else f"from x{over:.3g} on"
-    claims = (
-        Claim(
-            "As compute gets faster, communication bounds the step", SCALING,
-            f"exposed communication grows from {share(shares[0])} to {share(shares[-1])} of the step; "
-            f"it is more than half {where}", bound,
-        ),
-        Claim(
-            "Faster compute alone gains less and less", SCALING,
-            f"x32 makes the step {gain:.2f} times as fast; from x16 to x32 {points[-2].step / points[-1].step:.2f} "
-            "times",
-            flat,
-        ),
-        Claim(
-            "The values of the plot", SCALING,
-            "they are not in its text; the table is ours under these assumptions", "open",
-        ),
-    )  # fmt: skip
-    title = f"{chosen.workload}, {chosen.samples} samples per NPU, torus of 2 x 4 x 4, {chosen.model} compute model"
-    return Outcome(
-        title,
-        (Grid("Step by compute capability", header, rows),),
-        claims,
-        lambda figure: draw(figure, points),
+    header = ("samples per NPU", *(f"x{factor}" for factor in FACTORS), "half from")
+    return Grid("Exposed communication, part of the step, by compute capability", header, rows)
+
+
+def _steps(found: Found) -> Grid:
+    rows = tuple(
+        (_name(*key), *(format_time(point.step) for point in points), f"{gain(points):.2f}")
+        for key, points in found.items()
     )
+    header = ("samples per NPU", *(f"x{factor}" for factor in FACTORS), "speed-up")
+    return Grid("Step by compute capability", header, rows)
 
 
 def crossover(points: list[Point]) -> float | None:
     """Return the factor from which more than half of the step is exposed, by a line over log2 between points."""
     for one, two in zip([None, *points], points, strict=False):
-        after = two.exposed / two.step
+        after = two.part
         if after > 0.5:
             if one is None:
                 return float(two.factor)
-            before = one.exposed / one.step
+            before = one.part
             part = (0.5 - before) / (after - before)
             return float(one.factor * (two.factor / one.factor) ** part)
     return None
 
 
-def draw(figure: Any, points: list[Point]) -> None:
-    """Draw compute and exposed communication stacked: of the step at x1, and of the step itself."""
-    panels = figures.panels(figure, ("time of a step, x1 = 100 %", "share of the step"))
-    places = range(len(points))
-    for axes, wholes in zip(
-        panels, ([points[0].step] * len(points), [point.step for point in points]), strict=True
-    ):
-        pairs = list(zip(points, wholes, strict=True))
-        parts = {
-            "compute": [100 * point.compute / whole for point, whole in pairs],
-            "exposed communication": [100 * point.exposed / whole for point, whole in pairs],
-        }
-        tops = figures.stacked(axes, places, parts, figures.STEP)
-        axes.set_xticks(places, [f"x{point.factor}" for point in points])
-        axes.set_xlabel("compute capability of an NPU")
+def draw(figure: Any, found: Found) -> None:
+    """Draw the exposed part of the step over compute capability: a panel for each workload, a line for each batch."""
+    workloads = list(dict.fromkeys(workload for workload, _ in found))
+    samples = list(dict.fromkeys(each for _, each in found))
+    tints = (figures.BLUE, figures.SKY, figures.GREEN, figures.ORANGE, figures.VERMILION, figures.PURPLE)
+    names = {each: f"{each:,} samples" for each in samples}
+    colours = {name: tints[at % len(tints)] for at, name in enumerate(names.values())}
+    for axes, workload in zip(figures.panels(figure, workloads, share=True), workloads, strict=True):
+        series = {names[each]: [100 * point.part for point in found[workload, each]] for each in samples}
+        axes.axhline(50, color=figures.GREY, linewidth=0.8, linestyle="--")
+        figures.curves(axes, FACTORS, series, colours)
+        axes.set(xscale="log", ylim=(0, 100))
+        axes.set_xticks(FACTORS, [f"x{factor}" for factor in FACTORS])
+        axes.minorticks_off()
+        axes.set_xlabel("compute capability")
         figures.written(axes.yaxis, lambda value: f"{value:.0f} %")
-        if axes is panels[0]:
-            for at, top, point in zip(places, tops, points, strict=True):
-                axes.text(at, top + 1, format_time(point.step), ha="center", fontsize=8)
+    figure.axes[0].set_ylabel("exposed communication, part of the step")
     figures.legend(figure)

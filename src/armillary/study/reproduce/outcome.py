@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
+
+from armillary.study.reproduce.judge import DEFINITION, STYLES, Case, Verdict, judge, numbers, ours
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-Verdict = Literal["holds", "partly", "fails", "open"]
-VERDICTS: dict[Verdict, str] = {
-    "holds": "what the source says is what we find",
-    "partly": "so for some of the cases, or weaker",
-    "fails": "we find something else",
-    "open": "cannot be judged by what is public",
-}
-STYLES: dict[str, str] = {"holds": "green", "partly": "yellow", "fails": "red", "open": "dim"}
 
 
 @dataclass(frozen=True)
@@ -26,14 +19,74 @@ class Claim:
     Attributes:
         text: What is claimed, in our words.
         source: Where.
-        found: What we find, with numbers and units.
-        verdict: One of `VERDICTS`.
+        why: What explains ours, or is beyond it.
+        cases: The numbers that decide the verdict; none: the source gives nothing to compare with.
     """
 
     text: str
     source: str
-    found: str
+    why: str
+    cases: tuple[Case, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """What follows from them; see `armillary.study.reproduce.judge`."""
+        return judge(self.cases)
+
+    @property
+    def number(self) -> str:
+        """What the source says, with tolerance or relation."""
+        return numbers(self.cases)
+
+    @property
+    def ours(self) -> str:
+        """What we find."""
+        return ours(self.cases)
+
+    def line(self) -> Line:
+        """Return what is printed of it."""
+        return Line(
+            self.text,
+            self.source,
+            self.number,
+            self.ours,
+            self.verdict,
+            self.why,
+            tuple(map(Case.row, self.cases)),
+        )
+
+
+@dataclass(frozen=True)
+class Line:
+    """A judged claim as texts, which can be saved; `cases` are rows of `Case.row`."""
+
+    claim: str
+    source: str
+    number: str
+    ours: str
     verdict: Verdict
+    why: str
+    cases: tuple[dict[str, Any], ...]
+
+
+COLUMNS = {"claim": 27, "number": 15, "ours": 21, "verdict": 15, "why": 22}
+"""Column of a table of claims -> its share of the width."""
+
+
+def claims_table(lines: Sequence[Line], title: str = "Claims") -> Table:
+    """Return judged claims for the terminal; columns are as wide in all of them."""
+    from rich.table import Table
+    from rich.text import Text
+
+    out = Table(
+        box=None, pad_edge=False, header_style="bold", title=Text(title), title_justify="left", expand=True
+    )
+    for name, width in COLUMNS.items():
+        out.add_column(name, overflow="fold", ratio=width)
+    for line in lines:
+        text = Text(f"{line.claim} ").append(f"({line.source})", style="dim")
+        out.add_row(text, line.number, line.ours, Text(line.verdict, style=STYLES[line.verdict]), line.why)
+    return out
 
 
 @dataclass(frozen=True)
@@ -79,16 +132,9 @@ class Outcome:
     draw: Callable[[Any], None]
 
     def verdicts(self) -> Table:
-        """Return the claims for the terminal."""
-        from rich.table import Table
-        from rich.text import Text
-
-        out = Table(box=None, pad_edge=False, header_style="bold", title="Claims", title_justify="left")
-        for name in ("claim", "found", "verdict"):
-            out.add_column(name, overflow="fold")
-        for claim in self.claims:
-            text = Text(f"{claim.text} ").append(f"({claim.source})", style="dim")
-            out.add_row(text, claim.found, Text(claim.verdict, style=STYLES[claim.verdict]))
+        """Return the claims, and what a verdict means, for the terminal."""
+        out = claims_table([claim.line() for claim in self.claims])
+        out.caption, out.caption_justify = DEFINITION, "left"
         return out
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from armillary.files import replacing, write_text
 from armillary.report.picture import check_picture
 from armillary.study.reproduce.assumptions import about, flag
-from armillary.study.reproduce.outcome import STYLES, VERDICTS, Grid, Outcome
+from armillary.study.reproduce.judge import DEFINITION, STYLES, VERDICTS
+from armillary.study.reproduce.outcome import Grid, Line, Outcome
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
@@ -66,18 +67,28 @@ def write_page(
         f"<h1>{html.escape(outcome.title)}</h1>",
         f"<p>armillary reproduce {html.escape(name)}</p>",
         "<h2>Claims</h2>",
-        _claims(outcome),
+        claims_html([claim.line() for claim in outcome.claims]),
+        f"<p>{html.escape(DEFINITION)}</p>",
         svg[svg.index("<svg") :],
         *(_grid(grid) for grid in outcome.grids),
         *([_grid(sweep)] if sweep else []),
         "<h2>What was assumed</h2>",
         _assumptions(assumptions, texts or {}),
     ]
+    write_html(path, outcome.title, parts)
+
+
+def write_html(path: Path, title: str, parts: Iterable[str]) -> None:
+    """Write a page of these parts of its body, complete or not at all.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
     write_text(
         path,
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(outcome.title)}</title><style>{_STYLE}</style></head>\n<body>\n"
+        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head>\n<body>\n"
         + "\n".join(parts)
         + "\n</body></html>\n",
     )
@@ -98,17 +109,20 @@ def _draw(outcome: Outcome, file: Any, suffix: str, title: str = "") -> None:
         figure.savefig(file, format=suffix, dpi=150, metadata=_NO_DATE.get(suffix, {}))
 
 
-def _claims(outcome: Outcome) -> str:
+def claims_html(lines: Sequence[Line]) -> str:
+    """Return judged claims as a table."""
     rows = [
         (
             f"{number}",
-            f"{html.escape(claim.text)}<br><small>{html.escape(claim.source)}</small>",
-            html.escape(claim.found),
-            f'<span class="verdict {STYLES[claim.verdict]}" title="{VERDICTS[claim.verdict]}">{claim.verdict}</span>',
+            f"{html.escape(line.claim)}<br><small>{html.escape(line.source)}</small>",
+            html.escape(line.number),
+            html.escape(line.ours),
+            f'<span class="verdict {STYLES[line.verdict]}" title="{VERDICTS[line.verdict]}">{line.verdict}</span>',
+            html.escape(line.why),
         )
-        for number, claim in enumerate(outcome.claims, 1)
+        for number, line in enumerate(lines, 1)
     ]
-    return _table(("", "claim", "found", "verdict"), rows)
+    return _table(("", "claim", "number", "ours", "verdict", "why"), rows)
 
 
 def _grid(grid: Grid) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from armillary import units
@@ -37,6 +37,30 @@ def counting(least: int, most: int) -> Callable[[str], int]:
 def several(parse: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
     """Return a reader of a list with commas, each value once."""
     return lambda text: tuple(dict.fromkeys(parse(part.strip()) for part in text.split(",")))
+
+
+def counting_of(count: int, least: int, most: int) -> Callable[[str], tuple[int, ...]]:
+    """Return a reader of so many whole numbers with commas, each from `least` to `most`; others are a ValueError."""
+    one = counting(least, most)
+
+    def read(text: str) -> tuple[int, ...]:
+        parts = text.split(",")
+        if len(parts) != count:
+            raise ValueError(f"got {text!r}, expected {count} numbers with commas")
+        return tuple(one(part.strip()) for part in parts)
+
+    return read
+
+
+def among(names: Sequence[str]) -> Callable[[str], str]:
+    """Return a reader of one of some names; others are a ValueError."""
+
+    def read(text: str) -> str:
+        if text not in names:
+            raise ValueError(f"got {text!r}, expected one of {', '.join(names)}")
+        return text
+
+    return read
 
 
 def yes_or_no(text: str) -> bool:

@@ -1,12 +1,14 @@
 """Training over TCP/IP: flat against hierarchical all-reduce, swept over the buffer of the global switch.
 
 After the ASTRA-sim case study with ns-3 at Hot Interconnects 2020, of which we have the question only, and no numbers:
-the machine here is assumed, see `Assumptions`.
+the machine here is assumed, see `Assumptions`. Which packets are dropped is chance, so every time is an interval over
+seeds; and a step that loses the last packets of a message waits for the retransmission timeout, so that a ratio of
+times is one of timeouts: it is shown for several of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -24,7 +26,7 @@ from armillary.platform.topology.graph import Topology
 from armillary.platform.topology.wiring import Wiring
 from armillary.study.reproduce import figures, readers
 from armillary.study.reproduce.assumptions import assumed, choice
-from armillary.study.reproduce.judge import by_count, share, verdict
+from armillary.study.reproduce.judge import Case, above, below, share, times
 from armillary.study.reproduce.outcome import Claim, Grid, Outcome
 from armillary.study.reproduce.sources import BUFFERS
 from armillary.trace import GraphBuilder, Trace
@@ -33,6 +35,7 @@ from armillary.units import format_bytes, format_time, parse_bytes, parse_time
 GLOBAL = "global"
 NEAR = 1.1
 """A time within this factor of that with the largest buffer needs no more of it."""
+TIMEOUT = readers.between(parse_time, "1 us", "60 s")
 _COLOURS = {"flat": figures.VERMILION, "hierarchical": figures.BLUE}
 
 
@@ -86,7 +89,7 @@ class Assumptions:
     )
     min_rto: float = assumed(
         "200 ms",
-        readers.between(parse_time, "1 us", "60 s"),
+        TIMEOUT,
         "Shortest timeout: 200 ms in Linux, 1 s in ns-3, some ms where it is tuned.",
         others=("5 ms",),
     )
@@ -97,11 +100,17 @@ class Assumptions:
         "All-reduces one after the other: only the first finds new connections.",
         others=("1",),
     )
-    seed: int = assumed(
-        "1",
-        readers.counting(0, 1 << 31),
-        "Of the times (below 1 us) in which hosts answer.",
-        others=("2", "3"),
+    seeds: tuple[int, ...] = assumed(
+        "1,2,3,4,5",
+        readers.several(readers.counting(0, 1 << 31)),
+        "Of the times (below 1 us) in which hosts answer: what is dropped differs, so intervals are over these.",
+        others=("6,7,8,9,10",),
+    )
+    timeouts: tuple[float, ...] = assumed(
+        "5 ms",
+        readers.several(TIMEOUT),
+        "Other shortest timeouts, under which the ratio is shown but not judged; each takes as long as the study.",
+        others=("1 s",),
     )
 
     def __post_init__(self) -> None:
@@ -143,22 +152,26 @@ class Point:
     depth: int
 
 
-def sweep(chosen: Assumptions) -> dict[str, list[Point]]:
-    """Return the points of both all-reduces, by name; links of a group never drop."""
+Points = dict[str, list[Point]]
+"""All-reduce -> a point for each buffer."""
+
+
+def sweep(chosen: Assumptions, seed: int, min_rto: float) -> Points:
+    """Return the points of both all-reduces with one seed and shortest timeout (ns); links of a group never drop."""
     levels = {"flat": (chosen.npus,), "hierarchical": (chosen.group, chosen.npus // chosen.group)}
+    tcp = Tcp(algorithm=chosen.congestion_control, min_rto=min_rto / 1e6, initial_window=chosen.initial_window,  # type: ignore[arg-type]
+              max_rto=max(min_rto / 1e6, Tcp().max_rto), seed=seed)  # fmt: skip
     step, after = GraphBuilder(), list[int]()
     for number in range(chosen.repeats):
         after = [step.all_reduce(f"all-reduce {number}", chosen.size, after=after)]
     trace = Trace.replicate(step.graph(), chosen.npus)
     return {
-        name: [_point(chosen, trace, sizes, buffer) for buffer in chosen.buffers]
+        name: [_point(chosen, tcp, trace, sizes, buffer) for buffer in chosen.buffers]
         for name, sizes in levels.items()
     }
 
 
-def _point(chosen: Assumptions, trace: Trace, levels: tuple[int, ...], buffer: int) -> Point:
-    tcp = Tcp(algorithm=chosen.congestion_control, min_rto=chosen.min_rto / 1e6,  # type: ignore[arg-type]
-              initial_window=chosen.initial_window, seed=chosen.seed)  # fmt: skip
+def _point(chosen: Assumptions, tcp: Tcp, trace: Trace, levels: tuple[int, ...], buffer: int) -> Point:
     topology = chosen.topology(buffer)
     # Queues without a limit of their own take the transport's: none.
     endless, usual = asdict(replace(tcp, buffer=np.iinfo(np.int64).max)), asdict(Tcp())
@@ -193,52 +206,123 @@ def least_buffer(points: Sequence[Point]) -> int:
 
 def run(chosen: Assumptions) -> Outcome:
     """Sweep, and say what it says about the question; the numbers of the study itself are not known here."""
-    points = sweep(chosen)
+    timeouts = sorted({*chosen.timeouts, chosen.min_rto})
+    found = {rto: [sweep(chosen, seed, rto) for seed in chosen.seeds] for rto in timeouts}
+    seeds = found[chosen.min_rto]
     title = (
         f"{format_bytes(chosen.size)} all-reduce, {chosen.algorithm}, {chosen.npus} NPUs in groups of "
-        f"{chosen.group}, TCP {chosen.congestion_control}"
+        f"{chosen.group}, TCP {chosen.congestion_control}, timeouts from {format_time(chosen.min_rto)} on"
     )
-    return Outcome(title, (grid(points),), claims(points), lambda figure: draw(points, figure))
+    grids = (grid(seeds), _ratios(found))
+    return Outcome(title, grids, claims(seeds), lambda figure: draw(seeds, figure))
 
 
-def grid(points: dict[str, list[Point]]) -> Grid:
-    """Return times, drops and depths of queues for every buffer."""
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the least and the largest."""
+    return min(values), max(values)
+
+
+def _between(values: Sequence[float], text: Callable[[float], str]) -> str:
+    """Return the interval as text, one number if both ends read the same."""
+    return " to ".join(dict.fromkeys(map(text, interval(values))))
+
+
+def ratios(seeds: Sequence[Points]) -> list[list[float]]:
+    """Return flat over hierarchical: for each buffer one number for each seed."""
+    each = [[one.time / two.time for one, two in zip(*points.values(), strict=True)] for points in seeds]
+    return [list(row) for row in zip(*each, strict=True)]
+
+
+def grid(seeds: Sequence[Points]) -> Grid:
+    """Return times over seeds, mean drops and the deepest queues for every buffer."""
     header = ["buffer per port"]
-    for name in points:
+    for name in seeds[0]:
         header += [name, "dropped", "queue"]
     rows = []
-    for row in zip(*points.values(), strict=True):
-        cells = [format_bytes(row[0].buffer)]
-        for point in row:
-            cells += [format_time(point.time / PS), share(point.dropped, 2), format_bytes(point.depth)]
-        rows.append((*cells, f"{row[0].time / row[1].time:.2f}"))
-    return Grid("Time of an all-reduce", (*header, "flat / hierarchical"), tuple(rows))
+    for number, over in enumerate(ratios(seeds)):
+        cells = [format_bytes(next(iter(seeds[0].values()))[number].buffer)]
+        for name in seeds[0]:
+            points = [each[name][number] for each in seeds]
+            cells += [
+                _between([point.time / PS for point in points], format_time),
+                share(sum(point.dropped for point in points) / len(points), 2),
+                format_bytes(max(point.depth for point in points)),
+            ]
+        rows.append((*cells, _between(over, _ratio)))
+    title = f"Time of an all-reduce, least to largest of {len(seeds)} seeds"
+    return Grid(title, (*header, "flat / hierarchical"), tuple(rows))
 
 
-def claims(points: dict[str, list[Point]]) -> tuple[Claim, ...]:
+def _ratios(found: Mapping[float, Sequence[Points]]) -> Grid:
+    """Return what a timeout does to the ratio, and how many timeouts each waits for: time over the fastest buffer's."""
+    first = next(iter(found.values()))[0]
+    header = ["buffer per port"]
+    for rto in found:
+        text = format_time(rto)
+        header += [f"ratio, {text}", *(f"{name} waits" for name in first)]
+    by_timeout = [ratios(seeds) for seeds in found.values()]
+    rows = []
+    for number, point in enumerate(next(iter(first.values()))):
+        cells = [format_bytes(point.buffer)]
+        for (rto, seeds), over in zip(found.items(), by_timeout, strict=True):
+            cells.append(_between(over[number], _ratio))
+            for name in first:
+                late = [each[name][number].time - min(p.time for p in each[name]) for each in seeds]
+                cells.append(f"{sum(late) / len(late) / PS / rto:.1f}")
+        rows.append(tuple(cells))
+    return Grid(
+        "Flat / hierarchical, and timeouts waited for, by the shortest timeout", tuple(header), tuple(rows)
+    )
+
+
+def _ratio(value: float) -> str:
+    return times(value) if value < 100 else f"{value:,.0f}x"
+
+
+def claims(seeds: Sequence[Points]) -> tuple[Claim, ...]:
     """Judge what the study asked: does the hierarchy help, and does it need less of a buffer?"""
-    flat_, hierarchical_ = points.values()
-    won = sum(one.time > other.time for one, other in zip(flat_, hierarchical_, strict=True))
-    enough = [least_buffer(each) for each in points.values()]
-    least = [format_bytes(each) for each in enough]
+    over = ratios(seeds)
+    flat, hierarchical = ([each[name] for each in seeds] for name in seeds[0])
+    enough = [[least_buffer(points) for points in each] for each in (flat, hierarchical)]
+    least = [_between(each, lambda size: format_bytes(round(size))) for each in enough]
+    free = [
+        ratio
+        for number, row in enumerate(over)
+        for ratio, one, two in zip(row, flat, hierarchical, strict=True)
+        if not one[number].dropped and not two[number].dropped
+    ]
+    text = "where packets are dropped it is a ratio of timeouts, and changes with them"
+    text = (f"where nothing is dropped it is {_between(free, _ratio)}; " if free else "") + text
+    faster = above(1, _ratio)
     return (
-        Claim("Hierarchical all-reduce is faster than flat over TCP", BUFFERS,
-              f"with {won} of {len(flat_)} buffers",
-              by_count(won, len(flat_))),
+        Claim("Hierarchical all-reduce is faster than flat over TCP", BUFFERS, text,
+              tuple(Case(format_bytes(point.buffer), interval(row), faster)
+                    for point, row in zip(flat[0], over, strict=True))),
         Claim("It needs less of a buffer in the global switch", BUFFERS,
-              f"within {share(NEAR - 1, 0)} of the time with the largest buffer from: flat {least[0]}, "
-              f"hierarchical {least[1]} per port",
-              verdict(enough[1] < enough[0], enough[1] == enough[0])),
+              f"what it needs over what flat needs; within {share(NEAR - 1, 0)} of the time with the largest buffer "
+              f"from: flat {least[0]}, hierarchical {least[1]} per port",
+              (Case("", interval([two / one for one, two in zip(*enough, strict=True)]), below(1)),)),
     )  # fmt: skip
 
 
-def draw(points: dict[str, list[Point]], figure: Any) -> None:
-    """Draw time over buffer, both logarithmic."""
+def draw(seeds: Sequence[Points], figure: Any) -> None:
+    """Draw the median of the time over the buffer, both logarithmic, and a band over all seeds."""
     (axes,) = figures.panels(figure)
-    buffers = [point.buffer for point in next(iter(points.values()))]
-    times = {name: [point.time / PS for point in each] for name, each in points.items()}
-    figures.curves(axes, buffers, times, _COLOURS)
+    buffers = [point.buffer for point in next(iter(seeds[0].values()))]
+    rows = {
+        name: [[each[name][number].time / PS for each in seeds] for number in range(len(buffers))]
+        for name in seeds[0]
+    }
+    figures.curves(
+        axes,
+        buffers,
+        {name: [float(np.median(row)) for row in each] for name, each in rows.items()},
+        _COLOURS,
+    )
+    for name, each in rows.items():
+        low, high = zip(*map(interval, each), strict=True)
+        axes.fill_between(buffers, low, high, color=_COLOURS[name], alpha=0.2)
     figures.sizes(axes, buffers, format_bytes)
     figures.written(axes.yaxis, format_time)
-    axes.set(xlabel="buffer of a port of the global switch", ylabel="time of an all-reduce")
+    axes.set(xlabel="buffer of a port of the global switch", ylabel="time of an all-reduce; band: all seeds")
     figures.legend(figure)

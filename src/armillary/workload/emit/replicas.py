@@ -108,7 +108,7 @@ class Replicated:
 
     def _flush(self, family: str, last: bool) -> None:
         bucket = self.open.pop(family)
-        if last:
+        if last and family:  # rows of tables, in no family, were updated after each microbatch
             self.owned += self.part(family, bucket.parameters)
         if bucket.parameters:
             self.reduced += (

@@ -40,7 +40,8 @@ def states(layer: Layer, plan: Plan, grid: RankGrid) -> States:
     Mixed precision with Adam takes 2 bytes of weights, 4 or 2 of gradients and 12 of optimizer states per parameter:
     fp32 master, momentum, variance (ZeRO, arXiv 1910.02054, §3.1). What `plan.data` shards is divided by the ranks of
     the family that the layer names. FSDP keeps its shard in fp32, which is the master copy (PyTorch FSDP2). Workers of
-    parameter servers have no optimizer. Offloaded shares are taken off.
+    parameter servers have no optimizer. Rows of tables, in no family, are updated after each microbatch and keep no
+    gradients. Offloaded shares are taken off.
     """
     sharding, element, each = plan.data.sharding, weight(plan), gradient(plan)
     kept = 4 if sharding in _MASTERS else element
@@ -55,7 +56,8 @@ def states(layer: Layer, plan: Plan, grid: RankGrid) -> States:
         shard = -(-count // shards(plan, grid, family))
         whole += count
         total["weights"] += kept * (shard if sharding in LAYERWISE else count)
-        total["gradients"] += each * (shard if layerwise or sharding == "zero-2" else count)
+        if family:
+            total["gradients"] += each * (shard if layerwise or sharding == "zero-2" else count)
         total["optimizer"] += optimizer * (count if sharding == "ddp" else shard)
     if sharding in LAYERWISE and not layerwise:
         total["weights"] += element * whole
