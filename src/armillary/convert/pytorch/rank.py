@@ -7,13 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from armillary.convert.pytorch.communication import (
-    ASYNCHRONOUS,
-    GROUP_NOTE,
-    Communication,
-    add_event,
-    communications,
-)
+from armillary.convert.pytorch.communicating_nodes import communications
+from armillary.convert.pytorch.communication import ASYNCHRONOUS, GROUP_NOTE, Communication, add_event
 from armillary.convert.pytorch.data_waits import add_data_waits
 from armillary.convert.pytorch.delays import add_delays
 from armillary.convert.pytorch.device import CpuOp, DeviceOp, RuntimeCall
