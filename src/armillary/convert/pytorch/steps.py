@@ -31,7 +31,7 @@ class Step:
 
     name: str
     kind: str
-    """cpu, part (an operator's later own time), gap, latency, queued, call, kernel, comm."""
+    """cpu, part (an operator's later own time), host, gap, latency, queued, call, kernel, comm."""
     end: int
     key: int
     """Issue order: when the CPU came to it, ns."""

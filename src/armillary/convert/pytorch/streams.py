@@ -68,9 +68,22 @@ def add_kernels(
     for step, kernel in zip(made, kernels, strict=True):
         mine = [wait for wait in step.waits if wait.source and wait.lane == step.lane]
         step.waits = [*mine, *(wait for wait in step.waits if wait.end <= kernel.start + ROUNDING)]
+    _end_waits(made, kernels, streams)
     unseen = explain(made, kernels, launches, streams, threads)
     _synchronise(threads, streams, made, full, {wait.correlation: wait for wait in waits}, calls)
     return made + unseen
+
+
+def _end_waits(made: Sequence[Step], kernels: Sequence[DeviceOp], streams: Streams) -> None:
+    """Let waits that a device records as work of a stream (MTIA's ``event_wait``) take what the wait leaves of them."""
+    for step, kernel in zip(made, kernels, strict=True):
+        on = kernel.args.get("wait_on_stream")
+        if type(on) is not int or on == kernel.stream:
+            continue
+        done = (track.ended(step.end) for track in streams.of.get((kernel.device, on), ()))
+        awaited = [found for found in done if found]
+        step.waits += awaited
+        step.begin = max([step.begin, *(found.end for found in awaited)])
 
 
 class _Told(NamedTuple):
