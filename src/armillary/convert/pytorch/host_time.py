@@ -10,8 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 from armillary.convert.pytorch.device import DeviceTrace
-from armillary.convert.pytorch.steps import Step
-from armillary.convert.pytorch.workers import WAKING
+from armillary.convert.pytorch.steps import WAKING, Step
 
 HELD = 0.05
 """A file with smaller shares of the operators and the runtime calls between their first and last numbers was cut.

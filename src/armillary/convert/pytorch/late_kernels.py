@@ -73,12 +73,12 @@ def explain(
             elif call:
                 late.append((step, kernel))
             else:
-                before = max(
-                    (found for thread in threads.values() if (found := thread.before(kernel.start))),
-                    key=lambda found: found.end,
-                    default=None,
-                )
-                step.waits += [before] if before else []
+                worked = [found for thread in threads.values() if (found := thread.before(kernel.start))]
+                if not worked:  # no thread was recorded by then: whoever worked last on the device
+                    worked = by_end[max(bisect_right(ends, kernel.start) - 1, 0) :][:1]
+                last = max(worked, key=lambda found: found.end)
+                if last is not step and last.end <= kernel.start:
+                    step.waits.append(last)
     unseen.sort(key=lambda made: made.begin)
     for step, kernel in late:
         _split(unseen, step, kernel)

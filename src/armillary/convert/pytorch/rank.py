@@ -178,7 +178,11 @@ def _threads(
             )
         elif waits and call.tid in items:
             items[call.tid].append(Item(call.name, call.start, call.end, call=call.correlation, is_call=True))
-    for call in _between(ops, recorded, {id(call) for call in calls.values() if blocks(call, None)}):
+    known = {id(call) for call in calls.values()}
+    for call in recorded:  # two of one number, as where a thread waits for a queue that waits for its device
+        if id(call) not in known and blocks(call, None) and call.tid in ops:
+            items[call.tid].append(Item(call.name, call.start, call.end, call=call.correlation, is_call=True))
+    for call in _between(ops, recorded):
         items[call.tid].append(Item(call.name, call.start, call.end))
     threads = {}
     for tid, run in items.items():
@@ -189,10 +193,8 @@ def _threads(
     return threads
 
 
-def _between(
-    ops: dict[int, list[Item]], calls: Sequence[RuntimeCall], blocking: set[int]
-) -> list[RuntimeCall]:
-    """Return the long runtime calls outside of operators: they say what their thread did there."""
+def _between(ops: dict[int, list[Item]], calls: Sequence[RuntimeCall]) -> list[RuntimeCall]:
+    """Return the long runtime calls outside of operators that do not block: they say what their thread did there."""
     covered: dict[int, tuple[list[int], list[int]]] = {}
     for tid, run in ops.items():
         starts: list[int] = []
@@ -206,7 +208,7 @@ def _between(
         covered[tid] = starts, ends
     found = []
     for call in calls:
-        if call.end - call.start < SHORT or call.tid not in covered or id(call) in blocking:
+        if call.end - call.start < SHORT or call.tid not in covered or blocks(call, None):
             continue
         starts, ends = covered[call.tid]
         if ends[0] <= call.start and call.end <= starts[-1]:
