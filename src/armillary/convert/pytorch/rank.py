@@ -65,8 +65,9 @@ def build(linked: Linked, *, alone: bool = False) -> Rank:
         calls = {at: call for at, call in calls.items() if first <= call.start <= last}
     start, end = _recorded_span(ops, kernels, events)
     calls = {at: call for at, call in calls.items() if start < call.end and call.start < end}
+    recorded = [call for call in linked.device.calls if start < call.end and call.start < end]
     full = full_queues(kernels, found)
-    threads = _threads(ops, linked.device.calls, calls, kernels, found, full)
+    threads = _threads(ops, recorded, calls, kernels, found, full)
     issued = match_events(comms, linked, events)
     bursts = fork_and_join(threads)
     cut_at_issue(threads, issued)
