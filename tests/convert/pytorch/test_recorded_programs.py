@@ -190,3 +190,18 @@ def test_a_file_that_was_cut_says_so(tmp_path: Path) -> None:
     assert found["gap_fraction"] > 0.7
     assert any("was cut" in warning for warning in converted.warnings)
     assert any("gaps" in warning and "'aten::mm'" in warning for warning in converted.warnings)
+
+
+def test_calls_of_one_number_both_block_and_count_within_the_recording_only(tmp_path: Path) -> None:
+    """A thread waits for a queue that waits for its device, under one number, and again after the last operator."""
+    doc = Document()
+    doc.op("serve", 0, 3000)
+    doc.op("poll", 0, 2990, tid=2)
+    doc.launched("gemm", 10, 30, 2900)
+    for start, end in ((40, 2910), (3100, 9000)):
+        doc.call("synchronizeStream", start, end)
+        doc.used -= 1
+        doc.call("synchronize", start + 1, end - 1, tid=2)
+    converted = doc.converted(tmp_path)
+    assert facts(converted)["recorded_ns"] == 3_000_000
+    assert halved(converted) <= 0.6
