@@ -38,7 +38,8 @@ def converted(change: dict[str, int]) -> tuple[Rank, Graph]:
 def test_a_replay_like_the_recording_needs_no_word() -> None:
     rank, graph = converted({})
     facts, wrong = close(rank, graph)
-    assert facts == {"recorded_ns": 1000 * US, "replayed_ns": 1000 * US, "communication_kernels": 1}
+    assert (facts["recorded_ns"], facts["replayed_ns"]) == (1000 * US, 1000 * US)
+    assert facts["communication_kernels"] == 1
     assert wrong == []
 
 

@@ -247,4 +247,4 @@ def test_gaps_of_several_threads_count_once() -> None:
         rec.op("aten::a", late, 10_000 + late, tid=tid)
         rec.op("aten::b", 110_000 + late, 120_000 + late, tid=tid)
     facts = report(convert_job([rec.linked()]))
-    assert facts["gap_fraction"] == pytest.approx(110 / 130, abs=0.01)
+    assert facts["gap_fraction"] == pytest.approx(100 / 130, abs=0.01)

@@ -14,7 +14,7 @@ from armillary.convert.pytorch.steps import APART, SHORT, Step
 from tests.convert.pytorch.recording import Recording
 
 US = 1000
-CPU = ("cpu", "part", "gap", "call")
+CPU = ("cpu", "part", "host", "gap", "call")
 Spans = list[tuple[int, int]]
 
 
@@ -138,11 +138,23 @@ def test_an_operators_time_after_its_children_is_a_step_of_its_own_if_it_is_long
     ]
 
 
-def test_time_without_record_is_a_gap_where_it_is_long() -> None:
+def test_time_without_record_is_of_the_host_where_it_is_long_and_nothing_ends_in_it() -> None:
     rec = Recording()
     rec.op("a", 0, 10)
     rec.op("b", 10 + SHORT, 20 + SHORT)
-    assert [step.kind for step in build(rec.linked()).steps] == ["cpu", "gap", "cpu"]
+    assert [step.kind for step in build(rec.linked()).steps] == ["cpu", "host", "cpu"]
+
+
+@pytest.mark.parametrize(("end", "kinds"), [(100, ["gap", "host"]), (350, ["gap"])])
+def test_time_without_record_is_a_gap_until_the_last_end_that_it_can_be_a_wait_for(
+    end: int, kinds: list[str]
+) -> None:
+    rec = Recording()
+    rec.op("a", 0, 50 * US)
+    rec.launch(10 * US, 20 * US, (30 * US, end * US))
+    rec.op("b", 400 * US, 420 * US)
+    steps = build(rec.linked()).steps
+    assert [step.kind for step in steps if step.kind in ("gap", "host")] == kinds
 
 
 BACKWARD = "autograd::engine::evaluate_function: AddBackward0"

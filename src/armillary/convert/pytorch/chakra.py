@@ -63,7 +63,7 @@ def nodes_of_rank(
         ids[id(step)] = ident
         source = host[step.host] if step.host >= 0 else None
         above = head.get(index.get(source.parent, -1)) if source and step.kind == "cpu" else None
-        if step.kind == "cpu":
+        if step.kind == "cpu" and step.host >= 0:
             head[step.host] = ident
         length = max(step.end - step.begin, 0) if rank.timed else 0
         node = Node(

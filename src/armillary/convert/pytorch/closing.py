@@ -17,6 +17,10 @@ Times = NDArray[np.int64]
 
 APART = 0.05
 """A replay further from the recording than this share of it is warned of."""
+CONSTANT = 0.05
+"""More of the replayed time than this in gaps is warned of: no other machine changes them."""
+DELAYS = ("gap", "latency", "queued", "host")
+"""Kinds of steps of which the facts say what share of the replayed time they make."""
 SHOWN = 16
 """Of more ranks than this, only those furthest from their recording are stated."""
 
@@ -27,14 +31,16 @@ def close(rank: Rank, graph: Graph) -> tuple[dict[str, Any], list[str]]:
     """Return the facts of one rank and what is wrong with them.
 
     The facts are recorded_ns (first start to last end of operators and device activities), replayed_ns (the
-    same for `graph` if each node starts when all that it waits for has ended) and communication_kernels (of the
-    recording); the times are None where none were recorded.
+    same for `graph` if each node starts when all that it waits for has ended), communication_kernels (of the
+    recording), and for each of `DELAYS` the share of the replayed time that would not be there if such nodes took none:
+    what nobody waits for is not in it. Times and shares are None where no times were recorded.
     """
     kernels = [step for step in rank.steps if step.communicates]
     facts: dict[str, Any] = {
         "recorded_ns": rank.last - rank.first if rank.timed else None,
         "replayed_ns": None,
         "communication_kernels": len(kernels),
+        **{f"{kind}_fraction": None for kind in DELAYS},
     }
     wrong = []
     communicates = np.isin(graph.types, _COMMUNICATION)[graph.n_nodes - len(rank.steps) :].tolist()
@@ -58,21 +64,55 @@ def close(rank: Rank, graph: Graph) -> tuple[dict[str, Any], list[str]]:
                 f"replayed {format_time(facts['replayed_ns'])}, recorded {format_time(facts['recorded_ns'])} "
                 f"({apart:+.1%}): {_cause(graph, ends, rank)}"
             )
+        facts |= {f"{kind}_fraction": _share(graph, kind, facts["replayed_ns"]) for kind in DELAYS}
+        if facts["gap_fraction"] > CONSTANT:
+            wrong.append(
+                f"{facts['gap_fraction']:.0%} of the time is gaps, for which nothing in the file accounts, and which "
+                f"no machine changes: {_longest(graph, ends)}"
+            )
     return facts, wrong
 
 
-def replay(graph: Graph) -> Times:
+def replay(graph: Graph, without: str = "") -> Times:
     """Return when each node ends, int64 ns (n_nodes,), from its recorded duration and what it waits for.
 
-    Nodes stand behind what they wait for, as `convert` writes them.
+    Nodes stand behind what they wait for, as `convert` writes them. Those with the attribute `without` take no time.
     """
     ptr, parents = graph.parents()
     bounds, before = ptr.tolist(), parents.tolist()
-    ends = graph.ints("duration_ns").tolist()
+    durations = graph.ints("duration_ns")
+    ends = (np.where(graph.ints(without) != 0, 0, durations) if without else durations).tolist()
     for at in range(graph.n_nodes):
         if waits := before[bounds[at] : bounds[at + 1]]:
             ends[at] += max([ends[wait] for wait in waits])
     return np.array(ends, dtype=np.int64)
+
+
+def _share(graph: Graph, kind: str, replayed: int) -> float:
+    if kind not in graph.attr_names or not replayed:
+        return 0.0
+    return round(1 - int(replay(graph, without=kind).max(initial=0)) / replayed, 6)
+
+
+def _longest(graph: Graph, ends: Times) -> str:
+    """Name the longest gap that the last node waits for, and the node behind it."""
+    gaps = graph.ints("gap") != 0
+    durations = graph.ints("duration_ns")
+    ptr, parents = graph.parents()
+    at = int(np.argmax(ends))
+    found, behind = -1, at
+    while ptr[at] < ptr[at + 1]:
+        waits = parents[ptr[at] : ptr[at + 1]]
+        before = int(waits[np.argmax(ends[waits])])
+        if gaps[before] and (found < 0 or durations[before] > durations[found]):
+            found, behind = before, at
+        at = before
+    if found < 0:
+        return "several ways through the graph have some"
+    return (
+        f"the longest of them, {format_time(int(durations[found]))}, ends with node {int(graph.ids[behind])} "
+        f"'{graph.name(behind)[:60]}'"
+    )
 
 
 def _cause(graph: Graph, ends: Times, rank: Rank) -> str:

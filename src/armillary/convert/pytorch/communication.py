@@ -1,14 +1,9 @@
-"""Which host nodes communicate, and what: by the meaning of the operator, not by the name of a kernel.
-
-One communication is often recorded by several nodes inside each other: a functional collective, the c10d operator
-it calls, ``record_param_comms``, and an annotation of the backend (``nccl:…``, ``gloo:…``). It becomes one
-`Communication`, that of the c10d operator where there is one; the others add what it does not say, such as the group.
-"""
+"""What a communication is, and what nodes of a host trace or kernels say of it: bytes, group, ends, splits."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,8 +22,6 @@ SYNCHRONOUS = frozenset(("nccl", "rccl"))
 ASYNCHRONOUS = tuple(f"{backend}:" for backend in BACKENDS if backend not in SYNCHRONOUS)
 """Annotations of backends that work on threads of their own: the time of the communication, not of the thread."""
 
-NOTE, TIMED = -1, 0
-"""How much nodes are to be believed that say only the group, or are a backend's annotation."""
 GROUP_NOTE = "armillary::process_group "
 """What `armillary collect` records inside each call, with the name of its group."""
 
@@ -86,57 +79,8 @@ def kind_of(name: str) -> str | None:
     return KINDS.get(_HOW.sub("", bare))
 
 
-def communications(host: HostTrace) -> list[Communication]:
-    """Return the communications of a rank in the order in which they were issued."""
-    index = {node.id: at for at, node in enumerate(host.nodes)}
-    level: dict[int, tuple[int, str]] = {}
-    for at, node in enumerate(host.nodes):
-        found = _level(node)
-        if found:
-            level[at] = found
-    root: dict[int, int] = {}
-    trees: dict[int, list[int]] = {}
-    for at in level:
-        root[at] = top = _outermost(at, host, index, level, root)
-        trees.setdefault(top, []).append(at)
-    called = _called_backends(trees.values(), level, host)
-    result = []
-    for members in trees.values():
-        best = max(level[at][0] for at in members)
-        chosen = [at for at in members if level[at][0] == best]
-        if best == NOTE or (best == TIMED and _backend(host.nodes[members[0]]) in called):
-            continue
-        # The c10d operators of a coalesced functional collective are several; one inside another is one.
-        same = set(chosen)
-        chosen = [at for at in chosen if not _inside(at, host, index, same)]
-        for at in chosen:
-            own = (
-                members if len(chosen) == 1 else [at, *(m for m in members if _inside(m, host, index, {at}))]
-            )
-            made = _communication(at, level[at][1], [host.nodes[m] for m in own], host, index)
-            if made:
-                result.append(made)
-    return sorted(result, key=lambda made: made.node)
-
-
-def _called_backends(
-    trees: Iterable[list[int]], level: dict[int, tuple[int, str]], host: HostTrace
-) -> frozenset[str]:
-    """Return the backends whose annotations only time what operators issue.
-
-    A backend that works on threads of its own annotates there, so an annotation alone is the time of a call
-    elsewhere, unless all calls are known to be another backend's.
-    """
-    for members in trees:
-        inside = [_backend(host.nodes[at]) for at in members if level[at][0] == TIMED]
-        if max(level[at][0] for at in members) > TIMED and not any(
-            backend in SYNCHRONOUS for backend in inside
-        ):
-            return frozenset(BACKENDS) - SYNCHRONOUS
-    return frozenset()
-
-
-def _backend(node: HostNode) -> str:
+def backend_of(node: HostNode) -> str:
+    """Return what an annotation of a backend begins with: its name."""
     return node.name.partition(":")[0]
 
 
@@ -173,70 +117,22 @@ def of_operator(at: int, host: HostTrace, kernel: str) -> Communication | None:
     return Communication(-1, kind, size(operand), path=(node.name,))
 
 
-def _level(node: HostNode) -> tuple[int, str] | None:
-    """Return how much a node is to be believed, and the kind."""
-    if node.name.startswith(GROUP_NOTE):
-        return NOTE, ""
-    space, _, name = node.name.rpartition("::")
-    if space == "c10d":
-        kind = kind_of(name)
-        return (3, kind) if kind else None
-    if space.endswith(("c10d_functional", "c10d_functional_autograd")):
-        kind = None if name.startswith("_wrap") else kind_of(name)
-        return (2, kind) if kind else None
-    if node.name == "record_param_comms":
-        kind = kind_of(_collective_name(node))
-        return (1, kind) if kind else None
-    backend, colon, name = node.name.partition(":")
-    if colon and backend in BACKENDS:
-        kind = kind_of(name.split(" ", maxsplit=1)[0])
-        return (TIMED, kind) if kind else None
-    return None
+def of_nodes(
+    at: int, node: HostNode, kind: str, nodes: Sequence[HostNode], path: tuple[str, ...]
+) -> Communication:
+    """Return the communication that a host node issues.
 
-
-def _collective_name(node: HostNode) -> str:
-    named = node.extra.get("collective_name")
-    if isinstance(named, str) and named:
-        return named
-    return next((value for value in node.inputs if isinstance(value, str)), "")
-
-
-def _outermost(
-    at: int, host: HostTrace, index: dict[int, int], level: dict[int, tuple[int, str]], root: dict[int, int]
-) -> int:
-    top = at
-    for above in _ancestors(at, host, index):
-        if above in root:
-            return root[above]
-        if above in level:
-            top = above
-    return top
-
-
-def _ancestors(at: int, host: HostTrace, index: dict[int, int]) -> list[int]:
-    found: list[int] = []
-    here = at
-    while len(found) < 1000:
-        above = index.get(host.nodes[here].parent)
-        if above is None or above >= here:
-            break
-        found.append(above)
-        here = above
-    return found
-
-
-def _inside(at: int, host: HostTrace, index: dict[int, int], others: set[int]) -> bool:
-    return bool(others) and any(above in others for above in _ancestors(at, host, index))
-
-
-def _communication(
-    at: int, kind: str, nodes: list[HostNode], host: HostTrace, index: dict[int, int]
-) -> Communication | None:
-    node = host.nodes[at]
+    Args:
+        at: index of the node.
+        node: the node.
+        kind: what it means.
+        nodes: all that record the communication, `node` too.
+        path: names of the nodes around it, innermost first.
+    """
     made = Communication(at, kind, 0)
     for member in nodes:
         _add_group(made, member)
-    made.path = tuple(host.nodes[above].name for above in _ancestors(at, host, index))
+    made.path = path
     made.storages = frozenset(
         record[1] for value in (*node.inputs, *node.outputs) for record in tensors(value)
     )
@@ -254,7 +150,7 @@ def _communication(
         _set_size(made, elements(operand), elements(result))
     for member in () if made.sized else nodes:
         _add_said(made, member)
-        if not made.sized and (_backend(member) in BACKENDS):
+        if not made.sized and (backend_of(member) in BACKENDS):
             _add_annotated(made, member)
     if kind == "BARRIER":
         made.size, made.sized = 0, True

@@ -13,12 +13,13 @@ from armillary.convert.groups import Groups
 from armillary.convert.pytorch.chakra import Group, nodes_of_rank
 from armillary.convert.pytorch.closing import close, statements
 from armillary.convert.pytorch.communication import MOST_RANKS, RECV, SEND, Communication
+from armillary.convert.pytorch.device_only import DEVICE_ONLY
 from armillary.convert.pytorch.group_guesses import refute_guesses
 from armillary.convert.pytorch.group_order import keep_group_order
+from armillary.convert.pytorch.host_time import operators_held, was_cut
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.process_groups import ProcessGroups, says_world, world_size
 from armillary.convert.pytorch.rank import Rank, build
-from armillary.convert.pytorch.steps import Step
 from armillary.errors import InputError
 from armillary.trace import Graph, GraphBuilder, Trace, graph_of
 from armillary.trace.process_groups import RANK, WORLD_SIZE
@@ -73,6 +74,12 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
     for rank, linked, steps in zip(ranks, numbered.values(), built, strict=True):
         members.append(_Members(known[rank], ranks, groups, steps.communications))
         keep_group_order(steps.steps, members[-1])
+        if linked.host.schema == DEVICE_ONLY and was_cut(linked.device):
+            held, there = operators_held(linked.device)
+            warnings.append(
+                f"rank {rank}: the file was cut: it holds {held} of the {there} operators between its first and its "
+                "last, by their numbers; what the others did, and what waited for it, is constant time"
+            )
         if unknown := _unsized(linked, steps):
             warnings.append(f"rank {rank}: {unknown}")
         if lost := members[-1].without_end(steps.communications):
@@ -209,11 +216,6 @@ def _metadata(linked: Linked, ranks: Sequence[int], at: int, world: int) -> list
 
 
 def _facts(linked: Linked, rank: Rank, graph: Graph, number: int, dropped: int) -> dict[str, Any]:
-    whole = max(rank.last - rank.first, 1)
-    shares = {
-        f"{kind}_fraction": round(_covered([step for step in rank.steps if step.kind == kind]) / whole, 6)
-        for kind in ("gap", "latency", "queued")
-    }
     return {
         "rank": number,
         "nodes": graph.n_nodes,
@@ -222,20 +224,8 @@ def _facts(linked: Linked, rank: Rank, graph: Graph, number: int, dropped: int) 
         "link_rate": round(linked.rate, 6),
         "comm": communication(graph),
         "span_ns": max(rank.end - rank.start, 1) if rank.timed else None,
-        **(shares if rank.timed else dict.fromkeys(shares)),
         "dropped_dependencies": dropped,
     }
-
-
-def _covered(steps: Sequence[Step]) -> int:
-    """Return the time during which at least one of the steps ran, ns."""
-    total, reached = 0, None
-    for start, end in sorted((step.begin, step.end) for step in steps):
-        if reached is None or start > reached:
-            total, reached = total + end - start, end
-        elif end > reached:
-            total, reached = total + end - reached, end
-    return total
 
 
 def _summary(facts: list[dict[str, Any]]) -> dict[str, Any]:

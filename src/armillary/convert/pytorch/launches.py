@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
 
 from armillary.convert.pytorch.device import CpuOp, DeviceOp, DeviceTrace, RuntimeCall
 
@@ -22,6 +23,10 @@ PENDING, LONG = 800, 100_000
 On V100 and A100, the streams of shared traces with 0 to 800 kernels to do take a launch within 40 us, with 900 to 1,200
 up to 7 ms.
 """
+
+_ASCENDING = 0.9
+"""Calls are numbered in time if so many of them begin after the one of the number before; threads can overtake."""
+_NEVER = 1 << 62
 
 Launches = list[RuntimeCall | None]
 """For every kernel the call that launched it, None where that is not known."""
@@ -71,6 +76,25 @@ def full_queues(kernels: Sequence[DeviceOp], found: Launches) -> dict[int, tuple
             if at - bisect_right(ends, call.start) >= PENDING:
                 full[call.correlation] = lane
     return full
+
+
+def launched_before(calls: Mapping[int, RuntimeCall]) -> Callable[[int], int]:
+    """Return what tells by when (ns) the kernel of a correlation was launched whose call is not recorded.
+
+    CUPTI and roctracer number calls as they begin, so it was before any recorded call of a greater number. Where
+    numbers do not count up with time, nothing is known.
+    """
+    numbers = sorted(calls)
+    starts = [calls[number].start for number in numbers]
+    if sum(one <= two for one, two in pairwise(starts)) < _ASCENDING * (len(starts) - 1):
+        return lambda _: _NEVER
+    earliest = list(accumulate(reversed(starts), min))[::-1]
+
+    def before(correlation: int) -> int:
+        at = bisect_right(numbers, correlation)
+        return earliest[at] if correlation > 0 and at < len(numbers) else _NEVER
+
+    return before
 
 
 def _launches(name: str) -> bool:

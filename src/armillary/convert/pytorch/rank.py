@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from armillary.convert.pytorch.communication import (
-    ASYNCHRONOUS,
-    GROUP_NOTE,
-    Communication,
-    add_event,
-    communications,
-)
+from armillary.convert.pytorch.communicating_nodes import communications
+from armillary.convert.pytorch.communication import ASYNCHRONOUS, GROUP_NOTE, Communication, add_event
 from armillary.convert.pytorch.data_waits import add_data_waits
 from armillary.convert.pytorch.delays import add_delays
 from armillary.convert.pytorch.device import CpuOp, DeviceOp, RuntimeCall
 from armillary.convert.pytorch.device_only import DEVICE_ONLY
+from armillary.convert.pytorch.host_time import own_time, was_cut
 from armillary.convert.pytorch.kernel_calls import describe_kernels
 from armillary.convert.pytorch.launches import Launches, full_queues, launches
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.parents import mend_parents
 from armillary.convert.pytorch.segments import Item
-from armillary.convert.pytorch.steps import Step, Thread, connect, fork_and_join
+from armillary.convert.pytorch.steps import SHORT, Step, Thread, connect, fork_and_join
 from armillary.convert.pytorch.streams import add_kernels, blocks
 from armillary.convert.pytorch.tracks import Lane
 from armillary.convert.pytorch.workers import add_workers, cut_at_issue, match_events
@@ -68,15 +65,21 @@ def build(linked: Linked, *, alone: bool = False) -> Rank:
         calls = {at: call for at, call in calls.items() if first <= call.start <= last}
     start, end = _recorded_span(ops, kernels, events)
     calls = {at: call for at, call in calls.items() if start < call.end and call.start < end}
+    recorded = [call for call in linked.device.calls if start < call.end and call.start < end]
     full = full_queues(kernels, found)
-    threads = _threads(ops, calls, kernels, found, full)
+    threads = _threads(ops, recorded, calls, kernels, found, full)
     issued = match_events(comms, linked, events)
     bursts = fork_and_join(threads)
     cut_at_issue(threads, issued)
     for thread in threads.values():
         thread.build()
     connect(bursts)
-    heads = {step.host: step for thread in threads.values() for step in thread.steps if step.kind == "cpu"}
+    heads = {
+        step.host: step
+        for thread in threads.values()
+        for step in thread.steps
+        if step.kind == "cpu" and step.host >= 0
+    }
     steps = [step for thread in threads.values() for step in thread.steps]
     steps += add_kernels(threads, calls, kernels, found, full, linked.device.waits, comms, heads)
     describe_kernels(steps, linked.host)
@@ -97,6 +100,8 @@ def build(linked: Linked, *, alone: bool = False) -> Rank:
     steps = issue_order(steps)
     if not timed:
         return Rank(steps, comms, timed, 0, 0, 0, 0)
+    if not was_cut(linked.device):
+        steps = own_time(steps)
     first, last = _span(ops) if any(ops.values()) else (start, end)
     return Rank(add_delays(steps, start, end), comms, timed, first, last, start, end)
 
@@ -150,6 +155,7 @@ def _untimed(linked: Linked) -> dict[int, list[Item]]:
 
 def _threads(
     ops: dict[int, list[Item]],
+    recorded: Sequence[RuntimeCall],
     calls: dict[int, RuntimeCall],
     kernels: Sequence[DeviceOp],
     found: Launches,
@@ -173,6 +179,12 @@ def _threads(
             )
         elif waits and call.tid in items:
             items[call.tid].append(Item(call.name, call.start, call.end, call=call.correlation, is_call=True))
+    known = {id(call) for call in calls.values()}
+    for call in recorded:  # two of one number, as where a thread waits for a queue that waits for its device
+        if id(call) not in known and blocks(call, None) and call.tid in ops:
+            items[call.tid].append(Item(call.name, call.start, call.end, call=call.correlation, is_call=True))
+    for call in _between(ops, recorded):
+        items[call.tid].append(Item(call.name, call.start, call.end))
     threads = {}
     for tid, run in items.items():
         # Stable: of two that start and end together, the first recorded is the outer one.
@@ -180,6 +192,33 @@ def _threads(
         threads[tid] = Thread(tid, run)
         threads[tid].cut_at_launches(cuts[tid])
     return threads
+
+
+def _between(ops: dict[int, list[Item]], calls: Sequence[RuntimeCall]) -> list[RuntimeCall]:
+    """Return the long runtime calls outside of operators that do not block: they say what their thread did there."""
+    covered: dict[int, tuple[list[int], list[int]]] = {}
+    for tid, run in ops.items():
+        starts: list[int] = []
+        ends: list[int] = []
+        for item in sorted(run, key=lambda item: item.start):
+            if ends and item.start < ends[-1]:
+                ends[-1] = max(ends[-1], item.end)
+            else:
+                starts.append(item.start)
+                ends.append(item.end)
+        covered[tid] = starts, ends
+    found = []
+    for call in calls:
+        if call.end - call.start < SHORT or call.tid not in covered or blocks(call, None):
+            continue
+        starts, ends = covered[call.tid]
+        if ends[0] <= call.start and call.end <= starts[-1]:
+            inside = bisect_right(starts, call.start) - 1
+            if ends[inside] <= call.start and all(
+                end <= call.end for end in ends[inside + 1 : bisect_left(starts, call.end)]
+            ):
+                found.append(call)
+    return found
 
 
 def issue_order(steps: Sequence[Step]) -> list[Step]:

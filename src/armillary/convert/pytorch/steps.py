@@ -17,6 +17,8 @@ SHORT = 20_000
 """An operator's own time after its head gets a step of its own from here on (ns); shorter is part of the next step."""
 APART = 200_000
 """A thread on which nothing is recorded for so long (ns) was waiting for another thread."""
+WAKING = 100_000
+"""A thread that goes on so soon (ns) after what another one did ended was waiting for it."""
 ROUNDING = 1000
 """Old traces count whole microseconds, so what was waited for can be written to end so much (ns) later."""
 LATE = 50_000
@@ -31,7 +33,7 @@ class Step:
 
     name: str
     kind: str
-    """cpu, part (an operator's later own time), gap, latency, queued, call, kernel, comm."""
+    """cpu, part (an operator's later own time), host, gap, latency, queued, call, kernel, comm."""
     end: int
     key: int
     """Issue order: when the CPU came to it, ns."""
@@ -153,7 +155,8 @@ class Thread:
                 kind = "call" if owner.is_call else "cpu"
                 step = Step(owner.name, kind, part.end, part.start, self.tid, owner, host=owner.host)
             else:
-                step = Step(owner.name, "part", part.end, part.start, self.tid, owner, host=owner.host)
+                kind = "call" if owner.is_call else "part"
+                step = Step(owner.name, kind, part.end, part.start, self.tid, owner, host=owner.host)
             if self.steps:
                 step.waits.append(self.steps[-1])
             step.begin = part.start if part.start in self.skip else carried
@@ -222,7 +225,9 @@ def fork_and_join(threads: dict[int, Thread]) -> list[Burst]:
             awake = [entry for entry in others if entry[3].owner or entry[3].end - entry[3].start < APART]
             _, _, parent, segment = max(awake or others, key=lambda entry: entry[:2])
             woken: list[int] = []
-            if segment.end >= end > start and (segment.owner is None or segment.owner.has_children):
+            if segment.end >= end > start and (
+                segment.owner is None or segment.owner.has_children or segment.end - end <= WAKING
+            ):
                 woken.append(end)
             elif (begun := thread.segment_at(start)) and _autograd(begun):
                 # The thread that called backward() waits for the engine's, and does what these leave to it.

@@ -11,7 +11,7 @@ from armillary.convert.pytorch.communication_kernels import kernel_kind
 from armillary.convert.pytorch.device import DeviceOp, RuntimeCall, StreamWait
 from armillary.convert.pytorch.device_only import said
 from armillary.convert.pytorch.late_kernels import explain
-from armillary.convert.pytorch.launches import Launches
+from armillary.convert.pytorch.launches import Launches, launched_before
 from armillary.convert.pytorch.segments import Item
 from armillary.convert.pytorch.steps import ROUNDING, Step, Thread
 from armillary.convert.pytorch.tracks import Lane, Streams
@@ -53,16 +53,37 @@ def add_kernels(
         streams.add(step, kernel)
         _launch(step, threads, call, kernel)
         made.append(step)
+    unlaunched = {id(step) for step, call in zip(made, launches, strict=True) if call is None}
     for track in streams.tracks():
         track.close()
+        for step, latest in zip(track.steps, track.launched, strict=True):
+            if id(step) in unlaunched:  # no later than what is behind it on its stream
+                step.key = latest
+    before = launched_before(calls)
+    for step, kernel in zip(made, kernels, strict=True):
+        if id(step) in unlaunched:
+            step.key = min(step.key, before(kernel.correlation))
     _communicate(made, kernels, launches, streams, comms, heads)
     _follow_events(made, kernels, streams, waits, calls)
     for step, kernel in zip(made, kernels, strict=True):
         mine = [wait for wait in step.waits if wait.source and wait.lane == step.lane]
         step.waits = [*mine, *(wait for wait in step.waits if wait.end <= kernel.start + ROUNDING)]
+    _end_waits(made, kernels, streams)
     unseen = explain(made, kernels, launches, streams, threads)
     _synchronise(threads, streams, made, full, {wait.correlation: wait for wait in waits}, calls)
     return made + unseen
+
+
+def _end_waits(made: Sequence[Step], kernels: Sequence[DeviceOp], streams: Streams) -> None:
+    """Let waits that a device records as work of a stream (MTIA's ``event_wait``) take what the wait leaves of them."""
+    for step, kernel in zip(made, kernels, strict=True):
+        on = kernel.args.get("wait_on_stream")
+        if type(on) is not int or on == kernel.stream:
+            continue
+        done = (track.ended(step.end) for track in streams.of.get((kernel.device, on), ()))
+        awaited = [found for found in done if found]
+        step.waits += awaited
+        step.begin = max([step.begin, *(found.end for found in awaited)])
 
 
 class _Told(NamedTuple):

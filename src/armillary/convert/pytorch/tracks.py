@@ -27,7 +27,8 @@ class Track:
         self.number = number
         self.steps: list[Step] = []
         self.ends: list[int] = []
-        self._keys: list[int] = []
+        self.launched: list[int] = []
+        """When each was launched at the latest, once the track is closed."""
 
     def add(self, step: Step) -> None:
         """Append the next kernel; none ends before the one ahead of it."""
@@ -40,11 +41,11 @@ class Track:
         for step in reversed(self.steps):
             least = step.key if least is None else min(least, step.key)
             keys.append(least)
-        self._keys = keys[::-1]
+        self.launched = keys[::-1]
 
     def before(self, launched: int) -> Step | None:
         """Return the last kernel that was launched before a time."""
-        at = bisect_left(self._keys, launched)
+        at = bisect_left(self.launched, launched)
         return self.steps[at - 1] if at else None
 
     def running(self, time: int) -> Step | None:

@@ -9,14 +9,12 @@ from armillary.convert.pytorch.communication import Communication
 from armillary.convert.pytorch.device import CpuOp
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.segments import Item
-from armillary.convert.pytorch.steps import SHORT, Step, Thread
+from armillary.convert.pytorch.steps import SHORT, WAKING, Step, Thread
 
 Issued = list[tuple[Communication, CpuOp | None]]
 
 _QUEUES = 1 << 41
 """Added to the number of a thread for what queues on its behalf; more than any thread's."""
-WAKING = 100_000
-"""A thread that goes on so soon (ns) after a communication ended was waiting for it."""
 
 
 def match_events(comms: list[Communication], linked: Linked, events: list[CpuOp]) -> Issued:
