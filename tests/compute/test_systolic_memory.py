@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -35,8 +36,8 @@ def stepped(product: Gemm, rows: int, columns: int, flow: Dataflow, buffers: Buf
     seen, clock, stood = [0, 0, 0], 0, 0
     filled = [[0, fill[0]], [0, fill[1]]]  # when each half of an operand is there
     left: list[int] = []  # when each half of results has left
-    for column in range(len(through.across)):
-        for row in range(len(through.down)):
+    for column in range(through.across.count):
+        for row in range(through.down.count):
             bursts = through.bursts(column, row, (half[0], half[1], half[2]))
             for cycle in range(through.cycles):
                 for which, burst in enumerate(bursts):
@@ -97,6 +98,28 @@ def test_passes_between_are_like_those_before(m, n, k, flow, buffers, rate) -> N
         whole = stalls(product, 8, 8, flow, buffers, rate)
     total = whole + cycles(product, 8, 8, flow)
     assert abs(short - whole) <= 0.05 * total
+
+
+def test_a_flow_is_near_to_halves() -> None:
+    draw = Random(1)
+    for _ in range(100):
+        product, side, flow = (
+            Gemm(*(draw.randint(20, 400) for _ in range(3))),
+            draw.choice([8, 16, 32]),
+            draw.choice(FLOWS),
+        )
+        buffers = Buffers(*(draw.choice([512, 2048, 8192]) for _ in range(3)))
+        rate = draw.choice([0.5, 2, 8, 32])
+        by_halves = stalls(product, side, side, flow, buffers, rate)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(systolic_memory, "MOST", -1)
+            as_flow = stalls(product, side, side, flow, buffers, rate)
+        assert abs(as_flow - by_halves) <= 0.2 * (by_halves + cycles(product, side, side, flow))
+
+
+def test_a_huge_product_through_tiny_buffers_costs_nothing() -> None:
+    product, tiny = Gemm(1 << 40, 1 << 20, 1 << 20), Buffers(2, 2, 2)
+    assert stalls(product, 8, 8, "output", tiny, 1) > sum(moved(product, 8, 8, "output", tiny)) / 4
 
 
 @pytest.mark.parametrize("flow", FLOWS)

@@ -45,7 +45,7 @@ def memory_stalls(options: Mapping[str, Any]) -> str:
 def cycles(product: Gemm, rows: int, columns: int, dataflow: Dataflow) -> int:
     """Return the cycles of a product without stalls: all its calls, and the products of a batch, one by one."""
     through = folds(product, rows, columns, dataflow)
-    return product.calls * product.batch * len(through.down) * len(through.across) * through.cycles
+    return product.calls * product.batch * through.down.count * through.across.count * through.cycles
 
 
 @dataclass(frozen=True)

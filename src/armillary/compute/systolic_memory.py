@@ -26,6 +26,8 @@ LOADED = {"output": False, "weight": True, "input": True}
 """Whether an operand lies in the array and takes a cycle a row to load."""
 PASSES, HALVES = 8, 32
 """That are gone through at least: more only repeat what the second half of them does, on average."""
+MOST = 100_000
+"""Folds and halves of buffers that are gone through one by one, about half a second; more are taken as a flow."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,34 @@ class Burst:
 
 
 @dataclass(frozen=True)
+class Tiles:
+    """A size cut into tiles, of which the last may be smaller."""
+
+    size: int
+    of: int
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return -(-self.size // self.of)
+
+    def at(self, number: int) -> int:
+        """Return the size of one."""
+        return min(self.of, self.size - number * self.of)
+
+    def kinds(self) -> list[tuple[int, int]]:
+        """Return the first, one between, and the last, each with how many are like it."""
+        last = self.count - 1
+        return [(0, 1), *([(1, last - 1)] if last > 1 else []), *([(last, 1)] if last else [])]
+
+
+@dataclass(frozen=True)
 class Folds:
     """How a product goes through an array.
 
     Attributes:
-        down: Sizes of the tiles along the rows.
-        across: Sizes of the tiles along the columns; a pass is all of `down` for one of them.
+        down: Tiles along the rows.
+        across: Tiles along the columns; a pass is all of `down` for one of them.
         stream: Cycles in which operands stream.
         load: Cycles that load a stationary operand.
         rows: Of the array.
@@ -60,8 +84,8 @@ class Folds:
         dataflow: What stays in the array.
     """
 
-    down: tuple[int, ...]
-    across: tuple[int, ...]
+    down: Tiles
+    across: Tiles
     stream: int
     load: int
     rows: int
@@ -75,8 +99,8 @@ class Folds:
 
     def bursts(self, column: int, row: int, halves: tuple[int, int, int]) -> tuple[Burst, Burst, Burst]:
         """Return what a fold fetches of the operand along rows, fetches of that along columns, and writes."""
-        r, c, s = self.down[row], self.across[column], self.stream
-        stays = s * sum(self.down) <= halves[0]
+        r, c, s = self.down.at(row), self.across.at(column), self.stream
+        stays = s * self.down.size <= halves[0]
         by_rows = Burst(0 if stays and column else r * s, self.load, s + r - 1)
         if self.dataflow == "output":
             held = c * s <= halves[1]
@@ -89,15 +113,8 @@ def folds(product: Gemm, rows: int, columns: int, dataflow: Dataflow) -> Folds:
     """Return how one product of a batch goes through an array."""
     m, n, k = product.m, product.n, product.k
     down, across, stream = {"output": (m, n, k), "weight": (k, n, m), "input": (k, m, n)}[dataflow]
-    return Folds(
-        _tiles(down, rows),
-        _tiles(across, columns),
-        stream,
-        rows if LOADED[dataflow] else 0,
-        rows,
-        columns,
-        dataflow,
-    )
+    load = rows if LOADED[dataflow] else 0
+    return Folds(Tiles(down, rows), Tiles(across, columns), stream, load, rows, columns, dataflow)
 
 
 def stalls(
@@ -115,6 +132,8 @@ def stalls(
     """
     through = folds(product, rows, columns, dataflow)
     halves = _halved(dataflow, buffers)
+    if _steps(through, halves) > MOST:
+        return _as_flow(through, halves, bandwidth)
     fill = [ceil(half / bandwidth) for half in halves]
     gone = _gone(through, halves)
     events = [_halves(through, gone, which, halves) for which in range(3)]
@@ -122,7 +141,7 @@ def stalls(
     heapify(waiting)
     # When the next half of an operand is filled; of results, when the half before the one that leaves has left.
     ready, leaves = [fill[0], fill[1], 0], 0
-    pass_cycles = len(through.down) * through.cycles
+    pass_cycles = through.down.count * through.cycles
     stalled, of_pass = 0, [0] * len(gone)
     while waiting:
         at, which = waiting[0]
@@ -139,20 +158,63 @@ def stalls(
             heappop(waiting)
         else:
             heapreplace(waiting, (following, which))
-    between = len(through.across) - len(gone)
+    between = through.across.count - len(gone)
     alike = of_pass[(len(gone) - 1) // 2 : -1]
     return stalled + (between * sum(alike) // len(alike) if between else 0)
 
 
 def _gone(through: Folds, halves: tuple[int, int, int]) -> list[int]:
     """Return the passes to go through: all, or the first and the last."""
-    passes, count = len(through.across), PASSES
-    if passes <= count + 1:
-        return list(range(passes))
-    for which, half in enumerate(halves):
-        words = [through.bursts(1, row, halves)[which].words for row in range(len(through.down))]
-        count = max(count, -(-HALVES * half // sum(words))) if any(words) else count
+    passes, count = through.across.count, _passes(through, halves)
     return [*range(count), passes - 1] if count + 1 < passes else list(range(passes))
+
+
+def _passes(through: Folds, halves: tuple[int, int, int]) -> int:
+    """Return how many passes there are before those that only repeat them."""
+    if through.across.count <= PASSES + 1:
+        return through.across.count
+    words = _words(through, halves)
+    return max(PASSES, *(-(-HALVES * half // each) for half, each in zip(halves, words, strict=True) if each))
+
+
+def _words(through: Folds, halves: tuple[int, int, int]) -> list[int]:
+    """Return the words of the second pass, of each operand and of results."""
+    column = min(1, through.across.count - 1)
+    rows = [(through.bursts(column, row, halves), times) for row, times in through.down.kinds()]
+    return [sum(times * bursts[which].words for bursts, times in rows) for which in range(3)]
+
+
+def _steps(through: Folds, halves: tuple[int, int, int]) -> int:
+    """Return about how many folds and halves of buffers `stalls` would go through."""
+    passes = min(_passes(through, halves) + 1, through.across.count)
+    moved = zip(_words(through, halves), halves, strict=True)
+    return passes * (3 * through.down.count + sum(words // half for words, half in moved))
+
+
+def _as_flow(through: Folds, halves: tuple[int, int, int], bandwidth: float) -> int:
+    """Return about how long the array stands still if words come and go evenly instead of half by half.
+
+    A fold takes at least as long as its words need; but for one half of a buffer they come, or go, within their burst.
+    A tile that serves all folds of a pass has the whole of it to come. Of 300 random products with buffers of 512 words
+    or more, nine in ten come within 2 % of the cycles that going through the halves finds, and all within 16 %.
+    """
+    whole = 0.0
+    for column, columns in through.across.kinds():
+        one = 0.0
+        for row, rows in through.down.kinds():
+            bursts = through.bursts(column, row, halves)
+            held = through.dataflow == "output" and bursts[1].words <= halves[1]
+            short = [
+                max(burst.words / bandwidth - through.cycles, (burst.words - half) / bandwidth - burst.length)
+                for which, (burst, half) in enumerate(zip(bursts, halves, strict=True))
+                if not (held and which == 1)
+            ]
+            one += rows * max(0.0, *short)
+        again = through.bursts(column, 0, halves)[1].words / bandwidth - (
+            through.down.count * through.cycles + one
+        )
+        whole += columns * (one + max(0.0, again if through.dataflow == "output" else 0.0))
+    return int(whole)
 
 
 def moved(
@@ -160,12 +222,15 @@ def moved(
 ) -> tuple[int, int, int]:
     """Return the words of the left and of the right operand that one product fetches, and of results that it writes."""
     through, halves = folds(product, rows, columns, dataflow), _halved(dataflow, buffers)
-    down, across, stream = sum(through.down), sum(through.across), through.stream
-    by_rows = down * stream * (1 if down * stream <= halves[0] else len(through.across))
+    down, across, stream = through.down.size, through.across.size, through.stream
+    by_rows = down * stream * (1 if down * stream <= halves[0] else through.across.count)
     if dataflow == "output":
-        often = [1 if tile * stream <= halves[1] else len(through.down) for tile in through.across]
-        return by_rows, sum(map(int.__mul__, often, through.across)) * stream, down * across
-    written = across * stream * len(through.down)
+        fetched = 0
+        for column, times in through.across.kinds():
+            tile = through.across.at(column)
+            fetched += times * tile * stream * (1 if tile * stream <= halves[1] else through.down.count)
+        return by_rows, fetched, down * across
+    written = across * stream * through.down.count
     return (by_rows, down * across, written) if dataflow == "weight" else (down * across, by_rows, written)
 
 
@@ -178,17 +243,12 @@ def _halved(dataflow: Dataflow, buffers: Buffers) -> tuple[int, int, int]:
     return by_rows, by_columns, result
 
 
-def _tiles(size: int, of: int) -> tuple[int, ...]:
-    whole, rest = divmod(size, of)
-    return (of,) * whole + ((rest,) if rest else ())
-
-
 def _halves(through: Folds, passes: list[int], which: int, halves: tuple[int, int, int]) -> Iterator[int]:
     """Yield the cycles, without stalls, of the first word of another half that is needed, or the last that is made."""
     half, total, start = halves[which], 0, 0
     border = half - (which == 2)
     for column in passes:
-        for row in range(len(through.down)):
+        for row in range(through.down.count):
             burst = through.bursts(column, row, halves)[which]
             while border < total + burst.words:
                 yield start + burst.begin + (border - total) * burst.length // burst.words
