@@ -1,12 +1,15 @@
 """Counts as small integer expressions of conditions, e.g. min(stages_left + 1, microbatches).
 
-All expressions of a library are tried. Several may explain few examples; the one that explains most of the other counts
-of the corpus is taken, and of those the shortest: that is what keeps a 4 from being taken for the number of layers.
+All expressions of a library are tried. Several may explain few examples; then the one is taken that explains most counts of
+the same kind elsewhere in the corpus (how often a message is sent, of all messages), of those the one that explains
+most other counts, and of those the shortest: that is what keeps a 4 from being taken for the number of layers, and
+a 1 for something that is 1 in the examples only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
@@ -17,6 +20,7 @@ from numpy.typing import NDArray
 from armillary.workload.learned.conditions import Value
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 VARIABLES = ("microbatches", "stage_layers", "stages_left", "stage", "pp", "layers", "cp", "tp", "dp")
 QUESTIONS = (
     "stage_layers",
@@ -35,6 +39,7 @@ QUESTIONS = (
 """Variables that a rule may ask for."""
 Expression = tuple[str, str, str, int, int]
 """Form, two variables ("" where it has none) and two constants."""
+_EQUAL = 1e-9
 _FORMS = ("constant", "plus", "double", "difference", "least", "product")
 
 
@@ -165,22 +170,33 @@ class Explained:
         self.expressions = library()
         self.table = table_of(self.expressions, conditions)
         self.votes = np.zeros(len(self.expressions))
+        self.alike: dict[Hashable, Floats] = defaultdict(lambda: np.zeros(len(self.expressions)))
         self.asked = {v: np.array([int(each.get(v, 0)) for each in conditions], np.int64) for v in QUESTIONS}
 
     def _candidates(self, rows: Ints, counts: Ints) -> Ints:
         return np.flatnonzero((self.table[:, rows] == counts[None, :]).all(1))
 
-    def vote(self, rows: Ints, counts: Ints) -> None:
-        """Let the expressions that give these counts under the conditions of these rows vote."""
+    def vote(self, rows: Ints, counts: Ints, kinds: Sequence[Hashable] = ()) -> None:
+        """Let the expressions that give these counts under the conditions of these rows vote.
+
+        Args:
+            rows: Conditions.
+            counts: Under each.
+            kinds: What counts these are, from the narrowest kind on.
+        """
         found = self._candidates(rows, counts)
-        if len(found) and len(np.unique(counts)) > 1:
+        if not len(found):
+            return
+        for kind in kinds:
+            self.alike[kind][found] += 1 / len(found)
+        if len(np.unique(counts)) > 1:
             self.votes[found] += 1 / len(found)
 
-    def rule(self, rows: Ints, counts: Ints, depth: int = 3) -> Rule:
+    def rule(self, rows: Ints, counts: Ints, kinds: Sequence[Hashable] = (), depth: int = 3) -> Rule:
         """Return the rule that explains counts; where none does, the expression that explains most of them."""
         found = self._candidates(rows, counts)
         if len(found):
-            return Rule(self.expressions[int(found[np.argmax(self.votes[found])])])
+            return Rule(self.expressions[self._likely(found, kinds)])
         hits = (self.table[:, rows] == counts[None, :]).sum(1)
         best: tuple[int, str, int] = (-1, "", 0)
         for variable, values in self.asked.items():
@@ -194,6 +210,12 @@ class Explained:
             return Rule(self.expressions[int(np.argmax(hits))], exact=False)
         _, variable, above = best
         yes = self.asked[variable][rows] > above
-        sides = [self.rule(rows[side], counts[side], depth - 1) for side in (yes, ~yes)]
+        sides = [self.rule(rows[side], counts[side], kinds, depth - 1) for side in (yes, ~yes)]
         exact = all(side.exact for side in sides)
         return Rule(variable=variable, above=above, yes=sides[0], no=sides[1], exact=exact)
+
+    def _likely(self, found: Ints, kinds: Sequence[Hashable]) -> int:
+        """Return which of some expressions that explain all examples is taken."""
+        for votes in (*(self.alike[kind] for kind in kinds if kind in self.alike), self.votes):
+            found = found[votes[found] > votes[found].max() - _EQUAL]
+        return int(found[0])

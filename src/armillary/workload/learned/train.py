@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +18,18 @@ from armillary.workload.learned.expressions import Explained, Rule
 from armillary.workload.learned.model import Entry, Program, Shape, StatisticalModel, Sums, Variants
 from armillary.workload.learned.monomials import VARIABLES, Fitter, Sum, logarithms_of
 from armillary.workload.learned.packed import Packed
+from armillary.workload.learned.motifs import Template
 from armillary.workload.learned.pieces import Piece, Variant, loose_symbols, pieces_of
 from armillary.workload.learned.records import Record
-from armillary.workload.learned.skeletons import Skeleton, Skeletons, blocks_of, find_skeletons, sequence_of
+from armillary.workload.learned.skeletons import (
+    Block,
+    Skeleton,
+    Skeletons,
+    Step,
+    blocks_of,
+    find_skeletons,
+    sequence_of,
+)
 from armillary.workload.learned.tree import grow
 from armillary.workload.learned.variation import variation
 from armillary.workload.learned.vocabulary import AT, COLUMNS, Vocabulary, token_keys
@@ -123,21 +132,29 @@ def _programs(classes: Sequence[_Class]) -> dict[tuple[Value, ...], Program]:
     explained = Explained([each.condition for each in classes])
     parsed: dict[tuple[Value, ...], tuple[Skeletons, list[Skeleton]]] = {}
     slots: dict[tuple[Any, ...], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    alike: dict[tuple[Any, ...], list[Any]] = {}
     for kind, members in kinds.items():
         parsed[kind] = find_skeletons([classes[at].pieces for at in members])
+        blocks = parsed[kind][0].blocks
         for at, skeleton in zip(members, parsed[kind][1], strict=True):
+            step = parsed[kind][0].steps[skeleton.step]
             for where, counts in ((None, skeleton.times), *skeleton.blocks.items()):
+                kinds_of = _kinds_of_counts(step, blocks, where, str(kind[1]))
                 for place, count in enumerate(counts):
-                    rows, values = slots[kind, skeleton.step, where, place]
+                    key = kind, skeleton.step, where, place
+                    rows, values = slots[key]
+                    alike[key] = kinds_of[place]
                     if count >= 0:
                         rows.append(at)
                         values.append(count)
     arrays = {
         key: (np.array(rows, np.int64), np.array(values, np.int64)) for key, (rows, values) in slots.items()
     }
-    for rows_and_counts in arrays.values():
-        explained.vote(*rows_and_counts)
-    rules = {key: explained.rule(*each) if len(each[0]) else Rule() for key, each in arrays.items()}
+    for key, rows_and_counts in arrays.items():
+        explained.vote(*rows_and_counts, alike[key])
+    rules = {
+        key: explained.rule(*each, alike[key]) if len(each[0]) else Rule() for key, each in arrays.items()
+    }
     found = {}
     for kind, members in kinds.items():
         skeletons, of_class_ = parsed[kind]
@@ -156,6 +173,29 @@ def _programs(classes: Sequence[_Class]) -> dict[tuple[Value, ...], Program]:
         tree = grow([classes[at].condition for at in members], [each.step for each in of_class_])
         found[kind] = Program(skeletons.blocks, shapes, tree, len(members))
     return found
+
+
+def _kinds_of_counts(
+    step: Step, blocks: Sequence[Template[str]], where: Block | None, schedule: str
+) -> list[list[Hashable]]:
+    """Return what each count of a step, or of a block, is a count of, from the narrowest kind on."""
+    found: list[list[Hashable]] = []
+    if where is None:
+        for loop, symbols in enumerate(step):
+            content = tuple(blocks[block[0]] for block in symbols)
+            for place in range(_counted(symbols)):
+                wide = schedule, loop, len(symbols), place
+                found.append([("step", schedule, content, place), ("step", *wide), ("step", *wide[1:])])
+        return found
+    for loop, roles in enumerate(blocks[where[0]]):
+        for place in range(_counted(roles)):
+            found.append([("block", blocks[where[0]], loop, place), ("block", roles, place)])
+    return found
+
+
+def _counted(symbols: Sequence[Any]) -> int:
+    """Return how many counts a loop of these symbols has, see `counts_of`."""
+    return 1 if len(symbols) == 1 else 1 + len(symbols)
 
 
 def _of_shape(
