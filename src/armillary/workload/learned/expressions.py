@@ -40,13 +40,17 @@ QUESTIONS = (
 Expression = tuple[str, str, str, int, int]
 """Form, two variables ("" where it has none) and two constants."""
 _EQUAL = 1e-9
-_FORMS = ("constant", "plus", "double", "difference", "least", "product")
+_FORMS = ("constant", "plus", "at_most", "at_least", "lacking", "double", "difference", "least", "product")
 
 
 def library() -> list[Expression]:
     """Return all expressions, short ones first."""
     found: list[Expression] = [("constant", "", "", c, 0) for c in range(9)]
     found += [("plus", v, "", c, 0) for v in VARIABLES for c in (0, -1, 1, -2, 2, -3, 3)]
+    for v in VARIABLES[:5]:
+        found += [("at_most", v, "", c, d) for c in (0, -1, -2) for d in (1, 2, 3)]
+        found += [("at_least", v, "", c, d) for c in (-1, -2, -3) for d in (0, 1, 2)]
+        found += [("lacking", v, "", c, 0) for c in (1, 2, 3)]
     found += [("double", v, "", c, 0) for v in VARIABLES[:5] for c in range(-3, 5)]
     for v, u in permutations(VARIABLES[:5], 2):
         found += [("difference", v, u, c, d) for c in (0, -1, 1, -2, 2) for d in (0, 1, 2)]
@@ -76,6 +80,15 @@ def _values(expression: Expression, columns: Mapping[str, Ints], n: int) -> Ints
         return constant
     if form == "plus":
         return columns[v] + c
+    if form == "at_most":
+        most: Ints = np.minimum(columns[v] + c, d)
+        return most
+    if form == "at_least":
+        under: Ints = np.maximum(columns[v] + c, d)
+        return under
+    if form == "lacking":
+        lacking: Ints = np.maximum(c - columns[v], d)
+        return lacking
     if form == "difference":
         difference: Ints = np.maximum(d, columns[v] - columns[u] + c)
         return difference
@@ -95,6 +108,10 @@ def to_text(expression: Expression) -> str:
     first = f"{v}{c:+d}" if c else v
     if form == "plus":
         return first
+    if form in ("at_most", "at_least"):
+        return f"{'min' if form == 'at_most' else 'max'}({d}, {first})"
+    if form == "lacking":
+        return f"max({d}, {c}-{v})"
     if form == "double":
         return f"2 {first}"
     if form == "difference":

@@ -85,16 +85,16 @@ class Variants:
         tree: Which of them.
         loose: Whether its pieces are loose.
         waits: What each token waits for, whatever the variant.
-        level: Which of the surroundings decide on numbers, see `contexts.LEVELS`.
-        numbers: Numbers by what the surroundings are.
+        places: Which of the numbers, by surroundings, see `places`.
+        numbers: Numbers by place.
     """
 
     symbols: list[Variant]
     tree: Tree
     loose: bool
     waits: dict[Token, Waits]
-    level: int
-    numbers: dict[tuple[str, ...], list[Entry]]
+    places: Tree
+    numbers: list[list[Entry]]
 
 
 @dataclass

@@ -208,10 +208,10 @@ def _variants(found: Variants) -> Any:
         ]
         for token, each in found.waits.items()
     ]
-    numbers = [[list(key), [_entry(each) for each in entries]] for key, entries in found.numbers.items()]
+    numbers = [[_entry(each) for each in entries] for entries in found.numbers]
     return {
         "symbols": found.symbols, "tree": found.tree.to_json(), "loose": found.loose, "waits": waits,
-        "level": found.level, "numbers": numbers,
+        "places": found.places.to_json(), "numbers": numbers,
     }  # fmt: skip
 
 
@@ -231,11 +231,10 @@ def _read_variants(found: Any, symbols: int, sums: int) -> Variants:
     }
     chosen = Tree.from_json(found["tree"])
     _check_tree(chosen, len(variants))
-    numbers = {
-        tuple(str(part) for part in key): [_read_entry(each, sums) for each in entries]
-        for key, entries in found["numbers"]
-    }
-    return Variants(variants, chosen, bool(found["loose"]), waits, int(found["level"]), numbers)
+    numbers = [[_read_entry(each, sums) for each in entries] for entries in found["numbers"]]
+    places = Tree.from_json(found["places"])
+    _check_tree(places, len(numbers))
+    return Variants(variants, chosen, bool(found["loose"]), waits, places, numbers)
 
 
 def _read_waits(lists: Any, tails: Any, tree: Any, symbols: int) -> Waits:

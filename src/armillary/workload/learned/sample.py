@@ -18,7 +18,7 @@ from armillary.errors import InputError, nearest, one_of
 from armillary.trace import Trace
 from armillary.workload.learned.agreement import check_agreement
 from armillary.workload.learned.conditions import WORDS, Value, of_class, program_of, uneven, wish
-from armillary.workload.learned.contexts import KEYS, at_level, surroundings
+from armillary.workload.learned.contexts import KEYS, surroundings
 from armillary.workload.learned.expressions import Rule
 from armillary.workload.learned.graphs import Layouts, graph_of_tokens
 from armillary.workload.learned.model import Entry, Shape, StatisticalModel, Variants
@@ -65,7 +65,7 @@ class Sampler:
         self.layouts = Layouts.of(model.vocabulary)
         self._asked: dict[tuple[str, int], tuple[list[Waits], tuple[str, ...]]] = {}
         self._waiting: dict[tuple[Any, ...], tuple[Ints, Ints, list[tuple[int, Rule]]]] = {}
-        self._fixed: dict[tuple[str, tuple[str, ...], int], _Fixed] = {}
+        self._fixed: dict[tuple[str, int, int], _Fixed] = {}
         self._measured = {str(each.condition["trace"]): each for each in model.measured}
 
     def sample(self, given: Mapping[str, Value], *, seed: int = 0, temperature: float = 0.0) -> Trace:
@@ -249,9 +249,7 @@ class Sampler:
         return {at for symbols in own.symbols for at in symbols} - {*own.symbols[variant]} - there
 
     def _numbers(self, role: str, known: Variants, variant: int, near: tuple[str, ...]) -> _Fixed:
-        key = at_level(near, known.level)
-        if key not in known.numbers:
-            key = max(known.numbers, key=lambda other: sum(a == b for a, b in zip(key, other, strict=True)))
+        key = known.places.choose(dict(zip(KEYS, near, strict=True)))
         found = self._fixed.get((role, key, variant))
         if found is None:
             place = {

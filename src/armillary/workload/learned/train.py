@@ -20,6 +20,7 @@ from armillary.workload.learned.monomials import VARIABLES, Fitter, Sum, logarit
 from armillary.workload.learned.packed import Packed
 from armillary.workload.learned.motifs import Template
 from armillary.workload.learned.pieces import Piece, Variant, loose_symbols, pieces_of
+from armillary.workload.learned.places import Places, places_of
 from armillary.workload.learned.records import Record
 from armillary.workload.learned.skeletons import (
     Block,
@@ -261,9 +262,9 @@ def _variants(
         [(at, around, keys[variant], first) for at, around, variant, first in seen.where],
         [each.packed for each in classes], explained.conditions, explained, rng,
     )  # fmt: skip
-    level = _level(seen, classes, symbols)
-    numbers = _numbers(seen, classes, symbols, vocabulary, level, explained, fitter, sums)
-    return Variants(symbols, tree, loose, waits, level, numbers)
+    places = _places(seen, classes, symbols)
+    numbers = _numbers(seen, classes, symbols, vocabulary, places, explained, fitter, sums)
+    return Variants(symbols, tree, loose, waits, places.tree, numbers)
 
 
 def _level(seen: _Seen, classes: Sequence[_Class], symbols: Sequence[Variant]) -> int:
@@ -279,23 +280,31 @@ def _level(seen: _Seen, classes: Sequence[_Class], symbols: Sequence[Variant]) -
     return len(LEVELS) - 1
 
 
+def _places(seen: _Seen, classes: Sequence[_Class], symbols: Sequence[Variant]) -> Places:
+    """Return which surroundings have the same numbers."""
+    level = _level(seen, classes, symbols)
+    spans: dict[tuple[str, ...], dict[int, bytes]] = {}
+    for at, around, variant, first in seen.where:
+        span = classes[at].packed.row[first : first + len(symbols[variant])].tobytes()
+        spans.setdefault(at_level(around, level), {}).setdefault(at, span)
+    return places_of(level, spans, len(classes))
+
+
 def _numbers(
     seen: _Seen,
     classes: Sequence[_Class],
     symbols: Sequence[Variant],
     vocabulary: Vocabulary,
-    level: int,
+    places: Places,
     explained: Explained,
     fitter: Fitter,
     sums: list[Sum],
-) -> dict[tuple[str, ...], list[Entry]]:
+) -> list[list[Entry]]:
     """Fit every column of every token, for all variants together and, where that is not good, for each."""
-    values: dict[tuple[str, ...], dict[Any, list[tuple[int, int, int]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    values: list[dict[Any, list[tuple[int, int, int]]]] = [defaultdict(list) for _ in range(places.many)]
     done = set()
     for at, around, variant, first in seen.where:
-        key = at_level(around, level)
+        key = places.of(around)
         if (at, key) in done:
             continue
         done.add((at, key))
@@ -308,15 +317,15 @@ def _numbers(
                 values[key][token, column].append((at, variant, row[column]))
             if row[AT["duration_micros"]]:
                 values[key][token, AT["duration_micros"]].append((at, variant, row[AT["duration_micros"]]))
-    return {
-        key: [
+    return [
+        [
             entry
             for (token, column), examples in tokens.items()
             if COLUMNS[column] not in ("layer", "micro_batch")
             and (entry := _entry(token, column, examples, explained, fitter, sums)) is not None
         ]
-        for key, tokens in values.items()
-    }
+        for tokens in values
+    ]
 
 
 def _entry(
