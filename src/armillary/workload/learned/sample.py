@@ -23,6 +23,7 @@ from armillary.workload.learned.expressions import Rule
 from armillary.workload.learned.graphs import Layouts, graph_of_tokens
 from armillary.workload.learned.model import Entry, Shape, StatisticalModel, Variants
 from armillary.workload.learned.monomials import logarithms_of
+from armillary.workload.learned.reference_kernel import IF_ANY
 from armillary.workload.learned.requests import check_modelled, completed
 from armillary.workload.learned.skeletons import sequence_of
 from armillary.workload.learned.tokens import Tokens
@@ -229,6 +230,12 @@ class Sampler:
             lists = [each.lists[at] for each, at in zip(tokens, which, strict=True)]
             sizes = np.array([len(each) for each in lists], np.int64)
             entries = np.array([entry for each in lists for entry in each], np.int64).reshape(-1, 3)
+            may_miss = [
+                (at, place) in each.optional
+                for each, at in zip(tokens, which, strict=True)
+                for place in range(len(each.lists[at]))
+            ]
+            entries[:, 0] += IF_ANY * np.array(may_miss, np.int64)
             starts = np.cumsum(sizes) - sizes
             rules = [
                 (int(starts[token]) + place, rule)

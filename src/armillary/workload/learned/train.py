@@ -260,7 +260,7 @@ def _variants(
     keys = [token_keys(variant, vocabulary) for variant in symbols]
     waits = learn_waits(
         [(at, around, keys[variant], first) for at, around, variant, first in seen.where],
-        [each.packed for each in classes], explained.conditions, explained, rng,
+        [each.packed for each in classes], explained.conditions, explained, vocabulary, rng,
     )  # fmt: skip
     places = _places(seen, classes, symbols)
     numbers = _numbers(seen, classes, symbols, vocabulary, places, explained, fitter, sums)

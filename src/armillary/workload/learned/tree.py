@@ -87,8 +87,21 @@ class Questions:
         if len(set(classes)) <= 1:
             return Tree(classes[0] if len(classes) else -1)
         known, codes = np.unique(np.array(classes, np.int64), return_inverse=True)
+        return self.grow_any(np.eye(len(known), dtype=np.bool_)[codes], known, rows, depth)
+
+    def grow_any(
+        self, right: NDArray[np.bool_], known: NDArray[np.int64], rows: NDArray[np.int64], depth: int = 12
+    ) -> Tree:
+        """Fit a tree to examples of which each may have several right choices.
+
+        Args:
+            right: Whether a choice is right, (rows, choices).
+            known: The choices.
+            rows: The examples.
+            depth: Questions in a row, at most.
+        """
         answers = self.answers[:, rows] if self.questions else np.zeros((0, len(rows)), np.bool_)
-        return _grow(self.questions, answers, np.eye(len(known))[codes], known, np.arange(len(rows)), depth)
+        return _grow(self.questions, answers, right, known, np.arange(len(rows)), depth)
 
 
 def _questions(conditions: Sequence[Mapping[str, Value]]) -> Any:
@@ -107,18 +120,19 @@ def _questions(conditions: Sequence[Mapping[str, Value]]) -> Any:
 def _grow(
     questions: list[Any],
     answers: NDArray[np.bool_],
-    shown: NDArray[np.float64],
+    right: NDArray[np.bool_],
     known: NDArray[np.int64],
     rows: NDArray[np.int64],
     depth: int,
 ) -> Tree:
-    total = shown[rows].sum(0)
+    shown = _fewest(right[rows])
+    total = shown.sum(0)
     best = int(np.argmax(total))
-    leaf = Tree(int(known[best]), float(total[best] / total.sum()))
+    leaf = Tree(int(known[best]), float(right[rows, best].mean()))
     if leaf.share == 1.0 or depth == 0 or not questions:
         return leaf
     part = answers[:, rows].astype(np.float64)
-    yes = part @ shown[rows]
+    yes = part @ shown
     many, all_rows = yes.sum(1), len(rows)
     no = total[None, :] - yes
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -132,6 +146,23 @@ def _grow(
     mask = answers[at, rows]
     return Tree(
         key=key, value=value,
-        yes=_grow(questions, answers, shown, known, rows[mask], depth - 1),
-        no=_grow(questions, answers, shown, known, rows[~mask], depth - 1),
+        yes=_grow(questions, answers, right, known, rows[mask], depth - 1),
+        no=_grow(questions, answers, right, known, rows[~mask], depth - 1),
     )  # fmt: skip
+
+
+def _fewest(right: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return one right choice of each row, (rows, choices), 1 at it, such that there are few different ones.
+
+    The choice that is right in most rows comes first, then that of most of the rest, and so on.
+    """
+    found = np.zeros(right.shape)
+    left = np.ones(len(right), np.bool_)
+    while left.any():
+        best = int(right[left].sum(0).argmax())
+        mine = left & right[:, best]
+        if not mine.any():
+            break
+        found[mine, best] = 1.0
+        left &= ~mine
+    return found
