@@ -186,6 +186,7 @@ class Explained:
         self.conditions = conditions
         self.expressions = library()
         self.table = table_of(self.expressions, conditions)
+        self.columns = {v: np.array([int(each.get(v, 0)) for each in conditions], np.int64) for v in VARIABLES}
         self.votes = np.zeros(len(self.expressions))
         self.alike: dict[Hashable, Floats] = defaultdict(lambda: np.zeros(len(self.expressions)))
         self.asked = {v: np.array([int(each.get(v, 0)) for each in conditions], np.int64) for v in QUESTIONS}
@@ -213,7 +214,7 @@ class Explained:
         """Return the rule that explains counts; where none does, the expression that explains most of them."""
         found = self._candidates(rows, counts)
         if len(found):
-            return Rule(self.expressions[self._likely(found, kinds)])
+            return Rule(self.expressions[self._likely(rows, found, kinds)])
         hits = (self.table[:, rows] == counts[None, :]).sum(1)
         best: tuple[int, str, int] = (-1, "", 0)
         for variable, values in self.asked.items():
@@ -231,8 +232,15 @@ class Explained:
         exact = all(side.exact for side in sides)
         return Rule(variable=variable, above=above, yes=sides[0], no=sides[1], exact=exact)
 
-    def _likely(self, found: Ints, kinds: Sequence[Hashable]) -> int:
-        """Return which of some expressions that explain all examples is taken."""
-        for votes in (*(self.alike[kind] for kind in kinds if kind in self.alike), self.votes):
+    def _likely(self, rows: Ints, found: Ints, kinds: Sequence[Hashable]) -> int:
+        """Return which of some expressions that explain all examples is taken.
+
+        What varies in the examples and never shows in the count is no part of it: a constant is, then.
+        """
+        for votes in (self.alike[kind] for kind in kinds if kind in self.alike):
             found = found[votes[found] > votes[found].max() - _EQUAL]
-        return int(found[0])
+        if self.expressions[int(found[0])][0] == "constant":
+            varying = {v for v in VARIABLES if len(np.unique(self.columns[v][rows])) > 1}
+            named = [varying.intersection(self.expressions[at][1:3]) for at in found.tolist()]
+            found = found[[not each for each in named]]
+        return int(found[np.argmax(self.votes[found])])

@@ -112,7 +112,15 @@ def learn_waits(
             allowed, empty = right[token]
             own, kept = found[token], position[rows]
             own.tree = questions.grow_any(allowed, np.arange(allowed.shape[1]), kept[kept >= 0])
-            own.optional = {(int(which), int(place)) for which, place in zip(*np.nonzero(empty.any(0)), strict=True)}
+            missed = {
+                own.lists[which][place] for which, place in zip(*np.nonzero(empty.any(0)), strict=True)
+            }
+            own.optional = {
+                (which, place)
+                for which, each in enumerate(own.lists)
+                for place, reference in enumerate(each)
+                if reference in missed
+            }
     return dict(found)
 
 
