@@ -210,11 +210,27 @@ class Explained:
         if len(np.unique(counts)) > 1:
             self.votes[found] += 1 / len(found)
 
-    def rule(self, rows: Ints, counts: Ints, kinds: Sequence[Hashable] = (), depth: int = 3) -> Rule:
-        """Return the rule that explains counts; where none does, the expression that explains most of them."""
+    def rule(
+        self,
+        rows: Ints,
+        counts: Ints,
+        kinds: Sequence[Hashable] = (),
+        *,
+        steady: bool = False,
+        depth: int = 3,
+    ) -> Rule:
+        """Return the rule that explains counts; where none does, the expression that explains most of them.
+
+        Args:
+            rows: Conditions.
+            counts: Under each.
+            kinds: What counts these are, from the narrowest kind on.
+            steady: Whether counts that stay the same in the examples are constant, whatever others of their kind do.
+            depth: Questions in a row, at most.
+        """
         found = self._candidates(rows, counts)
         if len(found):
-            return Rule(self.expressions[self._likely(rows, found, kinds)])
+            return Rule(self.expressions[self._likely(rows, found, kinds, steady)])
         hits = (self.table[:, rows] == counts[None, :]).sum(1)
         best: tuple[int, str, int] = (-1, "", 0)
         for variable, values in self.asked.items():
@@ -228,19 +244,27 @@ class Explained:
             return Rule(self.expressions[int(np.argmax(hits))], exact=False)
         _, variable, above = best
         yes = self.asked[variable][rows] > above
-        sides = [self.rule(rows[side], counts[side], kinds, depth - 1) for side in (yes, ~yes)]
+        sides = [
+            self.rule(rows[side], counts[side], kinds, steady=steady, depth=depth - 1) for side in (yes, ~yes)
+        ]
         exact = all(side.exact for side in sides)
         return Rule(variable=variable, above=above, yes=sides[0], no=sides[1], exact=exact)
 
-    def _likely(self, rows: Ints, found: Ints, kinds: Sequence[Hashable]) -> int:
-        """Return which of some expressions that explain all examples is taken.
-
-        What varies in the examples and never shows in the count is no part of it: a constant is, then.
-        """
+    def _likely(self, rows: Ints, found: Ints, kinds: Sequence[Hashable], steady: bool) -> int:
+        """Return which of some expressions that explain all examples is taken."""
+        if steady:
+            found = self._constant(rows, found)
         for votes in (self.alike[kind] for kind in kinds if kind in self.alike):
             found = found[votes[found] > votes[found].max() - _EQUAL]
-        if self.expressions[int(found[0])][0] == "constant":
-            varying = {v for v in VARIABLES if len(np.unique(self.columns[v][rows])) > 1}
-            named = [varying.intersection(self.expressions[at][1:3]) for at in found.tolist()]
-            found = found[[not each for each in named]]
+        found = self._constant(rows, found)
         return int(found[np.argmax(self.votes[found])])
+
+    def _constant(self, rows: Ints, found: Ints) -> Ints:
+        """Return expressions without those that name what varies, where a constant is as good as they are.
+
+        What varies in the examples and never shows in the count is no part of it.
+        """
+        if self.expressions[int(found[0])][0] != "constant":
+            return found
+        varying = {v for v in VARIABLES if len(np.unique(self.columns[v][rows])) > 1}
+        return found[[varying.isdisjoint(self.expressions[at][1:3]) for at in found.tolist()]]

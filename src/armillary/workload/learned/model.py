@@ -65,12 +65,14 @@ class Program:
         shapes: Ways.
         tree: Which of them.
         classes: How many sequences of the corpus are of this kind.
+        layered: Whether their stages have one layer (0) or several (1): programs of one do not show how several go.
     """
 
     blocks: list[Template[str]]
     shapes: list[Shape]
     tree: Tree
     classes: int
+    layered: list[int] = field(default_factory=lambda: [0, 1])
 
 
 NO_SUM = Tree()

@@ -158,7 +158,7 @@ def _program(program: Program) -> Any:
         ]
         for shape in program.shapes
     ]
-    return [program.blocks, shapes, program.tree.to_json(), program.classes]
+    return [program.blocks, shapes, program.tree.to_json(), program.classes, program.layered]
 
 
 def _read_program(found: Any) -> Program:
@@ -177,7 +177,7 @@ def _read_program(found: Any) -> Program:
         shapes.append(shape)
     tree = Tree.from_json(found[2])
     _check_tree(tree, len(shapes))
-    return Program(blocks, shapes, tree, int(found[3]))
+    return Program(blocks, shapes, tree, int(found[3]), [int(each) for each in found[4]])
 
 
 def _slots(template: Sequence[Sequence[Any]]) -> int:

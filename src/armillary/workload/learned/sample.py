@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from armillary.errors import InputError, nearest, one_of
 from armillary.trace import Trace
 from armillary.workload.learned.agreement import check_agreement
-from armillary.workload.learned.conditions import WORDS, Value, of_class, program_of, uneven, wish
+from armillary.workload.learned.conditions import WORDS, Value, of_class, program_of, several_layers, uneven, wish
 from armillary.workload.learned.contexts import KEYS, surroundings
 from armillary.workload.learned.expressions import Rule
 from armillary.workload.learned.graphs import Layouts, graph_of_tokens
@@ -163,6 +163,12 @@ class Sampler:
             raise InputError(
                 f"{_kind_text(kind)}: no program of this kind in the corpus, expected one of its "
                 f"{len(self.model.programs)} kinds (nearest: {self._nearest(kind)})"
+            )
+        if several_layers(condition) not in program.layered:
+            has, other = ("one layer", "several") if several_layers(condition) else ("several layers", "one")
+            raise InputError(
+                f"{_kind_text(kind)}: the corpus has programs of this kind with {has} to a stage only, which do not "
+                f"show how {other} would go: expected stage_layers {'1' if has == 'one layer' else 'above 1'}"
             )
         shape: Shape = program.shapes[program.tree.choose(condition)]
         if not shape.counted:

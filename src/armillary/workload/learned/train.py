@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.errors import InputError
-from armillary.workload.learned.conditions import Value, of_class, program_of, uneven
+from armillary.workload.learned.conditions import Value, of_class, program_of, several_layers, uneven
 from armillary.workload.learned.contexts import LEVELS, at_level, surroundings
 from armillary.workload.learned.corpus import Corpus
 from armillary.workload.learned.expressions import Explained, Rule
@@ -154,7 +154,8 @@ def _programs(classes: Sequence[_Class]) -> dict[tuple[Value, ...], Program]:
     for key, rows_and_counts in arrays.items():
         explained.vote(*rows_and_counts, alike[key])
     rules = {
-        key: explained.rule(*each, alike[key]) if len(each[0]) else Rule() for key, each in arrays.items()
+        key: explained.rule(*each, alike[key], steady=key[2] is not None) if len(each[0]) else Rule()
+        for key, each in arrays.items()
     }
     found = {}
     for kind, members in kinds.items():
@@ -172,7 +173,8 @@ def _programs(classes: Sequence[_Class]) -> dict[tuple[Value, ...], Program]:
                     shape.counted = shape.counted and made == true
             shapes.append(shape)
         tree = grow([classes[at].condition for at in members], [each.step for each in of_class_])
-        found[kind] = Program(skeletons.blocks, shapes, tree, len(members))
+        layered = sorted({several_layers(classes[at].condition) for at in members})
+        found[kind] = Program(skeletons.blocks, shapes, tree, len(members), layered)
     return found
 
 
