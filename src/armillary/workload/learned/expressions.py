@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.workload.learned.archive import whole
 from armillary.workload.learned.conditions import Value
 
 Ints = NDArray[np.int64]
@@ -40,6 +41,8 @@ QUESTIONS = (
 Expression = tuple[str, str, str, int, int]
 """Form, two variables ("" where it has none) and two constants."""
 _EQUAL = 1e-9
+_CONSTANT = 99
+_MOST = 2**53
 _FORMS = ("constant", "plus", "at_most", "at_least", "lacking", "double", "difference", "least", "product")
 
 
@@ -163,14 +166,15 @@ class Rule:
                 raise ValueError(found[0])
             return cls(
                 variable=found[0],
-                above=int(found[1]),
+                above=whole(found[1], "above", -_MOST, _MOST),
                 yes=cls.from_json(found[2]),
                 no=cls.from_json(found[3]),
             )
         form, v, u, c, d, exact = found
         if form not in _FORMS or v not in ("", *VARIABLES) or u not in ("", *VARIABLES):
             raise ValueError(form)
-        return cls((form, v, u, int(c), int(d)), exact=bool(exact))
+        constants = whole(c, "constant", -_CONSTANT, _CONSTANT), whole(d, "constant", -_CONSTANT, _CONSTANT)
+        return cls((form, v, u, *constants), exact=bool(exact))
 
     def __str__(self) -> str:
         if self.yes is None or self.no is None:

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.workload.learned.archive import real, whole
 from armillary.workload.learned.conditions import Value
+
+_MOST = 2**53
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Tree:
     def from_json(cls, found: Any) -> Tree:
         """Return the tree that `to_json` described."""
         if len(found) == 2:
-            return cls(int(found[0]), float(found[1]))
+            return cls(whole(found[0], "choice", -_MOST, _MOST), real(found[1], "share", 0.0, 1.0))
         key, value, yes, no = found
         if not isinstance(key, str) or not isinstance(value, (int, float, str)):
             raise ValueError(key)
