@@ -180,7 +180,7 @@ def _array(data: bytes, where: str) -> NDArray[Any]:
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, fortran, dtype = read(file)
     if dtype.hasobject or dtype.kind not in "iufb" or fortran:
-        raise InputError(f"{where}: is of type {dtype}, expected numbers in rows")
+        raise ValueError(f"{where}: is of type {dtype}, expected numbers in rows")
     size = math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or size != len(data) - file.tell():
         raise InputError(f"{where}: has {len(data) - file.tell()} bytes, expected {size} for its shape {shape}")
