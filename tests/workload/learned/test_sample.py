@@ -19,10 +19,10 @@ from armillary.trace.check_ranks import check_trace
 from armillary.trace.expand import expand
 from armillary.workload.generate import generate
 from armillary.workload.learned.agreement import check_agreement
+from armillary.workload.learned.archive import checksum
 from armillary.workload.learned.conditions import read_settings, wish
 from armillary.workload.learned.corpus import read_corpus, write_corpus
 from armillary.workload.learned.model import StatisticalModel
-from armillary.workload.learned.archive import checksum
 from armillary.workload.learned.model_file import VERSION, load_model_file, save_model
 from armillary.workload.learned.requests import completed
 from armillary.workload.learned.sample import Sampler

@@ -20,7 +20,7 @@ from armillary.study.privacy.evaluate import Setting, obfuscated
 from armillary.study.privacy.facts import Circle, facts_of
 from armillary.study.privacy.machines import usual_machines
 from armillary.study.privacy.population import BATCH, PP, RANKS, SEQUENCE, TP, Configuration
-from armillary.study.privacy.stand_in import RECOMPUTE
+from armillary.study.privacy.stand_in import RECOMPUTE, SHARDING
 from armillary.trace.schema import CollectiveType
 from armillary.trace.trace import Trace
 from armillary.workload.models.counts import parameters
@@ -33,6 +33,10 @@ PUBLIC = (
     "llama-3-70b", "gpt-3-175b", "llama-3-405b", "megatron-530b", "megatron-1t",
 )  # fmt: skip
 """Decoders of presets whose numbers of parameters differ; two of them by 2 % only."""
+PRIOR = 1 / len(PUBLIC)
+"""Share of runs that a guess names."""
+PLAIN = "plain"
+"""What the setting without obfuscation is called."""
 WIDTH = 4
 """Bytes of a gradient: they are summed in fp32."""
 REDUCING = (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE_SCATTER)
@@ -47,7 +51,7 @@ class Named:
     """How often the attack was right at one setting.
 
     Attributes:
-        setting: Its name; "plain": nothing was hidden.
+        setting: Its name, or `PLAIN`.
         right: Runs whose model was named.
         runs: All of them.
     """
@@ -75,7 +79,9 @@ class Named:
 
 
 def named(trace: Trace) -> str | None:
-    """Return the public model whose gradients are nearest to those of a trace in size; None: it has no replicas.
+    """Return the public model whose gradients are nearest to those of a trace in size; None: nothing is reduced.
+
+    Without replicas it takes other groups for them and is wrong.
 
     Raises:
         InputError: the trace cannot be read.
@@ -127,7 +133,7 @@ def _one(model: Decoder, random: np.random.Generator) -> Configuration | None:
 
     tp, pp, batch, microbatch = pick(TP), pick(PP), pick(BATCH), pick((1, 2, 4))
     sequence = min(pick(SEQUENCE), model.context)
-    sharding = ("ddp", "zero-1")[random.integers(2)]
+    sharding = SHARDING[random.integers(2)]
     recompute = RECOMPUTE[random.integers(2)]
     dp = RANKS // (tp * pp)
     microbatches, rest = divmod(batch, dp * microbatch)
@@ -162,14 +168,16 @@ def name_public(
         progress: Called after each run with how many are done.
     """
     drawn = draw_public(runs, seed)
-    tasks = [(name, one, f"{seed}-public-{number}", tuple(settings)) for number, (name, one) in enumerate(drawn)]
+    tasks = [
+        (name, one, f"{seed}-public-{number}", tuple(settings)) for number, (name, one) in enumerate(drawn)
+    ]
     rows: list[list[bool]] = []
     with ProcessPoolExecutor(workers) as pool:
         for row in pool.map(_right, tasks) if workers > 1 else map(_right, tasks):
             rows.append(row)
             if progress:
                 progress(len(rows))
-    names = ["plain", *(setting.name for setting in settings)]
+    names = [PLAIN, *(setting.name for setting in settings)]
     return [
         Named(name, sum(column), runs) for name, column in zip(names, zip(*rows, strict=True), strict=True)
     ]

@@ -1,7 +1,7 @@
 """Archives of arrays and a header in JSON, with a checksum over both: one .npz without pickled objects.
 
-What is read is as large as it says, and every number in the header is one that a program can count with: files come from
-others.
+What is read is as large as it says, and every number in the header is one that a program can count with: files
+come from others.
 """
 
 from __future__ import annotations
@@ -165,7 +165,8 @@ def _arrays(path: Path, expected: str) -> dict[str, NDArray[Any]]:
         for member in members:
             if member.filename == "header.npy" and member.file_size > MOST_HEADER:
                 raise InputError(
-                    f"{path}: header: has {format_bytes(member.file_size)}, expected at most {format_bytes(MOST_HEADER)}"
+                    f"{path}: header: has {format_bytes(member.file_size)}, expected at most "
+                    f"{format_bytes(MOST_HEADER)}"
                 )
             data = archive.read(member)
             name = member.filename.removesuffix(".npy")
@@ -183,7 +184,9 @@ def _array(data: bytes, where: str) -> NDArray[Any]:
         raise ValueError(f"{where}: is of type {dtype}, expected numbers in rows")
     size = math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or size != len(data) - file.tell():
-        raise InputError(f"{where}: has {len(data) - file.tell()} bytes, expected {size} for its shape {shape}")
+        raise InputError(
+            f"{where}: has {len(data) - file.tell()} bytes, expected {size} for its shape {shape}"
+        )
     return np.frombuffer(data, dtype, offset=file.tell()).reshape(shape).copy()
 
 

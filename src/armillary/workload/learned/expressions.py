@@ -1,9 +1,9 @@
 """Counts as small integer expressions of conditions, e.g. min(stages_left + 1, microbatches).
 
-All expressions of a library are tried. Several may explain few examples; then the one is taken that explains most counts of
-the same kind elsewhere in the corpus (how often a message is sent, of all messages), of those the one that explains
-most other counts, and of those the shortest: that is what keeps a 4 from being taken for the number of layers, and
-a 1 for something that is 1 in the examples only.
+All expressions of a library are tried. Several may explain few examples; then the one is taken that explains most
+counts of the same kind elsewhere in the corpus (how often a message is sent, of all messages), of those the one that
+explains most other counts, and of those the shortest: that is what keeps a 4 from being taken for the number of
+layers, and a 1 for something that is 1 in the examples only.
 """
 
 from __future__ import annotations
@@ -190,7 +190,9 @@ class Explained:
         self.conditions = conditions
         self.expressions = library()
         self.table = table_of(self.expressions, conditions)
-        self.columns = {v: np.array([int(each.get(v, 0)) for each in conditions], np.int64) for v in VARIABLES}
+        self.columns = {
+            v: np.array([int(each.get(v, 0)) for each in conditions], np.int64) for v in VARIABLES
+        }
         self.votes = np.zeros(len(self.expressions))
         self.alike: dict[Hashable, Floats] = defaultdict(lambda: np.zeros(len(self.expressions)))
         self.asked = {v: np.array([int(each.get(v, 0)) for each in conditions], np.int64) for v in QUESTIONS}

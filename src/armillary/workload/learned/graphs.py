@@ -128,9 +128,7 @@ def _names(tokens: Tokens, layouts: Layouts) -> tuple[Ints, list[bytes]]:
     """Return the string of every token's name, and all strings."""
     symbols: Any = layouts.vocabulary.symbols
     strings = list(layouts.strings)
-    keys, inverse = np.unique(
-        tokens.symbols * NUMBERS + tokens.numbers[:, AT["number"]], return_inverse=True
-    )
+    keys, inverse = np.unique(tokens.symbols * NUMBERS + tokens.numbers[:, AT["number"]], return_inverse=True)
     first = len(strings)
     for key in keys.tolist():
         symbol, number = divmod(key, NUMBERS)

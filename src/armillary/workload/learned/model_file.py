@@ -167,7 +167,7 @@ def _list(header: Any, key: str, where: str) -> list[Any]:
 def _word(value: Any) -> Value:
     """Return a word or an integer."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise ValueError(f"{value!r:.40}, expected a word or an integer")  # noqa: TRY004  # named by `reading`
+        raise ValueError(f"{value!r:.40}, expected a word or an integer")  # named by `reading`
     return value
 
 
@@ -267,7 +267,9 @@ def _entry(entry: Entry) -> Any:
 
 
 def _read_variants(found: Any, symbols: int, sums: int) -> Variants:
-    variants = [tuple(whole(each, "symbol", 0, symbols - 1) for each in listed) for listed in found["symbols"]]
+    variants = [
+        tuple(whole(each, "symbol", 0, symbols - 1) for each in listed) for listed in found["symbols"]
+    ]
     if not all(variants):
         raise ValueError("a variant has no symbols")
     waits = {

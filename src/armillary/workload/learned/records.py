@@ -115,7 +115,8 @@ def records_of(
         count = whole(many, "classes", 0, len(classes) - at)
         records.append(
             Record(
-                dict(condition), tuple(classes[at : at + count]), tuple(whole(each, "ranks", 0, _MOST) for each in ranks),
+                dict(condition), tuple(classes[at : at + count]),
+                tuple(whole(each, "ranks", 0, _MOST) for each in ranks),
                 str(source), tuple(whole(each, "rank_graph", 0, count - 1) for each in rank_graph),
             )
         )  # fmt: skip

@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from armillary.errors import InputError, nearest, one_of
 from armillary.trace import Trace
 from armillary.workload.learned.agreement import check_agreement
-from armillary.workload.learned.conditions import WORDS, Value, of_class, program_of, several_layers, uneven, wish
+from armillary.workload.learned.conditions import (
+    WORDS,
+    Value,
+    of_class,
+    program_of,
+    several_layers,
+    uneven,
+    wish,
+)
 from armillary.workload.learned.contexts import KEYS, surroundings
 from armillary.workload.learned.expressions import Rule
 from armillary.workload.learned.graphs import Layouts, graph_of_tokens
@@ -25,15 +33,19 @@ from armillary.workload.learned.model import Entry, Shape, StatisticalModel, Var
 from armillary.workload.learned.monomials import logarithms_of
 from armillary.workload.learned.reference_kernel import IF_ANY
 from armillary.workload.learned.requests import check_modelled, completed
-from armillary.workload.learned.skeletons import sequence_of
+from armillary.workload.learned.skeletons import length_of, sequence_of
 from armillary.workload.learned.tokens import Tokens
 from armillary.workload.learned.variation import drawn_factors
-from armillary.workload.learned.vocabulary import AT, COLUMNS, token_keys
+from armillary.workload.learned.vocabulary import AT, COLUMNS, NUMBERS, token_keys
 from armillary.workload.learned.waits import Waits
 
 Ints = NDArray[np.int64]
 TIMES = [AT["duration_ns"], AT["duration_micros"]]
 """Columns that are drawn with what the fit left; sizes must agree between ranks and follow their condition."""
+_TOO_LARGE = 2.0**62
+_MOST_PIECES = 20_000_000
+"""Of a rank: a step of 1,000 layers in 10,000 microbatches."""
+_FIT = "numbers of a trace have 63 bits"
 _KEPT = 20_000
 """Lists of references of pieces that are kept, at most."""
 
@@ -175,11 +187,15 @@ class Sampler:
             raise InputError(
                 f"{_kind_text(kind)}: microbatches of its blocks follow no order that is learned"
             )
-        blocks = sequence_of(shape.step, [rule.value(condition) for rule in shape.times])
+        times = [rule.value(condition) for rule in shape.times]
+        _check_length(length_of(shape.step, times))
+        blocks = sequence_of(shape.step, times)
         inside = {}
         for block in dict.fromkeys(blocks):
             counts = [rule.value(condition) for rule in shape.blocks[block]]  # type: ignore[index]
+            _check_length(length_of(program.blocks[block[0]], counts))  # type: ignore[index]
             inside[block] = sequence_of(program.blocks[block[0]], counts)  # type: ignore[index]
+        _check_length(sum(len(inside[block]) for block in blocks))
         roles: list[str] = []
         batches: list[int] = []
         for block, batch in zip(blocks, shape.microbatches(blocks), strict=True):  # type: ignore[arg-type]
@@ -204,7 +220,10 @@ class Sampler:
                 entries[at, 2] = rule.value(condition)
         numbers = np.zeros((len(symbols), len(COLUMNS)), np.int64)
         fixed = self._numbers(role, known, variant, near)
-        numbers[fixed.token, fixed.column] = np.rint(values[fixed.sums])
+        sizes_of = values[fixed.sums]
+        if not (sizes_of < _TOO_LARGE).all():
+            raise InputError(f"{role}: sizes of {sizes_of.max():.3g}, expected a smaller condition: {_FIT}")
+        numbers[fixed.token, fixed.column] = np.rint(sizes_of)
         more = {**condition, "variant": f"v{variant}"}
         for token, entry in fixed.others:
             if entry.rule is not None:
@@ -212,7 +231,13 @@ class Sampler:
             elif entry.choice is not None:
                 numbers[token, entry.column] = entry.choice.choose(condition)
             else:
-                numbers[token, entry.column] = max(1, round(float(values[entry.sums.choose(more)])))
+                size = float(values[entry.sums.choose(more)])
+                if not size < _TOO_LARGE:
+                    raise InputError(f"{role}: a size of {size:.3g}, expected a smaller condition: {_FIT}")
+                numbers[token, entry.column] = max(1, round(size))
+        named = numbers[:, AT["number"]]
+        if named.size and not 0 <= named.min() <= named.max() < NUMBERS:
+            raise InputError(f"{role}: a name with number {named.max()}, expected less than {NUMBERS}")
         return Made(symbols, numbers, sizes, entries)
 
     def _waits(
@@ -322,6 +347,18 @@ class Sampler:
             graphs.append(graph_of_tokens(tokens, self.layouts, f"class {at}"))
         about = {"learned": {"condition": record.condition, "seed": seed, "temperature": temperature}}
         return Trace(tuple(graphs), np.array(record.rank_graph, np.int32), None, about)
+
+
+def _check_length(pieces: int) -> None:
+    """Refuse programs that would not fit into memory.
+
+    Raises:
+        InputError: there are too many pieces.
+    """
+    if pieces > _MOST_PIECES:
+        raise InputError(
+            f"a rank would have {pieces:,} pieces, expected at most {_MOST_PIECES:,}: fewer layers or microbatches"
+        )
 
 
 def _possible(waits: Waits, at: int, absent: set[int]) -> int:

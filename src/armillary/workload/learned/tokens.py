@@ -154,7 +154,11 @@ def parents_of(
 
 
 def named_by(
-    symbols: Ints, batch: Ints, references: tuple[Ints, Ints, Ints, Ints], vocabulary: Vocabulary, mode: Mode = "compiled"
+    symbols: Ints,
+    batch: Ints,
+    references: tuple[Ints, Ints, Ints, Ints],
+    vocabulary: Vocabulary,
+    mode: Mode = "compiled",
 ) -> tuple[Ints, Ints, Ints, int]:
     """Return what references name.
 

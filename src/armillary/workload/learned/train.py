@@ -17,8 +17,8 @@ from armillary.workload.learned.corpus import Corpus
 from armillary.workload.learned.expressions import Explained, Rule
 from armillary.workload.learned.model import Entry, Program, Shape, StatisticalModel, Sums, Variants
 from armillary.workload.learned.monomials import VARIABLES, Fitter, Sum, logarithms_of
-from armillary.workload.learned.packed import Packed
 from armillary.workload.learned.motifs import Template
+from armillary.workload.learned.packed import Packed
 from armillary.workload.learned.pieces import Piece, Variant, loose_symbols, pieces_of
 from armillary.workload.learned.places import Places, places_of
 from armillary.workload.learned.records import Record
@@ -136,11 +136,11 @@ def _programs(classes: Sequence[_Class]) -> dict[tuple[Value, ...], Program]:
     alike: dict[tuple[Any, ...], list[Any]] = {}
     for kind, members in kinds.items():
         parsed[kind] = find_skeletons([classes[at].pieces for at in members])
-        blocks = parsed[kind][0].blocks
+        templates = parsed[kind][0].blocks
         for at, skeleton in zip(members, parsed[kind][1], strict=True):
             step = parsed[kind][0].steps[skeleton.step]
             for where, counts in ((None, skeleton.times), *skeleton.blocks.items()):
-                kinds_of = _kinds_of_counts(step, blocks, where, str(kind[1]))
+                kinds_of = _kinds_of_counts(step, templates, where, str(kind[1]))
                 for place, count in enumerate(counts):
                     key = kind, skeleton.step, where, place
                     rows, values = slots[key]

@@ -112,9 +112,7 @@ def learn_waits(
             allowed, empty = right[token]
             own, kept = found[token], position[rows]
             own.tree = questions.grow_any(allowed, np.arange(allowed.shape[1]), kept[kept >= 0])
-            missed = {
-                own.lists[which][place] for which, place in zip(*np.nonzero(empty.any(0)), strict=True)
-            }
+            missed = {own.lists[which][place] for which, place in zip(*np.nonzero(empty.any(0)), strict=True)}
             own.optional = {
                 (which, place)
                 for which, each in enumerate(own.lists)
@@ -169,7 +167,10 @@ def _named(
     sizes = np.zeros(len(packed), np.int64)
     for at, token, _ in asked:
         full = packed.references[packed.reference[at]]
-        tables += [(-1, full), *((which, each) for which, each in enumerate(lists[token]) if not _counted(each))]
+        tables += [
+            (-1, full),
+            *((which, each) for which, each in enumerate(lists[token]) if not _counted(each)),
+        ]
         sizes[at] = sum(len(each) for _, each in tables) - sizes.sum()
     entries = np.array([entry for _, each in tables for entry in each], np.int64).reshape(-1, 3).T
     ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -114,9 +114,7 @@ def _fixed(rows: Rows, shared: Mapping[str, bool]) -> NDArray[np.bool_]:
         for column, default in ((rows.words["pg_name"], shared[""]), (rows.words["comm_axis"], False))
     )
     together = (rows.types == NodeType.COMM_COLL_NODE) | (rows.number("in_switch") != 0)
-    fixed: NDArray[np.bool_] = (
-        (along & ~axis) | (together & ~group) | (rows.lists["comm_splits"].codes >= 0)
-    )
+    fixed: NDArray[np.bool_] = (along & ~axis) | (together & ~group) | (rows.lists["comm_splits"].codes >= 0)
     return fixed
 
 
@@ -151,4 +149,6 @@ def _groups(alike: list[Rows]) -> I64:
     codes = np.stack([rows.words["pg_name"].codes for rows in alike])
     peers = [rows.numbers[end] for rows in alike for end in ("comm_dst", "comm_src")]
     axes = alike[0].words["comm_axis"].codes
-    return np.unique(np.vstack([codes, axes, *peers]), axis=1, return_inverse=True)[1].ravel().astype(np.int64)
+    return (
+        np.unique(np.vstack([codes, axes, *peers]), axis=1, return_inverse=True)[1].ravel().astype(np.int64)
+    )
