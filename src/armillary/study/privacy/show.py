@@ -46,9 +46,13 @@ def remains_tables(found: dict[str, Any]) -> list[Table]:
     for row in found["attack"]:
         guessed.add_row(
             row["attribute"],
-            *("unknown" if row[side] is None else f"{row[side]:,}" for side in ("before", "after")),
+            *(_value(row[side]) for side in ("before", "after")),
         )
     return [times, clear, guessed]
+
+
+def _value(found: int | str | None) -> str:
+    return "unknown" if found is None else found if isinstance(found, str) else f"{found:,}"
 
 
 def evaluation_tables(found: Evaluation) -> list[Table]:
