@@ -17,7 +17,7 @@ from armillary.workload.learned.archive import (
     whole,
     write_archive,
 )
-from armillary.workload.learned.conditions import Value
+from armillary.workload.learned.conditions import Value, program_of
 from armillary.workload.learned.expressions import Rule
 from armillary.workload.learned.model import Entry, Program, Shape, StatisticalModel, Sums, Variants
 from armillary.workload.learned.monomials import VARIABLES
@@ -25,7 +25,7 @@ from armillary.workload.learned.records import arrays_of, records_of, reference
 from armillary.workload.learned.reference_kernel import COUNTED
 from armillary.workload.learned.tree import Tree
 from armillary.workload.learned.variation import QUANTILES
-from armillary.workload.learned.vocabulary import COLUMNS, Vocabulary
+from armillary.workload.learned.vocabulary import COLUMNS, Vocabulary, token_keys
 from armillary.workload.learned.waits import Token, Waits
 
 T = TypeVar("T")
@@ -118,13 +118,13 @@ def model_of(header: Any, arrays: dict[str, Any], where: str) -> StatisticalMode
     for place, entry in enumerate(_list(header, "programs", where)):
         with reading(where, f"programs[{place}]"):
             kind, each = entry
-            programs[tuple(_word(part) for part in kind)] = _read_program(each)
+            programs[_kind(kind)] = _read_program(each)
     roles: dict[str, Variants] = {}
     with reading(where, "roles"):
         listed = dict(header["roles"])
     for role, each in listed.items():
         with reading(where, f"roles.{role}"):
-            roles[str(role)] = _read_variants(each, len(vocabulary), many)
+            roles[str(role)] = _read_variants(each, vocabulary, many)
     with reading(where, "programs"):
         unknown = {
             role
@@ -162,6 +162,17 @@ def _list(header: Any, key: str, where: str) -> list[Any]:
     if not isinstance(found, list):
         raise InputError(f"{where}: {key}: expected a list")
     return found
+
+
+def _kind(found: Any) -> tuple[Value, ...]:
+    """Return a kind of program, see `program_of`: words, then ones and zeros."""
+    usual = program_of({})
+    if len(found) != len(usual):
+        raise ValueError(f"expected {len(usual)} parts of a kind")
+    return tuple(
+        _word(part) if isinstance(like, str) else whole(part, "part of a kind", 0, 1)
+        for part, like in zip(found, usual, strict=True)
+    )
 
 
 def _word(value: Any) -> Value:
@@ -266,7 +277,8 @@ def _entry(entry: Entry) -> Any:
     return [list(entry.token), entry.column, entry.sums.to_json(), rule, choice]
 
 
-def _read_variants(found: Any, symbols: int, sums: int) -> Variants:
+def _read_variants(found: Any, vocabulary: Vocabulary, sums: int) -> Variants:
+    symbols = len(vocabulary)
     variants = [
         tuple(whole(each, "symbol", 0, symbols - 1) for each in listed) for listed in found["symbols"]
     ]
@@ -276,6 +288,9 @@ def _read_variants(found: Any, symbols: int, sums: int) -> Variants:
         _token(token): _read_waits(lists, tails, tree, optional, symbols)
         for token, lists, tails, tree, optional in found["waits"]
     }
+    missing = {each for variant in variants for each in token_keys(variant, vocabulary)} - waits.keys()
+    if missing:
+        raise ValueError(f"waits: expected those of {min(missing)[0]!r:.40}, too")
     chosen = Tree.from_json(found["tree"])
     _check_tree(chosen, len(variants))
     numbers = [[_read_entry(each, sums) for each in entries] for entries in found["numbers"]]
