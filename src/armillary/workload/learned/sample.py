@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from armillary.errors import InputError, nearest, one_of
 from armillary.trace import Trace
-from armillary.workload.learned.agreement import check_agreement
+from armillary.workload.learned.agreement import check_agreement, check_microbatches
 from armillary.workload.learned.conditions import (
     WORDS,
     Value,
@@ -153,6 +153,7 @@ class Sampler:
         roles, batches = self._program(condition)
         known = self.model.roles
         loose = [known[role].loose for role in roles]
+        check_microbatches(roles, loose, batches, int(condition.get("microbatches", 0)))
         around = surroundings(roles, loose, batches)
         chosen = {role: known[role].tree.choose(condition) for role in dict.fromkeys(roles)}
         values = self.model.sums.values(logarithms_of([condition])[0])
