@@ -167,7 +167,7 @@ def test_model_files(model: StatisticalModel, tmp_path: Path) -> None:
         ("checksum", "was changed or damaged after it was written"),
         ("sums", "sums: ptr: expected an offset for each sum"),
         ("coefficient", r"sums: coefficients \[inf\], expected numbers of at most 1e\+18"),
-        ("choice", r"programs\\[0\\]: choice 99999 of"),
+        ("choice", r"programs\[0\]: choice 99999 of"),
         ("huge", r"domain.layers\[0\]: 1{26}, expected a number of at most 9007199254740992"),
         ("nan", "shared: NaN, expected a number of at most"),
         ("infinite", "shared: 1e400, expected a number of at most"),

@@ -36,6 +36,9 @@ QUESTIONS = (
     "tp",
     "cp",
     "dp",
+    "etp",
+    "one_dp",
+    "one_tp",
 )
 """Variables that a rule may ask for."""
 Expression = tuple[str, str, str, int, int]
