@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import tempfile
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import fuzz_mutations as mutate
+import numpy as np
 
 from armillary import convert
 from armillary.convert.pytorch.device import read_device
@@ -30,6 +32,11 @@ from armillary.trace import (
     nodes_of,
     read_graph,
 )
+from armillary.workload.learned.archive import checksum
+from armillary.workload.learned.corpus import read_corpus, write_corpus
+from armillary.workload.learned.model_file import load_model_file, save_model
+from armillary.workload.learned.sample import Sampler
+from armillary.workload.learned.train import train
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 TESTS = Path(__file__).resolve().parents[1]
@@ -57,6 +64,8 @@ def readers() -> list[Reader]:
         Reader("et-gzip", "w.0.et", wire_seeds, [*mutate.FRAMES, mutate.compressed], whole_graph),
         Reader("trace", "w.0.et", wire_seeds, mutate.FRAMES, lambda path: load_trace(path.with_name("w"))),
         Reader("json", "w.0.json", json_seeds, mutate.JSON, whole_graph),
+        Reader("learned-model", "w.json", model_headers, mutate.JSON, model_of_header),
+        Reader("learned-archive", "w.npz", model_files, mutate.BYTES, load_model_file),
     ]
     return rows + pytorch_rows() + [front_end_row(name) for name in convert.names()]
 
@@ -72,6 +81,41 @@ def pytorch_rows() -> list[Reader]:
         Reader("pytorch-pair-device", "device_0.json", partial(whole, DEVICE), mutate.JSON, read_pair),
         Reader("pytorch-joined", "joined_0.json", joined, mutate.JSON, partial(converted, "pytorch")),
     ]
+
+
+@cache
+def model_files() -> list[bytes]:
+    """Return the file of a model of a few small generated traces."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "plan.yaml").write_text(
+            "count: 6\nchoices: {layers: [2, 4], hidden: [2048, 4096], pp: [1, 2], microbatches: [2, 3]}\n"
+        )
+        write_corpus(folder / "corpus", [], [folder / "plan.yaml"])
+        save_model(train(read_corpus(folder / "corpus")), folder / "model.npz")
+        return [(folder / "model.npz").read_bytes()]
+
+
+@cache
+def model_arrays() -> dict[str, Any]:
+    """Return the arrays of that file."""
+    with np.load(io.BytesIO(model_files()[0])) as found:
+        return {name: found[name] for name in found.files}
+
+
+def model_headers() -> list[bytes]:
+    """Return the header of that file."""
+    return [model_arrays()["header"].tobytes()]
+
+
+def model_of_header(path: Path) -> None:
+    """Read a model with this header and a checksum that fits, and make a trace with it."""
+    arrays = {**model_arrays(), "header": np.frombuffer(path.read_bytes(), np.uint8)}
+    arrays["checksum"] = np.frombuffer(checksum(arrays).encode(), np.uint8)
+    made = path.with_name("w.npz")
+    np.savez(made, **arrays)
+    sampler = Sampler(load_model_file(made))
+    sampler.sample({"layers": 4, "hidden": 3072, "pp": 2, "ranks": 8, "batch": 12})
 
 
 FRONT_ENDS: dict[str, tuple[str, str, Sequence[mutate.Mutation], dict[str, Any]]] = {

@@ -75,6 +75,21 @@ def test_files_of_ranks_are_obfuscated_alike(tmp_path: Path) -> None:
     assert len({made.trace.graphs[graph].n_nodes for graph in made.trace.rank_graph}) <= 4
 
 
+@pytest.mark.parametrize("parallel", [Parallel(cp=4, tp=2), Parallel(cp=4, pp=2)])
+def test_rings_in_files_do_not_show_layers(tmp_path: Path, parallel: Parallel) -> None:
+    """Messages of context parallelism name ranks in files; both ends join the same ones, and layers do not show."""
+    counts = []
+    for layers in (8, 24):
+        model = MODEL.model_copy(update={"layers": layers})
+        write_trace(tmp_path / f"{layers}", generate(model, Plan(ranks=8, batch=8, parallel=parallel)))
+        made = obfuscate(load_trace(tmp_path / f"{layers}"), usual_machines(8), LEVELS[3], key="k")
+        assert made.windows
+        assert sound(made.trace)
+        counts.append(made.trace.graphs[0].n_nodes)
+    assert max(counts) < 2.5 * min(counts)
+    assert max(counts) < 250
+
+
 def test_nothing_of_the_original_is_in_the_bytes() -> None:
     trace = expand(generate(*PLANS["experts"]))
     secrets = {name.encode() for graph in trace.graphs for name in graph.names() if name}

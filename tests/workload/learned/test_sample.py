@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from armillary.trace.check_ranks import check_trace
 from armillary.trace.expand import expand
 from armillary.workload.generate import generate
 from armillary.workload.learned.agreement import check_agreement
+from armillary.workload.learned.archive import checksum
 from armillary.workload.learned.conditions import read_settings, wish
 from armillary.workload.learned.corpus import read_corpus, write_corpus
 from armillary.workload.learned.model import StatisticalModel
@@ -153,29 +156,75 @@ def test_model_files(model: StatisticalModel, tmp_path: Path) -> None:
     assert role_table(again, "optimizer").row_count > 0
 
 
-@pytest.mark.parametrize("damage", ["junk", "pickle", "version", "sums", "choice", "absent"])
-def test_files_that_are_no_models(model: StatisticalModel, tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("junk", "no model, expected a model that `armillary learn train` wrote"),
+        ("pickle", "no model, expected a model that `armillary learn train` wrote"),
+        ("absent", "cannot be read"),
+        ("old", "version 2, expected version 3: train it again"),
+        ("new", "version 7, expected a model that"),
+        ("checksum", "was changed or damaged after it was written"),
+        ("sums", "sums: ptr: expected an offset for each sum"),
+        ("coefficient", r"sums: coefficients \[inf\], expected numbers of at most 1e\+18"),
+        ("choice", r"programs\[0\]: choice 99999 of"),
+        ("huge", r"domain.layers\[0\]: 1{26}, expected a number of at most 9007199254740992"),
+        ("nan", "shared: NaN, expected a number of at most"),
+        ("infinite", "shared: 1e400, expected a number of at most"),
+        ("constant", r"programs\[0\]: constant 1000000, expected an integer from -99 to 99"),
+        ("deep", "domain.layers.*: nested too deeply, expected at most 64 levels"),
+        ("deeper", "header: nested too deeply"),
+    ],
+)
+def test_files_that_are_no_models(model: StatisticalModel, tmp_path: Path, damage: str, message: str) -> None:
     path = tmp_path / "model.npz"
     save_model(model, path)
     with np.load(path) as found:
         arrays = {name: found[name] for name in found.files}
     text = arrays["header"].tobytes().decode()
+    layers = '"layers": ['
+    texts = {
+        "old": text.replace(f'"version": {VERSION}', '"version": 2'),
+        "new": text.replace(f'"version": {VERSION}', '"version": 7'),
+        "checksum": text.replace(", 4096", ", 4097", 1),
+        "choice": text.replace("[0, 1.0]", "[99999, 1.0]"),
+        "huge": text.replace(layers, f"{layers}{'1' * 26}, ", 1),
+        "nan": text.replace('"shared": 0.0', '"shared": NaN'),
+        "infinite": text.replace('"shared": 0.0', '"shared": 1e400'),
+        "constant": text.replace('["constant", "", "", 1, 0,', '["constant", "", "", 1000000, 0,', 1),
+        "deep": text.replace(layers, f"{layers}{'[' * 100}{']' * 100}, ", 1),
+        "deeper": text.replace(layers, f"{layers}{'[' * 100_000}{']' * 100_000}, ", 1),
+    }
     if damage == "pickle":
         arrays["header"] = np.array([{"a": 1}], object)
-    elif damage == "version":
-        arrays["header"] = np.frombuffer(
-            text.replace(f'"version": {VERSION}', '"version": 7').encode(), np.uint8
-        )
     elif damage == "sums":
         arrays["ptr"] = arrays["ptr"][:-1]
-    elif damage == "choice":
-        arrays["header"] = np.frombuffer(text.replace("[0, 1.0]", "[99999, 1.0]").encode(), np.uint8)
+    elif damage == "coefficient":
+        arrays["coefficients"][0] = np.inf
+    elif damage in texts:
+        assert texts[damage] != text
+        arrays["header"] = np.frombuffer(texts[damage].encode(), np.uint8)
+    if damage not in ("pickle", "checksum"):
+        arrays["checksum"] = np.frombuffer(checksum(arrays).encode(), np.uint8)
     np.savez(path, **arrays)
     if damage == "junk":
         path.write_bytes(b"no archive")
     elif damage == "absent":
         path.unlink()
-    with pytest.raises(InputError, match="expected a model that `armillary learn train` wrote"):
+    with pytest.raises(InputError, match=message) as error:
+        load_model_file(path)
+    assert str(error.value).startswith(f"{path}: ")
+    assert "\n" not in str(error.value)
+
+
+def test_an_array_that_claims_more_than_it_has(model: StatisticalModel, tmp_path: Path) -> None:
+    path, header = tmp_path / "model.npz", io.BytesIO()
+    save_model(model, path)
+    shape = {"descr": "<f8", "fortran_order": False, "shape": (1 << 50,)}
+    np.lib.format.write_array_header_1_0(header, shape)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("more.npy", header.getvalue() + b"12345678")
+    with pytest.raises(InputError, match="more: has 8 bytes, expected 9007199254740992"):
         load_model_file(path)
 
 

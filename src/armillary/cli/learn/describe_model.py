@@ -39,7 +39,7 @@ def model_tables(model: StatisticalModel) -> list[Table]:
     for name, role in model.roles.items():
         errors = [
             float(model.sums.error[at])
-            for entries in role.numbers.values()
+            for entries in role.numbers
             for entry in entries
             for _, at in _leaves(entry.sums)
             if entry.rule is None and entry.choice is None
@@ -75,7 +75,7 @@ def role_table(model: StatisticalModel, role: str) -> Table:
             f"--role {role}: no such piece, expected one of {', '.join(model.roles)}{nearest(role, model.roles)}"
         )
     table = plain_table("token", "column", "value", left=3, widest=24)
-    for entries in list(model.roles[role].numbers.values())[:1]:
+    for entries in model.roles[role].numbers[:1]:
         for entry in entries:
             for question, text in _texts(model, entry):
                 whole = f"{text} if {question}" if question else text

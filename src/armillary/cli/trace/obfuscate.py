@@ -134,6 +134,11 @@ def command(
             f"warning: the times hold only with sizes within {100 * made.reached.sizes:.3g} % and "
             f"{'other' if made.reached.structure else 'the same'} nodes", err=True,
         )  # fmt: skip
+    elif strength.structure and made.windows is None:
+        click.echo(
+            "warning: only kernels in a row are joined here: nodes and repetitions still follow the number of layers",
+            err=True,
+        )
     if report:
         write_text(report, json.dumps(what, indent=1, ensure_ascii=False) + "\n")
         click.echo(f"wrote {report}", err=True)

@@ -206,7 +206,7 @@ def _samples(task: Task) -> tuple[Floats, list[Sample]]:
     found = []
     for number, setting in enumerate(settings):
         asked = setting.strength
-        made = _obfuscated(trace, machines[: setting.machines], setting, f"{key}-{number}")
+        made = obfuscated(trace, machines[: setting.machines], setting, f"{key}-{number}")
         after = armillary.simulate(made.trace, other.platform).total_ticks
         found.append(
             Sample(
@@ -219,7 +219,7 @@ def _samples(task: Task) -> tuple[Floats, list[Sample]]:
     return base, found
 
 
-def _obfuscated(trace: Trace, machines: Sequence[Machine], setting: Setting, key: str) -> Obfuscated:
+def obfuscated(trace: Trace, machines: Sequence[Machine], setting: Setting, key: str) -> Obfuscated:
     """Obfuscate with another key where there is no stand-in, as a user would."""
     for again in range(3):
         with suppress(InputError):

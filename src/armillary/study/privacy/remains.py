@@ -8,16 +8,21 @@ import numpy as np
 
 from armillary.study.privacy.facts import facts_of, work_of
 from armillary.study.privacy.obfuscate import Obfuscated
+from armillary.study.privacy.public import named
 from armillary.study.privacy.rules import attack
 from armillary.trace.schema import NodeType
 from armillary.trace.trace import Trace
 from armillary.units import format_bytes
 
+NEAREST = "public model"
+"""What the attack by gradients finds: the public model with as many parameters, right or not."""
 CLEAR = (
     "the number of ranks, and which of them share a graph",
     "sizes and members of communicators, and who sends to whom",
     "types of collectives, types of nodes, precisions, which kernels are the CPU's",
     "the simulated time, within the tolerance: it says how much work a step is",
+    "totals, below level 3: that of the gradients is the number of parameters, which names a public model; level 3 "
+    "scales totals by a factor of --totals at most, and the nearest public model is often still the right one",
 )
 """What a trace cannot hide and still be simulated."""
 STAND_IN_CLEAR = (
@@ -48,6 +53,14 @@ def remains(before: Trace, made: Obfuscated) -> dict[str, Any]:
                 "why": guesses[1][name].why,
             }
             for name in guesses[0]
+        ]
+        + [
+            {
+                "attribute": NEAREST,
+                "before": named(before),
+                "after": named(made.trace),
+                "why": "the total of the gradients that replicas reduce is its number of parameters",
+            }
         ],
         "cannot_be_hidden": list(STAND_IN_CLEAR if made.reached.stand_in else CLEAR),
     }

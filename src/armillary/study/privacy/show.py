@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +11,7 @@ import numpy as np
 from armillary.errors import InputError
 from armillary.files import replacing
 from armillary.study.privacy.evaluate import RULES, Evaluation
+from armillary.study.privacy.public import PLAIN, PRIOR, PUBLIC, Named
 from armillary.study.privacy.rules import Guess
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 SECRETS = ("hidden", "layers", "tp", "pp", "dp")
 """Attributes that the picture shows."""
 STYLES: tuple[Literal[":", "--"], ...] = (":", "--")
+_PUBLIC = "#E69F00"
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9")
 
 
@@ -44,9 +46,13 @@ def remains_tables(found: dict[str, Any]) -> list[Table]:
     for row in found["attack"]:
         guessed.add_row(
             row["attribute"],
-            *("unknown" if row[side] is None else f"{row[side]:,}" for side in ("before", "after")),
+            *(_value(row[side]) for side in ("before", "after")),
         )
     return [times, clear, guessed]
+
+
+def _value(found: int | str | None) -> str:
+    return "unknown" if found is None else found if isinstance(found, str) else f"{found:,}"
 
 
 def evaluation_tables(found: Evaluation) -> list[Table]:
@@ -66,6 +72,27 @@ def evaluation_tables(found: Evaluation) -> list[Table]:
     return [learned, rules]
 
 
+def public_table(named: Sequence[Named]) -> Table:
+    """Return the shares of runs of public models that the total of their gradients names, with intervals."""
+    table = _table("named by its gradients", "public model, %", "95 % interval")
+    table.add_row("prior", _percent(PRIOR), "")
+    for each in named:
+        low, high = each.interval
+        table.add_row(each.setting, _percent(each.share), f"{_percent(low)} to {_percent(high)}")
+    return table
+
+
+def not_hidden(named: Sequence[Named]) -> str:
+    """Return one sentence on which settings leave the model to be named: whose interval is above the prior."""
+    told = [each.setting for each in named if each.setting != PLAIN and each.interval[0] > PRIOR]
+    if not told:
+        return f"the total of gradients names a public model no more often than 1 in {len(PUBLIC)}"
+    return (
+        f"not hidden: the total of gradients names a public model more often than 1 in {len(PUBLIC)} at "
+        f"{', '.join(told)}"
+    )
+
+
 def _percent(share: float) -> str:
     return f"{100 * share:.1f}"
 
@@ -80,8 +107,8 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def trade_off_picture(found: Evaluation, path: Path) -> None:
-    """Draw the success of the attack over the error of simulated times.
+def trade_off_picture(found: Evaluation, path: Path, named: Sequence[Named] = ()) -> None:
+    """Draw the success of the attack over the error of simulated times, and how often public models are named.
 
     Raises:
         InputError: the suffix is none of a picture, or matplotlib is not there.
@@ -91,10 +118,11 @@ def trade_off_picture(found: Evaluation, path: Path) -> None:
     check_picture(path)
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(15, 4.6), layout="constrained")
+    figure = Figure(figsize=(15 + 3 * bool(named), 4.6), layout="constrained")
     error = [100 * float(np.abs(each.errors).mean()) for each in found.outcomes]
     many = max(each.setting.machines for each in found.outcomes)
-    panels = zip(figure.subplots(1, len(SECRETS), sharey=True), SECRETS, _COLOURS, strict=True)
+    places = figure.subplots(1, len(SECRETS) + bool(named), sharey=True)
+    panels = zip(places[: len(SECRETS)], SECRETS, _COLOURS, strict=True)
     for axes, name, colour in panels:
         for each, x in zip(found.outcomes, error, strict=True):
             few = each.setting.machines < many
@@ -116,6 +144,10 @@ def trade_off_picture(found: Evaluation, path: Path) -> None:
         axes.set_xlabel("mean error of simulated times (%)")
         axes.set_ylim(0, 103)
         axes.grid(alpha=0.3)
+    if named:
+        _draw_public(
+            places[-1], named, dict(zip([each.setting.name for each in found.outcomes], error, strict=True))
+        )
     figure.axes[0].set_ylabel(f"share of {found.runs} runs in which the attack is right (%)")
     figure.legend(handles=_legend(found, many), loc="outside upper center", ncols=6, fontsize=8)
     text = ";  ".join(f"{number} {each.setting.name}" for number, each in enumerate(found.outcomes, 1))
@@ -126,6 +158,25 @@ def trade_off_picture(found: Evaluation, path: Path) -> None:
             figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=no_date(suffix))
         except ValueError as error:
             raise InputError(f"{path}: {error}") from error
+
+
+def _draw_public(axes: Any, named: Sequence[Named], error: Mapping[str, float]) -> None:
+    """Draw shares with intervals over the errors of their settings; numbers are those of the other panels."""
+    numbers = {name: number for number, name in enumerate(error, 1)}
+    last = -100.0
+    for each in named:
+        if each.setting not in error:
+            continue
+        x, y = error[each.setting], 100 * each.share
+        low, high = (100 * bound for bound in each.interval)
+        axes.errorbar(x, y, [[y - low], [high - y]], marker="s", color=_PUBLIC, capsize=3, linestyle="")
+        place = (5, 5 if y - last > 0 or abs(y - last) >= 3 else -12)
+        axes.annotate(str(numbers[each.setting]), (x, y), place, textcoords="offset points", fontsize=9)
+        last = y
+    axes.axhspan(100 * PRIOR, 100 * PRIOR + 10, color=_PUBLIC, alpha=0.12)
+    axes.set_title(f"public model, by its gradients ({named[0].runs} runs)", fontsize=10)
+    axes.set_xlabel("mean error of simulated times (%)")
+    axes.grid(alpha=0.3)
 
 
 def _legend(found: Evaluation, many: int) -> list[Any]:

@@ -44,6 +44,37 @@ def check_agreement(sequences: Sequence[Tokens], vocabulary: Vocabulary) -> None
             raise InputError(f"stages would call different collectives of group '{name}': {_HINT}")
 
 
+def check_microbatches(
+    roles: Sequence[str], loose: Sequence[bool], batches: Sequence[int], many: int
+) -> None:
+    """Check that a stage does the same work in all microbatches: as many pieces of each role, loose ones aside.
+
+    Args:
+        roles: Of the pieces of a rank.
+        loose: Which are messages and gathers that come and go.
+        batches: Microbatch of each; -1: none.
+        many: Microbatches that there should be.
+
+    Raises:
+        InputError: a microbatch is missing, or has other pieces than the first.
+    """
+    found: dict[int, Counter[str]] = {}
+    for role, free, batch in zip(roles, loose, batches, strict=True):
+        if batch >= 0 and not free:
+            found.setdefault(batch, Counter())[role] += 1
+    if not found:
+        return
+    if set(found) != set(range(many)):
+        raise InputError(f"a stage would have {len(found)} microbatches of {many}: {_HINT}")
+    for batch, counts in found.items():
+        for role in sorted({*counts, *found[0]}):
+            if counts[role] != found[0][role]:
+                raise InputError(
+                    f"microbatch {batch} would have {counts[role]} times '{role}', microbatch 0 {found[0][role]} "
+                    f"times: {_HINT}"
+                )
+
+
 def _messages(tokens: Tokens, vocabulary: Vocabulary, kind: int, end: str) -> dict[Way, Counter[int]]:
     """Return how many messages of which sizes go each way."""
     found: dict[Way, Counter[int]] = {}

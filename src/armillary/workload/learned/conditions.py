@@ -227,6 +227,11 @@ def uneven(condition: Condition) -> int:
     return int(int(condition.get("layers", 0)) % int(condition.get("pp", 1)) > 0)
 
 
+def several_layers(condition: Condition) -> int:
+    """Return 1 where a stage has several layers, 0 where it has one."""
+    return int(int(condition.get("stage_layers", 0)) > 1)
+
+
 def program_of(condition: Condition) -> tuple[Value, ...]:
     """Return what gives a program of a class its shape: words, and whether there are several of something."""
     several = ("stage", "stages_left", "replicas", "microbatches", "experts", "expert_replicas")

@@ -14,10 +14,9 @@ from armillary.trace import columns as c
 from armillary.trace.columns import Columns
 from armillary.trace.schema import KINDS, VERSION
 from armillary.workload.learned.tokens import Tokens, parents_of
-from armillary.workload.learned.vocabulary import AT, LISTS, Vocabulary
+from armillary.workload.learned.vocabulary import AT, LISTS, NUMBERS, Vocabulary
 
 Ints = NDArray[np.int64]
-_NUMBERS = 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,11 +128,9 @@ def _names(tokens: Tokens, layouts: Layouts) -> tuple[Ints, list[bytes]]:
     """Return the string of every token's name, and all strings."""
     symbols: Any = layouts.vocabulary.symbols
     strings = list(layouts.strings)
-    keys, inverse = np.unique(
-        tokens.symbols * _NUMBERS + tokens.numbers[:, AT["number"]], return_inverse=True
-    )
+    keys, inverse = np.unique(tokens.symbols * NUMBERS + tokens.numbers[:, AT["number"]], return_inverse=True)
     first = len(strings)
     for key in keys.tolist():
-        symbol, number = divmod(key, _NUMBERS)
+        symbol, number = divmod(key, NUMBERS)
         strings.append(symbols[symbol].name.replace("#", str(number)).replace("♯", "#").encode())
     return first + inverse.astype(np.int64), strings

@@ -65,12 +65,14 @@ class Program:
         shapes: Ways.
         tree: Which of them.
         classes: How many sequences of the corpus are of this kind.
+        layered: Whether their stages have one layer (0) or several (1): programs of one do not show how several go.
     """
 
     blocks: list[Template[str]]
     shapes: list[Shape]
     tree: Tree
     classes: int
+    layered: list[int] = field(default_factory=lambda: [0, 1])
 
 
 NO_SUM = Tree()
@@ -85,16 +87,16 @@ class Variants:
         tree: Which of them.
         loose: Whether its pieces are loose.
         waits: What each token waits for, whatever the variant.
-        level: Which of the surroundings decide on numbers, see `contexts.LEVELS`.
-        numbers: Numbers by what the surroundings are.
+        places: Which of the numbers, by surroundings, see `places`.
+        numbers: Numbers by place.
     """
 
     symbols: list[Variant]
     tree: Tree
     loose: bool
     waits: dict[Token, Waits]
-    level: int
-    numbers: dict[tuple[str, ...], list[Entry]]
+    places: Tree
+    numbers: list[list[Entry]]
 
 
 @dataclass

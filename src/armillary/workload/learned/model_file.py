@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,20 +9,34 @@ from typing import Any, TypeVar
 import numpy as np
 
 from armillary.errors import InputError
-from armillary.files import replacing
+from armillary.workload.learned.archive import (
+    check_sum,
+    read_archive,
+    reading,
+    real,
+    whole,
+    write_archive,
+)
+from armillary.workload.learned.conditions import Value, program_of
 from armillary.workload.learned.expressions import Rule
 from armillary.workload.learned.model import Entry, Program, Shape, StatisticalModel, Sums, Variants
 from armillary.workload.learned.monomials import VARIABLES
-from armillary.workload.learned.records import arrays_of, records_of
+from armillary.workload.learned.records import arrays_of, records_of, reference
 from armillary.workload.learned.reference_kernel import COUNTED
 from armillary.workload.learned.tree import Tree
 from armillary.workload.learned.variation import QUANTILES
-from armillary.workload.learned.vocabulary import COLUMNS, Vocabulary
+from armillary.workload.learned.vocabulary import COLUMNS, Vocabulary, token_keys
 from armillary.workload.learned.waits import Token, Waits
 
 T = TypeVar("T")
 FORMAT = "armillary statistical trace model"
-VERSION = 2
+VERSION = 3
+"""2 has no checksum, other references and other choices of numbers: such a model is trained again from its corpus."""
+_MAGNITUDES = {"coefficients": 1e18, "exponents": 8.0, "error": 1e18, "spread": 1e3}
+"""What numbers of sums are at most; fitted exponents go to 4."""
+_WIDEST = 100.0
+"""Logarithm of the ratio of two durations."""
+_MOST_COUNT = 2**31 - 1
 _ARRAYS = ("ptr", "coefficients", "exponents", "error", "spread")
 
 
@@ -34,7 +47,7 @@ def save_model(model: StatisticalModel, path: Path) -> None:
         InputError: the file cannot be written.
     """
     header, arrays = contents_of(model)
-    write_contents(path, {"format": FORMAT, "version": VERSION, **header}, arrays)
+    write_archive(path, {"format": FORMAT, "version": VERSION, **header}, arrays)
 
 
 def contents_of(model: StatisticalModel) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -48,16 +61,6 @@ def contents_of(model: StatisticalModel) -> tuple[dict[str, Any], dict[str, Any]
     arrays = {name: getattr(model.sums, name) for name in _ARRAYS}
     measured, header["measured"] = arrays_of(model.measured)
     return header, arrays | {f"measured_{name}": values for name, values in measured.items()}
-
-
-def write_contents(path: Path, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """Write a model file of some format.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
 
 
 def load_model_file(path: Path) -> StatisticalModel:
@@ -80,21 +83,18 @@ def read_contents(path: Path, readers: Mapping[str, tuple[int, Reader[T]]]) -> T
         InputError: it is none, of another version, or damaged.
     """
     expected = "a model that `armillary learn train` wrote"
-    try:
-        with np.load(path, allow_pickle=False) as found:
-            arrays = {name: found[name] for name in found.files}
-        header = json.loads(arrays["header"].tobytes())
-        kind, version = header["format"], header["version"]
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror or error}), expected {expected}"
-        ) from error
-    except Exception as error:
-        raise InputError(f"{path}: no model, expected {expected}") from error
+    header, arrays = read_archive(path, expected)
+    kind, version = str(header.get("format"))[:60], header.get("version")
     known, reader = readers.get(kind, (None, None))
+    if reader is not None and isinstance(version, int) and version < (known or 0):
+        raise InputError(
+            f"{path}: is '{kind}' version {version}, expected version {known}: train it again with `armillary learn "
+            "train` (its corpus can be used as it is)"
+        )
     if reader is None or version != known or header.get("columns") != list(COLUMNS):
         versions = " or ".join(f"'{name}' version {number}" for name, (number, _) in readers.items())
-        raise InputError(f"{path}: is '{kind}' version {version}, expected {expected}, {versions}")
+        raise InputError(f"{path}: is '{kind}' version {version!s:.20}, expected {expected}, {versions}")
+    check_sum(path, arrays, expected)
     try:
         return reader(header, arrays, str(path))
     except InputError:
@@ -109,40 +109,94 @@ def model_of(header: Any, arrays: dict[str, Any], where: str) -> StatisticalMode
     Raises:
         InputError, KeyError, ValueError, TypeError, IndexError: it is none.
     """
-    vocabulary = Vocabulary.from_json(header["symbols"], where)
+    with reading(where, "symbols"):
+        vocabulary = Vocabulary.from_json(header["symbols"], where)
+    with reading(where, "sums"):
+        sums = _read_sums(header, arrays)
+    many = len(sums.error)
+    programs: dict[tuple[Value, ...], Program] = {}
+    for place, entry in enumerate(_list(header, "programs", where)):
+        with reading(where, f"programs[{place}]"):
+            kind, each = entry
+            programs[_kind(kind)] = _read_program(each)
+    roles: dict[str, Variants] = {}
+    with reading(where, "roles"):
+        listed = dict(header["roles"])
+    for role, each in listed.items():
+        with reading(where, f"roles.{role}"):
+            roles[str(role)] = _read_variants(each, vocabulary, many)
+    with reading(where, "programs"):
+        unknown = {
+            role
+            for program in programs.values()
+            for symbols in program.blocks
+            for part in symbols
+            for role in part
+        } - roles.keys()
+        if unknown:
+            raise ValueError(f"roles {sorted(unknown)[:3]} are not there")
+    with reading(where, "domain"):
+        domain = {str(key): [_word(each) for each in values] for key, values in header["domain"].items()}
+    with reading(where, "measured"):
+        own = {
+            name.removeprefix("measured_"): each
+            for name, each in arrays.items()
+            if name.startswith("measured_")
+        }
+        measured = records_of(own, header["measured"], np.arange(len(vocabulary)))
+    with reading(where, "spread"):
+        spread = {
+            str(name): [real(each, str(name), -_WIDEST, _WIDEST) for each in values]
+            for name, values in header["spread"].items()
+        }
+        if any(len(values) != QUANTILES for values in spread.values()):
+            raise ValueError(f"expected {QUANTILES} numbers each")
+        shared = real(header["shared"], "shared", 0.0, 1.0)
+    with reading(where, "about"):
+        about = dict(header["about"])
+    return StatisticalModel(vocabulary, programs, roles, sums, domain, about, measured, spread, shared)
+
+
+def _list(header: Any, key: str, where: str) -> list[Any]:
+    found = header.get(key)
+    if not isinstance(found, list):
+        raise InputError(f"{where}: {key}: expected a list")
+    return found
+
+
+def _kind(found: Any) -> tuple[Value, ...]:
+    """Return a kind of program, see `program_of`: words, then ones and zeros."""
+    usual = program_of({})
+    if len(found) != len(usual):
+        raise ValueError(f"expected {len(usual)} parts of a kind")
+    return tuple(
+        _word(part) if isinstance(like, str) else whole(part, "part of a kind", 0, 1)
+        for part, like in zip(found, usual, strict=True)
+    )
+
+
+def _word(value: Any) -> Value:
+    """Return a word or an integer."""
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise ValueError(f"{value!r:.40}, expected a word or an integer")  # named by `reading`
+    return value
+
+
+def _read_sums(header: Any, arrays: dict[str, Any]) -> Sums:
     sums = Sums(*(arrays[name] for name in _ARRAYS))
     terms, many = len(sums.coefficients), len(sums.error)
     if header["variables"] != list(VARIABLES) or sums.exponents.shape != (terms, len(VARIABLES)):
-        raise ValueError("variables")
-    if sums.ptr.shape != (many + 1,) or len(sums.spread) != many or (np.diff(sums.ptr) < 1).any():
-        raise ValueError("sums")
-    if many and (sums.ptr[0] != 0 or sums.ptr[-1] != terms or not np.isfinite(sums.coefficients).all()):
-        raise ValueError("terms")
-    programs = {tuple(kind): _read_program(each) for kind, each in header["programs"]}
-    roles = {str(role): _read_variants(each, len(vocabulary), many) for role, each in header["roles"].items()}
-    for program in programs.values():
-        unknown = {role for symbols in program.blocks for part in symbols for role in part} - roles.keys()
-        if unknown:
-            raise ValueError(f"roles {sorted(unknown)}")
-    domain = {str(key): list(values) for key, values in header["domain"].items()}
-    listed = {
-        name.removeprefix("measured_"): each for name, each in arrays.items() if name.startswith("measured_")
-    }
-    measured = records_of(listed, header["measured"], np.arange(len(vocabulary)))
-    spread = {str(name): [float(each) for each in values] for name, values in header["spread"].items()}
-    if any(len(values) != QUANTILES for values in spread.values()):
-        raise ValueError("spread")
-    return StatisticalModel(
-        vocabulary,
-        programs,
-        roles,
-        sums,
-        domain,
-        dict(header["about"]),
-        measured,
-        spread,
-        float(header["shared"]),
-    )
+        raise ValueError(f"expected exponents of {len(VARIABLES)} variables for {terms} terms")
+    if sums.ptr.dtype.kind != "i" or sums.ptr.shape != (many + 1,) or len(sums.spread) != many:
+        raise ValueError("ptr: expected an offset for each sum and one more")
+    if many and ((np.diff(sums.ptr) < 1).any() or sums.ptr[0] != 0 or sums.ptr[-1] != terms):
+        raise ValueError(f"ptr: expected offsets from 0 to {terms}")
+    for name, most in _MAGNITUDES.items():
+        values = getattr(sums, name)
+        wrong = values[~(np.abs(values) <= most)]
+        if values.dtype.kind != "f" or wrong.size:
+            raise ValueError(f"{name} {wrong.ravel()[:1]}, expected numbers of at most {most:g}")
+    return sums
 
 
 def _program(program: Program) -> Any:
@@ -158,7 +212,7 @@ def _program(program: Program) -> Any:
         ]
         for shape in program.shapes
     ]
-    return [program.blocks, shapes, program.tree.to_json(), program.classes]
+    return [program.blocks, shapes, program.tree.to_json(), program.classes, program.layered]
 
 
 def _read_program(found: Any) -> Program:
@@ -177,7 +231,8 @@ def _read_program(found: Any) -> Program:
         shapes.append(shape)
     tree = Tree.from_json(found[2])
     _check_tree(tree, len(shapes))
-    return Program(blocks, shapes, tree, int(found[3]))
+    layered = [whole(each, "layered", 0, 1) for each in found[4]]
+    return Program(blocks, shapes, tree, whole(found[3], "classes", 0, _MOST_COUNT), layered)
 
 
 def _slots(template: Sequence[Sequence[Any]]) -> int:
@@ -185,7 +240,7 @@ def _slots(template: Sequence[Sequence[Any]]) -> int:
 
 
 def _pair(found: Any) -> tuple[int, int]:
-    return int(found[0]), int(found[1])
+    return whole(found[0], "block", 0, _MOST_COUNT), whole(found[1], "block", 0, _MOST_COUNT)
 
 
 def _check_tree(tree: Tree, most: int) -> None:
@@ -205,13 +260,14 @@ def _variants(found: Variants) -> Any:
             each.lists,
             [[*key, rule.to_json()] for key, rule in each.tails.items()],
             each.tree.to_json(),
+            sorted(each.optional),
         ]
         for token, each in found.waits.items()
     ]
-    numbers = [[list(key), [_entry(each) for each in entries]] for key, entries in found.numbers.items()]
+    numbers = [[_entry(each) for each in entries] for entries in found.numbers]
     return {
         "symbols": found.symbols, "tree": found.tree.to_json(), "loose": found.loose, "waits": waits,
-        "level": found.level, "numbers": numbers,
+        "places": found.places.to_json(), "numbers": numbers,
     }  # fmt: skip
 
 
@@ -221,30 +277,35 @@ def _entry(entry: Entry) -> Any:
     return [list(entry.token), entry.column, entry.sums.to_json(), rule, choice]
 
 
-def _read_variants(found: Any, symbols: int, sums: int) -> Variants:
-    variants = [tuple(int(each) for each in listed) for listed in found["symbols"]]
-    if any(not 0 <= each < symbols for variant in variants for each in variant):
-        raise ValueError("symbols")
+def _read_variants(found: Any, vocabulary: Vocabulary, sums: int) -> Variants:
+    symbols = len(vocabulary)
+    variants = [
+        tuple(whole(each, "symbol", 0, symbols - 1) for each in listed) for listed in found["symbols"]
+    ]
+    if not all(variants):
+        raise ValueError("a variant has no symbols")
     waits = {
-        _token(token): _read_waits(lists, tails, tree, symbols)
-        for token, lists, tails, tree in found["waits"]
+        _token(token): _read_waits(lists, tails, tree, optional, symbols)
+        for token, lists, tails, tree, optional in found["waits"]
     }
+    missing = {each for variant in variants for each in token_keys(variant, vocabulary)} - waits.keys()
+    if missing:
+        raise ValueError(f"waits: expected those of {min(missing)[0]!r:.40}, too")
     chosen = Tree.from_json(found["tree"])
     _check_tree(chosen, len(variants))
-    numbers = {
-        tuple(str(part) for part in key): [_read_entry(each, sums) for each in entries]
-        for key, entries in found["numbers"]
-    }
-    return Variants(variants, chosen, bool(found["loose"]), waits, int(found["level"]), numbers)
+    numbers = [[_read_entry(each, sums) for each in entries] for entries in found["numbers"]]
+    places = Tree.from_json(found["places"])
+    _check_tree(places, len(numbers))
+    return Variants(variants, chosen, bool(found["loose"]), waits, places, numbers)
 
 
-def _read_waits(lists: Any, tails: Any, tree: Any, symbols: int) -> Waits:
-    references = [tuple((int(form), int(named), int(n)) for form, named, n in each) for each in lists]
-    if any(not -1 <= named < symbols for each in references for _, named, _ in each):
-        raise ValueError("symbols")
-    rules = {(int(which), int(place)): Rule.from_json(rule) for which, place, rule in tails}
-    found = Waits(references, rules, Tree.from_json(tree))
+def _read_waits(lists: Any, tails: Any, tree: Any, optional: Any, symbols: int) -> Waits:
+    references = [tuple(reference(each, symbols) for each in listed) for listed in lists]
+    rules = {_pair((which, place)): Rule.from_json(rule) for which, place, rule in tails}
+    found = Waits(references, rules, Tree.from_json(tree), {_pair(each) for each in optional})
     _check_tree(found.tree, len(references))
+    if any(which >= len(references) or place >= len(references[which]) for which, place in found.optional):
+        raise ValueError("optional: expected lists and references that are there")
     wanted = {
         (which, place)
         for which, each in enumerate(references)
@@ -258,7 +319,7 @@ def _read_waits(lists: Any, tails: Any, tree: Any, symbols: int) -> Waits:
 
 def _token(found: Any) -> Token:
     name, kind, occurrence = found
-    return str(name), int(kind), int(occurrence)
+    return str(name), whole(kind, "kind", 0, 99), whole(occurrence, "occurrence", 0, _MOST_COUNT)
 
 
 def _read_entry(found: Any, sums: int) -> Entry:
@@ -266,9 +327,7 @@ def _read_entry(found: Any, sums: int) -> Entry:
     chosen = Tree.from_json(tree)
     if rule is None and choice is None:
         _check_tree(chosen, sums)
-    if not 0 <= int(column) < len(COLUMNS):
-        raise ValueError(f"column {column}")
     return Entry(
-        _token(token), int(column), chosen, Rule.from_json(rule) if rule else None,
+        _token(token), whole(column, "column", 0, len(COLUMNS) - 1), chosen, Rule.from_json(rule) if rule else None,
         Tree.from_json(choice) if choice else None,
     )  # fmt: skip

@@ -10,11 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.trace import Trace
+from armillary.workload.learned.archive import whole
 from armillary.workload.learned.conditions import Value
-from armillary.workload.learned.packed import Packed, pack
+from armillary.workload.learned.packed import LABELS, Packed, pack
+from armillary.workload.learned.reference_kernel import BACK, ENDS, GROUP, KERNEL
 from armillary.workload.learned.tokens import tokens_of
-from armillary.workload.learned.vocabulary import Vocabulary
+from armillary.workload.learned.vocabulary import AT, COLUMNS, NUMBERS, Vocabulary
 
+_DIMENSIONS = {"rows": 2, "row": 1, "reference": 1, "labels": 2}
+_MOST = 2**31 - 1
 ARRAYS = {"rows": 0, "row": 0, "reference": 0, "labels": 1}
 """Arrays of a class that are put behind each other, and along which axis."""
 
@@ -78,32 +82,59 @@ def records_of(
     """
     split = {}
     for name, axis in ARRAYS.items():
-        ends = np.cumsum(arrays[f"{name}_size"])
+        sizes = arrays[f"{name}_size"]
+        if sizes.ndim != 1 or sizes.dtype.kind != "i" or (sizes < 0).any():
+            raise ValueError(f"{name}_size: expected numbers of at least 0")
+        ends = np.cumsum(sizes)
         if len(ends):
-            if arrays[name].shape[axis] != ends[-1]:
-                raise ValueError(name)
-            split[name] = np.split(arrays[name], ends[:-1], axis=axis)
+            array = arrays[name]
+            if array.ndim != _DIMENSIONS[name] or array.dtype.kind != "i" or array.shape[axis] != ends[-1]:
+                raise ValueError(f"{name}: expected {ends[-1]} rows of integers")
+            split[name] = np.split(array, ends[:-1], axis=axis)
     classes = []
     for at, lists in enumerate(header["references"]):
         rows = split["rows"][at].copy()
+        if rows.shape[1] != 1 + len(COLUMNS) or not _inside(rows[:, 0], len(place)):
+            raise ValueError(f"rows: expected {1 + len(COLUMNS)} columns, the first a symbol")
+        if not _inside(rows[:, 1 + AT["number"]], NUMBERS):
+            raise ValueError(f"rows: a number in a name, expected 0 to {NUMBERS - 1}")
         rows[:, 0] = place[rows[:, 0]]
+        own = tuple(tuple(reference(each, len(place)) for each in listed) for listed in lists)
         references = tuple(
-            tuple(
-                (int(form), int(place[named]) if named >= 0 else -1, int(count))
-                for form, named, count in each
-            )
-            for each in lists
+            tuple((form, int(place[named]) if named >= 0 else -1, count) for form, named, count in each)
+            for each in own
         )
-        classes.append(
-            Packed(rows, split["row"][at], references, split["reference"][at], split["labels"][at])
-        )
-        if len(references) <= classes[-1].reference.max(initial=-1) or len(rows) <= classes[-1].row.max(
-            initial=-1
-        ):
-            raise ValueError("rows")
+        found = Packed(rows, split["row"][at], references, split["reference"][at], split["labels"][at])
+        if not (_inside(found.row, len(rows)) and _inside(found.reference, len(references))):
+            raise ValueError("row, reference: expected those that are there")
+        if found.labels.shape != (len(LABELS), len(found)) or len(found.reference) != len(found):
+            raise ValueError(f"labels: expected {len(LABELS)} for each of {len(found)} tokens")
+        classes.append(found)
     records, at = [], 0
     for condition, ranks, source, rank_graph, many in header["records"]:
-        own = tuple(classes[at : at + many])
-        records.append(Record(condition, own, tuple(ranks), source, tuple(rank_graph)))
-        at += many
+        count = whole(many, "classes", 0, len(classes) - at)
+        records.append(
+            Record(
+                dict(condition), tuple(classes[at : at + count]),
+                tuple(whole(each, "ranks", 0, _MOST) for each in ranks),
+                str(source), tuple(whole(each, "rank_graph", 0, count - 1) for each in rank_graph),
+            )
+        )  # fmt: skip
+        at += count
     return records
+
+
+def reference(found: Any, symbols: int) -> tuple[int, int, int]:
+    """Return a reference: form, symbol or -1, and count.
+
+    Raises:
+        ValueError, TypeError: it is none.
+    """
+    form, named, count = found
+    whole(form, "form", 0, ENDS)
+    whole(named, "symbol", -1 if form in (KERNEL, GROUP, BACK) else 0, symbols - 1)
+    return form, named, whole(count, "count", form == BACK, _MOST)
+
+
+def _inside(values: NDArray[Any], many: int) -> bool:
+    return not len(values) or bool(values.min() >= 0 and values.max() < many)

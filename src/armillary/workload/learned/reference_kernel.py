@@ -24,6 +24,8 @@ EVERY = 7
 ENDS = 8
 COUNTED = (TAIL, ENDS)
 """Forms whose counts follow rules."""
+IF_ANY = 16
+"""Added to a form: the reference may name nothing."""
 
 
 @njit
@@ -267,6 +269,7 @@ def resolve(
     nth: Any,
     ptr: Any,
     parent: Any,
+    ends: Any,
     lost: Any,
     write: int,
 ) -> int:
@@ -278,7 +281,7 @@ def resolve(
         compute: See there.
         group: See there.
         ref_ptr: Offsets of references.
-        form: Of references.
+        form: Of references; `IF_ANY` more of those that may name nothing.
         named: Of references.
         count: Of references.
         last: Room, -1.
@@ -287,6 +290,7 @@ def resolve(
         nth: Room.
         ptr: Result: offsets of parents.
         parent: Result: parents, of which two references may name the same.
+        ends: Result: offset behind the parents of every reference.
         lost: Result, (1,): the first token with a reference that names none; -1 at first.
         write: 0: only count, `parent` is not touched.
 
@@ -298,7 +302,7 @@ def resolve(
     for i in range(len(symbol)):
         own = symbol[i]
         for at in range(ref_ptr[i], ref_ptr[i + 1]):
-            kind = form[at]
+            kind = form[at] % IF_ANY
             found = -1
             if kind == KERNEL:
                 found = kernel
@@ -343,12 +347,13 @@ def resolve(
                             break
                     walk = before[walk]
                 found = walk
-            if found < 0 and kind not in (SINCE, TAIL, EVERY, ENDS) and lost[0] < 0:
+            if found < 0 and form[at] < IF_ANY and kind not in (SINCE, TAIL, EVERY, ENDS) and lost[0] < 0:
                 lost[0] = i
             if found >= 0:
                 if write:
                     parent[used] = found
                 used += 1
+            ends[at] = used
         ptr[i + 1] = used
         before[i] = last[own]
         nth[i] = _place(batch, last[own], before, nth, batch[i])

@@ -16,23 +16,36 @@ from numpy.typing import NDArray
 
 from armillary.errors import InputError, nearest, one_of
 from armillary.trace import Trace
-from armillary.workload.learned.agreement import check_agreement
-from armillary.workload.learned.conditions import WORDS, Value, of_class, program_of, uneven, wish
-from armillary.workload.learned.contexts import KEYS, at_level, surroundings
+from armillary.workload.learned.agreement import check_agreement, check_microbatches
+from armillary.workload.learned.conditions import (
+    WORDS,
+    Value,
+    of_class,
+    program_of,
+    several_layers,
+    uneven,
+    wish,
+)
+from armillary.workload.learned.contexts import KEYS, surroundings
 from armillary.workload.learned.expressions import Rule
 from armillary.workload.learned.graphs import Layouts, graph_of_tokens
 from armillary.workload.learned.model import Entry, Shape, StatisticalModel, Variants
 from armillary.workload.learned.monomials import logarithms_of
+from armillary.workload.learned.reference_kernel import IF_ANY
 from armillary.workload.learned.requests import check_modelled, completed
-from armillary.workload.learned.skeletons import sequence_of
+from armillary.workload.learned.skeletons import length_of, sequence_of
 from armillary.workload.learned.tokens import Tokens
 from armillary.workload.learned.variation import drawn_factors
-from armillary.workload.learned.vocabulary import AT, COLUMNS, token_keys
+from armillary.workload.learned.vocabulary import AT, COLUMNS, NUMBERS, token_keys
 from armillary.workload.learned.waits import Waits
 
 Ints = NDArray[np.int64]
 TIMES = [AT["duration_ns"], AT["duration_micros"]]
 """Columns that are drawn with what the fit left; sizes must agree between ranks and follow their condition."""
+_TOO_LARGE = 2.0**62
+_MOST_PIECES = 20_000_000
+"""Of a rank: a step of 1,000 layers in 10,000 microbatches."""
+_FIT = "numbers of a trace have 63 bits"
 _KEPT = 20_000
 """Lists of references of pieces that are kept, at most."""
 
@@ -65,7 +78,7 @@ class Sampler:
         self.layouts = Layouts.of(model.vocabulary)
         self._asked: dict[tuple[str, int], tuple[list[Waits], tuple[str, ...]]] = {}
         self._waiting: dict[tuple[Any, ...], tuple[Ints, Ints, list[tuple[int, Rule]]]] = {}
-        self._fixed: dict[tuple[str, tuple[str, ...], int], _Fixed] = {}
+        self._fixed: dict[tuple[str, int, int], _Fixed] = {}
         self._measured = {str(each.condition["trace"]): each for each in model.measured}
 
     def sample(self, given: Mapping[str, Value], *, seed: int = 0, temperature: float = 0.0) -> Trace:
@@ -140,6 +153,7 @@ class Sampler:
         roles, batches = self._program(condition)
         known = self.model.roles
         loose = [known[role].loose for role in roles]
+        check_microbatches(roles, loose, batches, int(condition.get("microbatches", 0)))
         around = surroundings(roles, loose, batches)
         chosen = {role: known[role].tree.choose(condition) for role in dict.fromkeys(roles)}
         values = self.model.sums.values(logarithms_of([condition])[0])
@@ -163,16 +177,26 @@ class Sampler:
                 f"{_kind_text(kind)}: no program of this kind in the corpus, expected one of its "
                 f"{len(self.model.programs)} kinds (nearest: {self._nearest(kind)})"
             )
+        if several_layers(condition) not in program.layered:
+            has, other = ("one layer", "several") if several_layers(condition) else ("several layers", "one")
+            raise InputError(
+                f"{_kind_text(kind)}: the corpus has programs of this kind with {has} to a stage only, which do not "
+                f"show how {other} would go: expected stage_layers {'1' if has == 'one layer' else 'above 1'}"
+            )
         shape: Shape = program.shapes[program.tree.choose(condition)]
         if not shape.counted:
             raise InputError(
                 f"{_kind_text(kind)}: microbatches of its blocks follow no order that is learned"
             )
-        blocks = sequence_of(shape.step, [rule.value(condition) for rule in shape.times])
+        times = [rule.value(condition) for rule in shape.times]
+        _check_length(length_of(shape.step, times))
+        blocks = sequence_of(shape.step, times)
         inside = {}
         for block in dict.fromkeys(blocks):
             counts = [rule.value(condition) for rule in shape.blocks[block]]  # type: ignore[index]
+            _check_length(length_of(program.blocks[block[0]], counts))  # type: ignore[index]
             inside[block] = sequence_of(program.blocks[block[0]], counts)  # type: ignore[index]
+        _check_length(sum(len(inside[block]) for block in blocks))
         roles: list[str] = []
         batches: list[int] = []
         for block, batch in zip(blocks, shape.microbatches(blocks), strict=True):  # type: ignore[arg-type]
@@ -197,7 +221,10 @@ class Sampler:
                 entries[at, 2] = rule.value(condition)
         numbers = np.zeros((len(symbols), len(COLUMNS)), np.int64)
         fixed = self._numbers(role, known, variant, near)
-        numbers[fixed.token, fixed.column] = np.rint(values[fixed.sums])
+        sizes_of = values[fixed.sums]
+        if not (sizes_of < _TOO_LARGE).all():
+            raise InputError(f"{role}: sizes of {sizes_of.max():.3g}, expected a smaller condition: {_FIT}")
+        numbers[fixed.token, fixed.column] = np.rint(sizes_of)
         more = {**condition, "variant": f"v{variant}"}
         for token, entry in fixed.others:
             if entry.rule is not None:
@@ -205,7 +232,13 @@ class Sampler:
             elif entry.choice is not None:
                 numbers[token, entry.column] = entry.choice.choose(condition)
             else:
-                numbers[token, entry.column] = max(1, round(float(values[entry.sums.choose(more)])))
+                size = float(values[entry.sums.choose(more)])
+                if not size < _TOO_LARGE:
+                    raise InputError(f"{role}: a size of {size:.3g}, expected a smaller condition: {_FIT}")
+                numbers[token, entry.column] = max(1, round(size))
+        named = numbers[:, AT["number"]]
+        if named.size and not 0 <= named.min() <= named.max() < NUMBERS:
+            raise InputError(f"{role}: a name with number {named.max()}, expected less than {NUMBERS}")
         return Made(symbols, numbers, sizes, entries)
 
     def _waits(
@@ -229,6 +262,12 @@ class Sampler:
             lists = [each.lists[at] for each, at in zip(tokens, which, strict=True)]
             sizes = np.array([len(each) for each in lists], np.int64)
             entries = np.array([entry for each in lists for entry in each], np.int64).reshape(-1, 3)
+            may_miss = [
+                (at, place) in each.optional
+                for each, at in zip(tokens, which, strict=True)
+                for place in range(len(each.lists[at]))
+            ]
+            entries[:, 0] += IF_ANY * np.array(may_miss, np.int64)
             starts = np.cumsum(sizes) - sizes
             rules = [
                 (int(starts[token]) + place, rule)
@@ -249,9 +288,7 @@ class Sampler:
         return {at for symbols in own.symbols for at in symbols} - {*own.symbols[variant]} - there
 
     def _numbers(self, role: str, known: Variants, variant: int, near: tuple[str, ...]) -> _Fixed:
-        key = at_level(near, known.level)
-        if key not in known.numbers:
-            key = max(known.numbers, key=lambda other: sum(a == b for a, b in zip(key, other, strict=True)))
+        key = known.places.choose(dict(zip(KEYS, near, strict=True)))
         found = self._fixed.get((role, key, variant))
         if found is None:
             place = {
@@ -311,6 +348,18 @@ class Sampler:
             graphs.append(graph_of_tokens(tokens, self.layouts, f"class {at}"))
         about = {"learned": {"condition": record.condition, "seed": seed, "temperature": temperature}}
         return Trace(tuple(graphs), np.array(record.rank_graph, np.int32), None, about)
+
+
+def _check_length(pieces: int) -> None:
+    """Refuse programs that would not fit into memory.
+
+    Raises:
+        InputError: there are too many pieces.
+    """
+    if pieces > _MOST_PIECES:
+        raise InputError(
+            f"a rank would have {pieces:,} pieces, expected at most {_MOST_PIECES:,}: fewer layers or microbatches"
+        )
 
 
 def _possible(waits: Waits, at: int, absent: set[int]) -> int:

@@ -82,6 +82,19 @@ def sequence_of(template: Template[str] | Step, counts: Sequence[int]) -> list[o
     return found
 
 
+def length_of(template: Template[str] | Step, counts: Sequence[int]) -> int:
+    """Return how long the sequence is that a template makes with these counts."""
+    found = at = 0
+    for symbols in template:
+        if len(symbols) == 1:
+            found += max(0, counts[at])
+            at += 1
+            continue
+        found += max(0, counts[at]) * sum(max(0, each) for each in counts[at + 1 : at + 1 + len(symbols)])
+        at += 1 + len(symbols)
+    return found
+
+
 def find_skeletons(sequences: Sequence[Sequence[Piece]]) -> tuple[Skeletons, list[Skeleton]]:
     """Return the templates that the sequences of one kind of program share, and each sequence as counts."""
     cut = [blocks_of(each) for each in sequences]

@@ -137,11 +137,47 @@ def parents_of(
     Raises:
         InputError: with `strict`, a reference names no earlier token; without, it is left out.
     """
-    n, kinds, groups = len(tokens), vocabulary.kinds(), vocabulary.groups()
+    n = len(tokens)
+    ptr, parent, _, lost = named_by(
+        tokens.symbols, tokens.numbers[:, AT["micro_batch"]].copy(),
+        (tokens.ref_ptr, tokens.ref_form, tokens.ref_symbol, tokens.ref_count), vocabulary, mode,
+    )  # fmt: skip
+    if strict and lost >= 0:
+        name = vocabulary.symbols[int(tokens.symbols[lost])].name
+        raise InputError(
+            f"token {lost} '{name}' would wait for what is not there: the model cannot make this trace, "
+            "expected a condition nearer to its corpus"
+        )
+    child = np.repeat(np.arange(n), np.diff(ptr))
+    child, parent = np.divmod(distinct(child * max(n, 1) + parent), max(n, 1))
+    return np.concatenate([[0], np.cumsum(np.bincount(child, minlength=n))]).astype(np.int64), parent
+
+
+def named_by(
+    symbols: Ints,
+    batch: Ints,
+    references: tuple[Ints, Ints, Ints, Ints],
+    vocabulary: Vocabulary,
+    mode: Mode = "compiled",
+) -> tuple[Ints, Ints, Ints, int]:
+    """Return what references name.
+
+    Args:
+        symbols: Of every token, (n,).
+        batch: Microbatch of every token, (n,).
+        references: Offsets, (n + 1,), forms, symbols and counts, see `Tokens`.
+        vocabulary: Of the symbols.
+        mode: Of the kernel.
+
+    Returns:
+        Offsets of the tokens' parents, parents, offsets behind those of every reference, and the first token with a
+        reference that names nothing; -1: there is none.
+    """
+    n, kinds, groups = len(symbols), vocabulary.kinds(), vocabulary.groups()
     compute = (kinds == NodeType.COMP_NODE).astype(np.int64)
-    batch = tokens.numbers[:, AT["micro_batch"]].copy()
     resolve = load(_KERNEL, mode).resolve
     ptr, parent, lost = np.zeros(n + 1, np.int64), np.zeros(0, np.int64), np.full(1, -1, np.int64)
+    ends = np.zeros(len(references[1]), np.int64)
     for write in (0, 1):
         rooms = (
             np.full(len(kinds), -1, np.int64),
@@ -149,20 +185,9 @@ def parents_of(
             np.zeros(n, np.int64),
             np.zeros(n, np.int64),
         )
-        used = resolve(
-            tokens.symbols, batch, compute, groups, tokens.ref_ptr, tokens.ref_form, tokens.ref_symbol,
-            tokens.ref_count, *rooms, ptr, parent, lost, write,
-        )  # fmt: skip
+        used = resolve(symbols, batch, compute, groups, *references, *rooms, ptr, parent, ends, lost, write)
         parent = parent if write else np.zeros(used, np.int64)
-    if strict and lost[0] >= 0:
-        name = vocabulary.symbols[int(tokens.symbols[lost[0]])].name
-        raise InputError(
-            f"token {int(lost[0])} '{name}' would wait for what is not there: the model cannot make this trace, "
-            "expected a condition nearer to its corpus"
-        )
-    child = np.repeat(np.arange(n), np.diff(ptr))
-    child, parent = np.divmod(distinct(child * max(n, 1) + parent), max(n, 1))
-    return np.concatenate([[0], np.cumsum(np.bincount(child, minlength=n))]).astype(np.int64), parent
+    return ptr, parent, ends, int(lost[0])
 
 
 def _order(graph: Graph) -> Ints:

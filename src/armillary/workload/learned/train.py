@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,16 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.errors import InputError
-from armillary.workload.learned.conditions import Value, of_class, program_of, uneven
+from armillary.workload.learned.conditions import Value, of_class, program_of, several_layers, uneven
 from armillary.workload.learned.contexts import LEVELS, at_level, surroundings
 from armillary.workload.learned.corpus import Corpus
 from armillary.workload.learned.expressions import Explained, Rule
 from armillary.workload.learned.model import Entry, Program, Shape, StatisticalModel, Sums, Variants
 from armillary.workload.learned.monomials import VARIABLES, Fitter, Sum, logarithms_of
+from armillary.workload.learned.motifs import Template
 from armillary.workload.learned.packed import Packed
 from armillary.workload.learned.pieces import Piece, Variant, loose_symbols, pieces_of
+from armillary.workload.learned.places import Places, places_of
 from armillary.workload.learned.records import Record
-from armillary.workload.learned.skeletons import Skeleton, Skeletons, blocks_of, find_skeletons, sequence_of
+from armillary.workload.learned.skeletons import (
+    Block,
+    Skeleton,
+    Skeletons,
+    Step,
+    blocks_of,
+    find_skeletons,
+    sequence_of,
+)
 from armillary.workload.learned.tree import grow
 from armillary.workload.learned.variation import variation
 from armillary.workload.learned.vocabulary import AT, COLUMNS, Vocabulary, token_keys
@@ -123,21 +133,30 @@ def _programs(classes: Sequence[_Class]) -> dict[tuple[Value, ...], Program]:
     explained = Explained([each.condition for each in classes])
     parsed: dict[tuple[Value, ...], tuple[Skeletons, list[Skeleton]]] = {}
     slots: dict[tuple[Any, ...], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    alike: dict[tuple[Any, ...], list[Any]] = {}
     for kind, members in kinds.items():
         parsed[kind] = find_skeletons([classes[at].pieces for at in members])
+        templates = parsed[kind][0].blocks
         for at, skeleton in zip(members, parsed[kind][1], strict=True):
+            step = parsed[kind][0].steps[skeleton.step]
             for where, counts in ((None, skeleton.times), *skeleton.blocks.items()):
+                kinds_of = _kinds_of_counts(step, templates, where, str(kind[1]))
                 for place, count in enumerate(counts):
-                    rows, values = slots[kind, skeleton.step, where, place]
+                    key = kind, skeleton.step, where, place
+                    rows, values = slots[key]
+                    alike[key] = kinds_of[place]
                     if count >= 0:
                         rows.append(at)
                         values.append(count)
     arrays = {
         key: (np.array(rows, np.int64), np.array(values, np.int64)) for key, (rows, values) in slots.items()
     }
-    for rows_and_counts in arrays.values():
-        explained.vote(*rows_and_counts)
-    rules = {key: explained.rule(*each) if len(each[0]) else Rule() for key, each in arrays.items()}
+    for key, rows_and_counts in arrays.items():
+        explained.vote(*rows_and_counts, alike[key])
+    rules = {
+        key: explained.rule(*each, alike[key], steady=key[2] is not None) if len(each[0]) else Rule()
+        for key, each in arrays.items()
+    }
     found = {}
     for kind, members in kinds.items():
         skeletons, of_class_ = parsed[kind]
@@ -154,8 +173,32 @@ def _programs(classes: Sequence[_Class]) -> dict[tuple[Value, ...], Program]:
                     shape.counted = shape.counted and made == true
             shapes.append(shape)
         tree = grow([classes[at].condition for at in members], [each.step for each in of_class_])
-        found[kind] = Program(skeletons.blocks, shapes, tree, len(members))
+        layered = sorted({several_layers(classes[at].condition) for at in members})
+        found[kind] = Program(skeletons.blocks, shapes, tree, len(members), layered)
     return found
+
+
+def _kinds_of_counts(
+    step: Step, blocks: Sequence[Template[str]], where: Block | None, schedule: str
+) -> list[list[Hashable]]:
+    """Return what each count of a step, or of a block, is a count of, from the narrowest kind on."""
+    found: list[list[Hashable]] = []
+    if where is None:
+        for loop, symbols in enumerate(step):
+            content = tuple(blocks[block[0]] for block in symbols)
+            for place in range(_counted(symbols)):
+                wide = schedule, loop, len(symbols), place
+                found.append([("step", schedule, content, place), ("step", *wide), ("step", *wide[1:])])
+        return found
+    for loop, roles in enumerate(blocks[where[0]]):
+        for place in range(_counted(roles)):
+            found.append([("block", blocks[where[0]], loop, place), ("block", roles, place)])
+    return found
+
+
+def _counted(symbols: Sequence[Any]) -> int:
+    """Return how many counts a loop of these symbols has, see `counts_of`."""
+    return 1 if len(symbols) == 1 else 1 + len(symbols)
 
 
 def _of_shape(
@@ -219,11 +262,11 @@ def _variants(
     keys = [token_keys(variant, vocabulary) for variant in symbols]
     waits = learn_waits(
         [(at, around, keys[variant], first) for at, around, variant, first in seen.where],
-        [each.packed for each in classes], explained.conditions, explained, rng,
+        [each.packed for each in classes], explained.conditions, explained, vocabulary, rng,
     )  # fmt: skip
-    level = _level(seen, classes, symbols)
-    numbers = _numbers(seen, classes, symbols, vocabulary, level, explained, fitter, sums)
-    return Variants(symbols, tree, loose, waits, level, numbers)
+    places = _places(seen, classes, symbols)
+    numbers = _numbers(seen, classes, symbols, vocabulary, places, explained, fitter, sums)
+    return Variants(symbols, tree, loose, waits, places.tree, numbers)
 
 
 def _level(seen: _Seen, classes: Sequence[_Class], symbols: Sequence[Variant]) -> int:
@@ -239,23 +282,31 @@ def _level(seen: _Seen, classes: Sequence[_Class], symbols: Sequence[Variant]) -
     return len(LEVELS) - 1
 
 
+def _places(seen: _Seen, classes: Sequence[_Class], symbols: Sequence[Variant]) -> Places:
+    """Return which surroundings have the same numbers."""
+    level = _level(seen, classes, symbols)
+    spans: dict[tuple[str, ...], dict[int, bytes]] = {}
+    for at, around, variant, first in seen.where:
+        span = classes[at].packed.row[first : first + len(symbols[variant])].tobytes()
+        spans.setdefault(at_level(around, level), {}).setdefault(at, span)
+    return places_of(level, spans, len(classes))
+
+
 def _numbers(
     seen: _Seen,
     classes: Sequence[_Class],
     symbols: Sequence[Variant],
     vocabulary: Vocabulary,
-    level: int,
+    places: Places,
     explained: Explained,
     fitter: Fitter,
     sums: list[Sum],
-) -> dict[tuple[str, ...], list[Entry]]:
+) -> list[list[Entry]]:
     """Fit every column of every token, for all variants together and, where that is not good, for each."""
-    values: dict[tuple[str, ...], dict[Any, list[tuple[int, int, int]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    values: list[dict[Any, list[tuple[int, int, int]]]] = [defaultdict(list) for _ in range(places.many)]
     done = set()
     for at, around, variant, first in seen.where:
-        key = at_level(around, level)
+        key = places.of(around)
         if (at, key) in done:
             continue
         done.add((at, key))
@@ -268,15 +319,15 @@ def _numbers(
                 values[key][token, column].append((at, variant, row[column]))
             if row[AT["duration_micros"]]:
                 values[key][token, AT["duration_micros"]].append((at, variant, row[AT["duration_micros"]]))
-    return {
-        key: [
+    return [
+        [
             entry
             for (token, column), examples in tokens.items()
             if COLUMNS[column] not in ("layer", "micro_batch")
             and (entry := _entry(token, column, examples, explained, fitter, sums)) is not None
         ]
-        for key, tokens in values.items()
-    }
+        for tokens in values
+    ]
 
 
 def _entry(

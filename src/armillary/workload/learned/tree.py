@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.workload.learned.archive import real, whole
 from armillary.workload.learned.conditions import Value
+
+_MOST = 2**53
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Tree:
     def from_json(cls, found: Any) -> Tree:
         """Return the tree that `to_json` described."""
         if len(found) == 2:
-            return cls(int(found[0]), float(found[1]))
+            return cls(whole(found[0], "choice", -_MOST, _MOST), real(found[1], "share", 0.0, 1.0))
         key, value, yes, no = found
         if not isinstance(key, str) or not isinstance(value, (int, float, str)):
             raise ValueError(key)
@@ -87,8 +90,21 @@ class Questions:
         if len(set(classes)) <= 1:
             return Tree(classes[0] if len(classes) else -1)
         known, codes = np.unique(np.array(classes, np.int64), return_inverse=True)
+        return self.grow_any(np.eye(len(known), dtype=np.bool_)[codes], known, rows, depth)
+
+    def grow_any(
+        self, right: NDArray[np.bool_], known: NDArray[np.int64], rows: NDArray[np.int64], depth: int = 12
+    ) -> Tree:
+        """Fit a tree to examples of which each may have several right choices.
+
+        Args:
+            right: Whether a choice is right, (rows, choices).
+            known: The choices.
+            rows: The examples.
+            depth: Questions in a row, at most.
+        """
         answers = self.answers[:, rows] if self.questions else np.zeros((0, len(rows)), np.bool_)
-        return _grow(self.questions, answers, np.eye(len(known))[codes], known, np.arange(len(rows)), depth)
+        return _grow(self.questions, answers, right, known, np.arange(len(rows)), depth)
 
 
 def _questions(conditions: Sequence[Mapping[str, Value]]) -> Any:
@@ -107,18 +123,19 @@ def _questions(conditions: Sequence[Mapping[str, Value]]) -> Any:
 def _grow(
     questions: list[Any],
     answers: NDArray[np.bool_],
-    shown: NDArray[np.float64],
+    right: NDArray[np.bool_],
     known: NDArray[np.int64],
     rows: NDArray[np.int64],
     depth: int,
 ) -> Tree:
-    total = shown[rows].sum(0)
+    shown = _fewest(right[rows])
+    total = shown.sum(0)
     best = int(np.argmax(total))
-    leaf = Tree(int(known[best]), float(total[best] / total.sum()))
+    leaf = Tree(int(known[best]), float(right[rows, best].mean()))
     if leaf.share == 1.0 or depth == 0 or not questions:
         return leaf
     part = answers[:, rows].astype(np.float64)
-    yes = part @ shown[rows]
+    yes = part @ shown
     many, all_rows = yes.sum(1), len(rows)
     no = total[None, :] - yes
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -132,6 +149,23 @@ def _grow(
     mask = answers[at, rows]
     return Tree(
         key=key, value=value,
-        yes=_grow(questions, answers, shown, known, rows[mask], depth - 1),
-        no=_grow(questions, answers, shown, known, rows[~mask], depth - 1),
+        yes=_grow(questions, answers, right, known, rows[mask], depth - 1),
+        no=_grow(questions, answers, right, known, rows[~mask], depth - 1),
     )  # fmt: skip
+
+
+def _fewest(right: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return one right choice of each row, (rows, choices), 1 at it, such that there are few different ones.
+
+    The choice that is right in most rows comes first, then that of most of the rest, and so on.
+    """
+    found = np.zeros(right.shape)
+    left = np.ones(len(right), np.bool_)
+    while left.any():
+        best = int(right[left].sum(0).argmax())
+        mine = left & right[:, best]
+        if not mine.any():
+            break
+        found[mine, best] = 1.0
+        left &= ~mine
+    return found

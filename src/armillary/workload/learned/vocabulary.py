@@ -14,7 +14,8 @@ from armillary.errors import InputError
 from armillary.trace import CollectiveType, NodeType
 from armillary.trace.attention import ATTENTION, Attention
 from armillary.trace.gemm import GEMM
-from armillary.trace.schema import KIND_NAMES
+from armillary.trace.schema import INTEGER_KINDS, KINDS
+from armillary.workload.learned.archive import whole
 
 PRODUCTS = 2
 """Matrix products of a node that have columns."""
@@ -37,6 +38,8 @@ AT = {name: at for at, name in enumerate(COLUMNS)}
 GEMM_AT, ATTENTION_AT = AT[GEMM_COLUMNS[0]], AT[ATTENTION_COLUMNS[0]]
 LISTS = {GEMM: (GEMM_AT, 5), ATTENTION: (ATTENTION_AT, len(ATTENTION_COLUMNS))}
 """Attributes that are lists of numbers in columns: the first of these, and how many numbers one entry has."""
+NUMBERS = 2**31
+"""Numbers in names are below."""
 Entry = tuple[str, str, Any]
 """An attribute: name, kind, and its constant value; None: it is in a column (of `LISTS`: how many entries)."""
 
@@ -167,9 +170,30 @@ def _symbol(found: Any) -> Symbol:
     entries = []
     for key, attribute, value in layout:
         known = key in CONSTANTS or key in VALUES or key in LISTS
-        if not known or attribute not in KIND_NAMES or (key in CONSTANTS and value is None):
+        if not known or attribute not in KINDS or (key in CONSTANTS and value is None):
             raise ValueError(key)
-        if key in LISTS and not 1 <= value <= (PRODUCTS if key == GEMM else 1):
-            raise ValueError(key)
+        if key in LISTS:
+            whole(value, key, 1, PRODUCTS if key == GEMM else 1)
+        elif value is None:
+            if KINDS[attribute] not in INTEGER_KINDS:
+                raise ValueError(f"{key}: {attribute}, expected a kind of integer")
+        else:
+            _check_constant(key, attribute, value)
         entries.append((key, attribute, tuple(value) if isinstance(value, list) else value))
     return Symbol(NodeType(kind), str(name), tuple(entries))
+
+
+def _check_constant(key: str, attribute: str, value: Any) -> None:
+    """Check that a constant is of its kind.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if attribute == "string":
+        fits = isinstance(value, str)
+    elif attribute.endswith("_list"):
+        fits = isinstance(value, list) and all(isinstance(each, int) for each in value)
+    else:
+        fits = isinstance(value, int) and KINDS[attribute] in INTEGER_KINDS
+    if not fits:
+        raise ValueError(f"{key}: {value!r:.40}, expected a value of kind {attribute}")

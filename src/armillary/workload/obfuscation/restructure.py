@@ -20,6 +20,7 @@ from armillary.workload.obfuscation.rows import MISSING, Coded, Rows
 How = Literal["windows", "runs"]
 PIECES = 3
 """Nodes that one becomes, at most."""
+MESSAGES = (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 LARGE = 1 << 20
 """Bytes from which collectives are split: below, latency is what they take."""
 
@@ -43,7 +44,9 @@ def restructure(
     for kind in sorted(set(draft.alike)):
         graphs = [number for number, each in enumerate(draft.alike) if each == kind]
         rows = draft.rows[graphs[0]]
-        fixed = np.any([_fixed(draft.rows[number], shared) for number in graphs], axis=0)
+        fixed = np.any(
+            [_fixed(draft.rows[number], shared) | _leaving(draft, number) for number in graphs], axis=0
+        )
         draw = generator(key, "structure", kind)
         joined: Joined | None = None
         if how == "windows":
@@ -104,17 +107,35 @@ def _shared(draft: Draft) -> tuple[dict[str, bool], dict[str, int]]:
 
 
 def _fixed(rows: Rows, shared: Mapping[str, bool]) -> NDArray[np.bool_]:
-    """Say of each node whether it stays as it is: communication with ranks that run other graphs."""
-    message = np.isin(rows.types, (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE))
+    """Say of each collective and message along an axis whether it stays as it is: not all its ranks run like graphs."""
+    along = np.isin(rows.types, MESSAGES) & (rows.words["comm_axis"].codes >= 0)
     group, axis = (
         np.array([*(shared.get(name, False) for name in column.values), default])[column.codes]
         for column, default in ((rows.words["pg_name"], shared[""]), (rows.words["comm_axis"], False))
     )
     together = (rows.types == NodeType.COMM_COLL_NODE) | (rows.number("in_switch") != 0)
-    fixed: NDArray[np.bool_] = (
-        (message & ~axis) | (together & ~group) | (rows.lists["comm_splits"].codes >= 0)
-    )
+    fixed: NDArray[np.bool_] = (along & ~axis) | (together & ~group) | (rows.lists["comm_splits"].codes >= 0)
     return fixed
+
+
+def _leaving(draft: Draft, number: int) -> NDArray[np.bool_]:
+    """Say of each message to or from a numbered rank whether some rank of the graph has a peer that runs no like one.
+
+    Files of ranks name peers by number. Those of a ring of context parallelism run graphs that differ in peers alone,
+    so both ends can join the same messages; those of a pipeline do not.
+    """
+    rows, kinds = draft.rows[number], np.array([*draft.alike, -1])
+    of_rank = np.append(draft.rank_graph, len(draft.alike))
+    found = np.zeros(rows.n, np.bool_)
+    numbered = rows.words["comm_axis"].codes < 0
+    for end, kind in (("comm_dst", NodeType.COMM_SEND_NODE), ("comm_src", NodeType.COMM_RECV_NODE)):
+        at = np.flatnonzero(numbered & (rows.types == kind))
+        peers = rows.numbers[end][at]
+        known = (peers >= 0) & (peers < len(draft.rank_graph))
+        # A message that names no peer goes to its own rank.
+        other = kinds[of_rank[np.where(known, peers, -1)]] != draft.alike[number]
+        found[at] = other & (peers != MISSING)
+    return found
 
 
 def _members(rows: Rows, members: Mapping[str, int]) -> I64:
@@ -124,7 +145,10 @@ def _members(rows: Rows, members: Mapping[str, int]) -> I64:
 
 
 def _groups(alike: list[Rows]) -> I64:
-    """Return a number for the communicator of each node, equal where it is in all graphs."""
+    """Return a number for communicator and peer of each node, equal where they are in all graphs."""
     codes = np.stack([rows.words["pg_name"].codes for rows in alike])
+    peers = [rows.numbers[end] for rows in alike for end in ("comm_dst", "comm_src")]
     axes = alike[0].words["comm_axis"].codes
-    return np.unique(np.vstack([codes, axes]), axis=1, return_inverse=True)[1].ravel().astype(np.int64)
+    return (
+        np.unique(np.vstack([codes, axes, *peers]), axis=1, return_inverse=True)[1].ravel().astype(np.int64)
+    )

@@ -112,13 +112,11 @@ class Lexicon:
                     Formula(rule=rule),
                 )
 
-    def _columns(
-        self, numbers: Mapping[tuple[str, ...], Sequence[Entry]]
-    ) -> dict[Token, list[tuple[int, Group]]]:
+    def _columns(self, numbers: Sequence[Sequence[Entry]]) -> dict[Token, list[tuple[int, Group]]]:
         found: dict[tuple[Token, int], Group] = {}
         seen: dict[tuple[Token, int], int] = {}
         sums = self.base.sums
-        for entries in numbers.values():
+        for entries in numbers:
             for entry in entries:
                 group = found.setdefault((entry.token, entry.column), Group(0))
                 seen[entry.token, entry.column] = seen.get((entry.token, entry.column), 0) + 1

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from armillary.workload.learned import model_file as library_file
+from armillary.workload.learned.archive import reading, whole, write_archive
 from armillary.workload.learned.expressions import library
 from armillary.workload.learned.neural.grammar import Grammar
 from armillary.workload.learned.neural.inputs import width
@@ -18,7 +19,9 @@ from armillary.workload.learned.neural.sample import NeuralSampler
 from armillary.workload.learned.sample import Sampler
 
 FORMAT = "armillary neural trace model"
-VERSION = 2
+VERSION = 3
+_LARGEST = 1 << 24
+"""Of any size; those of the tests are some thousands."""
 
 
 def save_neural(model: NeuralModel, path: Path) -> None:
@@ -32,7 +35,7 @@ def save_neural(model: NeuralModel, path: Path) -> None:
         "format": FORMAT, "version": VERSION, "grammar": model.grammar.to_json(), "sizes": model.sizes.to_json(),
     }  # fmt: skip
     arrays |= {f"weight_{name}": value for name, value in model.weights.items()}
-    library_file.write_contents(path, header, {**arrays, "scales": model.scales})
+    write_archive(path, header, {**arrays, "scales": model.scales})
 
 
 def load_neural(path: Path) -> NeuralModel:
@@ -64,15 +67,20 @@ def open_sampler(path: Path) -> Sampler:
 
 def _model(header: Any, arrays: dict[str, Any], where: str) -> NeuralModel:
     base = library_file.model_of(header, arrays, where)
-    grammar = Grammar.from_json(header["grammar"], list(base.roles))
-    sizes = Sizes(**{each.name: int(header["sizes"][each.name]) for each in fields(Sizes)})
+    with reading(where, "grammar"):
+        grammar = Grammar.from_json(header["grammar"], list(base.roles))
+    with reading(where, "sizes"):
+        sizes = Sizes(
+            **{each.name: whole(header["sizes"][each.name], each.name, 0, _LARGEST) for each in fields(Sizes)}
+        )
     weights = {
         name.removeprefix("weight_"): value for name, value in arrays.items() if name.startswith("weight_")
     }
-    if {name: value.shape for name, value in weights.items()} != sizes.shapes():
-        raise ValueError("weights")
-    if not all(value.dtype == np.float32 and np.isfinite(value).all() for value in weights.values()):
-        raise ValueError("weights are no finite numbers")
+    with reading(where, "weights"):
+        if {name: value.shape for name, value in weights.items()} != sizes.shapes():
+            raise ValueError("expected those of the sizes")
+        if not all(value.dtype == np.float32 and np.isfinite(value).all() for value in weights.values()):
+            raise ValueError("expected finite numbers of 32 bits")
     model = NeuralModel(base, grammar, sizes, weights, arrays["scales"])
     lexicon = model.lexicon()
     known = (lexicon.size, lexicon.near_size, width(), len(library()), lexicon.candidates, lexicon.residuals)
@@ -85,6 +93,7 @@ def _model(header: Any, arrays: dict[str, Any], where: str) -> NeuralModel:
         sizes.residuals,
     ):
         raise ValueError(f"sizes {known}")
-    if model.scales.shape != (2, width()) or not (model.scales[1] > 0).all():
+    scales = model.scales
+    if scales.shape != (2, width()) or not np.isfinite(scales).all() or not (scales[1] > 0).all():
         raise ValueError("scales")
     return model
