@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from armillary.workload.learned.agreement import check_agreement
 from armillary.workload.learned.archive import checksum
 from armillary.workload.learned.conditions import read_settings, wish
 from armillary.workload.learned.corpus import read_corpus, write_corpus
+from armillary.workload.learned.expressions import Rule
 from armillary.workload.learned.model import StatisticalModel
 from armillary.workload.learned.model_file import VERSION, load_model_file, save_model
 from armillary.workload.learned.requests import completed
@@ -54,6 +56,16 @@ def test_conditions_between_and_beyond(model: StatisticalModel, condition: dict[
         if one.n_nodes == other.n_nodes:
             for name in ("num_ops", "tensor_size", "comm_size"):
                 assert other.ints(name).sum() == pytest.approx(one.ints(name).sum(), rel=0.03)
+
+
+def test_counts_that_no_rule_explains_are_named(model: StatisticalModel) -> None:
+    condition: dict[str, Any] = {"layers": 8, "tp": 2, "pp": 2, "dp": 2, "microbatches": 4}
+    assert Sampler(model).sample(condition).about["learned"]["guessed"] == []
+    doubtful = deepcopy(model)
+    for program in doubtful.programs.values():
+        for shape in program.shapes:
+            shape.times[:] = [Rule(rule.for_(condition).expression, exact=False) for rule in shape.times]
+    assert Sampler(doubtful).sample(condition).about["learned"]["guessed"] == ["the step"]
 
 
 def test_a_condition_of_the_corpus(model: StatisticalModel) -> None:

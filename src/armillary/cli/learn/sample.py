@@ -58,8 +58,15 @@ def command(
             result = armillary.simulate(trace, platform)
             text += f", step {format_time(result.total_ticks)}"
         click.echo(text)
-        if number == 0 and (beyond := trace.about.get("learned", {}).get("beyond")):
+        learned = trace.about.get("learned", {})
+        if number == 0 and (beyond := learned.get("beyond")):
             click.echo(f"beyond the corpus: {', '.join(beyond)}")
+        if number == 0 and (guessed := learned.get("guessed")):
+            click.echo(
+                f"warning: counts in {', '.join(guessed)} follow rules that do not hold for all of the corpus: "
+                "nodes may be missing or too many",
+                err=True,
+            )
         if folder:
             _write(folder / f"{number}" if count > 1 else folder, trace)
 

@@ -148,12 +148,16 @@ class Rule:
     no: Rule | None = None
     exact: bool = True
 
-    def value(self, condition: Mapping[str, Value]) -> int:
-        """Return the value under a condition."""
+    def for_(self, condition: Mapping[str, Value]) -> Rule:
+        """Return the rule without a question that answers under a condition."""
         rule = self
         while rule.yes is not None and rule.no is not None:
             rule = rule.yes if int(condition.get(rule.variable, 0)) > rule.above else rule.no
-        return value_of(rule.expression, condition)
+        return rule
+
+    def value(self, condition: Mapping[str, Value]) -> int:
+        """Return the value under a condition."""
+        return value_of(self.for_(condition).expression, condition)
 
     def to_json(self) -> Any:
         """Return the rule as JSON knows values."""

@@ -79,6 +79,7 @@ class Sampler:
         self._asked: dict[tuple[str, int], tuple[list[Waits], tuple[str, ...]]] = {}
         self._waiting: dict[tuple[Any, ...], tuple[Ints, Ints, list[tuple[int, Rule]]]] = {}
         self._fixed: dict[tuple[str, int, int], _Fixed] = {}
+        self._guessed: set[str] = set()
         self._measured = {str(each.condition["trace"]): each for each in model.measured}
 
     def sample(self, given: Mapping[str, Value], *, seed: int = 0, temperature: float = 0.0) -> Trace:
@@ -98,6 +99,7 @@ class Sampler:
         check_modelled(wished)
         condition = wished.condition
         beyond = self.check(condition)
+        self._guessed.clear()
         sequences = self.sequences(condition)
         grid = wished.grid
         check_agreement(sequences, self.model.vocabulary)
@@ -106,8 +108,11 @@ class Sampler:
             for stage, each in enumerate(sequences)
         )
         about = {
-            "learned": {"condition": condition, "beyond": beyond, "seed": seed, "temperature": temperature}
-        }
+            "learned": {
+                "condition": condition, "beyond": beyond, "guessed": sorted(self._guessed), "seed": seed,
+                "temperature": temperature,
+            }
+        }  # fmt: skip
         return Trace(graphs, grid.coordinate("pp").astype(np.int32), grid, about)
 
     def sequences(self, condition: Mapping[str, Value]) -> list[Tokens]:
@@ -188,12 +193,12 @@ class Sampler:
             raise InputError(
                 f"{_kind_text(kind)}: microbatches of its blocks follow no order that is learned"
             )
-        times = [rule.value(condition) for rule in shape.times]
+        times = [self._value(rule, condition, "the step") for rule in shape.times]
         _check_length(length_of(shape.step, times))
         blocks = sequence_of(shape.step, times)
         inside = {}
         for block in dict.fromkeys(blocks):
-            counts = [rule.value(condition) for rule in shape.blocks[block]]  # type: ignore[index]
+            counts = [self._value(rule, condition, f"block {block[0]}") for rule in shape.blocks[block]]  # type: ignore[index]
             _check_length(length_of(program.blocks[block[0]], counts))  # type: ignore[index]
             inside[block] = sequence_of(program.blocks[block[0]], counts)  # type: ignore[index]
         _check_length(sum(len(inside[block]) for block in blocks))
@@ -203,6 +208,13 @@ class Sampler:
             roles += inside[block]  # type: ignore[arg-type]
             batches += [batch] * len(inside[block])
         return roles, batches
+
+    def _value(self, rule: Rule, condition: Mapping[str, Value], where: str) -> int:
+        """Return the value of a rule; where it does not explain the corpus, note what it is about."""
+        answer = rule.for_(condition)
+        if not answer.exact:
+            self._guessed.add(where)
+        return answer.value(condition)
 
     def _nearest(self, kind: tuple[Value, ...]) -> str:
         return _kind_text(
@@ -218,7 +230,7 @@ class Sampler:
         if rules:
             entries = entries.copy()
             for at, rule in rules:
-                entries[at, 2] = rule.value(condition)
+                entries[at, 2] = self._value(rule, condition, role)
         numbers = np.zeros((len(symbols), len(COLUMNS)), np.int64)
         fixed = self._numbers(role, known, variant, near)
         sizes_of = values[fixed.sums]
@@ -228,7 +240,7 @@ class Sampler:
         more = {**condition, "variant": f"v{variant}"}
         for token, entry in fixed.others:
             if entry.rule is not None:
-                numbers[token, entry.column] = entry.rule.value(condition)
+                numbers[token, entry.column] = self._value(entry.rule, condition, role)
             elif entry.choice is not None:
                 numbers[token, entry.column] = entry.choice.choose(condition)
             else:
