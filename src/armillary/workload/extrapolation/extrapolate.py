@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,6 +27,12 @@ from armillary.workload.extrapolation.grow import (
 )
 from armillary.workload.extrapolation.hardware import to_hardware
 from armillary.workload.extrapolation.kernels import Nodes
+from armillary.workload.extrapolation.recorded.axes import (
+    scale_recorded_data,
+    scale_recorded_tensor,
+    scale_recorded_tokens,
+)
+from armillary.workload.extrapolation.recorded.tensors import has_program
 from armillary.workload.extrapolation.reference import Reference, same_rank, scale_measured
 from armillary.workload.extrapolation.roles import Evidence, check_axis
 from armillary.workload.extrapolation.scaling import Scaling
@@ -236,9 +242,9 @@ def _scale_factor(
     elif reference:
         _apply_measured(work, axis, value, reference)
     elif axis == "batch":
-        work.apply(lambda nodes: scale_tokens(nodes, "batch", value, sizes))
+        work.apply(lambda nodes: _tokens(nodes, "batch", value, sizes))
     else:
-        work.apply(lambda nodes: scale_tokens(nodes, "sequence", value, sizes))
+        work.apply(lambda nodes: _tokens(nodes, "sequence", value, sizes))
 
 
 def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None) -> None:
@@ -272,11 +278,13 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
     if reference:
         _apply_measured(work, axis, factor, reference)
     elif axis == "dp":
-        work.apply(lambda nodes: scale_data(nodes, digit, factor))
+        work.apply(lambda nodes: _data(nodes, digit, factor))
     elif axis == "cp":
         work.apply(lambda nodes: scale_context(nodes, digit, size))
     elif axis == "ep":
         work.apply(lambda nodes: scale_experts(nodes, digit, factor))
+    elif all(has_program(graph) for graph in work.trace.graphs):
+        work.apply(lambda nodes: scale_recorded_tensor(nodes, old, size))
     else:
         parts = divided_part([Nodes(graph, grid) for graph in work.trace.graphs])
         work.apply(lambda nodes: scale_tensor(nodes, old, size, parts))
@@ -289,6 +297,17 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
         # A second run has as many replicas of all other layers: those of experts have become fewer.
         work.trace = with_size(work.trace, *digit_to_scale(grid_of(work.trace), "dp", grid.size("dp")))
     work.trace = without_alone(work.trace)
+
+
+def _tokens(nodes: Nodes, axis: Literal["batch", "sequence"], factor: Fraction, sizes: Sizes | None) -> Scaling:
+    if has_program(nodes.graph):
+        return scale_recorded_tokens(nodes, axis, factor, sizes)
+    return scale_tokens(nodes, axis, factor, sizes)
+
+
+def _data(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
+    law = scale_recorded_data if has_program(nodes.graph) else scale_data
+    return law(nodes, digit, factor)
 
 
 def _apply_measured(work: _Work, axis: str, factor: Fraction, reference: Reference) -> None:

@@ -1,0 +1,206 @@
+"""Which dimensions of a recorded graph's tensors change along an axis, before what else follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from math import prod
+
+import numpy as np
+
+from armillary.errors import InputError
+from armillary.trace import CollectiveType
+from armillary.workload.extrapolation.kernels import Mask, Nodes
+from armillary.workload.extrapolation.recorded.costs import elements
+from armillary.workload.extrapolation.recorded.dimensions import Dim, Factors
+from armillary.workload.extrapolation.recorded.tensors import Call, Program, Tensor, flat
+from armillary.workload.extrapolation.shapes import Sizes
+
+GATHER, SCATTER, REDUCE = CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_REDUCE
+SUMS = {
+    "aten::mm": ("self", 0, 1),
+    "aten::bmm": ("self", 0, 2),
+    "aten::addmm": ("mat1", 1, 1),
+    "aten::baddbmm": ("batch1", 1, 2),
+    "aten::linear": ("input", 0, -1),
+    "aten::embedding": ("weight", 0, 0),
+    "aten::convolution": ("input", 0, 1),
+}
+"""Operators that sum over a dimension of an argument, or look it up: its name, its place, the dimension."""
+REDUCTIONS = ("aten::sum", "aten::amax", "aten::max", "aten::logsumexp", "aten::mean")
+CREATES = ("aten::randint", "aten::empty", "aten::zeros", "aten::ones", "aten::full", "aten::arange", "aten::randn",
+           "aten::rand", "aten::tril", "aten::triu")  # fmt: skip
+
+
+def token_dims(program: Program, sizes: Sizes, axis: str) -> list[Dim]:
+    """Return the dimensions that count samples or tokens where they come in: of token ids, places, masks, messages.
+
+    What is computed from them follows; weights, their gradients and states of the optimizer are never asked.
+    """
+    batch, length = sizes
+    found: list[Dim] = []
+    for tensor, call in _incoming(program):
+        shape = tensor.shape
+        if tensor.integer and len(shape) == 2 and shape == (batch, length):
+            found.append(tensor.dims[axis == "sequence"])
+        elif call == "aten::arange" and shape == (length,) and axis == "sequence":
+            found.append(tensor.dims[0])
+        elif call and len(shape) >= 2 and shape[-2:] == (length, length) and axis == "sequence":
+            found += tensor.dims[-2:]
+        elif call == "c10d::recv_" and shape[:2] == (batch, length):
+            found.append(tensor.dims[axis == "sequence"])
+        elif axis == "batch" and call in ("aten::randn", "aten::rand") and len(shape) > 1 and shape[0] == batch:
+            found.append(tensor.dims[0])
+    return found
+
+
+def _incoming(program: Program) -> Iterator[tuple[Tensor, str]]:
+    """Yield tensors that no operator computed from others, and what made them."""
+    for tensor in program.roots:
+        yield tensor, ""
+    for call in program.calls.values():
+        if call.name in CREATES:
+            for tensor in (each for argument in call.outputs for each in flat(argument)):
+                yield tensor, call.name
+        elif call.name == "c10d::recv_":
+            for tensor in flat(call.argument("tensors", 0)):
+                yield tensor, call.name
+
+
+def calls_of_collectives(nodes: Nodes, program: Program, which: Mask) -> dict[int, Call]:
+    """Return the calls that issued some collectives, by node: what these wait for, or the first before them."""
+    ptr, parents = nodes.graph.parents()
+    names = nodes.graph.names()
+    found: dict[int, Call] = {}
+    for node in np.flatnonzero(which).tolist():
+        at = node
+        for _ in range(64):
+            before = [each for each in parents[ptr[at] : ptr[at + 1]].tolist() if each < at]
+            mine = [each for each in before if names[each].startswith(("c10d::", "_c10d_functional::"))]
+            own = [each for each in mine if each in program.calls]
+            if own:
+                found[node] = program.calls[max(own)]
+                break
+            if not before:
+                break
+            at = max(mine or before)
+    return found
+
+
+def summed_dims(nodes: Nodes, program: Program, reductions: Mask) -> list[Dim]:
+    """Return what ranks sum up a share of each: the dimensions that the products before a reduction sum over.
+
+    Raises:
+        InputError: what is reduced comes from no product.
+    """
+    found: list[Dim] = []
+    calls = calls_of_collectives(nodes, program, reductions)
+    for node in np.flatnonzero(reductions).tolist():
+        call = calls.get(node)
+        tensors = [] if call is None else [each for argument in call.inputs for each in flat(argument)]
+        own = [dim for tensor in tensors for dim in _summed(tensor, nodes.graph.n_nodes)]
+        if not own:
+            raise InputError(
+                f"scale tp: {nodes.graph.node(node)} reduces what no product, look-up or sum is seen to make, so what "
+                "ranks have a share of is not known; expected a second trace with another tp (--also TRACE --at tp=N)"
+            )
+        found += own
+    return found
+
+
+def _summed(tensor: Tensor, before: int) -> Iterator[Dim]:
+    """Yield what the products that a tensor comes from sum over: the nearest ones, through copies and sums."""
+    seen, todo = {id(tensor)}, [(tensor, before)]
+    while todo:
+        each, limit = todo.pop()
+        for call in each.writers:
+            if call.node >= limit or call.name.startswith(("c10d::", "_c10d_functional::")):
+                continue
+            if call.name in SUMS:
+                name, at, dim = SUMS[call.name]
+                given = call.tensor(name, at)
+                if given is not None and len(given.dims) > dim:
+                    yield given.dims[dim]
+                continue
+            if call.name in REDUCTIONS:
+                yield from _reduced(call)
+                continue
+            for other in (other for argument in call.inputs for other in flat(argument)):
+                if id(other) not in seen and not other.integer:
+                    seen.add(id(other))
+                    todo.append((other, call.node))
+
+
+def _reduced(call: Call) -> Iterator[Dim]:
+    source, dims = call.tensor("self", 0), call.value("dim", 1)
+    for each in (dims if isinstance(dims, list) else [dims]) if source is not None else ():
+        if source is not None and type(each) is int and source.dims:
+            yield source.dims[each]
+
+
+def shard_tensors(nodes: Nodes, program: Program, gathers: Mask, scatters: Mask) -> list[Tensor]:
+    """Return what of weights and gradients is a rank's share: what is gathered, and what is left of a reduction."""
+    found: list[Tensor] = []
+    for node, call in calls_of_collectives(nodes, program, gathers | scatters).items():
+        names = ("input_tensor", "input") if gathers[node] else ("output_tensor",)
+        own = [tensor for name in names if (tensor := call.tensor(name)) is not None]
+        if not own and scatters[node]:
+            own = [tensor for tensor in [call.result()] if tensor is not None]
+        found += own
+    for call in program.calls.values():
+        if call.name == "fsdp::all_gather_copy_in":
+            found += flat(call.argument("all_gather_inputs", 0))
+    return found
+
+
+def follow_shards(program: Program, factors: Factors) -> None:
+    """Give shares of weights the factor of the weights that are gathered from them, and buffers that of their parts."""
+    for shard, weight in program.gathers:
+        ratio = Fraction(elements(weight, factors), max(1, prod(weight.shape)))
+        if ratio != 1:
+            factors.scale(shard.dims, ratio)
+    into: dict[int, Fraction] = {}
+    for node in sorted(program.calls):
+        call = program.calls[node]
+        if call.name == "fsdp::all_gather_copy_in":
+            ratio = _grown(list(flat(call.argument("all_gather_inputs", 0))), factors)
+            _buffers(call.outputs, ratio, factors)
+            whole = call.tensor("all_gather_output", 1)
+            if whole is not None:
+                into[whole.storage[0]] = ratio
+        elif call.name == "fsdp::split_with_sizes_copy":
+            whole = call.tensor("all_gather_output", 0)
+            made = list(flat(call.argument("out", 3)))
+            if whole is not None:
+                _last(whole, into.get(whole.storage[0], Fraction(1)), factors)
+            for shard, weight in program.gathers:
+                for each in made:
+                    if each.storage[0] == weight.storage[0] and prod(each.shape) == prod(weight.shape):
+                        _last(each, _grown([weight], factors), factors)
+        elif call.name == "fsdp::chunk_cat":
+            ratio = _grown(list(flat(call.argument("tensors", 0))), factors)
+            out = call.tensor("out", 3)
+            if out is not None:
+                _last(out, ratio, factors)
+                into[out.storage[0]] = ratio
+        elif call.name in ("c10d::_allgather_base_", "c10d::_reduce_scatter_base_"):
+            for name in ("input_tensor", "output_tensor"):
+                tensor = call.tensor(name)
+                other = call.tensor("input_tensor" if "reduce" in call.name else "output_tensor")
+                if tensor is not None and other is not None:
+                    _last(tensor, into.get(other.storage[0], Fraction(1)), factors)
+
+
+def _grown(tensors: list[Tensor], factors: Factors) -> Fraction:
+    old = sum(prod(each.shape) for each in tensors)
+    return Fraction(sum(elements(each, factors) for each in tensors), old) if old else Fraction(1)
+
+
+def _buffers(argument: object, ratio: Fraction, factors: Factors) -> None:
+    for each in flat(argument):  # type: ignore[arg-type]
+        _last(each, ratio, factors)
+
+
+def _last(tensor: Tensor, ratio: Fraction, factors: Factors) -> None:
+    if ratio != 1 and tensor.dims:
+        factors.scale(tensor.dims[-1:], ratio)
