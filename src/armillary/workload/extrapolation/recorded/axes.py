@@ -17,6 +17,7 @@ from armillary.workload.extrapolation.recorded.operator_dims import ATTENTION
 from armillary.workload.extrapolation.recorded.seeds import (
     calls_of_collectives,
     follow_shards,
+    keep_whole,
     shard_tensors,
     summed_dims,
     token_dims,
@@ -62,11 +63,13 @@ def scale_recorded_data(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
     gathers, scatters = group & (nodes.collective == GATHER), group & (nodes.collective == SCATTER)
     for tensor in shard_tensors(nodes, program, gathers, scatters):
         factors.scale(tensor.dims, 1 / factor)
+    keep_whole(program, factors, nodes.grid.sizes[digit], factor)
+    buffers = follow_shards(program, factors)
     made.assume("data: all-reduces keep their size", group & (nodes.collective == REDUCE))
     made.assume("data: reduce-scatters keep their size, which is of the whole input", scatters)
     made.assume("data: all-gathers, whose size is of a rank's share, shrink", gathers, comm=1 / factor)
     rule = "data: operators on a rank's share of sharded weights, gradients and states shrink"
-    _resize(made, program, factors, rule)
+    _resize(made, program, factors, rule, buffers)
     made.note("data: each replica has the samples it had", nodes.kernel & (made.factors["tensor_size"] == 1))
     return made
 
@@ -92,9 +95,9 @@ def scale_recorded_tensor(nodes: Nodes, old: int, new: int) -> Scaling:
     for dim in summed_dims(nodes, program, reductions):
         factors.scale([dim], share)
     _check_depth(program, factors, old, new)
-    follow_shards(program, factors)
+    buffers = follow_shards(program, factors)
     rule = "tensor: operators on what ranks have a share of, from the products that are summed up over them"
-    unseen = _resize(made, program, factors, rule)
+    unseen = _resize(made, program, factors, rule, buffers)
     stays = nodes.kernel & ~unseen & (made.factors["tensor_size"] == 1) & (nodes.graph.ints("tensor_size") > 0)
     made.note("tensor: operators on what every rank has whole stay", stays)
     made.note("tensor: reductions keep their size, which is of the whole", own)
@@ -105,8 +108,10 @@ def scale_recorded_tensor(nodes: Nodes, old: int, new: int) -> Scaling:
     return made
 
 
-def _resize(made: Scaling, program: Program, factors: Factors, rule: str) -> Mask:
-    unseen = resize(made, program, factors, rule)
+def _resize(
+    made: Scaling, program: Program, factors: Factors, rule: str, buffers: dict[int, Fraction] | None = None
+) -> Mask:
+    unseen = resize(made, program, factors, rule, buffers)
     made.unclassified |= unseen
     return unseen
 
@@ -165,22 +170,21 @@ def _communicate(
 def _buckets(program: Program) -> dict[int, list[Tensor]]:
     """Return for flat buffers that are reduced the tensors that they are made of, where these fill them."""
     flats = {
-        tensor.storage[0]: tensor
+        tensor.memory: tensor
         for call in program.calls.values()
         if call.name.startswith("c10d::allreduce")
         for tensor in flat(call.argument("tensors", 0))
         if len(tensor.dims) == 1
     }
-    parts: dict[int, dict[int, Tensor]] = {storage: {} for storage in flats}
+    parts: dict[int, dict[int, Tensor]] = {memory: {} for memory in flats}
     for call in program.calls.values():
         for argument in (*call.inputs, *call.outputs):
             for tensor in flat(argument):
-                storage, offset = tensor.storage
-                if storage in parts and tensor.shape != flats[storage].shape:
-                    parts[storage].setdefault(offset, tensor)
+                if tensor.memory in parts and tensor.shape != flats[tensor.memory].shape:
+                    parts[tensor.memory].setdefault(tensor.storage[1], tensor)
     found = {}
-    for storage, tensor in flats.items():
-        own = list(parts[storage].values())
+    for memory, tensor in flats.items():
+        own = list(parts[memory].values())
         if sum(prod(each.shape) for each in own) == tensor.dims[0].size:
             found[id(tensor)] = own
     return found

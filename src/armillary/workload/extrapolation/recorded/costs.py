@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from armillary.workload.extrapolation.recorded.tensors import Argument, Call, Pr
 from armillary.workload.extrapolation.scaling import OPERATIONS, SIZE, Scaling
 
 
-def resize(made: Scaling, program: Program, factors: Factors, rule: str) -> Mask:
+def resize(
+    made: Scaling, program: Program, factors: Factors, rule: str, buffers: dict[int, Fraction] | None = None
+) -> Mask:
     """Give operators the work that they have with tensors of other dimensions.
 
     Args:
@@ -24,13 +27,18 @@ def resize(made: Scaling, program: Program, factors: Factors, rule: str) -> Mask
         program: What the nodes do to tensors.
         factors: Of the dimensions.
         rule: What is noted of operators that change.
+        buffers: Factors of the work of operators on buffers, by node, and of those inside of them; absent: 1.
 
     Returns:
         Which nodes with work no rule classifies: they keep it.
     """
     nodes = made.nodes
     n = nodes.graph.n_nodes
-    changed = {node: _resized(call, factors) for node, call in program.calls.items() if _changes(call, factors)}
+    changed = {
+        node: _resized(call, factors)
+        for node, call in program.calls.items()
+        if _changes(call, factors)
+    }
     old = _works(program, {}, nodes)
     new = _works(program, changed, nodes)
     operations, size = nodes.graph.ints(OPERATIONS), nodes.graph.ints(SIZE)
@@ -39,6 +47,10 @@ def resize(made: Scaling, program: Program, factors: Factors, rule: str) -> Mask
     ops, moved = np.ones(n), np.ones(n)
     known, grown = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
     for node in np.flatnonzero(costly).tolist():
+        if program.buffered[node] >= 0:
+            moved[node] = ops[node] = float((buffers or {}).get(int(program.buffered[node]), 1))
+            known[node], grown[node] = True, moved[node] != 1
+            continue
         call = program.calls.get(of.get(node, -1))
         if call is None:
             continue

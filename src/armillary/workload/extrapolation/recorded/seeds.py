@@ -153,54 +153,61 @@ def shard_tensors(nodes: Nodes, program: Program, gathers: Mask, scatters: Mask)
     return found
 
 
-def follow_shards(program: Program, factors: Factors) -> None:
-    """Give shares of weights the factor of the weights that are gathered from them, and buffers that of their parts."""
+def keep_whole(program: Program, factors: Factors, members: int, factor: Fraction) -> None:
+    """Let buffers of all shares have as many more shares as these are smaller: they stay as large as they are."""
+    for call in program.calls.values():
+        if call.name in ("aten::split", "aten::chunk"):
+            whole, parts = call.tensor("self", 0), list(flat(call.outputs[:1]))
+            if whole is None or len(whole.dims) != 1 or len(parts) != members or not parts[0].dims:
+                continue
+            count = whole.dims[0].leaves()[0]
+            if factors.changed(parts[0].dims[0]) and count.whole and count not in factors.of:
+                factors.of[count] = factor
+
+
+def follow_shards(program: Program, factors: Factors) -> dict[int, Fraction]:
+    """Give shares of weights the factor of the weights that are gathered from them, and buffers that of their parts.
+
+    Returns:
+        Factors of the work of the operators that fill, exchange and empty buffers, by node.
+    """
     for shard, weight in program.gathers:
-        ratio = Fraction(elements(weight, factors), max(1, prod(weight.shape)))
+        ratio = _grown([weight], factors)
         if ratio != 1:
             factors.scale(shard.dims, ratio)
+    found: dict[int, Fraction] = {}
     into: dict[int, Fraction] = {}
+    weights = {id(shard): weight for shard, weight in program.gathers}
     for node in sorted(program.calls):
         call = program.calls[node]
         if call.name == "fsdp::all_gather_copy_in":
-            ratio = _grown(list(flat(call.argument("all_gather_inputs", 0))), factors)
-            _buffers(call.outputs, ratio, factors)
+            shards = list(flat(call.argument("all_gather_inputs", 0)))
+            found[node] = _grown(shards, factors)
             whole = call.tensor("all_gather_output", 1)
             if whole is not None:
-                into[whole.storage[0]] = ratio
-        elif call.name == "fsdp::split_with_sizes_copy":
-            whole = call.tensor("all_gather_output", 0)
-            made = list(flat(call.argument("out", 3)))
-            if whole is not None:
-                _last(whole, into.get(whole.storage[0], Fraction(1)), factors)
-            for shard, weight in program.gathers:
-                for each in made:
-                    if each.storage[0] == weight.storage[0] and prod(each.shape) == prod(weight.shape):
-                        _last(each, _grown([weight], factors), factors)
+                gathered = [weights[id(each)] for each in shards if id(each) in weights]
+                into[whole.memory] = _grown(gathered, factors) if gathered else found[node]
         elif call.name == "fsdp::chunk_cat":
-            ratio = _grown(list(flat(call.argument("tensors", 0))), factors)
+            found[node] = _grown(list(flat(call.argument("tensors", 0))), factors)
             out = call.tensor("out", 3)
             if out is not None:
-                _last(out, ratio, factors)
-                into[out.storage[0]] = ratio
-        elif call.name in ("c10d::_allgather_base_", "c10d::_reduce_scatter_base_"):
-            for name in ("input_tensor", "output_tensor"):
-                tensor = call.tensor(name)
-                other = call.tensor("input_tensor" if "reduce" in call.name else "output_tensor")
-                if tensor is not None and other is not None:
-                    _last(tensor, into.get(other.storage[0], Fraction(1)), factors)
+                into[out.memory] = found[node]
+        elif call.name == "fsdp::split_with_sizes_copy" or call.name.startswith("c10d::"):
+            names = ("all_gather_output", "output_tensor", "input_tensor")
+            own = [tensor for name in names if (tensor := call.tensor(name)) is not None]
+            found[node] = next((into[each.memory] for each in own if each.memory in into), Fraction(1))
+            result = call.tensor("output_tensor") if "reduce_scatter" in call.name else None
+            if result is not None:
+                into.setdefault(result.memory, found[node])
+    for call in program.calls.values():
+        for tensor in (each for argument in (*call.inputs, *call.outputs) for each in flat(argument)):
+            ratio = into.get(tensor.memory, Fraction(1))
+            leaves = [leaf for dim in tensor.dims for leaf in dim.leaves()]
+            if ratio != 1 and leaves and not any(leaf in factors.of for leaf in leaves):
+                factors.of[leaves[-1]] = ratio
+    return found
 
 
 def _grown(tensors: list[Tensor], factors: Factors) -> Fraction:
     old = sum(prod(each.shape) for each in tensors)
     return Fraction(sum(elements(each, factors) for each in tensors), old) if old else Fraction(1)
-
-
-def _buffers(argument: object, ratio: Fraction, factors: Factors) -> None:
-    for each in flat(argument):  # type: ignore[arg-type]
-        _last(each, ratio, factors)
-
-
-def _last(tensor: Tensor, ratio: Fraction, factors: Factors) -> None:
-    if ratio != 1 and tensor.dims:
-        factors.scale(tensor.dims[-1:], ratio)

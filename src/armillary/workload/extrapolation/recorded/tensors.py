@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -29,6 +30,10 @@ SUBCLASS = "PythonSubclass"
 """What PyTorch records around the work of a distributed tensor: operators that have one inside name whole shapes."""
 
 
+BUFFERS = re.compile(r"c10d::|fsdp::(all_gather_copy_in|split_with_sizes_copy|chunk_cat)$")
+"""Operators that put tensors of all kinds together, and copy the parts of all members."""
+
+
 @dataclass(eq=False, slots=True)
 class Tensor:
     """A tensor, while its memory is its own.
@@ -36,6 +41,7 @@ class Tensor:
     Attributes:
         dims: Its dimensions.
         storage: Number of its storage, and the offset in it.
+        memory: Number of the memory, which is another when its storage is allocated anew.
         at: Node that made it; -1: it was there before.
         writers: Calls that wrote it.
         integer: Whether its elements are whole numbers or truth values.
@@ -43,6 +49,7 @@ class Tensor:
 
     dims: tuple[Dim, ...]
     storage: tuple[int, int]
+    memory: int
     at: int
     writers: list[Call] = field(default_factory=list)
     integer: bool = False
@@ -126,14 +133,14 @@ class Program:
         roots: Tensors that were there before the graph began, or that nothing seen made.
         gathers: A rank's share of a weight, and the weight that is gathered from all shares (FSDP2).
         above: Node of the operator that called each, -1: none, (n_nodes,).
-        whole: Nodes that name the whole shapes of distributed tensors.
+        buffered: Node of the operator on buffers that each is or is called by, -1: none, (n_nodes,).
     """
 
     calls: dict[int, Call]
     roots: list[Tensor]
     gathers: list[tuple[Tensor, Tensor]]
     above: NDArray[np.int64]
-    whole: NDArray[np.bool_]
+    buffered: NDArray[np.int64]
 
 
 def has_program(graph: Graph) -> bool:
@@ -153,6 +160,7 @@ def program_of(graph: Graph) -> Program:
         if parent >= 0:
             last[parent] = max(last[parent], last[node])
             whole[parent] |= whole[node] or names[node] == SUBCLASS
+    buffered = np.full(n, -1, np.int64)
     ends: dict[int, list[int]] = {}
     for node in range(n):
         ends.setdefault(int(last[node]), []).append(node)
@@ -161,7 +169,9 @@ def program_of(graph: Graph) -> Program:
     calls: dict[int, Call] = {}
     for node in range(n):
         schema = parse_schema(schemas[codes[node]]) if codes[node] >= 0 else None
-        if schema is not None and not whole[node]:
+        outer = int(buffered[above[node]]) if above[node] >= 0 else -1
+        buffered[node] = outer if outer >= 0 else node if schema and BUFFERS.match(names[node]) else -1
+        if schema is not None and not whole[node] and outer < 0:
             call = _call(graph, node, names[node], schema, schemas[codes[node]])
             if call is not None:
                 call.inputs = memory.start(call)
@@ -170,7 +180,7 @@ def program_of(graph: Graph) -> Program:
         for done in reversed(ends.get(node, ())):
             if done in calls:
                 memory.write(calls[done])
-    return Program(calls, memory.roots, memory.gathers, above, whole)
+    return Program(calls, memory.roots, memory.gathers, above, buffered)
 
 
 def _above(graph: Graph) -> NDArray[np.int64]:
@@ -257,6 +267,8 @@ class _Memory:
         self._coming: dict[_Record, list[int]] = {}
         self._tensors: dict[int, Tensor] = {}
         self._storages: dict[int, list[Tensor]] = {}
+        self._memories: dict[int, int] = {}
+        self._counted = 0
 
     def start(self, call: Call) -> list[Argument]:
         """Return the inputs of a call; what it is to make is not what was in its memory before."""
@@ -273,16 +285,16 @@ class _Memory:
             return [self._read(each) for each in record]
         if record is None:
             return None
-        number, storage, offset, shape, integer = record
+        number, storage, _, shape, _ = record
         found = self._live(record)
         since = max(self._coming.get(record, [-1]))
         if found is not None and found.at < since:
             found = None
             if not any(each.at > since for each in self._storages.get(storage, ())):
-                self._storages[storage] = []
+                self._allocate(storage)
         if found is None:
             at = since + 1 if since >= 0 else -1
-            found = Tensor(tuple(Dim(size) for size in shape), (storage, offset), at, [], integer)
+            found = self._tensor(record, at)
             if since < 0 and storage in self._weights:
                 shard, known = self._weights[storage]
                 if shape not in known:
@@ -328,28 +340,46 @@ class _Memory:
             for shard, weight in zip(shards, made, strict=False):
                 old = self._weights.get(weight.storage[0])
                 self._weights[weight.storage[0]] = old if old and old[0] is shard else (shard, {})
-                self._storages[weight.storage[0]] = []
+                self._allocate(weight.storage[0])
+        elif call.name == "c10d::_allgather_base_":
+            whole = call.tensor("output_tensor", 0)
+            if whole is not None:  # what is in it now is of all members
+                self._allocate(whole.storage[0], whole.memory)
+
+    def _allocate(self, storage: int, memory: int = -1) -> None:
+        """Forget what was in a storage."""
+        self._storages[storage] = []
+        self._memories[storage] = memory if memory >= 0 else self._count()
 
     def _made(self, record: Any, call: Call, new: bool, taken: set[int]) -> Argument:
         if isinstance(record, list):
             return [self._made(each, call, new, taken) for each in record]
         if record is None:
             return None
-        number, storage, offset, shape, integer = record
+        number, storage, *_ = record
         live = self._live(record, exact=True)
         if live is not None and (id(live) in taken or live.at > call.node):
             return live  # updated in place, or made by an operator inside
         inside = any(each.at > call.node for each in self._storages.get(storage, ()))
-        found = Tensor(tuple(Dim(size) for size in shape), (storage, offset), call.node, [], integer)
+        if new and not inside:
+            self._allocate(storage)
+            self._weights.pop(storage, None)
+        found = self._tensor(record, call.node)
         if inside:
             self._alias(found, call.node)
-        elif new:
-            self._storages[storage] = []
-            self._weights.pop(storage, None)
-        elif call.name not in RULES:
+        elif not new and call.name not in RULES:
             self._alias(found, -1)
         self._keep(number, found)
         return found
+
+    def _tensor(self, record: _Record, at: int) -> Tensor:
+        _, storage, offset, shape, integer = record
+        memory = self._memories.setdefault(storage, self._count())
+        return Tensor(tuple(Dim(size) for size in shape), (storage, offset), memory, at, [], integer)
+
+    def _count(self) -> int:
+        self._counted += 1
+        return self._counted
 
     def _keep(self, number: int, tensor: Tensor) -> None:
         self._tensors[number] = tensor
