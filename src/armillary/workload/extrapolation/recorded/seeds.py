@@ -8,8 +8,9 @@ from math import prod
 
 import numpy as np
 
+from armillary.convert.pytorch.tensors import size
 from armillary.errors import InputError
-from armillary.trace import CollectiveType
+from armillary.trace import CollectiveType, NodeType
 from armillary.workload.extrapolation.kernels import Mask, Nodes
 from armillary.workload.extrapolation.recorded.costs import elements
 from armillary.workload.extrapolation.recorded.dimensions import Dim, Factors
@@ -28,6 +29,18 @@ SUMS = {
 }
 """Operators that sum over a dimension of an argument, or look it up: its name, its place, the dimension."""
 REDUCTIONS = ("aten::sum", "aten::amax", "aten::max", "aten::logsumexp", "aten::mean")
+ISSUES = (
+    (("c10d::_allgather_base_",), int(GATHER), "input_tensor"),
+    (("c10d::allgather_", "c10d::allgather_coalesced_"), int(GATHER), "input_tensors"),
+    (("c10d::_reduce_scatter_base_",), int(SCATTER), "input_tensor"),
+    (("c10d::reduce_scatter_",), int(SCATTER), "input_tensors"),
+    (("c10d::allreduce_", "c10d::allreduce_coalesced_"), int(REDUCE), "tensors"),
+    (("c10d::alltoall_base_",), int(CollectiveType.ALL_TO_ALL), "input"),
+    (("c10d::broadcast_",), int(CollectiveType.BROADCAST), "tensors"),
+    (("c10d::send",), -int(NodeType.COMM_SEND_NODE), "tensors"),
+    (("c10d::recv_",), -int(NodeType.COMM_RECV_NODE), "tensors"),
+)
+"""Calls that issue collectives and messages: names, kind (below 0 the type of a message), and what they send."""
 CREATES = ("aten::randint", "aten::empty", "aten::zeros", "aten::ones", "aten::full", "aten::arange", "aten::randn",
            "aten::rand", "aten::tril", "aten::triu")  # fmt: skip
 
@@ -68,23 +81,25 @@ def _incoming(program: Program) -> Iterator[tuple[Tensor, str]]:
 
 
 def calls_of_collectives(nodes: Nodes, program: Program, which: Mask) -> dict[int, Call]:
-    """Return the calls that issued some collectives, by node: what these wait for, or the first before them."""
-    ptr, parents = nodes.graph.parents()
-    names = nodes.graph.names()
+    """Return the calls that issued some collectives or messages, by node: the first of their kind and size before.
+
+    They run on threads of their own, in the order in which they were issued.
+    """
+    waiting: dict[tuple[int, int], list[Call]] = {}
+    for call in (program.calls[node] for node in sorted(program.calls)):
+        for names, kind, argument in ISSUES:
+            if call.name in names:
+                sent = size(call.given.values[call.at(argument, 0)])
+                waiting.setdefault((kind, sent), []).append(call)
+    kinds = nodes.collective.tolist()
+    sizes = nodes.graph.ints("comm_size").tolist()
     found: dict[int, Call] = {}
-    for node in np.flatnonzero(which).tolist():
-        at = node
-        for _ in range(64):
-            before = [each for each in parents[ptr[at] : ptr[at + 1]].tolist() if each < at]
-            mine = [each for each in before if names[each].startswith(("c10d::", "_c10d_functional::"))]
-            own = [each for each in mine if each in program.calls]
-            if own:
-                found[node] = program.calls[max(own)]
-                break
-            if not before:
-                break
-            at = max(mine or before)
-    return found
+    for node in np.flatnonzero((nodes.collective >= 0) | nodes.message).tolist():
+        kind = kinds[node] if kinds[node] >= 0 else -int(nodes.graph.types[node])
+        own = waiting.get((kind, sizes[node]), [])
+        if own:
+            found[node] = own.pop(0)
+    return {node: call for node, call in found.items() if which[node]}
 
 
 def summed_dims(nodes: Nodes, program: Program, reductions: Mask) -> list[Dim]:

@@ -263,7 +263,7 @@ class _Memory:
         self.roots: list[Tensor] = []
         self.gathers: list[tuple[Tensor, Tensor]] = []
         self._sharded: dict[int, list[Tensor]] = {}
-        self._weights: dict[int, tuple[Tensor, dict[tuple[int, ...], Tensor]]] = {}
+        self._weights: dict[int, tuple[Tensor, int, dict[tuple[int, ...], Tensor]]] = {}
         self._coming: dict[_Record, list[int]] = {}
         self._tensors: dict[int, Tensor] = {}
         self._storages: dict[int, list[Tensor]] = {}
@@ -295,8 +295,8 @@ class _Memory:
         if found is None:
             at = since + 1 if since >= 0 else -1
             found = self._tensor(record, at)
-            if since < 0 and storage in self._weights:
-                shard, known = self._weights[storage]
+            if since < 0 and self._is_weight(storage, prod(shape)):
+                shard, _, known = self._weights[storage]
                 if shape not in known:
                     known[shape] = found
                     self.gathers.append((shard, found))
@@ -339,8 +339,9 @@ class _Memory:
             shards = self._sharded.get(whole.storage[0], []) if whole is not None else []
             for shard, weight in zip(shards, made, strict=False):
                 old = self._weights.get(weight.storage[0])
-                self._weights[weight.storage[0]] = old if old and old[0] is shard else (shard, {})
+                known = old[2] if old and old[0] is shard else {}
                 self._allocate(weight.storage[0])
+                self._weights[weight.storage[0]] = shard, prod(weight.shape), known
         elif call.name == "c10d::_allgather_base_":
             whole = call.tensor("output_tensor", 0)
             if whole is not None:  # what is in it now is of all members
@@ -349,6 +350,7 @@ class _Memory:
     def _allocate(self, storage: int, memory: int = -1) -> None:
         """Forget what was in a storage."""
         self._storages[storage] = []
+        self._weights.pop(storage, None)
         self._memories[storage] = memory if memory >= 0 else self._count()
 
     def _made(self, record: Any, call: Call, new: bool, taken: set[int]) -> Argument:
@@ -363,7 +365,6 @@ class _Memory:
         inside = any(each.at > call.node for each in self._storages.get(storage, ()))
         if new and not inside:
             self._allocate(storage)
-            self._weights.pop(storage, None)
         found = self._tensor(record, call.node)
         if inside:
             self._alias(found, call.node)
@@ -371,6 +372,13 @@ class _Memory:
             self._alias(found, -1)
         self._keep(number, found)
         return found
+
+    def _is_weight(self, storage: int, elements: int) -> bool:
+        """Say whether a storage holds what was gathered, without what it was padded with."""
+        if storage not in self._weights:
+            return False
+        shard, whole, _ = self._weights[storage]
+        return whole - prod(shard.shape) < elements <= whole
 
     def _tensor(self, record: _Record, at: int) -> Tensor:
         _, storage, offset, shape, integer = record
