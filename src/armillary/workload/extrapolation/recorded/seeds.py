@@ -14,7 +14,7 @@ from armillary.trace import CollectiveType, NodeType
 from armillary.workload.extrapolation.kernels import Mask, Nodes
 from armillary.workload.extrapolation.recorded.costs import elements
 from armillary.workload.extrapolation.recorded.dimensions import Dim, Factors
-from armillary.workload.extrapolation.recorded.tensors import Call, Program, Tensor, flat
+from armillary.workload.extrapolation.recorded.tensors import BUFFERS, Call, Program, Tensor, flat
 from armillary.workload.extrapolation.shapes import Sizes
 
 GATHER, SCATTER, REDUCE = CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_REDUCE
@@ -186,41 +186,43 @@ def follow_shards(program: Program, factors: Factors) -> dict[int, Fraction]:
     Returns:
         Factors of the work of the operators that fill, exchange and empty buffers, by node.
     """
+    weights: dict[int, Tensor] = {}
     for shard, weight in program.gathers:
-        ratio = _grown([weight], factors)
-        if ratio != 1:
+        if weights.setdefault(id(shard), weight) is weight and (ratio := _grown([weight], factors)) != 1:
             factors.scale(shard.dims, ratio)
     found: dict[int, Fraction] = {}
-    into: dict[int, Fraction] = {}
-    weights = {id(shard): weight for shard, weight in program.gathers}
+    into: dict[int, tuple[Fraction, set[int]]] = {}
     for node in sorted(program.calls):
         call = program.calls[node]
         if call.name == "fsdp::all_gather_copy_in":
             shards = list(flat(call.argument("all_gather_inputs", 0)))
             found[node] = _grown(shards, factors)
-            whole = call.tensor("all_gather_output", 1)
-            if whole is not None:
-                gathered = [weights[id(each)] for each in shards if id(each) in weights]
-                into[whole.memory] = _grown(gathered, factors) if gathered else found[node]
+            gathered = [weights[id(each)] for each in shards if id(each) in weights]
+            ratio = _grown(gathered, factors) if gathered else found[node]
+            own = [call.tensor("all_gather_output", 1), *flat(call.outputs)]
+            _fills(into, [each for each in own if each is not None], ratio)
         elif call.name == "fsdp::chunk_cat":
             found[node] = _grown(list(flat(call.argument("tensors", 0))), factors)
-            out = call.tensor("out", 3)
-            if out is not None:
-                into[out.memory] = found[node]
-        elif call.name == "fsdp::split_with_sizes_copy" or call.name.startswith("c10d::"):
+            _fills(into, list(flat(call.argument("out", 3))), found[node])
+        elif BUFFERS.match(call.name):
             names = ("all_gather_output", "output_tensor", "input_tensor")
             own = [tensor for name in names if (tensor := call.tensor(name)) is not None]
-            found[node] = next((into[each.memory] for each in own if each.memory in into), Fraction(1))
-            result = call.tensor("output_tensor") if "reduce_scatter" in call.name else None
-            if result is not None:
-                into.setdefault(result.memory, found[node])
+            found[node] = next((into[each.memory][0] for each in own if each.memory in into), Fraction(1))
+            _fills(into, own, found[node])
     for call in program.calls.values():
         for tensor in (each for argument in (*call.inputs, *call.outputs) for each in flat(argument)):
-            ratio = into.get(tensor.memory, Fraction(1))
+            ratio, sizes = into.get(tensor.memory, (Fraction(1), set()))
             leaves = [leaf for dim in tensor.dims for leaf in dim.leaves()]
-            if ratio != 1 and leaves and not any(leaf in factors.of for leaf in leaves):
+            if ratio != 1 and prod(tensor.shape) in sizes and not any(leaf in factors.of for leaf in leaves):
                 factors.of[leaves[-1]] = ratio
     return found
+
+
+def _fills(into: dict[int, tuple[Fraction, set[int]]], buffers: list[Tensor], ratio: Fraction) -> None:
+    """Note by what buffers grow, and how large they and the shares in them are."""
+    sizes = {prod(each.shape) for each in buffers}
+    for each in buffers:
+        into.setdefault(each.memory, (ratio, set()))[1].update(sizes)
 
 
 def _grown(tensors: list[Tensor], factors: Factors) -> Fraction:

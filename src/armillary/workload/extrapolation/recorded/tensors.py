@@ -310,9 +310,11 @@ class _Memory:
     def write(self, call: Call) -> None:
         """Make the results of a call, and apply its rule."""
         taken = {id(each) for argument in call.inputs for each in flat(argument)}
+        buffers = BUFFERS.match(call.name) is not None
         new, made = call.schema.new_results, _records(call.made)
         call.outputs = [
-            self._made(record, call, at >= len(new) or new[at], taken) for at, record in enumerate(made)
+            self._made(record, call, not buffers and (at >= len(new) or new[at]), taken)
+            for at, record in enumerate(made)
         ]
         for record in _flat(made):
             if call.node in self._coming.get(record, ()):
