@@ -67,6 +67,17 @@ def token_dims(program: Program, sizes: Sizes, axis: str) -> list[Dim]:
     return found
 
 
+def counting_dims(program: Program) -> list[Dim]:
+    """Return dimensions that count samples and tokens, by what comes in: matrices of whole numbers, and activations."""
+    found: list[Dim] = []
+    for tensor, call in _incoming(program):
+        if tensor.integer and len(tensor.shape) == 2:
+            found += tensor.dims
+        elif call == "c10d::recv_" and len(tensor.shape) > 2:
+            found += tensor.dims[:2]
+    return found
+
+
 def _incoming(program: Program) -> Iterator[tuple[Tensor, str]]:
     """Yield tensors that no operator computed from others, and what made them."""
     for tensor in program.roots:
