@@ -36,7 +36,8 @@ class Scaling:
         shapes: Factors of the dimensions of fused attention, by node.
         tensors: Inputs and outputs of recorded operators with other shapes, by node.
         rules: What was assumed -> the nodes that it was applied to.
-        unclassified: Nodes with work that no rule knows, which keep it.
+        followed: Whether the dimensions of tensors were followed, so that no other law gives operators their work.
+        unclassified: In that case the nodes with work that no rule knows, which keep it.
     """
 
     nodes: Nodes
@@ -46,6 +47,7 @@ class Scaling:
     shapes: dict[int, dict[str, Fraction]] = field(default_factory=dict)
     tensors: dict[int, tuple[Arguments, Arguments]] = field(default_factory=dict)
     rules: dict[str, Mask] = field(default_factory=dict)
+    followed: bool = False
     unclassified: Mask = field(init=False)
 
     def __post_init__(self) -> None:

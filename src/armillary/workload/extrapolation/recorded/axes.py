@@ -45,14 +45,21 @@ def scale_recorded_tokens(nodes: Nodes, axis: str, factor: Fraction, sizes: Size
     dims = token_dims(program, sizes, axis)
     if not dims:
         raise InputError(
-            f"scale {axis}: {nodes.graph.source} has no tensor that comes in with a batch of {sizes[0]} and a length of "
-            f"{sizes[1]}; expected --sizes batch=N,sequence=N with those of the trace"
+            f"scale {axis}: {nodes.graph.source} has no tensor that comes in with a batch of {sizes[0]} and a length "
+            f"of {sizes[1]}; expected --sizes batch=N,sequence=N with those of the trace"
         )
     for dim in dims:
         factors.scale([dim], factor)
     what = "samples" if axis == "batch" else "tokens"
-    _resize(made, program, factors, f"tokens: operators on tensors that are computed from the {what} grow with them")
-    _communicate(made, nodes, program, factors, nodes.large | nodes.message, "tokens: communication grows with them")
+    _resize(
+        made,
+        program,
+        factors,
+        f"tokens: operators on tensors that are computed from the {what} grow with them",
+    )
+    _communicate(
+        made, nodes, program, factors, nodes.large | nodes.message, "tokens: communication grows with them"
+    )
     return made
 
 
@@ -88,8 +95,8 @@ def scale_recorded_tensor(nodes: Nodes, old: int, new: int) -> Scaling:
     own = nodes.over("tp", only=True)
     if (own & np.isin(nodes.collective, (GATHER, SCATTER, CollectiveType.ALL_TO_ALL))).any():
         raise InputError(
-            f"scale tp: {nodes.graph.source} is recorded and gathers or scatters along tp (sequence parallelism), whose "
-            "parts are not followed; expected a second trace with another tp (--also TRACE --at tp=N)"
+            f"scale tp: {nodes.graph.source} is recorded and gathers or scatters along tp (sequence parallelism), "
+            "whose parts are not followed; expected a second trace with another tp (--also TRACE --at tp=N)"
         )
     reductions = own & (nodes.collective == REDUCE) & nodes.large & ~nodes.partial
     for dim in summed_dims(nodes, program, reductions):
@@ -98,7 +105,9 @@ def scale_recorded_tensor(nodes: Nodes, old: int, new: int) -> Scaling:
     buffers = follow_shards(program, factors)
     rule = "tensor: operators on what ranks have a share of, from the products that are summed up over them"
     unseen = _resize(made, program, factors, rule, buffers)
-    stays = nodes.kernel & ~unseen & (made.factors["tensor_size"] == 1) & (nodes.graph.ints("tensor_size") > 0)
+    stays = (
+        nodes.kernel & ~unseen & (made.factors["tensor_size"] == 1) & (nodes.graph.ints("tensor_size") > 0)
+    )
     made.note("tensor: operators on what every rank has whole stay", stays)
     made.note("tensor: reductions keep their size, which is of the whole", own)
     _communicate(made, nodes, program, factors, (nodes.large & ~own) | nodes.message,
@@ -112,6 +121,7 @@ def _resize(
     made: Scaling, program: Program, factors: Factors, rule: str, buffers: dict[int, Fraction] | None = None
 ) -> Mask:
     unseen = resize(made, program, factors, rule, buffers)
+    made.followed = True
     made.unclassified |= unseen
     return unseen
 
@@ -188,5 +198,3 @@ def _buckets(program: Program) -> dict[int, list[Tensor]]:
         if sum(prod(each.shape) for each in own) == tensor.dims[0].size:
             found[id(tensor)] = own
     return found
-
-

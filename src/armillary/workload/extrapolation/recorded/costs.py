@@ -35,9 +35,7 @@ def resize(
     nodes = made.nodes
     n = nodes.graph.n_nodes
     changed = {
-        node: _resized(call, factors)
-        for node, call in program.calls.items()
-        if _changes(call, factors)
+        node: _resized(call, factors) for node, call in program.calls.items() if _changes(call, factors)
     }
     old = _works(program, {}, nodes)
     new = _works(program, changed, nodes)
@@ -55,7 +53,7 @@ def resize(
         if call is None:
             continue
         before, after = old[call.node], new[call.node]
-        known[node] = call.known or call.node not in changed and _plain(call)
+        known[node] = call.known or (call.node not in changed and _plain(call))
         if before.flops:
             ops[node] = after.flops / before.flops
         if before.bytes:
@@ -66,7 +64,7 @@ def resize(
             if product is not None:
                 made.products[node] = (product,)
     made.assume(rule, grown, ops=ops, size=moved)
-    made.tensors |= changed
+    made.tensors |= changed | {node: changed[call] for node, call in of.items() if call in changed}
     return costly & ~known
 
 
@@ -113,9 +111,7 @@ def elements(tensor: Tensor, factors: Factors) -> int:
     return found
 
 
-def _works(
-    program: Program, changed: dict[int, tuple[Arguments, Arguments]], nodes: Nodes
-) -> list[Work]:
+def _works(program: Program, changed: dict[int, tuple[Arguments, Arguments]], nodes: Nodes) -> list[Work]:
     works: list[Work | None] = [None] * nodes.graph.n_nodes
     for node, call in program.calls.items():
         works[node] = work(call.name, call.text, *changed.get(node, (call.given, call.made)))

@@ -66,7 +66,10 @@ def spelled(call: Call, inputs: dict[str, str], *outputs: str) -> None:
             continue
         if "*" not in text and len(tensor.dims) != len(letters):
             continue
-        rest, own = list(tensor.dims[: len(tensor.dims) - len(letters)]), tensor.dims[len(tensor.dims) - len(letters) :]
+        rest, own = (
+            list(tensor.dims[: len(tensor.dims) - len(letters)]),
+            tensor.dims[len(tensor.dims) - len(letters) :],
+        )
         if "*" in text:
             if leading is None:
                 leading = rest
@@ -143,7 +146,17 @@ def _together(tensors: list[Any]) -> None:
             _all(first.dims, each.dims)
 
 
-@_rule("view", "_unsafe_view", "reshape", "_reshape_alias", "flatten", "unflatten", "squeeze", "unsqueeze", "ravel")
+@_rule(
+    "view",
+    "_unsafe_view",
+    "reshape",
+    "_reshape_alias",
+    "flatten",
+    "unflatten",
+    "squeeze",
+    "unsqueeze",
+    "ravel",
+)
 def _view(call: Call) -> None:
     source, out = call.tensor("self", 0), call.result()
     if source is not None and out is not None:
@@ -334,25 +347,32 @@ ATTENTION = (
 def _attention(call: Call) -> None:
     """Take query, key and value as [batch, heads, length, depth]; several heads may share one of key and value."""
     backward = call.name.endswith("_backward")
-    query, key, value = (call.tensor(name, at + backward) for at, name in enumerate(("query", "key", "value")))
-    if query is None or key is None or value is None or any(len(each.dims) != 4 for each in (query, key, value)):
+    query, key, value = (
+        call.tensor(name, at + backward) for at, name in enumerate(("query", "key", "value"))
+    )
+    if (
+        query is None
+        or key is None
+        or value is None
+        or any(len(each.dims) != 4 for each in (query, key, value))
+    ):
         return
     batch, heads, length, depth = query.dims
-    for each in (key, value):
-        same(batch, each.dims[0])
-        if each.dims[1].size == heads.size:
-            same(heads, each.dims[1])
-        elif heads.size % each.dims[1].size == 0:
-            same(heads, product([each.dims[1], Dim(heads.size // each.dims[1].size, whole=True)]))
+    for of in (key, value):
+        same(batch, of.dims[0])
+        if of.dims[1].size == heads.size:
+            same(heads, of.dims[1])
+        elif heads.size % of.dims[1].size == 0:
+            same(heads, product([of.dims[1], Dim(heads.size // of.dims[1].size, whole=True)]))
     _all(key.dims[1:3], value.dims[1:3])
     same(depth, key.dims[3])
     wide = (batch, heads, length, value.dims[3])
     for leaf in (*depth.leaves(), *value.dims[3].leaves()):
         leaf.whole = True
     if backward:
-        for gradient, of in zip(call.outputs[:3], (query, key, value), strict=False):
+        for gradient, source in zip(call.outputs[:3], (query, key, value), strict=False):
             if gradient is not None and not isinstance(gradient, list):
-                _all(of.dims, gradient.dims)
+                _all(source.dims, gradient.dims)
         others = [call.tensor(name, -1) for name in ("grad_out", "out")]
         sums = call.tensor("logsumexp", -1)
     else:
@@ -367,7 +387,14 @@ def _attention(call: Call) -> None:
                 break
 
 
-@_rule("convolution", "_convolution", "conv2d", "convolution_overrideable", "mkldnn_convolution", "cudnn_convolution")
+@_rule(
+    "convolution",
+    "_convolution",
+    "conv2d",
+    "convolution_overrideable",
+    "mkldnn_convolution",
+    "cudnn_convolution",
+)
 def _convolution(call: Call) -> None:
     source, weight, out = call.tensor("input", 0), call.tensor("weight", 1), call.result()
     if source is None or weight is None or out is None:
@@ -382,7 +409,9 @@ def _convolution(call: Call) -> None:
 
 @_rule("convolution_backward")
 def _convolution_backward(call: Call) -> None:
-    gradient, source, weight = (call.tensor(name, at) for at, name in enumerate(("grad_output", "input", "weight")))
+    gradient, source, weight = (
+        call.tensor(name, at) for at, name in enumerate(("grad_output", "input", "weight"))
+    )
     if gradient is None or source is None or weight is None:
         return
     same(gradient.dims[0], source.dims[0])
@@ -393,11 +422,13 @@ def _convolution_backward(call: Call) -> None:
 
 
 @_rule("native_batch_norm", "native_batch_norm_backward", "max_pool2d_with_indices", "max_pool2d_with_indices_backward",
-       "avg_pool2d", "avg_pool2d_backward", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "mkldnn_max_pool2d",
-       "upsample_nearest2d", "native_group_norm", "native_group_norm_backward")  # fmt: skip
+       "avg_pool2d", "avg_pool2d_backward", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward",
+       "mkldnn_max_pool2d", "upsample_nearest2d", "native_group_norm", "native_group_norm_backward")  # fmt: skip
 def _images(call: Call) -> None:
     """Samples and channels come first."""
-    tensors = [each for each in (*call.inputs, *call.outputs) if each is not None and not isinstance(each, list)]
+    tensors = [
+        each for each in (*call.inputs, *call.outputs) if each is not None and not isinstance(each, list)
+    ]
     first = next((each for each in tensors if len(each.dims) > 2), None)
     for each in tensors:
         if first is None:
@@ -410,9 +441,9 @@ def _images(call: Call) -> None:
                     same(a, b)
 
 
-@_rule("empty", "empty_strided", "zeros", "ones", "full", "arange", "rand", "randn", "randint", "new_empty", "new_zeros",
-       "new_ones", "new_full", "new_empty_strided", "scalar_tensor", "randperm", "resize", "as_strided", "set",
-       "empty_permuted", "item", "_local_scalar_dense", "eye", "range", "linspace", "c10d::_allgather_base_",
+@_rule("empty", "empty_strided", "zeros", "ones", "full", "arange", "rand", "randn", "randint", "new_empty",
+       "new_zeros", "new_ones", "new_full", "new_empty_strided", "scalar_tensor", "randperm", "resize", "set",
+       "as_strided", "empty_permuted", "item", "_local_scalar_dense", "eye", "range", "linspace", "c10d::_allgather_base_",
        "c10d::_reduce_scatter_base_", "c10d::allgather_", "c10d::reduce_scatter_", "c10d::send", "c10d::recv_",
        "_c10d_functional::all_gather_into_tensor", "_c10d_functional::reduce_scatter_tensor",
        "fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat", "_chunk_cat",

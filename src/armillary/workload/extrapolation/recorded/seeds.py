@@ -41,6 +41,7 @@ ISSUES = (
     (("c10d::recv_",), -int(NodeType.COMM_RECV_NODE), "tensors"),
 )
 """Calls that issue collectives and messages: names, kind (below 0 the type of a message), and what they send."""
+NOISE = ("aten::randn", "aten::rand")
 CREATES = ("aten::randint", "aten::empty", "aten::zeros", "aten::ones", "aten::full", "aten::arange", "aten::randn",
            "aten::rand", "aten::tril", "aten::triu")  # fmt: skip
 
@@ -62,7 +63,7 @@ def token_dims(program: Program, sizes: Sizes, axis: str) -> list[Dim]:
             found += tensor.dims[-2:]
         elif call == "c10d::recv_" and shape[:2] == (batch, length):
             found.append(tensor.dims[axis == "sequence"])
-        elif axis == "batch" and call in ("aten::randn", "aten::rand") and len(shape) > 1 and shape[0] == batch:
+        elif axis == "batch" and call in NOISE and len(shape) > 1 and shape[0] == batch:
             found.append(tensor.dims[0])
     return found
 
@@ -210,14 +211,13 @@ def follow_shards(program: Program, factors: Factors) -> dict[int, Fraction]:
             found[node] = _grown(shards, factors)
             gathered = [weights[id(each)] for each in shards if id(each) in weights]
             ratio = _grown(gathered, factors) if gathered else found[node]
-            own = [call.tensor("all_gather_output", 1), *flat(call.outputs)]
-            _fills(into, [each for each in own if each is not None], ratio)
+            _fills(into, [*flat(call.argument("all_gather_output", 1)), *flat(call.outputs)], ratio)
         elif call.name == "fsdp::chunk_cat":
             found[node] = _grown(list(flat(call.argument("tensors", 0))), factors)
             _fills(into, list(flat(call.argument("out", 3))), found[node])
         elif BUFFERS.match(call.name):
             names = ("all_gather_output", "output_tensor", "input_tensor")
-            own = [tensor for name in names if (tensor := call.tensor(name)) is not None]
+            own = [tensor for name in names for tensor in flat(call.argument(name))]
             found[node] = next((into[each.memory][0] for each in own if each.memory in into), Fraction(1))
             _fills(into, own, found[node])
     for call in program.calls.values():

@@ -145,7 +145,9 @@ class Program:
 
 def has_program(graph: Graph) -> bool:
     """Say whether a graph is one of PyTorch's operators, with schemas and tensors."""
-    return "op_schema" in graph.attr_names and bool(graph.has("op_schema").any()) and graph.columns.io.size > 0
+    return (
+        "op_schema" in graph.attr_names and bool(graph.has("op_schema").any()) and graph.columns.io.size > 0
+    )
 
 
 def program_of(graph: Graph) -> Program:
@@ -218,10 +220,10 @@ def arguments_of(io: tuple[str, str, str]) -> Arguments:
 
 def _call(graph: Graph, node: int, name: str, schema: Schema, text: str) -> Call | None:
     io = graph.io(node)
-    sides = [arguments_of(io.get(side, ("[]", "[]", "[]"))) for side in ("inputs", "outputs")]
-    if any(len(side.values) != len(side.shapes) or len(side.values) != len(side.types) for side in sides):
+    given, made = (arguments_of(io.get(side, ("[]", "[]", "[]"))) for side in ("inputs", "outputs"))
+    if any(not len(side.values) == len(side.shapes) == len(side.types) for side in (given, made)):
         return None
-    return Call(node, name, schema, text, *sides)
+    return Call(node, name, schema, text, given, made)
 
 
 _Record = tuple[int, int, int, tuple[int, ...], bool]
@@ -242,7 +244,11 @@ def _record(kind: Any, value: Any, shape: Any, text: str) -> Any:
         if not isinstance(shape, list) or not len(kind) == len(value) == len(shape):
             return None
         return [_record(*each, text) for each in zip(kind, value, shape, strict=True)]
-    if len(value) < 5 or not isinstance(shape, list) or not all(type(each) is int for each in (*value[:5], *shape)):
+    if (
+        len(value) < 5
+        or not isinstance(shape, list)
+        or not all(type(each) is int for each in (*value[:5], *shape))
+    ):
         return None
     integer = any(word in text for word in ("int", "long", "bool", "short", "char", "byte"))
     return int(value[0]), int(value[1]), int(value[2]), tuple(shape), integer
@@ -404,7 +410,9 @@ class _Memory:
         if exact:
             return None
         # Autograd keeps results as other tensors of the same memory.
-        return next((each for each in reversed(own) if each.storage[1] == offset and each.shape == shape), None)
+        return next(
+            (each for each in reversed(own) if each.storage[1] == offset and each.shape == shape), None
+        )
 
     def _alias(self, tensor: Tensor, since: int) -> bool:
         """Make dimensions the same as those of another tensor with all of the same memory, in another form."""
