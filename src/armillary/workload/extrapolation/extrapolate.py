@@ -299,9 +299,7 @@ def _scale_factor(
     if axis == "microbatches":
         if reference:
             raise InputError("a reference at microbatches: the schedule is remade; expected none")
-        from armillary.workload.extrapolation.pipeline.remake import remake
-
-        work.trace = remake(work.trace, None, value, work.note)
+        _remake_stages(work, axis, None, value)
     elif reference:
         _apply_measured(work, axis, value, reference)
     elif axis == "batch":
@@ -310,15 +308,27 @@ def _scale_factor(
         work.apply(lambda nodes: _tokens(nodes, "sequence", value, sizes))
 
 
+def _remake_stages(work: _Work, axis: str, stages: int | None, microbatches: Fraction) -> None:
+    from armillary.workload.extrapolation.pipeline.remake import remake
+
+    try:
+        work.trace = remake(work.trace, stages, microbatches, work.note)
+    except InputError as error:
+        if not any(has_program(graph) for graph in work.trace.graphs):
+            raise
+        raise InputError(
+            f"scale {axis}: operators of a recorded pipeline are not seen to be layers ({error}); expected dp, tp, "
+            "batch or sequence to be scaled, or a run of the same model that is generated"
+        ) from None
+
+
 def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None) -> None:
     grid = grid_of(work.trace)
     old = grid.size(axis)
     if axis == "pp":
         if reference:
             raise InputError("a reference at pp: stages are remade from their layers; expected none")
-        from armillary.workload.extrapolation.pipeline.remake import remake
-
-        work.trace = remake(work.trace, size, Fraction(1), work.note)
+        _remake_stages(work, axis, size, Fraction(1))
         return
     if (
         axis == "dp"

@@ -305,6 +305,9 @@ def check_axis(name: str, grid: RankGrid) -> tuple[int, ...]:
     """
     known = [axis for axis in grid.axes if grid.size(axis) > 1]
     if name not in known:
-        found = f"expected {one_of(known)}{nearest(name, known)}" if known else "its ranks share no group"
+        hint = "" if name in ROLES else nearest(name, known)
+        found = f"expected {one_of(known)}{hint}" if known else "its ranks share no group"
+        if name in ROLES:
+            found += f", or a trace of 2 or more ranks along {name}, which shows what they exchange"
         raise InputError(f"scale {name}: the trace has no axis '{name}' of more than one rank; {found}")
     return grid.axes[name]

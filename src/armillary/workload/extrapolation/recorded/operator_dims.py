@@ -443,8 +443,9 @@ def _images(call: Call) -> None:
 
 @_rule("empty", "empty_strided", "zeros", "ones", "full", "arange", "rand", "randn", "randint", "new_empty",
        "new_zeros", "new_ones", "new_full", "new_empty_strided", "scalar_tensor", "randperm", "resize", "set",
-       "as_strided", "empty_permuted", "item", "_local_scalar_dense", "eye", "range", "linspace", "c10d::_allgather_base_",
-       "c10d::_reduce_scatter_base_", "c10d::allgather_", "c10d::reduce_scatter_", "c10d::send", "c10d::recv_",
+       "as_strided", "empty_permuted", "item", "_local_scalar_dense", "eye", "range", "linspace",
+       "c10d::_allgather_base_", "c10d::_reduce_scatter_base_", "c10d::allgather_", "c10d::reduce_scatter_",
+       "c10d::send", "c10d::recv_",
        "_c10d_functional::all_gather_into_tensor", "_c10d_functional::reduce_scatter_tensor",
        "fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat", "_chunk_cat",
        "split_with_sizes_copy")  # fmt: skip
