@@ -5,6 +5,7 @@ Tokens of a step are as many as the hidden size, so that equal numbers tell noth
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Any
 
@@ -167,6 +168,10 @@ def main() -> None:
             schedule.step(*given, **({"target": x} if place == stages - 1 else {}))
         optimizer.step()
         optimizer.zero_grad()
+    # Replicas end before their group: as its last owner they would wait for its thread, which waits for Python's lock.
+    del model, optimizer, schedule
+    gc.collect()
+    dist.barrier()
     dist.destroy_process_group()
 
 
