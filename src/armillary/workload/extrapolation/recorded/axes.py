@@ -48,6 +48,13 @@ def scale_recorded_tokens(nodes: Nodes, axis: str, factor: Fraction, sizes: Size
             f"scale {axis}: {nodes.graph.source} has no tensor that comes in with a batch of {sizes[0]} and a length "
             f"of {sizes[1]}; expected --sizes batch=N,sequence=N with those of the trace"
         )
+    if not (
+        nodes.graph.ints("num_ops")[nodes.kernel].any() or nodes.graph.ints("tensor_size")[nodes.kernel].any()
+    ):
+        raise InputError(
+            f"scale {axis}: {nodes.graph.source} names neither operations nor bytes (num_ops, tensor_size), so what "
+            "more of them cost is not known; expected a trace that `armillary trace convert` has made"
+        )
     for dim in dims:
         factors.scale([dim], factor)
     what = "samples" if axis == "batch" else "tokens"

@@ -63,9 +63,15 @@ def token_dims(program: Program, sizes: Sizes, axis: str) -> list[Dim]:
             found += tensor.dims[-2:]
         elif call == "c10d::recv_" and shape[:2] == (batch, length):
             found.append(tensor.dims[axis == "sequence"])
-        elif axis == "batch" and call in NOISE and len(shape) > 1 and shape[0] == batch:
-            found.append(tensor.dims[0])
+    if axis == "batch" and not found:
+        found = [t.dims[0] for t, call in _incoming(program) if _is_sample(t, call) and t.shape[0] == batch]
     return found
+
+
+def _is_sample(tensor: Tensor, call: str) -> bool:
+    """Say whether a tensor is noise, or came from outside, such as images and labels: nothing updates it."""
+    rank = len(tensor.shape)
+    return (rank > 1 and call in NOISE) or (not call and not tensor.writers and rank > (not tensor.integer))
 
 
 def counting_dims(program: Program) -> list[Dim]:
