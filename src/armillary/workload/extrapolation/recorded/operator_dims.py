@@ -421,7 +421,9 @@ def _convolution_backward(call: Call) -> None:
             _all(of.dims, made.dims)
 
 
-@_rule("native_batch_norm", "native_batch_norm_backward", "max_pool2d_with_indices", "max_pool2d_with_indices_backward",
+@_rule("cudnn_batch_norm", "cudnn_batch_norm_backward", "miopen_batch_norm", "miopen_batch_norm_backward",
+       "_native_batch_norm_legit", "native_batch_norm", "native_batch_norm_backward",
+       "max_pool2d_with_indices", "max_pool2d_with_indices_backward",
        "avg_pool2d", "avg_pool2d_backward", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward",
        "mkldnn_max_pool2d", "upsample_nearest2d", "native_group_norm", "native_group_norm_backward")  # fmt: skip
 def _images(call: Call) -> None:
