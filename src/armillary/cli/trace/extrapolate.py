@@ -112,6 +112,7 @@ def command(
     if found.assumptions:
         click.echo()
         show_table(_assumptions_table(found))
+        click.echo(_unclassified(found))
     if report:
         write_text(report, json.dumps(found.report(), indent=1) + "\n")
         click.echo(f"wrote {report}", err=True)
@@ -206,6 +207,16 @@ def _axes_table(found: Extrapolated) -> Table:
     table.add_row("ranks", f"{found.before.n_ranks:,}", f"{found.trace.n_ranks:,}", "")
     table.add_row("nodes", f"{found.before.total_nodes:,}", f"{found.trace.total_nodes:,}", "of all ranks")
     return table
+
+
+def _unclassified(found: Extrapolated) -> str:
+    """Return how much work no rule knows; a share that is not 0 names most of it."""
+    work = found.unclassified
+    text = f"No rule classified {work.operations:.1%} of the operations and {work.bytes:.1%} of the bytes of kernels"
+    if not work.names:
+        return text + "."
+    names = [f"{name} ({count:,})" for name, count in list(work.names.items())[:5]]
+    return f"{text}, which stay: {', '.join(names)}{', …' if len(work.names) > 5 else ''}."
 
 
 def _assumptions_table(found: Extrapolated) -> Table:

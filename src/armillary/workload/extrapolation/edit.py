@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.convert.pytorch.arguments import Arguments
 from armillary.trace import columns as c
 from armillary.trace.columns import Columns
 from armillary.trace.expand import part_of
@@ -59,6 +60,26 @@ def with_lists(graph: Graph, name: str, lists: Sequence[Sequence[int] | None]) -
         list_ptr=np.concatenate([part.list_ptr, ends]),
         items=np.concatenate([part.items[: part.list_ptr[-1]], items]),
     )
+    return Graph(made, 0, graph.source)
+
+
+def with_tensors(graph: Graph, tensors: Mapping[int, tuple[Arguments, Arguments]]) -> Graph:
+    """Return the graph in which some nodes name these inputs and outputs; types stay as they are."""
+    part = part_of(graph)
+    index: dict[str, int] = {}
+    first = len(part.string_ptr) - 1
+    io = part.io.copy()
+    for row in range(io.shape[1]):
+        sides = tensors.get(int(io[0, row]) - 1)
+        if sides is None:
+            continue
+        side = sides[int(io[1, row])]
+        for at, text in ((2, str(side.values)), (3, str(side.shapes))):
+            io[at, row] = first + index.setdefault(text, len(index))
+    raw = [text.encode() for text in index]
+    ends = part.string_ptr[-1] + np.cumsum([len(each) for each in raw], dtype=np.int64)
+    pool = np.concatenate([part.pool[: part.string_ptr[-1]], np.frombuffer(b"".join(raw), np.uint8)])
+    made = replace(part, io=io, string_ptr=np.concatenate([part.string_ptr, ends]), pool=pool)
     return Graph(made, 0, graph.source)
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from armillary.errors import InputError, nearest, one_of
 from armillary.platform.model import Platform
-from armillary.trace import CollectiveType, Trace
+from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.families import grid_of, routes_of
 from armillary.trace.grid import RankGrid
 from armillary.workload.extrapolation.context_axis import experts_apart, scale_context
@@ -27,9 +29,15 @@ from armillary.workload.extrapolation.grow import (
 )
 from armillary.workload.extrapolation.hardware import to_hardware
 from armillary.workload.extrapolation.kernels import Nodes
+from armillary.workload.extrapolation.recorded.axes import (
+    scale_recorded_data,
+    scale_recorded_tensor,
+    scale_recorded_tokens,
+)
+from armillary.workload.extrapolation.recorded.tensors import has_program
 from armillary.workload.extrapolation.reference import Reference, same_rank, scale_measured
 from armillary.workload.extrapolation.roles import Evidence, check_axis
-from armillary.workload.extrapolation.scaling import Scaling
+from armillary.workload.extrapolation.scaling import OPERATIONS, SIZE, Scaling
 from armillary.workload.extrapolation.shapes import Sizes
 from armillary.workload.extrapolation.tensor_axis import divided_part, scale_tensor
 from armillary.workload.extrapolation.token_axis import scale_tokens
@@ -55,6 +63,21 @@ class Assumption:
 
 
 @dataclass(frozen=True)
+class Unclassified:
+    """Work that no rule knows, so that it stays as it was.
+
+    Attributes:
+        operations: Share of the operations of all ranks; of several axes, of the one with the most.
+        bytes: Share of the bytes of kernels, likewise.
+        names: What its nodes are called -> how many there are in all distinct graphs, most bytes first.
+    """
+
+    operations: float = 0.0
+    bytes: float = 0.0
+    names: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Extrapolated:
     """A trace of another size, and what it rests on.
 
@@ -63,6 +86,7 @@ class Extrapolated:
         axes: The axes of the trace before, and why they are what they are.
         changes: Axis -> (before, after); factors start at 1.
         assumptions: In the order of the changes.
+        unclassified: How much work no rule knows.
     """
 
     trace: Trace
@@ -70,6 +94,7 @@ class Extrapolated:
     changes: Mapping[str, tuple[Fraction, Fraction]]
     assumptions: tuple[Assumption, ...]
     before: Trace
+    unclassified: Unclassified = field(default_factory=Unclassified)
 
     def report(self) -> dict[str, Any]:
         """Return the report as JSON knows values."""
@@ -81,6 +106,11 @@ class Extrapolated:
                 axis: {"from": _number(old), "to": _number(new)} for axis, (old, new) in self.changes.items()
             },
             "assumptions": [{"rule": each.rule, "nodes": each.nodes} for each in self.assumptions],
+            "unclassified": {
+                "operations": self.unclassified.operations,
+                "bytes": self.unclassified.bytes,
+                "nodes": dict(self.unclassified.names),
+            },
             "ranks": {"from": self.before.n_ranks, "to": self.trace.n_ranks},
             "nodes": {"from": self.before.total_nodes, "to": self.trace.total_nodes},
         }
@@ -94,6 +124,7 @@ class _Work:
     first: Trace
     changes: dict[str, tuple[Fraction, Fraction]] = field(default_factory=dict)
     assumptions: dict[str, int] = field(default_factory=dict)
+    unclassified: Unclassified = field(default_factory=Unclassified)
 
     def note(self, rule: str, nodes: int = 0) -> None:
         """Add an assumption."""
@@ -103,12 +134,50 @@ class _Work:
         """Apply a rule to all graphs."""
         grid = grid_of(self.trace)
         graphs = []
+        unknown: list[tuple[Graph, NDArray[np.bool_]]] = []
         for graph in self.trace.graphs:
             scaling = rule(Nodes(graph, grid))
+            unknown.append((graph, _unknown(scaling)))
             for text, mask in scaling.rules.items():
                 self.note(text, int(mask.sum()))
             graphs.append(scaling.graph())
+        self._count(unknown)
         self.trace = replace(self.trace, graphs=tuple(graphs))
+
+    def _count(self, unknown: Sequence[tuple[Graph, NDArray[np.bool_]]]) -> None:
+        """Add up the work that no rule knows."""
+        ranks = np.bincount(self.trace.rank_graph, minlength=len(unknown)).tolist()
+        shares = []
+        for name in (OPERATIONS, SIZE):
+            work = [
+                graph.ints(name).astype(float) * (graph.types == NodeType.COMP_NODE) for graph, _ in unknown
+            ]
+            parts = [float(each[mask].sum()) for each, (_, mask) in zip(work, unknown, strict=True)]
+            total = sum(float(each.sum()) * count for each, count in zip(work, ranks, strict=True))
+            shares.append(
+                sum(part * count for part, count in zip(parts, ranks, strict=True)) / (total or 1.0)
+            )
+        if sum(shares) > self.unclassified.operations + self.unclassified.bytes:
+            size: Counter[str] = Counter()
+            count: Counter[str] = Counter()
+            for graph, mask in unknown:
+                moved = graph.ints(SIZE)
+                for node in np.flatnonzero(mask).tolist():
+                    size[graph.name(node)] += int(moved[node])
+                    count[graph.name(node)] += 1
+            names = {name: count[name] for name, _ in size.most_common()}
+            self.unclassified = Unclassified(shares[0], shares[1], names)
+
+
+def _unknown(scaling: Scaling) -> NDArray[np.bool_]:
+    """Say which nodes with work no rule knows."""
+    nodes = scaling.nodes
+    if has_program(nodes.graph) and scaling.followed:
+        return scaling.unclassified
+    found = nodes.kernel & ((nodes.operations > 1) | (nodes.graph.ints(SIZE) > 0))
+    for mask in scaling.rules.values():
+        found &= ~mask
+    return found
 
 
 def extrapolate(
@@ -160,7 +229,7 @@ def extrapolate(
     if hardware:
         work.trace = to_hardware(work.trace, *hardware, work.note)
     found = tuple(Assumption(rule, nodes) for rule, nodes in work.assumptions.items())
-    return Extrapolated(work.trace, axes, work.changes, found, trace)
+    return Extrapolated(work.trace, axes, work.changes, found, trace, work.unclassified)
 
 
 def _wanted(trace: Trace, scale: Mapping[str, Fraction | int]) -> dict[str, Fraction]:
@@ -230,15 +299,27 @@ def _scale_factor(
     if axis == "microbatches":
         if reference:
             raise InputError("a reference at microbatches: the schedule is remade; expected none")
-        from armillary.workload.extrapolation.pipeline.remake import remake
-
-        work.trace = remake(work.trace, None, value, work.note)
+        _remake_stages(work, axis, None, value)
     elif reference:
         _apply_measured(work, axis, value, reference)
     elif axis == "batch":
-        work.apply(lambda nodes: scale_tokens(nodes, "batch", value, sizes))
+        work.apply(lambda nodes: _tokens(nodes, "batch", value, sizes))
     else:
-        work.apply(lambda nodes: scale_tokens(nodes, "sequence", value, sizes))
+        work.apply(lambda nodes: _tokens(nodes, "sequence", value, sizes))
+
+
+def _remake_stages(work: _Work, axis: str, stages: int | None, microbatches: Fraction) -> None:
+    from armillary.workload.extrapolation.pipeline.remake import remake
+
+    try:
+        work.trace = remake(work.trace, stages, microbatches, work.note)
+    except InputError as error:
+        if not any(has_program(graph) for graph in work.trace.graphs):
+            raise
+        raise InputError(
+            f"scale {axis}: operators of a recorded pipeline are not seen to be layers ({error}); expected dp, tp, "
+            "batch or sequence to be scaled, or a run of the same model that is generated"
+        ) from None
 
 
 def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None) -> None:
@@ -247,9 +328,7 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
     if axis == "pp":
         if reference:
             raise InputError("a reference at pp: stages are remade from their layers; expected none")
-        from armillary.workload.extrapolation.pipeline.remake import remake
-
-        work.trace = remake(work.trace, size, Fraction(1), work.note)
+        _remake_stages(work, axis, size, Fraction(1))
         return
     if (
         axis == "dp"
@@ -272,11 +351,13 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
     if reference:
         _apply_measured(work, axis, factor, reference)
     elif axis == "dp":
-        work.apply(lambda nodes: scale_data(nodes, digit, factor))
+        work.apply(lambda nodes: _data(nodes, digit, factor))
     elif axis == "cp":
         work.apply(lambda nodes: scale_context(nodes, digit, size))
     elif axis == "ep":
         work.apply(lambda nodes: scale_experts(nodes, digit, factor))
+    elif all(has_program(graph) for graph in work.trace.graphs):
+        work.apply(lambda nodes: scale_recorded_tensor(nodes, old, size))
     else:
         parts = divided_part([Nodes(graph, grid) for graph in work.trace.graphs])
         work.apply(lambda nodes: scale_tensor(nodes, old, size, parts))
@@ -289,6 +370,19 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
         # A second run has as many replicas of all other layers: those of experts have become fewer.
         work.trace = with_size(work.trace, *digit_to_scale(grid_of(work.trace), "dp", grid.size("dp")))
     work.trace = without_alone(work.trace)
+
+
+def _tokens(
+    nodes: Nodes, axis: Literal["batch", "sequence"], factor: Fraction, sizes: Sizes | None
+) -> Scaling:
+    if has_program(nodes.graph):
+        return scale_recorded_tokens(nodes, axis, factor, sizes)
+    return scale_tokens(nodes, axis, factor, sizes)
+
+
+def _data(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
+    law = scale_recorded_data if has_program(nodes.graph) else scale_data
+    return law(nodes, digit, factor)
 
 
 def _apply_measured(work: _Work, axis: str, factor: Fraction, reference: Reference) -> None:

@@ -8,11 +8,13 @@ from fractions import Fraction
 import numpy as np
 
 from armillary.errors import InputError
-from armillary.trace import Graph, Trace
+from armillary.trace import Graph, NodeType, Trace
 from armillary.trace.families import grid_of
 from armillary.trace.gemm import Gemm
+from armillary.trace.grid import Ints
 from armillary.trace.totals import duration_ns
 from armillary.workload.extrapolation.kernels import Nodes
+from armillary.workload.extrapolation.recorded.tensors import has_program
 from armillary.workload.extrapolation.scaling import QUANTITIES, Floats, Scaling
 
 
@@ -69,7 +71,10 @@ def scale_measured(
         InputError: the two graphs do not have the same nodes.
     """
     graph = measured_as
-    if graph.n_nodes != other.n_nodes or (graph.types != other.types).any():
+    recorded = has_program(graph) and has_program(other)
+    if recorded:
+        twin = _paired(graph, other, reference, axis)
+    elif graph.n_nodes != other.n_nodes or (graph.types != other.types).any():
         same = min(graph.n_nodes, other.n_nodes)
         differ = graph.types[:same] != other.types[:same]
         where = f", different from {graph.node(int(np.argmax(differ)))} on" if differ.any() else ""
@@ -77,30 +82,75 @@ def scale_measured(
             f"{reference.name}: {other.n_nodes} nodes where the trace has {graph.n_nodes}{where}; expected a run that "
             f"differs in {axis} only, for a law to be measured"
         )
+    else:
+        twin = np.arange(graph.n_nodes)
+    same_nodes = twin >= 0
     made = Scaling(nodes)
     r, f = float(reference.ratio), float(factor)
     changed = np.zeros(graph.n_nodes, np.bool_)
     for name in QUANTITIES:
         if name in graph.attr_names and name in other.attr_names:
-            old, new = graph.ints(name).astype(float), other.ints(name).astype(float)
+            old = graph.ints(name).astype(float)
+            new = np.where(same_nodes, other.ints(name)[twin].astype(float), old)
             made.factors[name] = measured(old, new, r, f)
             changed |= old != new
-    before, after = duration_ns(graph).astype(float), duration_ns(other).astype(float)
-    timed = (before > 0) & (after > 0)
+    before, after = duration_ns(graph).astype(float), duration_ns(other)[twin].astype(float)
+    # What operators took in two recordings differs by more than what they do: theirs follow operations and bytes.
+    timed = (before > 0) & (after > 0) & (not recorded)
     made.duration = np.where(timed, measured(before, after, r, f), np.nan)
     ours, theirs = Nodes(graph, nodes.grid).products, Nodes(other, nodes.grid).products
     for node, products in enumerate(nodes.products):
-        if products and len(ours[node]) == len(theirs[node]) and ours[node] != theirs[node]:
+        second_run = theirs[twin[node]] if same_nodes[node] else ours[node]
+        if products and len(ours[node]) == len(second_run) and ours[node] != second_run:
             grown = []
-            for now, product, second in zip(products, ours[node], theirs[node], strict=True):
+            for now, product, second in zip(products, ours[node], second_run, strict=True):
                 pair = np.array(product, float), np.array(second, float)
                 grown.append(
                     Gemm(*np.ceil(np.array(now, float) * measured(*pair, r, f) - 1e-6).astype(int).tolist())
                 )
             made.products[node] = tuple(grown)
+    made.followed = recorded
+    works = (graph.ints("num_ops") > 0) | (graph.ints("tensor_size") > 0)
+    made.unclassified = works & ~same_nodes
     made.note(f"{axis}: laws measured against {reference.name}", changed)
-    made.note(f"{axis}: the same in {reference.name}, so it stays", ~changed)
+    made.note(f"{axis}: the same in {reference.name}, so it stays", ~changed & same_nodes)
     return made
+
+
+def _paired(graph: Graph, other: Graph, reference: Reference, axis: str) -> Ints:
+    """Return for what works or communicates in a recording the node that is the same in another, (n_nodes,); -1: none.
+
+    Nodes are the same in the order of their names or kinds. What a host does besides differs from recording to
+    recording, and so do copies and fills: where they are not as many, none is paired.
+
+    Raises:
+        InputError: the two do not do the same.
+    """
+    index: tuple[dict[tuple[object, ...], list[int]], ...] = ({}, {})
+    for each, found in zip((graph, other), index, strict=True):
+        names, kinds, what = each.names(), each.types.tolist(), each.ints("comm_type", -1).tolist()
+        works = ((each.ints("num_ops") > 0) | (each.ints("tensor_size") > 0)).tolist()
+        for node, kind in enumerate(kinds):
+            if kind != NodeType.COMP_NODE:
+                found.setdefault((kind, what[node]), []).append(node)
+            elif works[node]:
+                found.setdefault((names[node],), []).append(node)
+    pair = np.full(graph.n_nodes, -1, np.int64)
+    for key in dict.fromkeys((*index[0], *index[1])):
+        ours, theirs = (each.get(key, []) for each in index)
+        if len(ours) != len(theirs) and not any(
+            (each.ints("num_ops")[found] > 1).any() or (each.types[found] != NodeType.COMP_NODE).any()
+            for each, found in ((graph, ours), (other, theirs))
+        ):
+            continue
+        if len(ours) != len(theirs):
+            at = graph.node(ours[0]) if ours else other.node(theirs[0])
+            raise InputError(
+                f"{reference.name}: {len(theirs)} nodes such as {at} where the trace has {len(ours)}; expected a run "
+                f"that differs in {axis} only, for a law to be measured"
+            )
+        pair[ours] = theirs
+    return pair
 
 
 def same_rank(trace: Trace, rank: int, reference: Trace) -> int:

@@ -2,7 +2,8 @@
 
 Nothing is read from names of groups. Messages that go round an axis pass keys and values (cp), others hand activations
 on (pp). All-to-alls exchange tokens between experts (ep). Of the other axes those are tensor parallel whose reductions
-the next kernels wait for, for they add up activations; gradients are waited for by none but the optimizer.
+the next kernels wait for, for they add up activations; gradients are waited for by none but the optimizer. Where
+operators name their tensors, activations are those that are computed from token ids.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from armillary.trace.grid import AXIS, RankGrid
 from armillary.trace.order import issue_order
 from armillary.workload.extrapolation.edit import with_texts
 from armillary.workload.extrapolation.kernels import SMALL, UPDATE, Nodes
+from armillary.workload.extrapolation.recorded.seeds import calls_of_collectives, counting_dims
+from armillary.workload.extrapolation.recorded.tensors import flat, has_program, program_of
 
 ROLES = ("tp", "cp", "ep", "dp", "pp")
 REDUCING = (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE_SCATTER)
@@ -171,7 +174,7 @@ def _role(trace: Trace, digit: int) -> Evidence:
     kinds = {family: _kinds(trace, family) for family in mine}
     waits = {}
     for family in mine:
-        shares = [share for graph in trace.graphs for share in _waited(Nodes(graph, grid), family)]
+        shares = [share for graph in trace.graphs for share in _activations(Nodes(graph, grid), family)]
         if shares:
             waits[family] = float(np.median(shares))
     if any(CollectiveType.ALL_TO_ALL in kinds[family] for family in mine):
@@ -186,10 +189,10 @@ def _role(trace: Trace, digit: int) -> Evidence:
         return Evidence("cp", size, "activations and gradients are reduced along it")
     if free or (waits and not awaited):
         share = min(waits.values())
-        return Evidence("dp", size, f"{share:.0%} of the kernels after a reduction wait for it: gradients")
+        return Evidence("dp", size, _reason(trace, share, "gradients"))
     if awaited:
         share = max((own or waits).values())
-        return Evidence("tp", size, f"{share:.0%} of the kernels after a reduction wait for it: activations")
+        return Evidence("tp", size, _reason(trace, share, "activations"))
     if any(kinds[family] for family in mine):
         which = ", ".join(sorted(kind.name for family in mine for kind in kinds[family]))
         raise InputError(
@@ -197,6 +200,12 @@ def _role(trace: Trace, digit: int) -> Evidence:
             f"reductions: what it is cannot be found; expected --axes with its role ({one_of(ROLES)})"
         )
     return Evidence("dp", size, "nothing goes along it: replicas on their own")
+
+
+def _reason(trace: Trace, share: float, what: str) -> str:
+    if all(has_program(graph) for graph in trace.graphs) and share in (0.0, 1.0):
+        return f"what is reduced along it is {'' if share else 'not '}computed from tokens: {what}"
+    return f"{share:.0%} of the kernels after a reduction wait for it: {what}"
 
 
 def _by_messages(trace: Trace, graph: Graph, digit: int) -> str:
@@ -233,6 +242,26 @@ def _kinds(trace: Trace, family: str) -> set[CollectiveType]:
             numbers = np.unique(graph.ints("comm_type", -1)[large]).tolist()
             found |= {CollectiveType(n) for n in numbers if n in CollectiveType.__members__.values()}
     return found
+
+
+def _activations(nodes: Nodes, family: str) -> list[float]:
+    """Return for reductions of a family how much speaks for activations: 1 where their tensors have tokens."""
+    codes, names = nodes.graph.strings("pg_name")
+    if family not in names or not has_program(nodes.graph):
+        return _waited(nodes, family)
+    mine = (codes == names.index(family)) & nodes.large & np.isin(nodes.collective, REDUCING)
+    if not mine.any():
+        return []
+    program = program_of(nodes.graph)
+    tokens = {leaf for dim in counting_dims(program) for leaf in dim.leaves()}
+    calls = calls_of_collectives(nodes, program, mine)
+    if not tokens or len(calls) < mine.sum():
+        return _waited(nodes, family)
+    sent = [[each for argument in call.inputs for each in flat(argument)] for call in calls.values()]
+    return [
+        float(any(leaf in tokens for each in tensors for dim in each.dims for leaf in dim.leaves()))
+        for tensors in sent
+    ]
 
 
 def _waited(nodes: Nodes, family: str) -> list[float]:
@@ -276,6 +305,9 @@ def check_axis(name: str, grid: RankGrid) -> tuple[int, ...]:
     """
     known = [axis for axis in grid.axes if grid.size(axis) > 1]
     if name not in known:
-        found = f"expected {one_of(known)}{nearest(name, known)}" if known else "its ranks share no group"
+        hint = "" if name in ROLES else nearest(name, known)
+        found = f"expected {one_of(known)}{hint}" if known else "its ranks share no group"
+        if name in ROLES:
+            found += f", or a trace of 2 or more ranks along {name}, which shows what they exchange"
         raise InputError(f"scale {name}: the trace has no axis '{name}' of more than one rank; {found}")
     return grid.axes[name]

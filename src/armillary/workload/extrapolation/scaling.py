@@ -8,12 +8,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.convert.pytorch.arguments import Arguments
 from armillary.errors import InputError
 from armillary.trace import Graph
 from armillary.trace.attention import ATTENTION, Attention
 from armillary.trace.gemm import GEMM, Gemm, to_numbers
 from armillary.trace.totals import LIMIT, duration_ns
-from armillary.workload.extrapolation.edit import with_durations, with_ints, with_lists
+from armillary.workload.extrapolation.edit import with_durations, with_ints, with_lists, with_tensors
 from armillary.workload.extrapolation.kernels import Mask, Nodes
 
 Floats = NDArray[np.float64]
@@ -33,7 +34,10 @@ class Scaling:
         duration: Of recorded durations where a rule measured them; NaN: they follow operations or bytes.
         products: Other products of nodes.
         shapes: Factors of the dimensions of fused attention, by node.
+        tensors: Inputs and outputs of recorded operators with other shapes, by node.
         rules: What was assumed -> the nodes that it was applied to.
+        followed: Whether the dimensions of tensors were followed, so that no other law gives operators their work.
+        unclassified: In that case the nodes with work that no rule knows, which keep it.
     """
 
     nodes: Nodes
@@ -41,13 +45,17 @@ class Scaling:
     duration: Floats = field(init=False)
     products: dict[int, tuple[Gemm, ...]] = field(default_factory=dict)
     shapes: dict[int, dict[str, Fraction]] = field(default_factory=dict)
+    tensors: dict[int, tuple[Arguments, Arguments]] = field(default_factory=dict)
     rules: dict[str, Mask] = field(default_factory=dict)
+    followed: bool = False
+    unclassified: Mask = field(init=False)
 
     def __post_init__(self) -> None:
         """Start with factors of 1."""
         n = self.nodes.graph.n_nodes
         self.factors = {name: np.ones(n) for name in QUANTITIES}
         self.duration = np.full(n, np.nan)
+        self.unclassified = np.zeros(n, np.bool_)
 
     def assume(self, rule: str, nodes: Mask, **factors: Floats | Fraction | float) -> None:
         """Set the factors of some nodes (`ops`, `size`, `comm`), and note why."""
@@ -97,6 +105,8 @@ class Scaling:
             made = with_lists(made, GEMM, [None if each is None else to_numbers(each) for each in lists])
         if self.shapes:
             made = with_lists(made, ATTENTION, self._attention())
+        if self.tensors:
+            made = with_tensors(made, self.tensors)
         return with_durations(made, grown.astype(np.int64)) if (grown != durations).any() else made
 
     def _attention(self) -> list[Attention | None]:

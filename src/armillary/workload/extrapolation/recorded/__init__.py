@@ -1,0 +1,1 @@
+"""Recorded PyTorch traces: dimensions of tensors, and where they come from."""
