@@ -51,4 +51,8 @@ def test_intervals() -> None:
     low, high = Named("x", 8, 10).interval
     assert (round(low, 3), round(high, 3)) == (0.490, 0.943)
     assert Named("x", 10, 10).interval[1] == pytest.approx(1)
+    for runs in range(1, 120):
+        for right in (0, runs // 3, runs):
+            low, high = Named("x", right, runs).interval
+            assert 0 <= low <= right / runs <= high <= 1
     assert not_hidden([Named("x", 1, 12)]).endswith(f"1 in {len(PUBLIC)}")

@@ -71,7 +71,8 @@ class Named:
         n, p, z = self.runs, self.share, _SURE
         middle = (p + z * z / (2 * n)) / (1 + z * z / n)
         reach = z / (1 + z * z / n) * sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        return max(0.0, middle - reach), min(1.0, middle + reach)
+        # The share itself is inside, but for rounding.
+        return max(0.0, min(p, middle - reach)), min(1.0, max(p, middle + reach))
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON knows it."""
