@@ -109,7 +109,7 @@ def test_damaged_files(neural: NeuralModel, tmp_path: Path, change: str) -> None
         arrays["scales"] = arrays["scales"] * 0
     np.savez(path, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
     with pytest.raises(
-        InputError, match=r"model\.npz: (is 'armillary neural trace model' version 99|damaged)"
+        InputError, match=r"model\.npz: (is 'armillary neural trace model' version 99|was changed or damaged)"
     ):
         open_sampler(path)
 
