@@ -34,6 +34,7 @@ from armillary.workload.extrapolation.recorded.axes import (
     scale_recorded_tensor,
     scale_recorded_tokens,
 )
+from armillary.workload.extrapolation.recorded.replicas import add_replicas, lacks_replicas
 from armillary.workload.extrapolation.recorded.tensors import has_program
 from armillary.workload.extrapolation.reference import Reference, same_rank, scale_measured
 from armillary.workload.extrapolation.roles import Evidence, check_axis
@@ -216,16 +217,25 @@ def extrapolate(
                 f"a reference at {axis}: its laws are those at the sizes of the two runs, but {others[0]} is scaled, "
                 "too; expected one of them, or one after the other with a reference of the new size"
             )
+    replicas = 1
     for axis, value in wanted.items():
         reference = (references or {}).get(axis)
         if axis in FACTORS:
             work.changes[axis] = (Fraction(1), value)
             if value != 1:
                 _scale_factor(work, axis, value, reference, sizes)
+        elif axis == "dp" and lacks_replicas(trace):
+            if reference:
+                raise InputError(
+                    "a reference at dp: the trace has no replicas, so that they are added; expected none"
+                )
+            work.changes[axis], replicas = (Fraction(1), value), int(value)
         else:
             work.changes[axis] = (Fraction(grid_of(trace).size(axis)), value)
             if value != grid_of(work.trace).size(axis):
                 _scale_ranks(work, axis, int(value), reference)
+    if replicas > 1:  # at last: gradients are as large as other axes make them
+        work.trace = add_replicas(work.trace, replicas, work.note)
     if hardware:
         work.trace = to_hardware(work.trace, *hardware, work.note)
     found = tuple(Assumption(rule, nodes) for rule, nodes in work.assumptions.items())
@@ -249,13 +259,15 @@ def _wanted(trace: Trace, scale: Mapping[str, Fraction | int]) -> dict[str, Frac
         if number <= 0 or (axis in RANKS and number.denominator > 1):
             raise InputError(f"scale {axis}: got {value}, expected a number of ranks" if axis in RANKS else
                              f"scale {axis}: got {value}, expected a factor above 0")  # fmt: skip
-        if axis in RANKS:
+        if axis in RANKS and not (axis == "dp" and lacks_replicas(trace)):
             check_axis(axis, grid_of(trace))
         found[axis] = number
     if "ranks" in scale:
         grid = grid_of(trace)
-        check_axis("dp", grid)
-        rest = Fraction(grid.n_ranks, grid.size("dp"))
+        added = lacks_replicas(trace)
+        if not added:
+            check_axis("dp", grid)
+        rest = Fraction(grid.n_ranks, 1 if added else grid.size("dp"))
         for axis in ("tp", "cp", "pp"):
             if axis in found:
                 rest = rest * found[axis] / grid.size(axis)
