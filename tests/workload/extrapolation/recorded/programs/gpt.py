@@ -16,6 +16,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.tensor.parallel.ddp import _pre_dp_module_transform
 from torch.nn import functional
 
 SIZES = {
@@ -145,6 +146,11 @@ def main() -> None:
         shard(model, init_device_mesh("cpu", (world,)))
     elif kind == "tp":
         divide(model, init_device_mesh("cpu", (world,)))
+    elif kind == "tp_ddp":
+        mesh = init_device_mesh("cpu", (world // s["tp"], s["tp"]), mesh_dim_names=("dp", "tp"))
+        divide(model, mesh["tp"])
+        _pre_dp_module_transform(model)
+        model = nn.parallel.DistributedDataParallel(model, process_group=mesh["dp"].get_group())
     elif kind == "mesh":
         mesh = init_device_mesh("cpu", (world // s["tp"], s["tp"]), mesh_dim_names=("dp", "tp"))
         divide(model, mesh["tp"])
