@@ -34,7 +34,7 @@ from armillary.workload.extrapolation.recorded.axes import (
     scale_recorded_tensor,
     scale_recorded_tokens,
 )
-from armillary.workload.extrapolation.recorded.replicas import add_replicas, lacks_replicas
+from armillary.workload.extrapolation.recorded.replicas import ADDED, add_replicas, lacks_replicas
 from armillary.workload.extrapolation.recorded.tensors import has_program
 from armillary.workload.extrapolation.reference import Reference, same_rank, scale_measured
 from armillary.workload.extrapolation.roles import Evidence, check_axis
@@ -235,6 +235,7 @@ def extrapolate(
             if value != grid_of(work.trace).size(axis):
                 _scale_ranks(work, axis, int(value), reference)
     if replicas > 1:  # at last: gradients are as large as other axes make them
+        axes = (*axes, Evidence("dp", 1, ADDED))
         work.trace = add_replicas(work.trace, replicas, work.note)
     if hardware:
         work.trace = to_hardware(work.trace, *hardware, work.note)

@@ -13,6 +13,7 @@ from armillary.trace.families import grid_of
 from armillary.trace.grid import RankGrid
 from armillary.workload.divisors import near
 from armillary.workload.extrapolation.edit import bypassed
+from armillary.workload.extrapolation.symbolic import ALONE
 from armillary.workload.plan.ranks import MOST
 
 
@@ -70,13 +71,15 @@ def with_sizes(trace: Trace, sizes: tuple[int, ...]) -> Trace:
 
 
 def without_alone(trace: Trace) -> Trace:
-    """Return the trace without collectives of groups of a single rank, which do nothing."""
+    """Return the trace without collectives of groups that have become a single rank, which do nothing."""
     grid = grid_of(trace)
     graphs = []
     for graph in trace.graphs:
         codes, names = graph.strings("pg_name")
-        alone = np.array([bool(name) and not grid.digits(name) for name in names] + [False], np.bool_)[codes]
-        graphs.append(bypassed(graph, alone & (graph.types == NodeType.COMM_COLL_NODE)))
+        # Those that were of one rank already were recorded: they stay for replicas that may be added.
+        alone = [bool(name) and name != ALONE and not grid.digits(name) for name in names]
+        drop = np.array([*alone, False], np.bool_)[codes]
+        graphs.append(bypassed(graph, drop & (graph.types == NodeType.COMM_COLL_NODE)))
     return replace(trace, graphs=tuple(graphs))
 
 

@@ -17,7 +17,7 @@ from armillary.trace.grid import RankGrid
 from armillary.trace.process_groups import definitions, recorded_world
 from armillary.workload.extrapolation.digits import digit_numbers, digits_of
 from armillary.workload.extrapolation.roles import ROLES, Evidence, named
-from armillary.workload.extrapolation.symbolic import from_one_rank, groups_of_trace, symbolic
+from armillary.workload.extrapolation.symbolic import ALONE, from_one_rank, groups_of_trace, symbolic
 
 Known = Mapping[int, tuple[int, ...]]
 
@@ -88,7 +88,7 @@ def _named(
     grid = grid_of(made)
     told: dict[int, str] = {}
     ends = list(accumulate((axes or {}).values(), mul))
-    if axes and all(axis.isdecimal() for axis in grid.axes):
+    if axes and all(axis.isdecimal() for axis in grid.axes if axis != ALONE):
         start = 1
         for digit, size in enumerate(grid.sizes):
             told[digit] = next(

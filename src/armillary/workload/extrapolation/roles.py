@@ -23,6 +23,7 @@ from armillary.workload.extrapolation.edit import with_texts
 from armillary.workload.extrapolation.kernels import SMALL, UPDATE, Nodes
 from armillary.workload.extrapolation.recorded.seeds import calls_of_collectives, counting_dims
 from armillary.workload.extrapolation.recorded.tensors import flat, has_program, program_of
+from armillary.workload.extrapolation.symbolic import ALONE
 
 ROLES = ("tp", "cp", "ep", "dp", "pp")
 REDUCING = (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE_SCATTER)
@@ -54,7 +55,7 @@ def named(trace: Trace, told: Mapping[int, str] | None = None) -> tuple[Trace, l
         InputError: the role of an axis cannot be found.
     """
     grid = grid_of(trace)
-    if any(not axis.isdecimal() for axis in grid.axes):
+    if any(not axis.isdecimal() for axis in grid.axes if axis != ALONE):
         found = [
             Evidence(axis, grid.size(axis), "as the trace says")
             for axis in ROLES
@@ -67,6 +68,7 @@ def named(trace: Trace, told: Mapping[int, str] | None = None) -> tuple[Trace, l
             known = (told or {}).get(digit)
             roles[digit] = Evidence(known, size, "as told") if known else _role(trace, digit)
     axes = _axes(grid, {digit: each.role for digit, each in roles.items()}, _exchanged(trace))
+    axes |= {ALONE: ()} if ALONE in grid.axes else {}
     roles = {digit: _whole(each, axes, grid) for digit, each in roles.items()}
     subsets = {}
     names = {}

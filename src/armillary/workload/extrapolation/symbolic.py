@@ -20,6 +20,8 @@ from armillary.trace.process_groups import Groups, check_whole, definitions, rea
 from armillary.workload.extrapolation.digits import Digit, digit_numbers, digits_of, grid_of_digits
 from armillary.workload.extrapolation.edit import inserted, kept_nodes, with_ints, with_texts, without
 
+ALONE = "alone"
+"""Family of groups of one rank each: an axis of no digits. No name stands for all ranks."""
 SENDS, RECEIVES = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
 
 
@@ -97,6 +99,8 @@ def _by_rules(
     classes: list[_Class], n_ranks: int, marks: Sequence[int]
 ) -> tuple[tuple[Graph, ...], RankGrid]:
     grid, ends = _grid(n_ranks, classes, marks)
+    if any(tuple({len(group) for group in own}) == (1,) for each in classes for own in each.members):
+        grid = RankGrid(grid.sizes, {**grid.axes, ALONE: ()}, grid.subsets)
     graphs = tuple(_ruled(each, grid, ends) for each in classes)
     subsets = {f"{digit}.ends": (str(digit), (0, grid.sizes[digit] - 1)) for digit in set(ends.values())}
     return graphs, RankGrid(grid.sizes, grid.axes, subsets)
@@ -206,7 +210,7 @@ def _ruled(each: _Class, grid: RankGrid, ends: Mapping[tuple[Digit, ...], int]) 
         if digits in ends:
             names.append(f"{ends[digits]}.ends")
             continue
-        name = "+".join(map(str, numbers)) if numbers else ""
+        name = "+".join(map(str, numbers)) if numbers else ALONE
         if numbers is None or not _aligned(members, each.ranks, grid, name):
             at = int(np.argmax(each.group == column))
             raise InputError(
@@ -223,7 +227,7 @@ def _ruled(each: _Class, grid: RankGrid, ends: Mapping[tuple[Digit, ...], int]) 
 
 
 def _aligned(members: list[tuple[int, ...]], ranks: Ints, grid: RankGrid, name: str) -> bool:
-    if not name:
+    if name == ALONE:
         return all(group == (rank,) for group, rank in zip(members, ranks.tolist(), strict=True))
     table, of = grid.members(name), grid.group_of(name)
     return all(

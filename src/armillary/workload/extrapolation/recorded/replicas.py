@@ -20,6 +20,8 @@ from armillary.trace.families import grid_of
 from armillary.trace.grid import RankGrid
 from armillary.trace.node import Attribute, Node, graph_of, nodes_of
 from armillary.trace.totals import duration_ns
+from armillary.workload.extrapolation.edit import with_texts
+from armillary.workload.extrapolation.kernels import Mask, Nodes
 from armillary.workload.extrapolation.recorded.tensors import (
     Argument,
     Call,
@@ -36,10 +38,11 @@ ACCUMULATES = BACKWARD + "torch::autograd::AccumulateGrad"
 OPTIMIZER = "Optimizer.step#"
 ALIKE = ("aten::mul", "aten::mul_", "aten::div_", "aten::copy_")
 """Operators that take as long as DDP's, which read as much as they write."""
-REDUCES = (
-    "dp: added: DDP all-reduces the gradients of the last microbatch in buckets of 25 MiB, the first of 1 MiB"
-)
-COPIES = "dp: added: DDP copies gradients into buckets and back, which takes as long as such operators took"
+REDUCER = "reducer::"
+"""In names of what DDP does to gradients."""
+ADDED = "added: DDP, buckets of 25 MiB"
+REDUCES = "dp: added: DDP all-reduces the last microbatch's gradients by 25 MiB, the first by 1 MiB"
+COPIES = "dp: added: DDP copies gradients into buckets and back, as fast as recorded copies"
 Note = Callable[[str, int], None]
 
 
@@ -98,13 +101,11 @@ def add_replicas(trace: Trace, size: int, note: Note) -> Trace:
                 f"scale dp: {trace.graphs[0].source} has an axis {other}, whose ranks are replicas, too, and no other "
                 "of dp; expected a trace of 2 or more ranks along dp"
             )
-    graphs = tuple(_replica(graph, note) for graph in trace.graphs)
+    graphs = tuple(_replica(graph, grid, note) for graph in trace.graphs)
     at = min(grid.axes["pp"]) if "pp" in grid.axes else len(grid.sizes)
     if any(digit > at for axis, digits in grid.axes.items() if axis != "pp" for digit in digits):
         at = len(grid.sizes)
-    note(
-        "dp: added: no buffers are broadcast; each replica has the samples and the host that the trace has", 0
-    )
+    note("dp: added: replicas have as many samples as the trace; no buffers are broadcast", 0)
     return _with_digit(trace, graphs, at, size)
 
 
@@ -241,8 +242,15 @@ def _end(graph: Graph, program: Program, names: list[str], root: int) -> int:
     return end
 
 
-def _replica(graph: Graph, note: Note) -> Graph:
-    """Return the graph in which DDP reduces the gradients of every step."""
+def _replica(graph: Graph, grid: RankGrid, note: Note) -> Graph:
+    """Return the graph in which DDP reduces the gradients of every step.
+
+    Raises:
+        InputError: as `steps_of`, or the rank communicates with itself, but not as DDP does.
+    """
+    alone = Nodes(graph, grid).large & ~np.isin(graph.strings("pg_name")[0], _shared(graph, grid))
+    if alone.any():
+        return _widened(graph, alone, note)
     steps = steps_of(graph)
     nodes = nodes_of(graph)
     took = _durations(graph)
@@ -266,8 +274,9 @@ def _replica(graph: Graph, note: Note) -> Graph:
             made = add(gradient.ready, _operator("aten::mul", gradient.elements, size, took(size), [waits]))
             instead[nodes[gradient.ready].id] = made
         sums: list[tuple[int, list[Gradient]]] = []
+        ready = 0
         for bucket in buckets(step.gradients):
-            ready = max(each.ready for each in bucket)
+            ready = max(ready, *(each.ready for each in bucket))
             waits_for = [instead[nodes[ready].id], *(number for number, _ in sums[-1:])]
             sums.append((add(ready, _reduction(sum(each.bytes for each in bucket), waits_for)), bucket))
         reduced += len(sums)
@@ -284,6 +293,32 @@ def _replica(graph: Graph, note: Note) -> Graph:
         node.data_deps = [instead.get(each, each) for each in node.data_deps]
         made_nodes += [node, *behind.get(position, ())]
     return graph_of(made_nodes, graph.source, graph.version, graph.metadata_with_docs())
+
+
+def _shared(graph: Graph, grid: RankGrid) -> list[int]:
+    """Return the numbers of those names of groups that are of more than one rank; -1 is that of no name."""
+    names = [*graph.strings("pg_name")[1], ""]
+    shared = [bool(grid.digits(name)) if name else grid.n_ranks > 1 for name in names]
+    return [code if code < len(names) - 1 else -1 for code, each in enumerate(shared) if each]
+
+
+def _widened(graph: Graph, alone: Mask, note: Note) -> Graph:
+    """Return the graph of DDP with a single replica, whose all-reduces are now of several.
+
+    Raises:
+        InputError: what the rank communicates with itself is not that; names the node.
+    """
+    kinds = graph.ints("comm_type", -1)
+    other = alone & (kinds != CollectiveType.ALL_REDUCE)
+    if other.any() or not any(REDUCER in name for name in graph.names()):
+        where = graph.node(int(np.argmax(other if other.any() else alone)))
+        raise InputError(
+            f"scale dp: {where} is of a group of one rank, and not DDP's; expected a trace of 2 or more ranks along dp"
+        )
+    note("dp: all-reduces of DDP with one replica are those of all", int(alone.sum()))
+    codes, names = graph.strings("pg_name")
+    made = np.where(alone, len(names), codes).astype(np.int64)
+    return with_texts(graph, "pg_name", made, [*names, "dp"])
 
 
 def _durations(graph: Graph) -> Callable[[int], int]:
