@@ -138,7 +138,7 @@ class _Work:
         unknown: list[tuple[Graph, NDArray[np.bool_]]] = []
         for graph in self.trace.graphs:
             scaling = rule(Nodes(graph, grid))
-            unknown.append((graph, _unknown(scaling)))
+            unknown.append((scaling.nodes.graph, _unknown(scaling)))
             for text, mask in scaling.rules.items():
                 self.note(text, int(mask.sum()))
             graphs.append(scaling.graph())
