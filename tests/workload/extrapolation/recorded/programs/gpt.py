@@ -1,5 +1,7 @@
 """A small GPT under one kind of parallelism: ``gpt.py KIND [NAME=NUMBER]...``, with names as in `SIZES`.
 
+KIND ``alone`` has no replicas.
+
 Tokens of a step are as many as the hidden size, so that equal numbers tell nothing.
 """
 
