@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from math import prod
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from small_runs import MIXED, TINY, run, step, written
 from armillary.errors import InputError
 from armillary.trace import GraphBuilder, Trace
 from armillary.trace.expand import expand
+from armillary.trace.families import grid_of
 from armillary.workload.extrapolation import recognise, recognise_one
 from armillary.workload.extrapolation.digits import digits_of, grid_of_digits
 
@@ -117,3 +119,21 @@ def test_ranks_without_a_rule_are_refused() -> None:
 def test_written_is_by_rules() -> None:
     assert written(run(2, 2, 2)).grid is not None
     assert len(written(run(2, 2, 2)).graphs) == 2
+
+
+def test_groups_of_one_rank_are_not_that_of_all() -> None:
+    """Such as those of DDP with a single replica of each stage."""
+    graphs = []
+    for rank in range(2):
+        builder = GraphBuilder(rank=rank)
+        if rank == 0:
+            builder.send(1, 4096)
+        else:
+            builder.recv(0, 4096)
+        builder.all_reduce("gradients", 1 << 20 if rank else 1 << 19, group=str(10 + rank))
+        graphs.append(builder.graph())
+    made, _ = recognise(Trace(tuple(graphs), np.arange(2, dtype=np.int32)), given={10: (0,), 11: (1,)})
+    grid = grid_of(made)
+    assert [grid.members(graph.strings("pg_name")[1][-1]).tolist() for graph in made.graphs] == [
+        [[0], [1]]
+    ] * 2
