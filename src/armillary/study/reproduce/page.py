@@ -22,6 +22,17 @@ th, td { text-align: left; padding: .3rem 1rem .3rem 0; border-bottom: 1px solid
 .numbers th:not(:first-child), .numbers td:not(:first-child) { text-align: right }
 .verdict { font-weight: 600 } .green { color: #00744f } .yellow { color: #9a6700 } .red { color: #b3261e }
 .dim, small { color: #666 } svg { max-width: 100%; height: auto; margin-top: 2rem }
+@media (max-width: 44rem) {
+  .claims tbody, .claims tr, .claims td { display: block; border: 0; padding: 0 } .claims th { display: none }
+  .claims tr { border-bottom: 1px solid #ddd; padding: .5rem 0 } .claims td:first-child { float: left; width: 2rem }
+  .claims td:not(:first-child) { margin-left: 2rem }
+  .claims td:nth-child(3)::before { content: "stated " } .claims td:nth-child(4)::before { content: "ours " }
+}
+@media (prefers-color-scheme: dark) {
+  body { background: #16181c; color: #e6e6e6 } p { color: #aaa } th, td, .claims tr { border-color: #3a3d42 }
+  .green { color: #4cc38a } .yellow { color: #e0b04c } .red { color: #ff8a80 } .dim, small { color: #999 }
+  svg { background: #fff }
+}
 """
 _NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
@@ -122,7 +133,7 @@ def claims_html(lines: Sequence[Line]) -> str:
         )
         for number, line in enumerate(lines, 1)
     ]
-    return _table(("", "claim", "number", "ours", "verdict", "why"), rows)
+    return _table(("", "claim", "number", "ours", "verdict", "why"), rows, "claims")
 
 
 def _grid(grid: Grid) -> str:
