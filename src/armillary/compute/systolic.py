@@ -25,10 +25,8 @@ import numpy as np
 
 from armillary.compute.model import ComputeModel, Device, Times, Work
 from armillary.compute.systolic_memory import Buffers, Dataflow, folds, moved, stalls
+from armillary.platform.option_rules import SYSTOLIC_BUFFERS
 from armillary.trace.gemm import Gemm
-
-BUFFERS = ("ifmap", "filter", "ofmap")
-"""What has a buffer: SCALE-sim's names of the left operand, the right one and the result."""
 
 
 def memory_stalls(options: Mapping[str, Any]) -> str:
@@ -107,7 +105,9 @@ class Systolic(ComputeModel):
         Arrays work on products side by side, each with its share of buffers and bandwidth.
         """
         assert self.buffers
-        own = Buffers(*(max(int(self.buffers[name] / element) // self.arrays, 2) for name in BUFFERS))
+        own = Buffers(
+            *(max(int(self.buffers[name] / element) // self.arrays, 2) for name in SYSTOLIC_BUFFERS)
+        )
         rate = self.device.memory * self.device.kernels.memory / element / self.clock / self.arrays
         waits = words = 0
         for product in products:

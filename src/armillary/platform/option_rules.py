@@ -9,7 +9,8 @@ from armillary.errors import nearest, one_of
 from armillary.platform.document import KeyPath
 from armillary.platform.limits import COUNT, FLAG, MOST_BYTES, POSITIVE, TEXT, Choice, Kind, Number, Rule
 
-_BUFFERS = ("ifmap", "filter", "ofmap")
+SYSTOLIC_BUFFERS = ("ifmap", "filter", "ofmap")
+"""SCALE-sim's names of the buffers of the left operand, the right one and the result."""
 _ON_CHIP = Number(1, MOST_BYTES, whole=True)
 
 
@@ -19,8 +20,8 @@ class _Buffers:
     def __call__(self, value: object) -> str:
         if value is None:
             return ""
-        if not isinstance(value, Mapping) or set(value) != set(_BUFFERS):
-            return f"got {value!r:.60}, expected a mapping of {', '.join(_BUFFERS)} to bytes"
+        if not isinstance(value, Mapping) or set(value) != set(SYSTOLIC_BUFFERS):
+            return f"got {value!r:.60}, expected a mapping of {', '.join(SYSTOLIC_BUFFERS)} to bytes"
         wrong = ((name, _ON_CHIP(size)) for name, size in value.items())
         return next((f"{name}: {problem}" for name, problem in wrong if problem), "")
 

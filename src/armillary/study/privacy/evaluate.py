@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from armillary.study.privacy.population import ATTRIBUTES, Configuration, draw
 from armillary.study.privacy.rules import attack
 from armillary.trace.trace import Trace
 
+T = TypeVar("T")
+R = TypeVar("R")
 FOLDS = 5
 RULES = ("hidden", "layers", "tp", "pp", "dp")
 
@@ -152,11 +154,7 @@ def evaluate(
     """
     configurations = draw(runs, seed)
     tasks = [(one, f"{seed}-{number}", tuple(settings)) for number, one in enumerate(configurations)]
-    found: list[tuple[Floats, list[Sample]]] = []
-    for done in _carried_out(tasks, workers):
-        found.append(done)
-        if progress:
-            progress(len(found))
+    found = carried_out(_samples, tasks, workers, progress)
     secrets = [one.secret() for one in configurations]
     codes = {
         name: np.unique(np.array([each[name] for each in secrets]), return_inverse=True)
@@ -188,12 +186,17 @@ def evaluate(
 Task = tuple[Configuration, str, tuple[Setting, ...]]
 
 
-def _carried_out(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Floats, list[Sample]]]:
-    if workers < 2:
-        yield from map(_samples, tasks)
-        return
-    with ProcessPoolExecutor(workers) as pool:
-        yield from pool.map(_samples, tasks)
+def carried_out(
+    function: Callable[[T], R], tasks: Sequence[T], workers: int, progress: Callable[[int], object] | None
+) -> list[R]:
+    """Return what a function makes of each task, in so many processes; `progress` hears how many are done."""
+    found = []
+    with ProcessPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
+        for each in pool.map(function, tasks) if pool else map(function, tasks):
+            found.append(each)
+            if progress:
+                progress(len(found))
+    return found
 
 
 def _samples(task: Task) -> tuple[Floats, list[Sample]]:

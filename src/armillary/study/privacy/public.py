@@ -8,7 +8,6 @@ one that is. The attack needs no other trace, and no name, shape or number of la
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from math import log, sqrt
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from armillary.errors import InputError
-from armillary.study.privacy.evaluate import Setting, obfuscated
+from armillary.study.privacy.evaluate import Setting, carried_out, obfuscated
 from armillary.study.privacy.facts import Circle, facts_of
 from armillary.study.privacy.machines import usual_machines
 from armillary.study.privacy.population import BATCH, PP, RANKS, SEQUENCE, TP, Configuration
@@ -172,12 +171,7 @@ def name_public(
     tasks = [
         (name, one, f"{seed}-public-{number}", tuple(settings)) for number, (name, one) in enumerate(drawn)
     ]
-    rows: list[list[bool]] = []
-    with ProcessPoolExecutor(workers) as pool:
-        for row in pool.map(_right, tasks) if workers > 1 else map(_right, tasks):
-            rows.append(row)
-            if progress:
-                progress(len(rows))
+    rows = carried_out(_right, tasks, workers, progress)
     names = [PLAIN, *(setting.name for setting in settings)]
     return [
         Named(name, sum(column), runs) for name, column in zip(names, zip(*rows, strict=True), strict=True)
