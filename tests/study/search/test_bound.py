@@ -134,6 +134,23 @@ def test_no_run_beats_the_bound(platform: Platform, wish: dict[str, Any]) -> Non
     assert least > 0 or platform.physical.jitter
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.lists(plans(), min_size=2, max_size=4), st.data())
+def test_what_was_asked_before_changes_no_bound(wishes: list[dict[str, Any]], data: Any) -> None:
+    """What a bound keeps for later plans depends on all that these may differ in."""
+    bound = StepBound(switch(8), "interpreted")
+    for wish in wishes:
+        also = {"early_stop": data.draw(st.booleans()), "numbers": {"compute": of(data.draw, "bf16", "fp8")}}
+        experts = {"domain": of(data.draw, None, 2, 4), "dispatch": of(data.draw, None, "fp8")}
+        model = MIXED if "ep" in wish["parallel"] else TINY
+        try:
+            plan = Plan.model_validate(wish | also | {"experts": wish["experts"] | experts})
+            alone = StepBound(switch(8), "interpreted").ticks(model, plan)
+        except InputError:
+            continue
+        assert bound.ticks(model, plan) == alone
+
+
 def switch(npus: int) -> Platform:
     """NPUs on one switch, with an A100's numbers."""
     system = System(roofline=True, peak_performance=312e12, local_mem_bandwidth=2039e9)

@@ -39,6 +39,12 @@ INTERPRETED = 100_000
 MOST_COLUMNS = 4
 """Pipelines of slow or late ranks that are looked at."""
 
+_NOT_IN_LAYERS: dict[str, bool | set[str]] = {
+    **dict.fromkeys(("ranks", "batch", "iterations", "pipeline", "data", "optimizer", "offload"), True),
+    "parallel": {"pp", "order"},
+}
+"""What layers of decoders do not depend on, but for what the key of a bound's layers says apart."""
+
 
 class StepBound:
     """Bounds of steps on one machine; layers and delays of kernels are kept."""
@@ -77,12 +83,10 @@ class StepBound:
         )
 
     def _layers_of(self, model: Model, plan: Plan) -> list[Layer]:
-        own = plan.parallel
+        whole = not isinstance(model, Decoder)
         key = (
-            id(model), own.tp, own.sequence, own.cp, own.context, own.ep, own.etp, plan.microbatch, plan.sequence,
-            plan.numbers.model_dump_json(), plan.recompute, plan.attention, plan.causal, plan.dropout,
-            plan.experts.skew, plan.data.sharding in ("fsdp", "hsdp"),
-            None if isinstance(model, Decoder) else plan.model_dump_json(),
+            id(model), plan.model_dump_json(exclude=None if whole else _NOT_IN_LAYERS),
+            plan.data.sharding in ("fsdp", "hsdp"), plan.parallel.pp > 1,
         )  # fmt: skip
         if key not in self._layers:
             self._layers[key] = layers_of(model, plan)

@@ -31,6 +31,10 @@ class Rank:
         self._tiling = Tiling(source)
         self._single: dict[tuple[object, ...], Tile] = {}
         self._called: dict[tuple[int, ...], int] = {}
+        self._inside: dict[str, Nodes] = {}
+        """The last calls of pieces, by family."""
+        self._between: dict[str, int] = {}
+        """The last call outside of pieces, until a piece calls that communicator again."""
 
     def members(self, family: str) -> int:
         """Return how many ranks a group of a family has; 1 for the empty family."""
@@ -39,8 +43,14 @@ class Rank:
         return prod(self.grid.sizes[digit] for digit in self.grid.digits(family)) if family else 1
 
     def piece(self, made: Piece, inputs: Nodes, also: Nodes = ()) -> int:
-        """Place a piece that works on `inputs` and starts when `also` is done; return its first node."""
-        base = self._tiling.place(made.tile, {IN: inputs, CHAIN: [*self.chain, *also]}, self.labels)
+        """Place a piece that works on `inputs` and starts when `also` is done; return its first node.
+
+        It waits for calls between pieces of communicators that it calls: their calls keep the order of the program,
+        as in NCCL. Pieces that overlap do not wait for each other.
+        """
+        before = [self._between.pop(family) for family in made.calls if family in self._between]
+        base = self._tiling.place(made.tile, {IN: inputs, CHAIN: [*self.chain, *also, *before]}, self.labels)
+        self._inside |= {family: [base + node for node in nodes] for family, nodes in made.calls.items()}
         if made.kernel is not None:
             self.chain = [base + made.kernel]
         return base
@@ -55,13 +65,15 @@ class Rank:
         return node
 
     def collective(self, name: str, kind: CollectiveType, family: str, size: int, after: Nodes) -> int:
-        """Place a collective; those of one family keep their order."""
+        """Place a collective; calls of one family keep their order."""
         step = Step(name, collective=kind, axes=family, size=size)
         digits = self.grid.digits(family)
-        before = [self._called[digits]] if digits in self._called else []
+        before = [*self._inside.pop(family, ())]
+        if digits in self._called:
+            before.append(self._called[digits])
         key = (name, kind, family, size)
         node = self._place(key, name, NodeType.COMM_COLL_NODE, lambda: collective(step), [*after, *before])
-        self._called[digits] = node
+        self._called[digits] = self._between[family] = node
         return node
 
     def send(self, name: str, axis: str, steps: int, size: int, tag: int, after: Nodes) -> int:

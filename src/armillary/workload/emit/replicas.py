@@ -189,8 +189,6 @@ class Sharded(Replicated):
         self.ends: list[int] = []
         self.fresh: Nodes = ()
         """The end of the last update."""
-        self.summed: Nodes = ()
-        """The last sum over tp: what follows calls the same communicator, whose calls keep their order."""
 
     def begin(self, uses: Sequence[tuple[int, Layer]]) -> None:
         """Plan the gathers of a step; a layer that is used twice in a row is gathered once."""
@@ -216,7 +214,7 @@ class Sharded(Replicated):
             at = len(self.gathers)
             before = self.ends[at - ahead - 1 : at - ahead] if at > ahead else []
             self.gathers.append(list(self._gather(self.uses[at][1], [*self.fresh, *before])))
-        return [*self.gathers[self.now], *self.summed]
+        return self.gathers[self.now]
 
     def gradients(self, number: int, layer: Layer, nodes: Nodes, last: bool) -> None:
         """Reduce the gradients of this layer."""
@@ -254,7 +252,7 @@ class Sharded(Replicated):
         own = self.part(family, bucket.parameters) * self.element
         done: Nodes = bucket.nodes
         if bucket.partial:
-            self.summed = done = self.summed_over_tp(bucket.partial, done)
+            done = self.summed_over_tp(bucket.partial, done)
             bucket.partial = 0
         if ranks > 1:
             kind = CollectiveType.REDUCE_SCATTER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from armillary.trace import NodeType
@@ -29,12 +29,14 @@ class Piece:
         last: Nodes after which the result of the steps is there.
         kernel: The last kernel; None: there is none.
         ends: Nodes on which no other node of the tile waits: when they are done, all of it is.
+        calls: The last calls of every communicator, by its family.
     """
 
     tile: Tile
     last: tuple[int, ...]
     kernel: int | None
     ends: tuple[int, ...]
+    calls: Mapping[str, tuple[int, ...]]
 
 
 def piece(*lists: Sequence[Step]) -> Piece:
@@ -69,7 +71,7 @@ def piece(*lists: Sequence[Step]) -> Piece:
             first = before or ()
     followed = {parent for node in tile.nodes for parent in node.data_deps}
     ends = tuple(node for node in range(len(tile.nodes)) if node not in followed)
-    return Piece(tile, first, kernel, ends)
+    return Piece(tile, first, kernel, ends, called)
 
 
 def _add(tile: Tile, step: Step, after: Sequence[int], ports: Sequence[str]) -> tuple[int, ...]:
