@@ -39,7 +39,7 @@ test-seeds: .venv/.installed-dev  ## the property tests of `make test`, with 20 
 
 test-slow: .venv/.installed-frameworks  ## the tests that take minutes, some with PyTorch, JAX and TensorFlow
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
-	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' --checked tests/engine tests/collective tests/study/search
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' --checked tests/engine tests/collective tests/explore/search
 
 lint: .venv/.installed-dev  ## ruff and mypy
 	$(BIN)/ruff check .

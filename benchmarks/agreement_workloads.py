@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import armillary
-from armillary.engine.timeline import Timeline
+from armillary.engine.common.timeline import Timeline
 from armillary.platform.logical import logical_dimensions
 from armillary.platform.model import Dimension, Packets, Physical, Platform
 from armillary.platform.topology import UNBOUNDED, Network, Topology, from_dimensions, leaf_spine

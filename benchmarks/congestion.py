@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from armillary.engine.program import Lowered, lower
-from armillary.engine.run import execute
-from armillary.jit import load
+from armillary.base.jit import load
+from armillary.engine.astra_sim.program import Lowered, lower
+from armillary.engine.common.run import execute
 from armillary.platform.links import link_blocks, route
 from armillary.platform.model import Algorithm, Dimension, Platform, System
 from armillary.trace import GraphBuilder, Trace
@@ -66,7 +66,7 @@ def permutations(rounds: int, *sizes: int) -> tuple[Trace, Platform, int]:
 def measure(name: str, made: tuple[Trace, Platform, int], **claims: float) -> dict[str, Any]:
     """Lower and run three times; returns the row of the best."""
     trace, platform, hops = made
-    kernel = load("armillary.engine.congestion.loop_kernel", "compiled", "contention")
+    kernel = load("armillary.engine.astra_sim.congestion.loop_kernel", "compiled", "contention")
     run: Callable[..., None] = kernel.run
     best, used = float("inf"), 0.0
     for _ in range(4):

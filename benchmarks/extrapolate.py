@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from armillary.engine import simulate
+from armillary.lab.extrapolation import Reference, extrapolate, recognise
+from armillary.lab.extrapolation.edit import without
 from armillary.platform import load_platform
 from armillary.platform.model import Platform
 from armillary.trace import Trace
 from armillary.trace.expand import expand
-from armillary.workload.extrapolation import Reference, extrapolate, recognise
-from armillary.workload.extrapolation.edit import without
 from armillary.workload.generate import generate
 from armillary.workload.models import load_model
 from armillary.workload.plan.schema import Plan

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.jit import load
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport.flow import Flow
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.offer import BUDGET
 from armillary.engine.transport.transport import Room, first_state
-from armillary.jit import load
 from armillary.platform.topology.graph import Topology
 from armillary.platform.topology.routing import Ecmp
 from armillary.platform.topology.trees import fat_tree, leaf_spine

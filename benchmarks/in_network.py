@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import armillary
-from armillary.platform.native import load_platform
+from armillary.base.units import parse_bytes
+from armillary.platform.files.native import load_platform
 from armillary.trace import CollectiveType, GraphBuilder, Trace
-from armillary.units import parse_bytes
 
 IN_NETWORK = {"rate": "50 GB/s", "latency": "200 ns", "operations": 32}
 LINKS = {"bandwidth": "50 GB/s", "latency": "500 ns"}

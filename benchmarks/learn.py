@@ -19,10 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from armillary.workload.learned.conditions import Value
-from armillary.workload.learned.corpus import read_corpus, write_corpus
-from armillary.workload.learned.sample import Sampler
-from armillary.workload.learned.train import train
+from armillary.lab.learned.conditions import Value
+from armillary.lab.learned.corpus import read_corpus, write_corpus
+from armillary.lab.learned.sample import Sampler
+from armillary.lab.learned.train import train
 
 PLAN = """
 count: 480

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from armillary.study.fidelity.measure import WAYS, Fidelity, measure
-from armillary.workload.learned.corpus import read_corpus, write_corpus
-from armillary.workload.learned.requests import read_request
-from armillary.workload.learned.sample import Sampler
-from armillary.workload.learned.train import train
+from armillary.lab.fidelity.measure import WAYS, Fidelity, measure
+from armillary.lab.learned.corpus import read_corpus, write_corpus
+from armillary.lab.learned.requests import read_request
+from armillary.lab.learned.sample import Sampler
+from armillary.lab.learned.train import train
 
 Choices = dict[str, list[Any]]
 DENSE: Choices = {

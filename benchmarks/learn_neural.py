@@ -16,9 +16,9 @@ from pathlib import Path
 
 from learn import PLAN, show
 
-from armillary.workload.learned.corpus import read_corpus, write_corpus
-from armillary.workload.learned.neural.sample import NeuralSampler
-from armillary.workload.learned.neural.train import train
+from armillary.lab.learned.corpus import read_corpus, write_corpus
+from armillary.lab.learned.neural.sample import NeuralSampler
+from armillary.lab.learned.neural.train import train
 
 
 def main() -> None:

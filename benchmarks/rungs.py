@@ -146,7 +146,7 @@ def measure(name: str, case: Case) -> dict[str, Any]:
     """Simulate once to warm up, then `runs` times; returns the row of the fastest."""
     import armillary
     from armillary.engine.messages import run as engine
-    from armillary.platform.native import load_platform
+    from armillary.platform.files.native import load_platform
     from armillary.workload.micro.collectives import collective_trace
 
     platform = load_platform(dict(case.platform))

@@ -10,8 +10,8 @@ import sys
 import time
 from typing import Any
 
-from armillary.study.search.planner import plan
-from armillary.study.sweep.load import load_sweep
+from armillary.explore.search.planner import plan
+from armillary.explore.sweep.load import load_sweep
 
 SPACES = {
     "llama-2-13b, 8 H100": ("llama-2-13b", "hgx-h100", 64, 4096),

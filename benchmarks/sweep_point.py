@@ -59,11 +59,11 @@ def machine(npus: int) -> dict[str, Any]:
 
 def measure(name: str) -> None:
     """Measure one plan here and print its line."""
-    from armillary.engine.diagnose import check_finished
+    from armillary.engine.common.diagnose import check_finished
+    from armillary.engine.common.result import timeline_of
     from armillary.engine.physical import machine_info
     from armillary.engine.physical.lower import lower
     from armillary.engine.physical.run import execute
-    from armillary.engine.result import timeline_of
     from armillary.platform import load_platform, with_roofline
     from armillary.report.time_breakdown import breakdown
     from armillary.workload.generate import generate

@@ -18,14 +18,14 @@ import json
 import time
 from typing import Any
 
+from armillary.base.units import parse_bytes
 from armillary.collective.synthesis import SynthesizedSchedule, check_schedule, lower_bound, synthesize
+from armillary.explore.synthesis import compare
 from armillary.platform import load_platform
+from armillary.platform.files.preset import preset_names
 from armillary.platform.model import Dimension
-from armillary.platform.preset import preset_names
 from armillary.platform.topology import Topology, from_dimensions
 from armillary.platform.topology.grids import wafer_mesh
-from armillary.study.synthesis import compare
-from armillary.units import parse_bytes
 
 GIGABYTE = 10**9
 MOST_NPUS = 4096

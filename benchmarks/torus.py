@@ -19,10 +19,10 @@ from typing import Any
 from rungs import time_loop
 
 import armillary
+from armillary.engine.common.timeline import Timeline
 from armillary.engine.messages import run as engine
-from armillary.engine.timeline import Timeline
+from armillary.platform.files.native import load_platform
 from armillary.platform.model import Packets, Platform
-from armillary.platform.native import load_platform
 from armillary.workload.micro.collectives import collective_trace
 
 SIZE, NPUS, RUNS = 1_000_000, 64, 5

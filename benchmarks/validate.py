@@ -14,8 +14,8 @@ import subprocess
 import sys
 import time
 
-from armillary.study.validate.accuracy import accuracy, verdict
-from armillary.study.validate.run import plan, run
+from armillary.evidence.validate.accuracy import accuracy, verdict
+from armillary.evidence.validate.run import plan, run
 
 
 def measure(name: str) -> None:

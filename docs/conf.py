@@ -26,7 +26,7 @@ def _write_schema() -> None:
     import json
     from pathlib import Path
 
-    from armillary.study.sweep.schema import sweep_schema
+    from armillary.explore.sweep.schema import sweep_schema
     from armillary.workload.plan.request import study_schema
 
     folder = Path(__file__).parent / "_build"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from armillary import jit
+from armillary.base import jit
 
 # A busy machine is no reason to fail: nothing here measures time. Where CI is set (`.ci/run`) every run tries the
 # same examples. Fixtures of one function serve all its examples, so those must not depend on what one left behind.
@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def checked(request: pytest.FixtureRequest) -> Iterator[None]:
-    """With --checked, run kernels whose every array access is checked (`armillary.checked`)."""
+    """With --checked, run kernels whose every array access is checked (`armillary.base.checked`)."""
     if not request.config.getoption("--checked"):
         yield
         return

@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from armillary import astra_sim as astra_sim
     from armillary.convert.collect import collect as collect
     from armillary.engine import simulate as simulate
-    from armillary.engine.multi_job import simulate_jobs as simulate_jobs
-    from armillary.engine.timeline import Timeline as Timeline
+    from armillary.engine.common.multi_job import simulate_jobs as simulate_jobs
+    from armillary.engine.common.timeline import Timeline as Timeline
+    from armillary.explore.runner.results import sweep as sweep
+    from armillary.explore.search.run import search as search
     from armillary.platform import load_platform as load_platform
-    from armillary.study.runner.results import sweep as sweep
-    from armillary.study.search.run import search as search
     from armillary.trace import Trace as Trace
     from armillary.trace import load_trace as load_trace
     from armillary.trace.compose import PlacedJob as PlacedJob
@@ -34,15 +34,15 @@ __all__ = [
 
 _HOME = {
     "PlacedJob": "armillary.trace.compose",
-    "Timeline": "armillary.engine.timeline",
+    "Timeline": "armillary.engine.common.timeline",
     "Trace": "armillary.trace",
     "collect": "armillary.convert.collect",
     "load_platform": "armillary.platform",
     "load_trace": "armillary.trace",
-    "search": "armillary.study.search.run",
+    "search": "armillary.explore.search.run",
     "simulate": "armillary.engine",
-    "simulate_jobs": "armillary.engine.multi_job",
-    "sweep": "armillary.study.runner.results",
+    "simulate_jobs": "armillary.engine.common.multi_job",
+    "sweep": "armillary.explore.runner.results",
 }
 
 

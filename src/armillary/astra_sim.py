@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from armillary.engine.timeline import Timeline
+    from armillary.engine.common.timeline import Timeline
     from armillary.trace import Trace
 
 Source = str | Path | dict[str, Any]
@@ -47,7 +47,7 @@ def simulate(
         StuckError: the simulation cannot finish; the message says who waits for what.
     """
     from armillary.engine import simulate as run
-    from armillary.platform.astra_sim import read_platform
+    from armillary.platform.files.astra_sim import read_platform
     from armillary.trace import Trace, load_trace
 
     platform = read_platform(system, network, memory, comm_groups, cli)

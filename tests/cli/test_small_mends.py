@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 
 from armillary import simulate
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform.model import Dimension, Platform
 from armillary.report import collectives
 from armillary.trace import GraphBuilder, RankGrid, Trace
@@ -26,8 +26,8 @@ def test_a_study_is_no_saved_timeline(inputs: Path, call: Call, command: str) ->
 
 
 def test_work_without_end_between_checkpoints_is_refused(inputs: Path, call: Call) -> None:
-    from armillary.study.whole_run.goodput import Checkpoints, Recovery
-    from armillary.study.whole_run.run import from_steps, whole_run
+    from armillary.explore.whole_run.goodput import Checkpoints, Recovery
+    from armillary.explore.whole_run.run import from_steps, whole_run
 
     made = call(
         "whole-run --step-time 1s --tokens-per-step 1M --npus 8 --tokens 1B --mtbf 9days --checkpoint 10s --interval 0s"

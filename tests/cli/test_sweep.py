@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 import armillary
+from armillary.base.errors import InputError
 from armillary.cli import main
-from armillary.errors import InputError
 
 SWEEP = """
 study:

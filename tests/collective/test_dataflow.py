@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from armillary.base.errors import InputError
 from armillary.collective import OPERATIONS, Schedule, schedule_for
 from armillary.collective.dataflow import Execution, end_blocks, operation_done, payloads
-from armillary.errors import InputError
 
 SIZES = range(2, 34)
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from armillary.base.errors import InputError
 from armillary.collective.load import AROUND, TOPOLOGIES, Load, line_order, load
 from armillary.collective.physical import (
     ALGORITHMS,
@@ -21,7 +22,6 @@ from armillary.collective.physical import (
     rounds_for,
 )
 from armillary.collective.rounds import Round, Rounds
-from armillary.errors import InputError
 from armillary.platform.model import InNetwork
 
 EVERY = [

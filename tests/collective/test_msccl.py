@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from armillary.base.errors import InputError
 from armillary.collective.load import load
 from armillary.collective.msccl import parse_msccl, read_msccl, to_graphs, to_rounds
 from armillary.collective.msccl_check import check_result
-from armillary.errors import InputError
 from armillary.trace import Graph, node_at, read_graph, write_graph
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from armillary.base.errors import InputError
 from armillary.collective import Phase, next_size, plan, queue_cycle
-from armillary.errors import InputError
 from armillary.platform.model import Algorithm
 
 RING = Algorithm("ring")

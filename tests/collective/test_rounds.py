@@ -7,12 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from armillary.base.errors import InputError
 from armillary.collective import blocks as data
 from armillary.collective import in_switch
 from armillary.collective.demand import OPERATIONS
 from armillary.collective.physical import ALGORITHMS, ROOTED, rounds_alltoallv, rounds_for
 from armillary.collective.rounds import ABSENT, Rounds, SwitchTree
-from armillary.errors import InputError
 
 EVERY = [(algorithm, operation) for algorithm, has in ALGORITHMS.items() for operation in has]
 REDUCING = ("all-reduce", "reduce-scatter", "reduce")

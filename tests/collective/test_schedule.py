@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from armillary.base.errors import InputError
 from armillary.collective import OPERATIONS, Charge, Role, Transfer, arrays, schedule_for
 from armillary.collective.algorithms import parents
-from armillary.errors import InputError
 
 ALL = [("ring", {}), ("direct", {}), ("direct", {"window": 2}), ("direct", {"local": True, "reverse": True})]
 EVEN = [("halvingDoubling", {}), ("doubleBinaryTree", {}), ("doubleBinaryTree", {"index": 1})]

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from armillary.base.errors import InputError
 from armillary.compute import ComputeModel, Device, Times, Work, find_model
 from armillary.compute.overrides import idle, overridden
 from armillary.compute.roofline import Roofline
@@ -19,7 +20,6 @@ from armillary.compute.systolic import Dataflow, Systolic, cycles
 from armillary.compute.table import Table
 from armillary.compute.table_file import read_table
 from armillary.compute.tiled import Tiled, moved
-from armillary.errors import InputError
 from armillary.platform.model import Kernels, Override
 from armillary.testing.compute import DEVICE, check_compute_model, part, sample_work
 from armillary.trace.gemm import Gemm, to_numbers, to_products

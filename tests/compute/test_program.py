@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from armillary.base.errors import InputError
 from armillary.compute.program import Program, question
-from armillary.errors import InputError
 from armillary.testing.compute import DEVICE, check_compute_model, part, sample_work
 
 EXAMPLE = Path(__file__).parents[2] / "examples/compute/tensor_core.py"

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from armillary.base.errors import InputError
 from armillary.compute import systolic_memory
 from armillary.compute.model import Work
 from armillary.compute.systolic import Systolic, cycles
 from armillary.compute.systolic_memory import Buffers, Dataflow, folds, moved, stalls
-from armillary.errors import InputError
 from armillary.platform import load_platform
 from armillary.testing.compute import DEVICE
 from armillary.trace.gemm import Gemm

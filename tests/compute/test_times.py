@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 import armillary
+from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.compute import KernelTimes
 from armillary.compute.systolic import Systolic
-from armillary.errors import InputError
 from armillary.platform import load_platform, load_study
 from armillary.trace import GraphBuilder, Trace, encode
 from armillary.workload.generate import generate

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary import report
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.report.flop_rate import flops
 from armillary.trace import GraphBuilder, Trace
 

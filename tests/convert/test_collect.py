@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 import armillary
+from armillary.base.errors import ArmillaryError, InputError
 from armillary.convert.collected import read_collected
 from armillary.convert.launch import collect_script
-from armillary.errors import ArmillaryError, InputError
 
 pytestmark = [
     pytest.mark.slow,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import armillary
+from armillary.base.errors import InputError
 from armillary.convert.collected import CollectedRank, ProcessGroup, read_collected, write_collected
 from armillary.convert.torch_import import import_torch
-from armillary.errors import InputError
 
 
 def rank_of(rank: int, world_size: int = 2) -> CollectedRank:

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
+from armillary.base.errors import InputError
 from armillary.convert import Converted, front_end
 from armillary.convert.eg_wire import FIELDS
-from armillary.errors import InputError
 from armillary.platform import Algorithm, Dimension, Platform, System
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace, nodes_of, read_graph, write_trace
 

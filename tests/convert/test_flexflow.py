@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
+from armillary.base.errors import InputError
 from armillary.convert import Converted, front_end, report
 from armillary.convert.flexflow.task_graph import read_tasks
-from armillary.errors import InputError
 from armillary.platform import Algorithm, Dimension, Platform, System
 from armillary.trace import NodeType, Trace, nodes_of
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary import astra_sim
+from armillary.base.errors import InputError
 from armillary.convert import Converted, front_end, report
-from armillary.errors import InputError
 from armillary.platform import Dimension, Platform, System
 from armillary.trace import Graph, NodeType, nodes_of, read_graph, write_trace
 

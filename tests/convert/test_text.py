@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.astra_sim import simulate
+from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.convert import Converted, front_end, report
 from armillary.convert.text.kinds import SCOPES
-from armillary.errors import InputError
 from armillary.trace import Graph, Node, check, node_at, nodes_of
 
 TWO = """\

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from armillary.platform.astra_sim import read_platform
+from armillary.platform.files.astra_sim import read_platform
 from armillary.platform.model import Platform
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")

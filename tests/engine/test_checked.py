@@ -14,11 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armillary import jit
+from armillary.base import jit
+from armillary.base.errors import InputError
+from armillary.base.jit import Mode
 from armillary.collective import synthesize
 from armillary.collective.synthesis import OPERATIONS, check_schedule
-from armillary.engine import program as astra_sim
-from armillary.engine import run as astra_sim_run
+from armillary.engine.astra_sim import program as astra_sim
+from armillary.engine.common import run as astra_sim_run
 from armillary.engine.messages import run as messages_run
 from armillary.engine.messages.lower import lower_messages
 from armillary.engine.messages.plan import simulate_schedule
@@ -33,8 +35,6 @@ from armillary.engine.transport.offer import offer
 from armillary.engine.transport.packet import Packet
 from armillary.engine.transport.tcp import Tcp
 from armillary.engine.transport.transport import Congestion, Transport
-from armillary.errors import InputError
-from armillary.jit import Mode
 from armillary.platform.model import Dimension, Platform, System
 from armillary.platform.recorded import recorded_machine
 from armillary.platform.topology import from_dimensions

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import armillary
-from armillary.errors import InputError, StuckError
+from armillary.base.errors import InputError, StuckError
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Node, NodeType, Trace
 

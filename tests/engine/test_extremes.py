@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
-from armillary.errors import ArmillaryError
+from armillary.base.errors import ArmillaryError
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 RATES = ["50 GB/s", "1 B/s", "4611686018 GB/s", "0.00000001 B/s", "1e30 B/s"]

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import armillary
-from armillary.errors import StuckError
+from armillary.base.errors import StuckError
 from armillary.platform.model import Algorithm, Dimension, Platform, System
 from armillary.trace import Graph, GraphBuilder, Trace
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import armillary
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform import Physical, Platform, System, load_platform
 from armillary.trace import GraphBuilder, Trace
 

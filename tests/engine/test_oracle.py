@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import armillary
-from armillary.errors import InputError, StuckError
+from armillary.base.errors import InputError, StuckError
 from armillary.trace import Graph, Node, NodeType, Trace, graph_of
 
 pytestmark = pytest.mark.shared

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import armillary
-from armillary.engine import settled
+from armillary.engine.astra_sim import settled
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")

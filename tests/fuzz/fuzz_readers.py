@@ -16,10 +16,15 @@ import fuzz_mutations as mutate
 import numpy as np
 
 from armillary import convert
+from armillary.base.errors import ArmillaryError
 from armillary.convert.pytorch.device import read_device
 from armillary.convert.pytorch.host import read_host
 from armillary.convert.pytorch.link_files import link_files
-from armillary.errors import ArmillaryError
+from armillary.lab.learned.archive import checksum
+from armillary.lab.learned.corpus import read_corpus, write_corpus
+from armillary.lab.learned.model_file import load_model_file, save_model
+from armillary.lab.learned.sample import Sampler
+from armillary.lab.learned.train import train
 from armillary.trace import (
     GraphBuilder,
     check,
@@ -32,11 +37,6 @@ from armillary.trace import (
     nodes_of,
     read_graph,
 )
-from armillary.workload.learned.archive import checksum
-from armillary.workload.learned.corpus import read_corpus, write_corpus
-from armillary.workload.learned.model_file import load_model_file, save_model
-from armillary.workload.learned.sample import Sampler
-from armillary.workload.learned.train import train
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 TESTS = Path(__file__).resolve().parents[1]

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from fuzz_mutations import mutated
 from fuzz_readers import Reader, readers
 
-from armillary.errors import ArmillaryError
+from armillary.base.errors import ArmillaryError
 
 CASE_SECONDS = 5
 """Of processor time: a busy machine is no reader's fault."""

@@ -10,9 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform import Platform, Study, load_study, read_platform
-from armillary.platform.astra_sim_keys import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
+from armillary.platform.files.astra_sim_keys import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
 
 SCALARS = st.one_of(
     st.none(),

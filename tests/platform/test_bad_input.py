@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform import load_platform, load_study, read_platform
 
 SYSTEM = {

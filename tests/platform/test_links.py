@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from armillary.engine.network import path
-from armillary.errors import InputError
+from armillary.base.errors import InputError
+from armillary.engine.common.network import path
 from armillary.platform.links import LinkBlock, link_blocks, route
 from armillary.platform.model import Dimension, TopologyName
 

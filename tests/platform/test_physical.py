@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from armillary.base.errors import InputError
 from armillary.collective import physical as engine_names
-from armillary.errors import InputError
 from armillary.platform import (
     Algorithm,
     Dimension,

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import armillary
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform import (
     Dimension,
     Jitter,
@@ -259,7 +259,7 @@ def test_no_value_of_a_field_is_a_traceback(data: st.DataObject) -> None:
 @given(value=st.one_of(NUMBERS, OTHERS), data=st.data())
 @settings(deadline=None)
 def test_options_of_packets_are_checked(protocol: str, value: object, data: st.DataObject) -> None:
-    from armillary.platform.packets_schema import PROTOCOLS
+    from armillary.platform.files.packets_schema import PROTOCOLS
 
     names = [*PROTOCOLS[protocol].model_fields, "nonsense"]
     name = data.draw(st.sampled_from(names))

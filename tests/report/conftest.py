@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from armillary.engine.timeline import KINDS, OPERATIONS, GraphTable, Timeline
+from armillary.engine.common.timeline import KINDS, OPERATIONS, GraphTable, Timeline
 
 Node = tuple[str, str, int, int]
 """(kind, name, start, end), or with more: label, size, parents."""

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.report.issue_log import Found, parse_frequency, write_issue_log
 
 GOOD = """\

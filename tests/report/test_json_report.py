@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.report import to_json, write_json
 
 UNITS = ("_ticks", "_ns", "_bytes", "_bytes_per_ns", "_ratio", "_count", "_flops", "_flops_per_s")

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from armillary.base.errors import InputError
 from armillary.cli import main
-from armillary.engine.network_use import NetworkUse
-from armillary.engine.timeline import Timeline
+from armillary.engine.common.network_use import NetworkUse
+from armillary.engine.common.timeline import Timeline
 from armillary.engine.transport.offer import offer
 from armillary.engine.transport.transport import Congestion
 from armillary.engine.transport.use import LinkUse, left
-from armillary.errors import InputError
 from armillary.platform.model import Dimension
 from armillary.platform.topology import (
     DimensionOrder,

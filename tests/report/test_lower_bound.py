@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armillary.engine.timeline import Timeline
+from armillary.engine.common.timeline import Timeline
 from armillary.report import bound, bound_line
 from armillary.report.lower_bound import _longest
 from armillary.report.quick_bound import quick_bound

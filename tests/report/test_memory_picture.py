@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from armillary.base.errors import InputError
 from armillary.cli.outputs import show_table
-from armillary.errors import InputError
 from armillary.report.memory_picture import _reduced, memory_picture
 from armillary.report.memory_tables import advice_line, advice_table, memory_table
 from armillary.workload.layers.layer import Layer

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from armillary import report
-from armillary.engine.timeline import Timeline
+from armillary.engine.common.timeline import Timeline
 
 
 def text_of(timeline):

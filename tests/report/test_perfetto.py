@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.report import write_perfetto
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.report import breakdown_picture
 
 
@@ -59,7 +59,7 @@ def test_without_matplotlib_the_extra_is_named(timeline, tmp_path, monkeypatch):
 def test_pyplot_is_not_touched(timeline, tmp_path):
     timeline.save(tmp_path / "run.npz")
     code = (
-        "import sys; from armillary.engine.timeline import Timeline; from armillary import report;"
+        "import sys; from armillary.engine.common.timeline import Timeline; from armillary import report;"
         "report.breakdown_picture(Timeline.load(sys.argv[1]), sys.argv[2]);"
         "print('matplotlib.pyplot' in sys.modules)"
     )

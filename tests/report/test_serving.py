@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import armillary
-from armillary.engine.timeline import Timeline
+from armillary.engine.common.timeline import Timeline
 from armillary.platform.model import Dimension, Physical, Platform, RemoteMemory, System
 from armillary.report import ServingTimes, serving_times, to_json
 from armillary.report.serving import serving_lines

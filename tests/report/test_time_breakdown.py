@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armillary.engine.timeline import KINDS
+from armillary.engine.common.timeline import KINDS
 from armillary.report.intervals import depth, lanes, measure, union
 from armillary.report.time_breakdown import PARTS, astra_exposed, breakdown
 

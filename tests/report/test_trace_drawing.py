@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.report.trace_drawing import COLLAPSES, CTRL, DATA, drawing, pattern, short_name
 from armillary.report.trace_times import KINDS, durations, lanes, starts
 from armillary.trace import GraphBuilder, Node, NodeType, graph_of

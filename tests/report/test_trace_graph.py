@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import networkx
 import pytest
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.report import trace_graph_html, trace_graph_plot
 from armillary.report.trace_drawing import drawing
 from armillary.report.trace_graph import write_trace_graph

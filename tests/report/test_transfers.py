@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary import simulate
-from armillary.engine.timeline import KINDS, Timeline
+from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.platform.model import Dimension, Platform, System
 from armillary.report import collectives, to_json
 from armillary.report.communication import transfers
@@ -124,7 +124,7 @@ def test_a_saved_timeline_keeps_who_was_late(tmp_path) -> None:  # type: ignore[
 
 
 def test_a_comparison_tells_waiting_from_transfer() -> None:
-    from armillary.study.views.compare.nodes import node_changes
+    from armillary.explore.compare.nodes import node_changes
 
     sides = [
         simulate(late_ranks([0, 5], "all-gather", 1000), machine(2)),

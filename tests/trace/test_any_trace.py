@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace import Node, Trace, graph_of
 from armillary.trace.check_ranks import check_trace
 from armillary.trace.diff import diff

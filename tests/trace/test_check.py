@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace import GraphBuilder, Node, check, decode, graph_of, info
 from armillary.trace.order import find_cycle
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
-from armillary.errors import ArmillaryError
+from armillary.base.errors import ArmillaryError
 from armillary.trace import CollectiveType, Graph, GraphBuilder, Node, NodeType, Trace
 from armillary.trace.check_ranks import check_ranks, check_trace
 

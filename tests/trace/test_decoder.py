@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace import Graph, Node, decode, encode, graph_of, nodes_of
 from armillary.trace.schema import KINDS, RANGES, STRING
 

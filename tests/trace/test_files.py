@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace import (
     Graph,
     GraphBuilder,

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace import Node, encode, graph_from_json, graph_from_nodes, graph_of, graph_to_json, nodes_of
 
 

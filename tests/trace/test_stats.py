@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace import GraphBuilder, Node, NodeType, Trace, graph_of, nodes_of
 from armillary.trace.stats import stats
 

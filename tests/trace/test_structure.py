@@ -114,7 +114,7 @@ def test_replicated_and_repeated_graphs() -> None:
     ],
 )
 def test_wrong_ranks(make: Any, message: str) -> None:
-    from armillary.errors import InputError
+    from armillary.base.errors import InputError
 
     with pytest.raises(InputError, match=message):
         make()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import armillary
-from armillary.engine.timeline import Timeline
-from armillary.errors import InputError
+from armillary.base.errors import InputError
+from armillary.engine.common.timeline import Timeline
 from armillary.platform.model import Dimension, Physical, Platform, RemoteMemory, System
 from armillary.trace import CollectiveType, NodeType, Trace
 from armillary.trace.check_ranks import check_trace

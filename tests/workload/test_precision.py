@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.workload.generate import generate, replica_layers
 from armillary.workload.memory.advice import advise
 from armillary.workload.models import load_model, parameters

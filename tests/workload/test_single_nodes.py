@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace import check, encode, node_at
 from armillary.workload.single_nodes import Sizes, families
 

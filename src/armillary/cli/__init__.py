@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 
 import click
 
+from armillary.base.errors import ArmillaryError
+from armillary.base.hints import whole_number
+from armillary.base.terminal import printable_output
 from armillary.cli.lazy import LazyGroup
-from armillary.errors import ArmillaryError
-from armillary.hints import whole_number
-from armillary.terminal import printable_output
 
 COMMANDS = {
     "run": "Simulate a study file, or ASTRA-sim's own input files.",

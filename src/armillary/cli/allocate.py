@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from armillary.base.errors import InputError
 from armillary.cli import COMMANDS
 from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import show_table, working
-from armillary.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from armillary.explore.cost.allocation.compare import Comparison
+    from armillary.explore.cost.allocation.traffic import Floats
     from armillary.platform.model import Platform
-    from armillary.study.cost.allocation.compare import Comparison
-    from armillary.study.cost.allocation.traffic import Floats
 
 _HELP = f"""{COMMANDS["allocate"]}
 
@@ -61,10 +61,10 @@ def command(
     as_json: Path | None,
 ) -> None:
     """Allocate, simulate and print."""
-    from armillary.files import write_text
-    from armillary.platform.native import load_study
+    from armillary.base.files import write_text
+    from armillary.explore.cost.allocation.compare import compare
+    from armillary.platform.files.native import load_study
     from armillary.report.summary import first_lines
-    from armillary.study.cost.allocation.compare import compare
 
     if (budget is None) == (dollars is None):
         raise click.UsageError("expected --budget or --dollars, one of them")
@@ -92,9 +92,9 @@ def _budget(
 ) -> tuple[Floats, float]:
     import numpy as np
 
-    from armillary.study.cost import load_costs
-    from armillary.study.cost.price import per_bandwidth
-    from armillary.units import parse_money
+    from armillary.base.units import parse_money
+    from armillary.explore.cost import load_costs
+    from armillary.explore.cost.price import per_bandwidth
 
     if budget is not None:
         return np.ones(len(platform.dimensions)), _bandwidth("--budget", budget)
@@ -109,7 +109,7 @@ def _budget(
 
 
 def _bandwidth(option: str, text: str) -> float:
-    from armillary.units import parse_bandwidth
+    from armillary.base.units import parse_bandwidth
 
     try:
         value = parse_bandwidth(text)
@@ -134,8 +134,8 @@ def _table(found: Comparison, *, money: bool) -> Table:
     from rich import box
     from rich.table import Table
 
-    from armillary.study.cost import use_of
-    from armillary.units import format_bandwidth, format_bytes
+    from armillary.base.units import format_bandwidth, format_bytes
+    from armillary.explore.cost import use_of
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name in (
@@ -166,8 +166,8 @@ def _table(found: Comparison, *, money: bool) -> Table:
 
 
 def _lines(found: Comparison) -> list[str]:
-    from armillary.study.cost.allocation.compare import exposed
-    from armillary.units import format_time
+    from armillary.base.units import format_time
+    from armillary.explore.cost.allocation.compare import exposed
 
     equal, best = found.equal, found.best
     lines = [

@@ -35,8 +35,8 @@ def command(
     from rich import box
     from rich.table import Table
 
+    from armillary.base.units import format_bytes
     from armillary.convert.launch import collect_script
-    from armillary.units import format_bytes
 
     found = collect_script(
         script, arguments, folder=out, ranks=nproc, warmup=warmup, steps=steps, whole=whole

@@ -27,9 +27,9 @@ RUNS are study files, which are simulated, timelines that `armillary run --save`
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def command(runs: tuple[str, ...], top: int, plot: Path | None, as_json: bool) -> None:
     """Compare and print."""
-    from armillary.study.views.compare import comparison
-    from armillary.study.views.compare.show import shown
-    from armillary.study.views.compare.sides import read_side
+    from armillary.explore.compare import comparison
+    from armillary.explore.compare.show import shown
+    from armillary.explore.compare.sides import read_side
 
     if len(runs) < 2:
         raise click.UsageError("one run given, expected at least two")
@@ -45,7 +45,7 @@ def command(runs: tuple[str, ...], top: int, plot: Path | None, as_json: bool) -
     else:
         show_table(shown(found))
     if plot:
-        from armillary.study.views.compare.waterfall import waterfall
+        from armillary.explore.compare.waterfall import waterfall
 
         waterfall(found, plot)
         click.echo(f"wrote {plot}", err=True)

@@ -25,14 +25,14 @@ h100, h100-operations, libra, v100-cloud. What they do not say is not counted, a
 @click.option("--json", "as_json", type=OUTPUT, metavar="FILE", help="Write the same as JSON.")
 def command(study: Path, costs: str, tokens: str | None, as_json: Path | None) -> None:
     """Simulate, sum up and print."""
-    from armillary.errors import InputError
-    from armillary.files import write_text
+    from armillary.base.errors import InputError
+    from armillary.base.files import write_text
+    from armillary.explore.cost import energy, load_costs, measures_of, price
+    from armillary.explore.cost import show as tables
+    from armillary.explore.cost.step import simulate_step
+    from armillary.explore.whole_run.quantities import parse_tokens
     from armillary.report.memory_fit import memory_fit
     from armillary.report.summary import first_lines
-    from armillary.study.cost import energy, load_costs, measures_of, price
-    from armillary.study.cost import show as tables
-    from armillary.study.cost.step import simulate_step
-    from armillary.study.whole_run.quantities import parse_tokens
 
     known = load_costs(costs)
     run_tokens = parse_tokens("--tokens", tokens) if tokens else None

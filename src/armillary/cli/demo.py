@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from armillary.base.errors import InputError
 from armillary.cli import COMMANDS
 from armillary.cli.outputs import Outputs, working
-from armillary.errors import InputError
 
 if TYPE_CHECKING:
     from armillary.trace import Graph
@@ -113,7 +113,7 @@ def _heading(text: str) -> None:
 def _run(out: Path, name: str, pictures: bool) -> int:
     """Simulate one study of the demo, report, write the files and return the finish tick."""
     import armillary
-    from armillary.platform.native import load_study
+    from armillary.platform.files.native import load_study
     from armillary.workload.plan.request import study_trace
 
     study = load_study(out / f"{name}.yaml")

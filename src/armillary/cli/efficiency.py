@@ -31,9 +31,9 @@ def with_efficiency(platform: Platform, percent: str | None, trace: Trace | None
     """
     if percent is None:
         return platform
+    from armillary.base.errors import InputError
+    from armillary.base.units import parse_percent
     from armillary.compute.untimed import untimed
-    from armillary.errors import InputError
-    from armillary.units import parse_percent
 
     try:
         share = parse_percent(percent if percent.rstrip().endswith("%") else f"{percent} %")

@@ -18,7 +18,7 @@ def command(result: Path) -> None:
     import textwrap
 
     from armillary import report
-    from armillary.engine.timeline import Timeline
+    from armillary.engine.common.timeline import Timeline
     from armillary.report.memory_fit import fit_line
     from armillary.report.summary import assumed_of_input
 

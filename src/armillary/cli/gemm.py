@@ -47,8 +47,8 @@ def _work(sizes: tuple[str, ...], precision: str, batch: int) -> Work:
 
     import numpy as np
 
+    from armillary.base.errors import InputError
     from armillary.compute import Work
-    from armillary.errors import InputError
     from armillary.trace.gemm import Gemm
 
     products = []
@@ -91,8 +91,8 @@ def _rows(work: Work, times: Times) -> list[dict[str, object]]:
 def _table(platform: Platform, work: Work, times: Times) -> Table:
     from rich.table import Table
 
+    from armillary.base.units import format_flops, format_time
     from armillary.compute import Device
-    from armillary.units import format_flops, format_time
 
     out = Table(box=None, pad_edge=False, header_style="bold")
     for number, name in enumerate(("product", "time", "rate", "of peak", "bound by", "extrapolated")):

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from armillary.hints import Synonyms, did_you_mean, nearest
+from armillary.base.hints import Synonyms, did_you_mean, nearest
 
 _SYNONYMS: Synonyms = {
     "simulate": (("run", ""),),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from armillary.errors import InputError
-from armillary.files import (
+from armillary.base.errors import InputError
+from armillary.base.files import (
     check_folder,
     check_prefix,
     check_writable,
@@ -121,6 +121,6 @@ OUTPUT_FOLDER = OutputFolder()
 NEW_FOLDER = OutputFolder(new=True)
 STORE = OutputFile(stream=False)
 PICTURE = OutputFile("armillary.report.picture:check_picture")
-PAGE = OutputFile("armillary.study.views.page:check_page")
+PAGE = OutputFile("armillary.explore.views.page:check_page")
 PLOTTED_PAGE = OutputFile("armillary.report.picture:check_matplotlib")
 """A page with pictures in it."""

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from armillary.base.terminal import console
 from armillary.cli.output_file import OUTPUT, PICTURE, OutputFile
-from armillary.terminal import console
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from armillary.engine.multi_job import JobsResult
-    from armillary.engine.timeline import Timeline
+    from armillary.engine.common.multi_job import JobsResult
+    from armillary.engine.common.timeline import Timeline
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -105,7 +105,7 @@ def working(message: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    from armillary.jit import cache_folder
+    from armillary.base.jit import cache_folder
 
     if not cache_folder().exists():
         message += " (first use: large problems wait for compiling kernels, once)"

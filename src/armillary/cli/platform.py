@@ -13,7 +13,7 @@ from armillary.cli.output_file import OutputFile
 from armillary.cli.outputs import show_table
 
 if TYPE_CHECKING:
-    from armillary.platform.preset import Preset
+    from armillary.platform.files.preset import Preset
 
 
 @click.group(help=COMMANDS["platform"])
@@ -59,7 +59,7 @@ def show(file: str | None, system: str | None, draw: Path | None, as_json: bool,
         described, shown = describe(platform), table(platform)
     preset = None if system else _preset(file)
     if preset:
-        from armillary.platform.preset_table import describe_numbers
+        from armillary.platform.files.preset_table import describe_numbers
 
         described |= {"title": preset.title, "notes": preset.notes, "numbers": describe_numbers(preset)}
     if as_json:
@@ -83,7 +83,7 @@ def list_(as_json: bool) -> None:
     """List the presets: known systems that stand wherever a platform file does."""
     import json
 
-    from armillary.platform.preset_table import list_presets, presets_table
+    from armillary.platform.files.preset_table import list_presets, presets_table
 
     rows = list_presets()
     if as_json:
@@ -93,15 +93,15 @@ def list_(as_json: bool) -> None:
 
 
 def _preset(file: str) -> Preset | None:
-    from armillary.platform.native import platform_document
-    from armillary.platform.preset import preset_names, read_preset
+    from armillary.platform.files.native import platform_document
+    from armillary.platform.files.preset import preset_names, read_preset
 
     named = file in preset_names() and platform_document(file).path is None
     return read_preset(file) if named else None
 
 
 def _origin(preset: Preset) -> None:
-    from armillary.platform.preset_table import numbers_table, sources
+    from armillary.platform.files.preset_table import numbers_table, sources
 
     click.echo(f"\n{preset.title}. {preset.notes}\n")
     show_table(numbers_table(preset))

@@ -63,10 +63,10 @@ def command(
     report: Path | None,
 ) -> None:
     """Replay, simulate and compare."""
+    from armillary.base.files import write_text
     from armillary.engine import simulate
-    from armillary.files import write_text
-    from armillary.study.replay import compare, replay
-    from armillary.study.replay.show import as_json, headline, table
+    from armillary.evidence.replay import compare, replay
+    from armillary.evidence.replay.show import as_json, headline, table
 
     machine = _machine(study, system, network, comm_groups)
     trace = _trace(traces, nproc)
@@ -89,7 +89,7 @@ def command(
 
 
 def _trace(names: tuple[str, ...], nproc: int | None) -> Trace:
-    from armillary.errors import InputError
+    from armillary.base.errors import InputError
     from armillary.trace import Trace, load_trace, read_graph
 
     if len(names) == 1 and not Path(names[0]).is_file():
@@ -108,12 +108,12 @@ def _machine(
     if study and (system or network or comm_groups):
         raise click.UsageError("--study and ASTRA-sim's files exclude each other")
     if study:
-        from armillary.platform.native import load_study
+        from armillary.platform.files.native import load_study
 
         plan = load_study(study)
         return plan.platform, plan.profile
     if system and network:
-        from armillary.platform.astra_sim import read_platform
+        from armillary.platform.files.astra_sim import read_platform
 
         return read_platform(system, network, None, comm_groups), "astra-sim"
     if system or network or comm_groups:

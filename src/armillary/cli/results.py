@@ -42,11 +42,11 @@ def command(
     csv: Path | None,
 ) -> None:
     """Read and show."""
-    from armillary.errors import InputError
-    from armillary.files import write_text
-    from armillary.study.views import picture, ranked, write_html
-    from armillary.study.views.stored_rows import chosen, stored_columns
-    from armillary.study.views.table_file import csv_text
+    from armillary.base.errors import InputError
+    from armillary.base.files import write_text
+    from armillary.explore.views import picture, ranked, write_html
+    from armillary.explore.views.stored_rows import chosen, stored_columns
+    from armillary.explore.views.table_file import csv_text
 
     columns = stored_columns(store)
     rows = chosen(columns.rows, where) if where else columns.rows

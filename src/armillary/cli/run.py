@@ -14,9 +14,9 @@ from armillary.cli.outputs import Outputs, network_model_option, output_options,
 from armillary.cli.terms import chosen_terms, costs_of, print_costs, terms_options
 
 if TYPE_CHECKING:
-    from armillary.engine.multi_job import JobsResult
+    from armillary.engine.common.multi_job import JobsResult
+    from armillary.platform.files.native import Study
     from armillary.platform.model import Platform
-    from armillary.platform.native import Study
     from armillary.trace import Trace
 
 _PATH = click.Path()
@@ -96,7 +96,7 @@ def command(
         if replays and workload and not study:
             trace = recorded_trace(workload)
         if study:
-            from armillary.platform.native import load_platform, load_study
+            from armillary.platform.files.native import load_platform, load_study
             from armillary.workload.plan.request import study_trace
 
             if trace:
@@ -148,10 +148,10 @@ def command(
 
 def pytorch_trace(source: str, from_one_rank: bool = False) -> Trace:
     """Return what PyTorch recorded, a file or the folder of all ranks, converted; prints what was assumed."""
+    from armillary.base.errors import InputError
     from armillary.convert import front_end
-    from armillary.errors import InputError
+    from armillary.lab.extrapolation import ranks_named_by, recognise_one
     from armillary.trace.process_groups import recorded_rank, recorded_world
-    from armillary.workload.extrapolation import ranks_named_by, recognise_one
 
     converted = front_end("pytorch").convert([Path(source)])
     for warning in converted.warnings:
@@ -178,7 +178,7 @@ def recorded_trace(prefix: str) -> Trace:
     """
     import numpy as np
 
-    from armillary.errors import InputError
+    from armillary.base.errors import InputError
     from armillary.trace import NodeType
     from armillary.trace.inputs import read_input
 
@@ -199,8 +199,8 @@ def study_jobs(
     study: Study, profile: str | None, platform: Platform, network_model: str | None, *, fold: bool
 ) -> JobsResult:
     """Simulate the jobs of a study; those that run the same on as many NPUs share a trace."""
-    from armillary.engine.multi_job import simulate_jobs
-    from armillary.errors import InputError
+    from armillary.base.errors import InputError
+    from armillary.engine.common.multi_job import simulate_jobs
     from armillary.trace.compose import PlacedJob
     from armillary.workload.plan.request import study_trace
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from armillary.base.terminal import unfiltered
 from armillary.cli import COMMANDS
 from armillary.cli.output_file import OUTPUT, STORE
 from armillary.cli.outputs import show_table
-from armillary.terminal import unfiltered
 
 if TYPE_CHECKING:
-    from armillary.study.search.found import Found
-    from armillary.study.search.schema import Method
-    from armillary.study.sweep import Sweep
+    from armillary.explore.search.found import Found
+    from armillary.explore.search.schema import Method
+    from armillary.explore.sweep import Sweep
 
 _FILE = click.Path(path_type=Path)
 
@@ -53,9 +53,9 @@ def command(
     json: Path | None,
 ) -> None:
     """Search and report."""
-    from armillary.files import write_text
-    from armillary.study.search.run import as_csv, as_json, search
-    from armillary.study.sweep import load_sweep
+    from armillary.base.files import write_text
+    from armillary.explore.search.run import as_csv, as_json, search
+    from armillary.explore.sweep import load_sweep
 
     sweep = load_sweep(file)
     found = search(
@@ -81,8 +81,8 @@ class _Progress:
 
 
 def _present(found: Found, sweep: Sweep, top: int) -> None:
-    from armillary.study.search.sampled import objective_names
-    from armillary.study.views import ranked
+    from armillary.explore.search.sampled import objective_names
+    from armillary.explore.views import ranked
 
     looked = len(found.rows)
     click.echo(

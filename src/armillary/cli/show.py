@@ -15,6 +15,6 @@ from armillary.cli.outputs import Outputs, output_options
 @output_options
 def command(result: Path, outputs: Outputs) -> None:
     """Load a timeline, print its summary and write what else is asked for."""
-    from armillary.engine.timeline import Timeline
+    from armillary.engine.common.timeline import Timeline
 
     outputs.present(Timeline.load(result))

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from armillary.base.terminal import console
 from armillary.cli import COMMANDS
 from armillary.cli.output_file import OUTPUT, PAGE, PICTURE, STORE
 from armillary.cli.outputs import show_table
-from armillary.terminal import console
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
-    from armillary.study.runner import Counts, Results
-    from armillary.study.runner.run import Progress
-    from armillary.study.sweep import Sweep
+    from armillary.explore.runner import Counts, Results
+    from armillary.explore.runner.run import Progress
+    from armillary.explore.sweep import Sweep
 
 _FILE = click.Path(path_type=Path)
 _OUTPUTS = {
@@ -62,8 +62,8 @@ def command(
     **outputs: Path | None,
 ) -> None:
     """Run a sweep and report."""
-    from armillary.study.runner import Results, Store, run
-    from armillary.study.sweep import load_sweep
+    from armillary.explore.runner import Results, Store, run
+    from armillary.explore.sweep import load_sweep
 
     wanted = {name: path for name, path in outputs.items() if path}
     if dry_run and (wanted or store or retry):
@@ -107,15 +107,15 @@ def _write(results: Results, name: str, path: Path) -> None:
     elif name == "json":
         results.write_json(path)
     else:
-        from armillary.study import views
+        from armillary.explore import views
 
         {"html": views.write_html, "plot": views.picture}[name](results.rows, results.sweep, path)
 
 
 def _screen(sweep: Sweep, executor: str, workers: int | None) -> None:
     """Print how many points would be simulated, and why others would not."""
-    from armillary.study.runner import screen
-    from armillary.study.views import why_not
+    from armillary.explore.runner import screen
+    from armillary.explore.views import why_not
 
     rejected = []
     left = 0
@@ -131,8 +131,8 @@ def _screen(sweep: Sweep, executor: str, workers: int | None) -> None:
 
 def _present(results: Results, counts: Counts, top: int, place: Path, seconds: float) -> None:
     """Print the best points, and what became of the others."""
-    from armillary.study.views import ranked, why_not
-    from armillary.study.views.reasons import status_line
+    from armillary.explore.views import ranked, why_not
+    from armillary.explore.views.reasons import status_line
 
     rows = results.rows
     new = counts.status.total()

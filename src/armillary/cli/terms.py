@@ -10,9 +10,9 @@ import click
 from armillary.cli.outputs import F
 
 if TYPE_CHECKING:
-    from armillary.engine.timeline import Timeline
+    from armillary.engine.common.timeline import Timeline
+    from armillary.explore.term_costs import TermCosts
     from armillary.platform.model import Platform
-    from armillary.study.term_costs import TermCosts
 
 
 def terms_options(function: F) -> F:
@@ -26,8 +26,8 @@ def chosen_terms(platform: Platform, no_terms: bool) -> Platform:
     """Return a platform without terms if that was asked for."""
     if not no_terms:
         return platform
+    from armillary.explore.term_costs import with_terms
     from armillary.platform.terms import Terms
-    from armillary.study.term_costs import with_terms
 
     return with_terms(platform, Terms())
 
@@ -38,8 +38,8 @@ def costs_of(platform: Platform, simulate: Callable[[Platform], Timeline]) -> Te
     Raises:
         InputError: it has none.
     """
-    from armillary.errors import InputError
-    from armillary.study.term_costs import term_costs
+    from armillary.base.errors import InputError
+    from armillary.explore.term_costs import term_costs
 
     if not platform.physical.terms.on():
         raise InputError("--term-costs: all terms are off; expected platform.terms in the study")
@@ -48,6 +48,6 @@ def costs_of(platform: Platform, simulate: Callable[[Platform], Timeline]) -> Te
 
 def print_costs(costs: TermCosts) -> None:
     """Print what each term costs."""
-    from armillary.study.term_costs import print_term_costs
+    from armillary.explore.term_costs import print_term_costs
 
     print_term_costs(costs)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from armillary.base.terminal import console
 from armillary.cli.output_file import OUTPUT, PAGE, PICTURE
 from armillary.cli.outputs import show_table
-from armillary.terminal import console
 
 if TYPE_CHECKING:
-    from armillary.study.validate.run import Told
+    from armillary.evidence.validate.run import Told
 
 _HELP = """Set predictions beside measurements of real machines.
 
@@ -55,9 +55,9 @@ def command(
     **outputs: Path | None,
 ) -> None:
     """Run, print and write."""
-    from armillary.study.validate import run, show
-    from armillary.study.validate.accuracy import verdicts
-    from armillary.study.validate.suites import chosen, suites
+    from armillary.evidence.validate import run, show
+    from armillary.evidence.validate.accuracy import verdicts
+    from armillary.evidence.validate.suites import chosen, suites
 
     if only_list:
         show_table(show.listed(chosen(names, suites())))
@@ -72,15 +72,15 @@ def command(
         show_table(part)
     for name, path in wanted.items():
         if name == "json":
-            from armillary.study.validate.saved import write_json
+            from armillary.evidence.validate.saved import write_json
 
             write_json(tables, path, skipped)
         elif name == "html":
-            from armillary.study.validate.page import write_html
+            from armillary.evidence.validate.page import write_html
 
             write_html(tables, path, skipped)
         else:
-            from armillary.study.validate.picture import picture
+            from armillary.evidence.validate.picture import picture
 
             picture(tables, path)
         click.echo(f"wrote {path}", err=True)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from armillary.base.errors import InputError
 from armillary.cli import COMMANDS
 from armillary.cli.output_file import OUTPUT, PICTURE
 from armillary.cli.outputs import show_table, working
-from armillary.errors import InputError
 
 if TYPE_CHECKING:
-    from armillary.study.cost.schema import Costs
-    from armillary.study.cost.step import Step
-    from armillary.study.whole_run.goodput import Checkpoints
-    from armillary.study.whole_run.run import WholeRun, Work
+    from armillary.explore.cost.schema import Costs
+    from armillary.explore.cost.step import Step
+    from armillary.explore.whole_run.goodput import Checkpoints
+    from armillary.explore.whole_run.run import WholeRun, Work
 
 _PATH = click.Path(path_type=Path)
 _HELP = f"""{COMMANDS["whole-run"]}
@@ -85,16 +85,16 @@ def command(
     as_json: Path | None,
 ) -> None:
     """Sum up and print."""
-    from armillary.files import write_text
+    from armillary.base.files import write_text
+    from armillary.explore.cost import load_costs
+    from armillary.explore.whole_run import show
+    from armillary.explore.whole_run.failures import load_failures
+    from armillary.explore.whole_run.goodput import Checkpoints, Recovery
+    from armillary.explore.whole_run.monte_carlo import play
+    from armillary.explore.whole_run.quantities import parse_seconds
+    from armillary.explore.whole_run.run import whole_run
     from armillary.report.memory_fit import memory_fit
     from armillary.report.summary import first_lines
-    from armillary.study.cost import load_costs
-    from armillary.study.whole_run import show
-    from armillary.study.whole_run.failures import load_failures
-    from armillary.study.whole_run.goodput import Checkpoints, Recovery
-    from armillary.study.whole_run.monte_carlo import play
-    from armillary.study.whole_run.quantities import parse_seconds
-    from armillary.study.whole_run.run import whole_run
 
     if (plot or seed is not None) and not mtbf:
         raise click.UsageError("--plot and --play need --mtbf")
@@ -142,10 +142,10 @@ def _work(
     flops: str | None,
     rate: str | None,
 ) -> tuple[Step | None, Work]:
-    from armillary.study.cost.step import simulate_step
-    from armillary.study.whole_run.quantities import parse_seconds, parse_tokens
-    from armillary.study.whole_run.run import from_flops, from_steps
-    from armillary.units import parse_flops
+    from armillary.base.units import parse_flops
+    from armillary.explore.cost.step import simulate_step
+    from armillary.explore.whole_run.quantities import parse_seconds, parse_tokens
+    from armillary.explore.whole_run.run import from_flops, from_steps
 
     if sum(each is not None for each in (study, step_time, flops)) != 1:
         raise click.UsageError("expected one of STUDY, --step-time and --flops")
@@ -178,10 +178,10 @@ def _work(
 def _checkpoints(
     step: Step | None, given: str | None, size: str | None, bandwidth: str | None, pause: float | None
 ) -> Checkpoints:
-    from armillary.study.whole_run.goodput import Checkpoints
-    from armillary.study.whole_run.quantities import parse_seconds
-    from armillary.study.whole_run.run import STATE_BYTES
-    from armillary.units import parse_bandwidth, parse_bytes
+    from armillary.base.units import parse_bandwidth, parse_bytes
+    from armillary.explore.whole_run.goodput import Checkpoints
+    from armillary.explore.whole_run.quantities import parse_seconds
+    from armillary.explore.whole_run.run import STATE_BYTES
 
     if given is not None:
         seconds = parse_seconds("--checkpoint", given)
@@ -201,7 +201,7 @@ def _checkpoints(
 
 def _money(run: WholeRun, step: Step | None, costs: Costs) -> dict[str, float]:
     """Return cost and energy of the run; of a machine that nothing is known of only its rent."""
-    from armillary.study.cost import measures_of
+    from armillary.explore.cost import measures_of
 
     hours = run.seconds / 3600
     if step is None:

@@ -14,8 +14,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.collective.schedule import Charge, IntArray, Role, Schedule, Transfer
-from armillary.errors import InputError, nearest, one_of
 from armillary.platform.algorithms import known_name
 
 ALGORITHMS = ("ring", "direct", "halvingDoubling", "doubleBinaryTree")

@@ -24,8 +24,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from armillary.base.errors import InputError
 from armillary.collective.schedule import Schedule
-from armillary.errors import InputError
 
 V = TypeVar("V")
 

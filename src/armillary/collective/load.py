@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.collective import in_switch
 from armillary.collective.rounds import Moves, Round, Rounds
 from armillary.collective.schedule import IntArray
-from armillary.errors import InputError, nearest, one_of
 from armillary.platform.topology.dimension_order import upwards
 
 TOPOLOGIES = ("Ring", "Torus", "Mesh", "FullyConnected", "Switch")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from armillary.base.errors import InputError
 from armillary.collective.msccl_algo import STEPS, Algo, algo_of
 from armillary.collective.msccl_xml import parse_xml, read_xml
 from armillary.collective.rounds import Moves, Round, Rounds
-from armillary.errors import InputError
 
 if TYPE_CHECKING:
     from armillary.trace import Graph

@@ -25,8 +25,8 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.collective.msccl_xml import Element
-from armillary.errors import InputError, nearest, one_of
 
 Kind = Literal["send", "recv", "reduce", "copy", "wait"]
 Span = tuple[str, int]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
+from armillary.base.errors import InputError, one_of
 from armillary.collective.msccl_algo import Action, Algo, Span
-from armillary.errors import InputError, one_of
 
 CHECKED = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 """Operations that `check_result` knows."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
 
-from armillary.errors import InputError, nearest, one_of
+from armillary.base.errors import InputError, nearest, one_of
 
 CHILDREN = {"": ("algo",), "algo": ("gpu",), "gpu": ("tb",), "tb": ("step",), "step": ()}
 """Element -> the elements that may stand in it; "" is the file."""

@@ -9,11 +9,11 @@ from math import log2
 import numpy as np
 import numpy.typing as npt
 
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.collective import hypercube, in_switch, pipelined, symmetric, trees
 from armillary.collective.demand import OPERATIONS, plain
 from armillary.collective.load import load
 from armillary.collective.rounds import Moves, Round, Rounds
-from armillary.errors import InputError, nearest, one_of
 from armillary.platform.algorithms import known_name
 from armillary.platform.model import InNetwork
 

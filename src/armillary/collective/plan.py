@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform.model import Algorithm
 
 QueueFamily = Literal["all", "first", "last"]

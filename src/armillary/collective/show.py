@@ -6,10 +6,10 @@ import io
 import operator
 from dataclasses import dataclass
 
+from armillary.base.errors import InputError
+from armillary.base.terminal import console
 from armillary.collective.dataflow import Execution, Message, operation_done
 from armillary.collective.schedule import Schedule
-from armillary.errors import InputError
-from armillary.terminal import console
 
 Contributors = frozenset[int]
 _MOST_COLUMNS = 8

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 
+from armillary.base.errors import InputError
+from armillary.base.terminal import console
 from armillary.collective import blocks as data
 from armillary.collective.physical import rounds_for
 from armillary.collective.rounds import Rounds
-from armillary.errors import InputError
-from armillary.terminal import console
 
 Contributors = frozenset[int]
 Held = list[dict[int, Contributors]]

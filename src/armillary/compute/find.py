@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from importlib.metadata import entry_points
 
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.compute.model import ComputeModel, Device
-from armillary.errors import InputError, nearest, one_of
 from armillary.platform.model import Platform
 
 GROUP = "armillary.compute"

@@ -26,9 +26,9 @@ from typing import IO, Any
 
 import numpy as np
 
+from armillary.base.errors import InputError
+from armillary.base.units import format_time
 from armillary.compute.model import ComputeModel, Device, Times, Work
-from armillary.errors import InputError
-from armillary.units import format_time
 
 _QUOTED = 200
 _BLOCK, _ROOM, _LINE = 1 << 16, 1 << 20, 1 << 12
@@ -53,7 +53,7 @@ class Program(ComputeModel):
 
     @classmethod
     def create(cls, options: Mapping[str, Any], device: Device, folder: Path) -> Program:
-        """See `ComputeModel`; the options are those of `armillary.platform.compute_schema.Program`."""
+        """See `ComputeModel`; the options are those of `armillary.platform.files.compute_schema.Program`."""
         return cls(device, tuple(options["command"]), options.get("timeout_ns", 60e9) / 1e9, folder)
 
     def durations(self, work: Work) -> Times:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.errors import InputError, one_of
 from armillary.compute.model import ComputeModel, Device, Floats, Ints, Times, Work
-from armillary.errors import InputError, one_of
 
 
 def roofline_ns(operations: Ints, size: Ints, peak: Floats | float, device: Device) -> Floats:

@@ -72,7 +72,7 @@ class Systolic(ComputeModel):
 
     @classmethod
     def create(cls, options: Mapping[str, Any], device: Device, folder: Path) -> Systolic:
-        """See `ComputeModel`; the options are those of `armillary.platform.compute_schema.Systolic`."""
+        """See `ComputeModel`; the options are those of `armillary.platform.files.compute_schema.Systolic`."""
         return cls(device, **options)
 
     def durations(self, work: Work) -> Times:

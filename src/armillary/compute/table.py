@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from armillary.base.errors import InputError
 from armillary.compute.model import ComputeModel, Device, Floats, Times, Work
 from armillary.compute.table_file import Measured, read_table
-from armillary.errors import InputError
 from armillary.trace.gemm import Gemm
 
 NEIGHBOURS = 12
@@ -90,7 +90,7 @@ class Table(ComputeModel):
 
     @classmethod
     def create(cls, options: Mapping[str, Any], device: Device, folder: Path) -> Table:
-        """See `ComputeModel`; the options are those of `armillary.platform.compute_schema.Table`."""
+        """See `ComputeModel`; the options are those of `armillary.platform.files.compute_schema.Table`."""
         path = folder / options["file"]
         measured, notes = read_table(
             path, options.get("columns", {}), options.get("unit_ns", 1e3), options.get("precision", "bf16")

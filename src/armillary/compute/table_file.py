@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from armillary.base.errors import InputError, nearest
 from armillary.compute.model import Floats, Ints
-from armillary.errors import InputError, nearest
 
 COLUMNS = ("m", "n", "k", "time", "precision")
 """What is read; all but the last must be there."""

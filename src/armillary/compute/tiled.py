@@ -49,7 +49,7 @@ class Tiled(ComputeModel):
 
     @classmethod
     def create(cls, options: Mapping[str, Any], device: Device, folder: Path) -> Tiled:
-        """See `ComputeModel`; the option is that of `armillary.platform.compute_schema.Tiled`."""
+        """See `ComputeModel`; the option is that of `armillary.platform.files.compute_schema.Tiled`."""
         return cls(device, **options)
 
     def durations(self, work: Work) -> Times:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.errors import InputError
 from armillary.compute.find import make_model
 from armillary.compute.model import Device, Floats, Times, Work
 from armillary.compute.overrides import idle, overridden
 from armillary.compute.roofline import Roofline, with_endless_memory
-from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace.attention import ATTENTION, to_attention
 from armillary.trace.distinct import distinct_columns

@@ -16,11 +16,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from armillary.base.errors import InputError
+from armillary.base.files import replacing
 from armillary.convert.collected import CollectedRank, ProcessGroup, write_collected
 from armillary.convert.group_notes import GroupNotes
 from armillary.convert.torch_import import import_torch
-from armillary.errors import InputError
-from armillary.files import replacing
 
 _active: list[Collector] = []
 """The one of this process that is collecting, if there is one."""

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from armillary.base.errors import InputError
 from armillary.convert.collect import Collector
 from armillary.convert.torch_import import import_torch
-from armillary.errors import InputError
 
 REFUSED = "refused_"
 """What a rank could not do stands in a file of this name and its rank."""

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from armillary.errors import InputError
-from armillary.files import write_text
+from armillary.base.errors import InputError
+from armillary.base.files import write_text
 
 FORMAT = "armillary-collected-1"
 

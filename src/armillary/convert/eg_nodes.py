@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from armillary.base.errors import InputError
 from armillary.convert.eg_wire import Fields, read_nodes
 from armillary.convert.groups import Groups, groups_node
-from armillary.errors import InputError
 from armillary.trace import CollectiveType, Graph, Node, NodeType, graph_of
 from armillary.trace.node import Attribute
 

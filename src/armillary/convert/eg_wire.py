@@ -6,8 +6,8 @@ one field per item, but packed ones are read too, as protobuf wants it.
 
 from __future__ import annotations
 
-from armillary import jit
-from armillary.errors import InputError
+from armillary.base import jit
+from armillary.base.errors import InputError
 from armillary.trace import decode
 
 _wire = jit.load("armillary.trace.wire_kernel", "interpreted")

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from armillary.base.errors import ArmillaryError, InputError
 from armillary.convert.collect_script import REFUSED
 from armillary.convert.collected import CollectedRank, read_collected
 from armillary.convert.processes import RankProcesses
 from armillary.convert.torch_import import import_torch
-from armillary.errors import ArmillaryError, InputError
 
 _OURS = re.compile(r"(host|device|collected)_\d+\.json(\.gz)?")
 

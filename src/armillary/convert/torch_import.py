@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 
 OLDEST = (2, 4)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from armillary.errors import InputError, nearest, one_of
+from armillary.base.errors import InputError, nearest, one_of
 
 if TYPE_CHECKING:
-    from armillary.engine.lowered import Simulated
-    from armillary.engine.run import Run
-    from armillary.engine.timeline import Timeline
+    from armillary.engine.common.lowered import Simulated
+    from armillary.engine.common.run import Run
+    from armillary.engine.common.timeline import Timeline
     from armillary.platform.document import Source
     from armillary.platform.model import Platform
     from armillary.trace import Trace
@@ -58,7 +58,9 @@ def simulate(
     from armillary.platform.model import Platform
 
     if not isinstance(platform, Platform):
-        from armillary.platform.native import platform_of  # loads pydantic, which a Platform does without
+        from armillary.platform.files.native import (
+            platform_of,  # loads pydantic, which a Platform does without
+        )
 
         platform = platform_of(platform)
     check_trace(trace)
@@ -72,12 +74,12 @@ def simulate(
             f"{one_of(NETWORK_MODELS[profile][1:])}, or platform.network instead of platform.topology"
         )
     contention = network_model == "congestion"
-    from armillary.engine.assumed import assumptions, unused_efficiency
-    from armillary.engine.diagnose import check_finished
-    from armillary.engine.fits import memory_of
-    from armillary.engine.ignored import of_other_profile
-    from armillary.engine.result import timeline_of
-    from armillary.engine.terms.check import check_terms
+    from armillary.engine.common.assumed import assumptions, unused_efficiency
+    from armillary.engine.common.diagnose import check_finished
+    from armillary.engine.common.fits import memory_of
+    from armillary.engine.common.ignored import of_other_profile
+    from armillary.engine.common.result import timeline_of
+    from armillary.engine.physical.terms.check import check_terms
     from armillary.trace.process_groups import check_whole
 
     if not platform.system.replay_only:
@@ -85,7 +87,7 @@ def simulate(
     check_terms(platform, profile, network_model)
     found = list(of_other_profile(platform, profile))
     if profile == "physical":
-        from armillary.engine.effects import without_effect
+        from armillary.engine.common.effects import without_effect
 
         found += without_effect(platform, network_model)
     if found:
@@ -103,7 +105,7 @@ def simulate(
 
         lowered, run, info = run_physical(trace, platform, fold)
     else:
-        from armillary.engine.settled import run_astra_sim
+        from armillary.engine.astra_sim.settled import run_astra_sim
         from armillary.platform import astra_sim_view
         from armillary.trace.expand import expand_for
 

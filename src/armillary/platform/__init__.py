@@ -6,8 +6,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from armillary.platform.astra_sim import read_platform
     from armillary.platform.bandwidth import ports
+    from armillary.platform.files.astra_sim import read_platform
+    from armillary.platform.files.native import Collective, Study, json_schema, load_platform, load_study
     from armillary.platform.model import (
         Algorithm,
         Dimension,
@@ -25,12 +26,11 @@ if TYPE_CHECKING:
         SharedBus,
         System,
     )
-    from armillary.platform.native import Collective, Study, json_schema, load_platform, load_study
     from armillary.platform.profiles import astra_sim_view, check_physical, with_roofline
     from armillary.platform.show import describe, table
 
 _MODULES = {
-    "astra_sim": ("read_platform",),
+    "files.astra_sim": ("read_platform",),
     "model": (
         *(
             "Algorithm",
@@ -50,7 +50,7 @@ _MODULES = {
         ),
         "System",
     ),
-    "native": ("Collective", "Study", "json_schema", "load_platform", "load_study"),
+    "files.native": ("Collective", "Study", "json_schema", "load_platform", "load_study"),
     "bandwidth": ("ports",),
     "profiles": ("astra_sim_view", "check_physical", "with_roofline"),
     "show": ("describe", "table"),

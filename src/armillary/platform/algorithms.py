@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from armillary.errors import nearest
+from armillary.base.errors import nearest
 from armillary.platform.document import Document, KeyPath, show
 from armillary.platform.model import Algorithm, Dimension
 

@@ -48,7 +48,7 @@ def check_platform(platform: Platform) -> None:
 
 
 def _check_groups(platform: Platform, npus: int) -> None:
-    from armillary.platform.groups import checked_groups
+    from armillary.platform.files.groups import checked_groups
 
     for place, problem in checked_groups(platform.groups, npus):
         raise refuse(platform, ("groups", *place), problem)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from armillary.errors import InputError, nearest, one_of
+from armillary.base.errors import InputError, nearest, one_of
 
 KeyPath = tuple[str | int, ...]
 """A place in a document: mapping keys and list positions, outermost first."""

@@ -1,7 +1,7 @@
 """What the values of a machine may be: rules that study files and dataclasses share, so that both refuse the same.
 
 A rule says in words what is wrong with a value. `check` asks the rules of all fields of a dataclass, as its
-``__post_init__`` does; the layouts of study files (`armillary.platform.schema_fields`) are made of the same rules.
+``__post_init__`` does; the layouts of study files (`platform.files.schema_fields`) are made of the same rules.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
-from armillary.errors import InputError, nearest, one_of
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.platform.document import KeyPath, key_text, show
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform.bandwidth import links_per_npu
 from armillary.platform.model import Dimension
 

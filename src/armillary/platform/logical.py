@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform.model import Dimension, Port
 from armillary.platform.topology.graph import Topology
 

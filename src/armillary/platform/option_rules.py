@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from armillary.errors import nearest, one_of
+from armillary.base.errors import nearest, one_of
 from armillary.platform.document import KeyPath
 from armillary.platform.limits import COUNT, FLAG, MOST_BYTES, POSITIVE, TEXT, Choice, Kind, Number, Rule
 
@@ -66,7 +66,7 @@ def wrong_model_option(model: str, options: Mapping[str, Any]) -> tuple[KeyPath,
 
 def wrong_packet_option(protocol: str, options: Mapping[str, Any]) -> tuple[KeyPath, str]:
     """Return which option of a packet protocol is wrong and what; () and "" for none. Times of TCP are in ms."""
-    from armillary.platform.packets_schema import PROTOCOLS
+    from armillary.platform.files.packets_schema import PROTOCOLS
 
     fields = PROTOCOLS[protocol].model_fields
     rules = {
@@ -87,7 +87,10 @@ def _wrong(rules: Mapping[str, Rule], options: Mapping[str, Any]) -> tuple[KeyPa
 
 def _rule(annotation: Any, metadata: Any = ()) -> Rule:
     """Return the rule of a field of a layout, for values without units."""
-    from armillary.platform.schema_fields import Quantity, Ruled  # loads pydantic, which most runs do without
+    from armillary.platform.files.schema_fields import (  # loads pydantic, which most runs do without
+        Quantity,
+        Ruled,
+    )
 
     for each in metadata:
         if isinstance(each, Quantity):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform.algorithms import COLLECTIVES, parse_algorithm
 from armillary.platform.model import Platform
 

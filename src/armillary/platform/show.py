@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from armillary.base.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
 from armillary.platform.algorithms import algorithm_text
 from armillary.platform.bandwidth import port, ports
 from armillary.platform.model import Dimension, InNetwork, MemoryStage, Platform, Port
 from armillary.platform.terms import words
-from armillary.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from armillary.base.units import format_time
 from armillary.platform.limits import COUNT, SHARE_OR_NONE, TEXT, TIME, check
-from armillary.units import format_time
 
 
 @dataclass(frozen=True)

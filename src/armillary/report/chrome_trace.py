@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO
 
-from armillary.files import replacing
+from armillary.base.files import replacing
 
 _EXACT_IN_JSON = 2**53
 _BATCH = 10_000

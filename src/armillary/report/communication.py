@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from armillary.engine.timeline import KINDS, Timeline
+from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.report.intervals import Ticks, measure, union
 from armillary.report.late import Late
 from armillary.report.ranks import nanoseconds

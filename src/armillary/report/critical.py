@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.timeline import KINDS, GraphTable, Timeline
+from armillary.engine.common.timeline import KINDS, GraphTable, Timeline
 from armillary.report.late import Late
 
 SHARES = ("compute", "cpu", "communication", "memory", "waiting")

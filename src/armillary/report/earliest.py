@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary import jit
+from armillary.base import jit
 
 I64 = NDArray[np.int64]
 _COMPILED_FROM = 50_000

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.timeline import Timeline
+from armillary.engine.common.timeline import Timeline
 from armillary.platform.model import PRECISIONS
 from armillary.report.ranks import class_sizes, nanoseconds
 

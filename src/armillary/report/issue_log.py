@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.report import chrome_trace
 from armillary.report.intervals import lanes
 

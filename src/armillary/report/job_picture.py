@@ -7,13 +7,13 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armillary.files import replacing
+from armillary.base.files import replacing
 from armillary.report.job_tables import headline
 from armillary.report.picture import check_picture, no_date, time_unit
 from armillary.report.ranks import nanoseconds
 
 if TYPE_CHECKING:
-    from armillary.engine.multi_job import JobsResult
+    from armillary.engine.common.multi_job import JobsResult
 
 JOBS_SHOWN = 40
 _ALONE, _LOST, _GREY = "#0072B2", "#D55E00", "#555555"

@@ -6,8 +6,9 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from armillary.engine.timeline import Timeline
-from armillary.files import replacing
+from armillary.base.files import replacing
+from armillary.base.units import format_time
+from armillary.engine.common.timeline import Timeline
 from armillary.report.json_report import to_json
 from armillary.report.link_tables import print_links
 from armillary.report.memory_fit import does_not_fit, fit_line, memory_fit
@@ -15,12 +16,11 @@ from armillary.report.plain import plain_name, plain_table
 from armillary.report.ranks import nanoseconds, slowest
 from armillary.report.summary import about, assumed_of_input, on_console
 from armillary.report.time_breakdown import breakdown
-from armillary.units import format_time
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from armillary.engine.multi_job import JobRun, JobsResult
+    from armillary.engine.common.multi_job import JobRun, JobsResult
 
 OTHERS_SHOWN = 1
 

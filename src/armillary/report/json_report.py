@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from armillary.engine.timeline import Timeline
-from armillary.files import replacing
+from armillary.base.files import replacing
+from armillary.engine.common.timeline import Timeline
 from armillary.report.communication import CollectiveRow, DimensionRow, collectives, dimensions
 from armillary.report.critical import contributors, critical_path, shares
 from armillary.report.flop_rate import flops

@@ -7,7 +7,7 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.timeline import KINDS, Timeline
+from armillary.engine.common.timeline import KINDS, Timeline
 
 Ticks = NDArray[np.int64]
 NEEDS_ALL = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "barrier", "reduce-scatter-block")

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.network_use import NetworkUse
+from armillary.base.files import replacing
+from armillary.base.units import format_bytes
+from armillary.engine.common.network_use import NetworkUse
 from armillary.engine.transport.layout_kernel import PS
-from armillary.files import replacing
 from armillary.platform.topology.layout import draw
 from armillary.platform.topology.picture import draw_marks
 from armillary.platform.topology.sketch import Line, Panel
 from armillary.report.links import busiest, hot_spot_line, link_name
 from armillary.report.picture import check_picture, no_date, time_unit
-from armillary.units import format_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from armillary.base.units import format_bytes, format_count, format_time
 from armillary.report.links import LinkRow, busiest, kind_rows, link_rows
 from armillary.report.plain import plain_name, plain_table
-from armillary.units import format_bytes, format_count, format_time
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from armillary.engine.network_use import NetworkUse
+    from armillary.engine.common.network_use import NetworkUse
 
 LINKS_SHOWN = 5
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from armillary.engine.network_use import NetworkUse
-from armillary.engine.timeline import Timeline
+from armillary.base.errors import InputError, one_of
+from armillary.base.files import write_text
+from armillary.base.units import format_bytes
+from armillary.engine.common.network_use import NetworkUse
+from armillary.engine.common.timeline import Timeline
 from armillary.engine.transport.layout_kernel import PS
-from armillary.errors import InputError, one_of
-from armillary.files import write_text
 from armillary.platform.topology.graph import Topology
-from armillary.units import format_bytes
 
 LINKS_IN_JSON = 100
 

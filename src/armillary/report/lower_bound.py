@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.jit import Mode, load
 from armillary.collective.demand import SHORT
-from armillary.engine.timeline import KINDS, GraphTable, Timeline
-from armillary.jit import Mode, load
+from armillary.engine.common.timeline import KINDS, GraphTable, Timeline
 from armillary.report.communication import port_bandwidths
 
 Ticks = NDArray[np.int64]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from armillary.engine.timeline import Timeline
-from armillary.units import format_bytes
+from armillary.base.units import format_bytes
+from armillary.engine.common.timeline import Timeline
 
 
 def memory_fit(timeline: Timeline) -> dict[str, Any] | None:
-    """Return what a result says of memory (`armillary.engine.fits`), None where it says nothing."""
+    """Return what a result says of memory (`armillary.engine.common.fits`), None where it says nothing."""
     found: dict[str, Any] | None = timeline.info.get("memory")
     return found
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.files import replacing
+from armillary.base.files import replacing
+from armillary.base.units import format_bytes
 from armillary.report.memory_tables import TITLES
 from armillary.report.picture import check_picture
-from armillary.units import format_bytes
 from armillary.workload.memory.footprint import Footprint
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from armillary.units import format_bytes
+from armillary.base.units import format_bytes
 from armillary.workload.memory.advice import Advice
 from armillary.workload.memory.footprint import Footprint
 

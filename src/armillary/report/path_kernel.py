@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armillary.jit import njit
+from armillary.base.jit import njit
 
 
 @njit

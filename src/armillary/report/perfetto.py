@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.timeline import KINDS, OPERATIONS, Timeline
-from armillary.errors import InputError
+from armillary.base.errors import InputError
+from armillary.engine.common.timeline import KINDS, OPERATIONS, Timeline
 from armillary.report import chrome_trace
 from armillary.report.intervals import depth, lanes
 from armillary.report.ranks import class_name, class_sizes
 
 if TYPE_CHECKING:
-    from armillary.engine.multi_job import JobsResult
+    from armillary.engine.common.multi_job import JobsResult
 
 CLASSES_SHOWN = 64
 _THREADS = {

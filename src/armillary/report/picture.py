@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.timeline import KINDS, Timeline
-from armillary.errors import InputError, one_of
-from armillary.files import replacing
+from armillary.base.errors import InputError, one_of
+from armillary.base.files import replacing
+from armillary.base.units import format_time
+from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.report.communication import DimensionRow, dimensions
 from armillary.report.intervals import union
 from armillary.report.late import Late
 from armillary.report.ranks import class_name, class_sizes, nanoseconds
 from armillary.report.summary import headline
 from armillary.report.time_breakdown import KINDS_OF, PARTS, TITLES, breakdown
-from armillary.units import format_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

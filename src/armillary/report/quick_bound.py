@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from armillary.engine.timeline import KINDS, Timeline
+from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.report.communication import port_bandwidths
 from armillary.report.lower_bound import SAFE, least_ticks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.timeline import Timeline
+from armillary.engine.common.timeline import Timeline
 
 
 def nanoseconds(timeline: Timeline, ticks: int) -> int | float:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.timeline import KINDS, Timeline
+from armillary.base.units import format_time
+from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.report.ranks import class_sizes, nanoseconds
-from armillary.units import format_time
 
 Ticks = NDArray[np.int64]
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from armillary import terminal
-from armillary.engine.timeline import Timeline
+from armillary.base import terminal
+from armillary.base.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
+from armillary.engine.common.timeline import Timeline
 from armillary.report.communication import collectives, dimensions
 from armillary.report.critical import contributors, critical_path, shares
 from armillary.report.flop_rate import flops
@@ -22,7 +23,6 @@ from armillary.report.reasons import bound_line
 from armillary.report.serving import serving_lines
 from armillary.report.terms import terms_lines
 from armillary.report.time_breakdown import TITLES, Breakdown, breakdown, waited_for
-from armillary.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
 
 if TYPE_CHECKING:
     from rich.console import Console

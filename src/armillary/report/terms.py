@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.engine.timeline import Timeline
+from armillary.engine.common.timeline import Timeline
 from armillary.platform.terms import words
 
 

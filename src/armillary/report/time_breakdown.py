@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.timeline import KINDS, Timeline
+from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.report.intervals import Ticks, measure, union
 from armillary.report.late import Late
 

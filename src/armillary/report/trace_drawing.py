@@ -12,12 +12,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.errors import InputError, nearest, one_of
+from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.units import format_bytes, format_time
 from armillary.report.earliest import forward_edges
 from armillary.report.trace_times import durations, kinds, lanes
 from armillary.trace import Graph
 from armillary.trace.parents import locate
-from armillary.units import format_bytes, format_time
 
 I64 = NDArray[np.int64]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from armillary.errors import InputError, nearest, one_of
-from armillary.files import replacing
+from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.files import replacing
 from armillary.report.picture import check_matplotlib
 from armillary.report.trace_drawing import CTRL, DATA, MAX_NODES, Drawing, drawing
 from armillary.report.trace_graph_html import COLOURS, about, graph_page

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.report.layered_layout import BOX, Layout, layered
 from armillary.report.trace_drawing import Drawing, edges_of, short_name
 from armillary.report.trace_times import KINDS, durations, kinds, lanes, starts

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from armillary.errors import InputError
-from armillary.files import replacing
+from armillary.base.errors import InputError
+from armillary.base.files import replacing
 from armillary.report.layered_layout import BOX, Layout, layered
 from armillary.report.trace_drawing import CTRL, Drawing
 from armillary.report.trace_graph_html import COLOURS, about

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.report import chrome_trace
 from armillary.report.earliest import earliest, forward_edges
 from armillary.report.intervals import lanes as disjoint

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from armillary.base.units import format_bytes, format_flops
 from armillary.trace import Trace
-from armillary.units import format_bytes, format_flops
 from armillary.workload.generate import assumed_sequence
 from armillary.workload.models import Model, default_sequence, parameters
 from armillary.workload.plan.numbers import stores

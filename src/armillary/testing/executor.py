@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from armillary.study.runner.executor import Executor
-from armillary.study.runner.run import through
-from armillary.study.runner.task import Job, Kind, Limits, do
-from armillary.study.sweep.point import Point, Row
+from armillary.explore.runner.executor import Executor
+from armillary.explore.runner.run import through
+from armillary.explore.runner.task import Job, Kind, Limits, do
+from armillary.explore.sweep.point import Point, Row
 
 _POINTS = [Point(number, {"x": number}, {"x": number}) for number in range(60)]
 

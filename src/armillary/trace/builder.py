@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypedDict, Unpack
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace.graph import Graph
 from armillary.trace.node import Attribute, Node, graph_of
 from armillary.trace.schema import VERSION, CollectiveType, NodeType
@@ -211,7 +211,7 @@ class GraphBuilder:
 
 def _bytes(size: Size, name: str) -> int:
     if isinstance(size, str):
-        from armillary.units import parse_bytes
+        from armillary.base.units import parse_bytes
 
         try:
             return parse_bytes(size)

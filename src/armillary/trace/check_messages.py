@@ -10,10 +10,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.units import format_bytes
 from armillary.trace.check import Diagnostic
 from armillary.trace.communication import I64, Communication, name_of
 from armillary.trace.trace import Trace
-from armillary.units import format_bytes
 
 _SHOWN = 3
 _KINDS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace.check import Diagnostic, check
 from armillary.trace.check_collectives import check_collectives, uses_of
 from armillary.trace.check_deadlock import check_deadlock

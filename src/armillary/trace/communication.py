@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.units import format_bytes
 from armillary.trace.graph import Graph
 from armillary.trace.node import REPLAY_ONLY
 from armillary.trace.order import csr, issue_order
 from armillary.trace.process_groups import WORLD, Groups
 from armillary.trace.schema import CollectiveType, NodeType
 from armillary.trace.trace import Trace
-from armillary.units import format_bytes
 
 I64 = NDArray[np.int64]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from armillary.errors import InputError, nearest
+from armillary.base.errors import InputError, nearest
 from armillary.trace.columns import I64
 from armillary.trace.expand import expand_for
 from armillary.trace.graph import Graph

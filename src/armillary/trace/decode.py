@@ -10,8 +10,8 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary import jit
-from armillary.errors import InputError
+from armillary.base import jit
+from armillary.base.errors import InputError
 from armillary.trace import decode_kernel as k
 from armillary.trace import wire_kernel
 from armillary.trace.columns import I64, Columns

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.jit import inner, njit, use
+from armillary.base.jit import inner, njit, use
 
 wire = use("armillary.trace.wire_kernel")
 varint, fixed, field, valid_text, wire_of, convert = (

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary import jit
+from armillary.base import jit
 from armillary.trace import columns as c
 from armillary.trace.graph import Graph
 from armillary.trace.schema import STRING

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.jit import inner, njit, use
+from armillary.base.jit import inner, njit, use
 
 wire_of = use("armillary.trace.wire_kernel").wire_of
 layout = use("armillary.trace.decode_kernel")

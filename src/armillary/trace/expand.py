@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace import columns as c
 from armillary.trace.columns import Columns
 from armillary.trace.families import Families, Route, routes_of

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace.distinct import distinct_columns
 from armillary.trace.graph import Graph
 from armillary.trace.grid import AXIS, RankGrid

@@ -6,7 +6,7 @@ import heapq
 
 import numpy as np
 
-from armillary.errors import InputError, StuckError
+from armillary.base.errors import InputError, StuckError
 from armillary.trace.graph import Graph
 
 

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from armillary.errors import InputError
-from armillary.files import replacing
+from armillary.base.errors import InputError
+from armillary.base.files import replacing
 from armillary.trace.decode import Data, decode, decode_many
 from armillary.trace.encode import choose_mode, encode
 from armillary.trace.graph import Graph

@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.errors import InputError, nearest
+from armillary.base.errors import InputError, nearest
 
 AXIS = "comm_axis"
 """String attribute of a message: the axis along which its peer is counted."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from armillary.errors import InputError
-from armillary.files import write_text
+from armillary.base.errors import InputError
+from armillary.base.files import write_text
 from armillary.trace.families import Families
 from armillary.trace.files import StrPath
 from armillary.trace.process_groups import WORLD, read_groups

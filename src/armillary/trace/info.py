@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace.graph import Graph
 from armillary.trace.schema import CollectiveType, NodeType, type_name
 

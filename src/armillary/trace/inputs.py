@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace.files import SUFFIXES, StrPath, load_trace, rank_files, read_graph
 from armillary.trace.trace import Trace
 

@@ -18,8 +18,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from armillary.errors import InputError, nearest, one_of
-from armillary.files import replacing
+from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.files import replacing
 from armillary.trace.graph import Graph
 from armillary.trace.node import Attribute, Node, graph_of, node_at
 from armillary.trace.schema import VERSION, NodeType, type_name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from armillary.errors import InputError, nearest, one_of
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.trace import columns as c
 from armillary.trace.columns import Columns
 from armillary.trace.schema import (

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary import jit
-from armillary.errors import InputError
+from armillary.base import jit
+from armillary.base.errors import InputError
 from armillary.trace.graph import Graph
 from armillary.trace.totals import duration_ns
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.jit import njit
+from armillary.base.jit import njit
 
 
 @njit

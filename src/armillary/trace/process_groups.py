@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace.check import Diagnostic
 from armillary.trace.graph import Graph
 from armillary.trace.schema import NodeType

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary import jit
-from armillary.errors import InputError
+from armillary.base import jit
+from armillary.base.errors import InputError
 from armillary.trace.graph import Graph
 from armillary.trace.order import COMPILED_FROM, csr, owners, topological
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.errors import InputError, nearest, one_of
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.trace import columns as c
 from armillary.trace.graph import Graph
 from armillary.trace.reach import ancestors, around, descendants

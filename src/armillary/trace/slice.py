@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary import jit
+from armillary.base import jit
 from armillary.trace import columns as c
 from armillary.trace.columns import I64
 from armillary.trace.graph import Graph

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary import jit
+from armillary.base import jit
 from armillary.trace.encode import choose_mode, encode_frames
 from armillary.trace.expand import Expansion, Form, refuse_outsider
 from armillary.trace.trace import Trace

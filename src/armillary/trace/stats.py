@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary import jit
+from armillary.base import jit
 from armillary.trace import columns as c
 from armillary.trace import order, texts
 from armillary.trace.graph import Graph

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary import jit
+from armillary.base import jit
 from armillary.trace.columns import Columns
 
 I64 = NDArray[np.int64]

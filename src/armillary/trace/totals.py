@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace.graph import Graph
 
 LIMIT = 1 << 60

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace.graph import Graph
 from armillary.trace.grid import RankGrid
 from armillary.trace.node import Node, graph_of

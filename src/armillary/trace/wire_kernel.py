@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.jit import inner
+from armillary.base.jit import inner
 
 TRUNCATED, LONG_VARINT, LENGTH, WIRE, FIELD, UTF8 = -1, -2, -3, -4, -5, -6
 

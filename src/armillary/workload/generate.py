@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace import Trace
 from armillary.workload.emit.parameter_server import parameter_server_trace, workers_of
 from armillary.workload.emit.serving import rounds, serving_graph

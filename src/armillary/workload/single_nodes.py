@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace import CollectiveType, Graph, GraphBuilder, NodeType
 from armillary.trace.node import Attribute
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from armillary.cli import main
 from armillary.compute.gpu.device import load_gpu
-from armillary.study.calibrate.gemm import predicted_ns
+from armillary.evidence.calibrate.gemm import predicted_ns
 
 
 def measured(path: Path) -> Path:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from armillary.base.errors import InputError
 from armillary.cli import main
-from armillary.errors import InputError
 from armillary.trace import load_trace
 
 PLAN = """

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
+from armillary.base.jit import Mode
 from armillary.collective.chunk_order import greedy
 from armillary.collective.chunk_order.alone import WITHIN, Alone
 from armillary.collective.chunk_order.bound import best_shares, cheapest
@@ -20,10 +21,9 @@ from armillary.collective.chunk_order.choose import SCHEDULERS, chunks_for
 from armillary.collective.chunk_order.levels import SCHEDULABLE, Level, Order, course, loads
 from armillary.collective.chunk_order.online import online_greedy
 from armillary.collective.chunk_order.search import least_time, search
-from armillary.engine.communicators import Communicator
-from armillary.engine.jobs import Job
+from armillary.engine.common.communicators import Communicator
+from armillary.engine.common.jobs import Job
 from armillary.engine.physical.costs import costs_of, levels_of
-from armillary.jit import Mode
 from armillary.platform.model import ChunkOrderName, Dimension, Physical, Platform, Port
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 

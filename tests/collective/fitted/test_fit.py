@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from armillary.base.errors import InputError
 from armillary.collective.fitted import fit_names, load_fit
 from armillary.collective.fitted.between import Spanning, Stage, nic_share, steps
 from armillary.collective.fitted.derive import derive
@@ -11,7 +12,6 @@ from armillary.collective.fitted.model import STAND_INS, CollectiveFit
 from armillary.collective.fitted.read import measured_names, sheets
 from armillary.collective.fitted.regimes import Regime, at_members, at_size, share
 from armillary.collective.fitted.write import text_of
-from armillary.errors import InputError
 
 CURVE = (Regime(1000, 5000.0, 10.0), Regime(math.inf, 8000.0, 100.0))
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from armillary.base.errors import InputError
 from armillary.collective import synthesize
 from armillary.collective.msccl import parse_msccl
 from armillary.collective.msccl_check import check_result
@@ -19,7 +20,6 @@ from armillary.collective.synthesis.messages import MOST_WRITTEN, messages_of
 from armillary.collective.synthesis.spread import Options
 from armillary.collective.synthesis.wires import wires_of
 from armillary.collective.synthesis.xml import to_msccl
-from armillary.errors import InputError
 from armillary.platform.model import Dimension
 from armillary.platform.topology import Shortest, Topology, from_dimensions
 from tests.collective.synthesis.networks import dimensions, fabric, networks

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from armillary.base.errors import InputError
 from armillary.compute import Work
 from armillary.compute.gpu.attention import attention_seconds, scores
 from armillary.compute.gpu.device import Gpu, gpu_names, load_gpu
 from armillary.compute.gpu.gemm import gemm_seconds
 from armillary.compute.gpu.model import GpuModel
-from armillary.errors import InputError
 from armillary.testing.compute import DEVICE, check_compute_model
 from armillary.trace.attention import Attention, to_attention
 from armillary.trace.gemm import Gemm

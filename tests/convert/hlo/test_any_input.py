@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from armillary.base.errors import InputError
 from armillary.convert import Converted
-from armillary.errors import InputError
 from armillary.trace import check
 
 GOLDEN = (Path(__file__).parent / "mlp_dp4_tp2.hlo").read_text()

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from armillary.base.errors import InputError
 from armillary.convert.hlo.costs import Costs
 from armillary.convert.hlo.parse import parse
 from armillary.convert.hlo.source import Source
 from armillary.convert.hlo.traffic import Traffic
 from armillary.convert.hlo.window import Window
-from armillary.errors import InputError
 
 SUM = "sum {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\n"
 ARGUMENTS = "  x = f32[8,16] parameter(0)\n  y = f32[16,4] parameter(1)\n  i = s32[] parameter(2)\n"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from armillary.base.errors import InputError
 from armillary.convert.hlo.groups import Devices
 from armillary.convert.hlo.module import Instruction
 from armillary.convert.hlo.shapes import Shape
 from armillary.convert.hlo.source import Source
-from armillary.errors import InputError
 
 
 def groups(

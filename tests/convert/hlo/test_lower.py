@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from armillary.base.errors import InputError
 from armillary.convert import Converted, front_end, report
-from armillary.errors import InputError
 from armillary.trace import CollectiveType, NodeType
 
 Convert = Callable[..., Converted]

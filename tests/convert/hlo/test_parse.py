@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from armillary.base.errors import InputError
 from armillary.convert.hlo.module import Module
 from armillary.convert.hlo.parse import parse
 from armillary.convert.hlo.shapes import Shapes
 from armillary.convert.hlo.source import Source, read
-from armillary.errors import InputError
 
 
 def module(text: str) -> Module:

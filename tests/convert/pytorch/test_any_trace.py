@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
+from armillary.base.errors import ArmillaryError, InputError
 from armillary.convert import report
 from armillary.convert.front_ends.pytorch import convert
-from armillary.errors import ArmillaryError, InputError
 from armillary.platform.recorded import recorded_machine
 from armillary.trace import write_trace
 from armillary.trace.check_ranks import check_trace

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from armillary.base.errors import InputError
 from armillary.convert.pytorch.device import DeviceTrace, nanoseconds, read_device
 from armillary.convert.pytorch.host import HostTrace, host_of, read_host
-from armillary.errors import InputError
 from tests.convert.pytorch.recording import SCHEMAS, Recording, tensor
 
 T = tensor(4, 8)

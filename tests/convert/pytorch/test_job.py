@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
+from armillary.base.errors import InputError
 from armillary.convert import front_end, report
 from armillary.convert.converted import Converted
 from armillary.convert.pytorch.host import HostTrace
 from armillary.convert.pytorch.job import convert_job
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.link import link as join
-from armillary.errors import InputError
 from armillary.platform.model import Dimension, Platform, System
 from armillary.platform.recorded import recorded_machine
 from armillary.trace import NodeType

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from armillary.base.errors import InputError
 from armillary.convert.pytorch.link import link
-from armillary.errors import InputError
 from tests.convert.pytorch.recording import SCHEMAS, Recording
 
 

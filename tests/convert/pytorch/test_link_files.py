@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import armillary
+from armillary.base.errors import InputError
 from armillary.convert import report
 from armillary.convert.front_ends.pytorch import convert, pairs
 from armillary.convert.pytorch.job import convert_job
 from armillary.convert.pytorch.link_files import link_files, read_linked, write_linked
-from armillary.errors import InputError
 from armillary.platform.recorded import recorded_machine
 from armillary.trace import encode
 from tests.convert.pytorch.recording import SCHEMAS, Recording

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 import armillary
+from armillary.base.errors import InputError
 from armillary.convert import report
 from armillary.convert.converted import Converted
 from armillary.convert.pytorch.job import convert_job
-from armillary.errors import InputError
+from armillary.lab.extrapolation import ranks_named_by, recognise_one
 from armillary.platform.model import Dimension, Platform
 from armillary.platform.recorded import recorded_machine
 from armillary.trace import Graph
 from armillary.trace.process_groups import recorded_rank, recorded_world
-from armillary.workload.extrapolation import ranks_named_by, recognise_one
 from tests.convert.pytorch.recording import Recording, tensor
 
 PG = "<Object>"

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from armillary.base.errors import InputError
 from armillary.convert.pytorch.records import Records
-from armillary.errors import InputError
 
 DOCUMENT = {"schema": "1.0.2", "list": [{"a": 1}, {"b": [1, 2]}, {}], "after": {"x": None}}
 JSON = st.recursive(

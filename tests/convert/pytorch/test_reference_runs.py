@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import armillary
+from armillary.base.errors import InputError
 from armillary.convert import report
 from armillary.convert.converted import Converted
 from armillary.convert.front_ends.pytorch import convert
@@ -26,7 +27,6 @@ from armillary.convert.pytorch.device import read_device
 from armillary.convert.pytorch.host import read_host
 from armillary.convert.pytorch.job import convert_job
 from armillary.convert.pytorch.link import Linked, link
-from armillary.errors import InputError
 from armillary.platform.model import Dimension, Platform, System
 from armillary.platform.recorded import recorded_machine
 from armillary.trace import CollectiveType, NodeType

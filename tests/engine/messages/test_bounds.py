@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
-from armillary.errors import InputError, StuckError
+from armillary.base.errors import InputError, StuckError
 from armillary.platform import load_platform
 from armillary.platform.model import Packets
 from armillary.report import bound

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import armillary
-from armillary.engine.timeline import Timeline
-from armillary.errors import InputError
-from armillary.platform.native import load_platform
+from armillary.base.errors import InputError
+from armillary.engine.common.timeline import Timeline
+from armillary.platform.files.native import load_platform
 from armillary.report import bound
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 from armillary import simulate
+from armillary.platform.files.native import load_platform
 from armillary.platform.model import Packets, Platform
-from armillary.platform.native import load_platform
 from armillary.trace import GraphBuilder, Trace
 
 LATENCY, RATE = 500, 50

@@ -10,10 +10,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import armillary
-from armillary.engine.timeline import Timeline
-from armillary.errors import StuckError
+from armillary.base.errors import StuckError
+from armillary.engine.common.timeline import Timeline
+from armillary.platform.files.native import load_platform
 from armillary.platform.model import Packets
-from armillary.platform.native import load_platform
 from armillary.report import bound
 from armillary.trace import Trace
 from armillary.workload.micro.collectives import collective_trace

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
+from armillary.base.errors import InputError
 from armillary.collective.synthesis import OPERATIONS, synthesize
 from armillary.collective.synthesis.traces import to_trace
 from armillary.engine.messages.plan import simulate_schedule
 from armillary.engine.messages.stages import network_of
-from armillary.errors import InputError
 from armillary.platform import load_platform
 from armillary.platform.model import Platform
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import armillary
-from armillary.engine.timeline import Timeline
-from armillary.errors import InputError, StuckError
-from armillary.platform.native import load_platform
+from armillary.base.errors import InputError, StuckError
+from armillary.engine.common.timeline import Timeline
+from armillary.platform.files.native import load_platform
 from armillary.trace import GraphBuilder, Trace
 
 MODELS = {

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from armillary.engine.diagnose import check_finished
+from armillary.base.errors import StuckError
+from armillary.engine.common.diagnose import check_finished
 from armillary.engine.messages.lower import lower_messages
 from armillary.engine.messages.run import execute
 from armillary.engine.messages.stages import stages_of
 from armillary.engine.transport.tcp import Tcp
 from armillary.engine.transport.transport import Congestion, Transport
 from armillary.engine.transport.use import link_use
-from armillary.errors import StuckError
 
 from ..physical.programs import Case
 from .test_twin import programs

@@ -7,15 +7,15 @@ import re
 import pytest
 from hypothesis import given, settings
 
-from armillary.engine.diagnose import check_finished
+from armillary.base.errors import InputError, StuckError
+from armillary.base.jit import Mode
+from armillary.engine.common.diagnose import check_finished
+from armillary.engine.common.result import timeline_of
 from armillary.engine.messages.lower import lower_messages
 from armillary.engine.messages.run import execute
 from armillary.engine.messages.stages import stages_of
-from armillary.engine.result import timeline_of
 from armillary.engine.transport.transport import Congestion
 from armillary.engine.transport.use import link_use
-from armillary.errors import InputError, StuckError
-from armillary.jit import Mode
 
 from ..physical.programs import Case
 from .programs import in_switches, programs

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import armillary
-from armillary.errors import InputError, StuckError
+from armillary.base.errors import InputError, StuckError
 from armillary.platform.model import Dimension, Kernels, Physical, Platform, Port, RemoteMemory, System
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
+from armillary.base.errors import InputError
 from armillary.collective.fitted import load_fit
-from armillary.errors import InputError
 from armillary.platform.model import Dimension, Physical, Platform, Port
 from armillary.platform.terms import FitChoice, Terms
 from armillary.report import bound

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
+from armillary.base.errors import InputError, StuckError
 from armillary.engine.physical.twin import simulate_slowly
-from armillary.errors import InputError, StuckError
 from armillary.platform.model import Dimension, Jitter, Physical, Platform, Port, RemoteMemory, System
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 from armillary.trace.expand import expand

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import armillary
-from armillary.engine.timeline import Timeline
+from armillary.engine.common.timeline import Timeline
 from armillary.platform.model import Dimension, Physical, Platform, Port
 from armillary.report import bound
 from armillary.trace import CollectiveType, GraphBuilder, Trace

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
+from armillary.base.errors import InputError
 from armillary.engine.transport.offer import offer
 from armillary.engine.transport.packet import Packet
-from armillary.errors import InputError
-from armillary.platform.memory import together_ns
+from armillary.platform.files.memory import together_ns
+from armillary.platform.files.topology import edges
 from armillary.platform.model import (
     Dimension,
     LocalMemory,
@@ -24,7 +25,6 @@ from armillary.platform.model import (
     RemoteMemory,
     System,
 )
-from armillary.platform.topology.files import edges
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 from armillary.platform.topology.routing import Shortest
 from armillary.trace import GraphBuilder, Trace

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
+from armillary.base.errors import InputError
 from armillary.engine.physical.twin import simulate_slowly
-from armillary.errors import InputError
+from armillary.platform.files.native import load_platform
 from armillary.platform.model import Dimension, Physical, Platform, System
-from armillary.platform.native import load_platform
 from armillary.platform.recorded import recorded_machine
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace
 from armillary.trace.node import REPLAY_ONLY

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform.model import Dimension, Physical, Platform, Port, System
 from armillary.report import bound
 from armillary.trace import GraphBuilder, Trace

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given, settings
 
 import armillary
-from armillary.engine.diagnose import check_finished
+from armillary.base.errors import StuckError
+from armillary.base.jit import Mode
+from armillary.engine.common.diagnose import check_finished
+from armillary.engine.common.result import timeline_of
 from armillary.engine.physical.lower import lower
 from armillary.engine.physical.run import execute
 from armillary.engine.physical.twin import simulate_slowly
-from armillary.engine.result import timeline_of
-from armillary.errors import StuckError
-from armillary.jit import Mode
 from armillary.platform.model import (
     Dimension,
     Physical,

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from armillary.base.errors import InputError
+from armillary.base.jit import load
 from armillary.engine.transport import credit_layout_kernel as ck
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport.credit import Credit, datelines, explained
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.offer import offer
 from armillary.engine.transport.transport import Room, first_state
-from armillary.errors import InputError
-from armillary.jit import load
 from armillary.platform.model import Dimension
 from armillary.platform.topology import (
     UNBOUNDED,

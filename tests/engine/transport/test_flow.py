@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from armillary.base.errors import InputError
+from armillary.base.jit import load
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport.flow import Flow
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.offer import offer
 from armillary.engine.transport.transport import Room, first_state
 from armillary.engine.transport.use import link_use
-from armillary.errors import InputError
-from armillary.jit import load
 from armillary.platform.topology.graph import Topology
 from armillary.platform.topology.routing import Ecmp, Shortest
 from armillary.platform.topology.trees import fat_tree, leaf_spine

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from armillary.base.jit import load
 from armillary.engine.transport import layout_kernel as lk
-from armillary.jit import load
 
 KEY = 2
 

@@ -7,14 +7,14 @@ import dataclasses
 import numpy as np
 import pytest
 
+from armillary.base.errors import InputError
+from armillary.base.jit import load
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.ns3 import library
 from armillary.engine.transport.ns3.transport import Ns3
 from armillary.engine.transport.offer import Offered, offer
 from armillary.engine.transport.transport import Room, first_state
-from armillary.errors import InputError
-from armillary.jit import load
 from armillary.platform.model import Dimension
 from armillary.platform.topology import Ecmp, Routing, Shortest, from_dimensions, leaf_spine
 

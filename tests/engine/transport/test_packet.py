@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from armillary.base.errors import InputError
+from armillary.base.jit import Mode, load
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport import packet_layout_kernel as pk
 from armillary.engine.transport.dcqcn import Dcqcn
@@ -18,8 +20,6 @@ from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.offer import Offered, offer
 from armillary.engine.transport.packet import Packet, reverse_links
 from armillary.engine.transport.transport import Room, first_state
-from armillary.errors import InputError
-from armillary.jit import Mode, load
 from armillary.platform.model import Dimension
 from armillary.platform.topology import Ecmp, Routing, Shortest, Static, Topology, from_dimensions, leaf_spine
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from armillary.base.errors import InputError
+from armillary.base.jit import load
 from armillary.engine.transport import tcp_layout_kernel as tk
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.ns3 import library
 from armillary.engine.transport.ns3.transport import Ns3
 from armillary.engine.transport.offer import Offered, offer
 from armillary.engine.transport.tcp import ALGORITHMS, Tcp
-from armillary.errors import InputError
-from armillary.jit import load
 from armillary.platform.model import Dimension
 from armillary.platform.topology import Ecmp, Routing, Shortest, from_dimensions, leaf_spine
 from armillary.platform.topology.graph import UNBOUNDED

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from armillary.errors import InputError
-from armillary.platform.native import load_platform
+from armillary.base.errors import InputError
+from armillary.platform.files.native import load_platform
 from armillary.platform.topology import fat_tree, leaf_spine, rail_optimised
 from armillary.platform.topology.aggregation import Aggregation, capable_switches, named_switches
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform import json_schema, load_platform, load_study
 from armillary.platform.topology import Network, load_network
 from armillary.platform.topology.show import describe, table

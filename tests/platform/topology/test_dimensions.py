@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armillary.engine.network import path
-from armillary.errors import InputError
+from armillary.base.errors import InputError
+from armillary.engine.common.network import path
 from armillary.platform.bandwidth import port
 from armillary.platform.model import Dimension, Port
 from armillary.platform.topology import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform.model import Dimension
 from armillary.platform.topology import (
     Ecmp,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
+from armillary.platform.files.preset import preset_names
 from armillary.platform.model import Dimension
-from armillary.platform.preset import preset_names
 from armillary.platform.topology import (
     Failure,
     degraded,

@@ -6,7 +6,7 @@ import networkx
 import numpy as np
 import pytest
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform.topology import (
     Shortest,
     Topology,

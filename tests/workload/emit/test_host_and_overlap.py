@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from armillary.base.errors import InputError
 from armillary.engine import simulate
-from armillary.errors import InputError
-from armillary.platform.native import load_platform
+from armillary.platform.files.native import load_platform
 from armillary.trace import NodeType
 from armillary.workload.generate import generate
 from armillary.workload.layers.of_model import layers_of

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
+from armillary.base.errors import InputError
 from armillary.engine.physical.twin import simulate_slowly
-from armillary.errors import InputError
 from armillary.trace import NodeType, Trace
 from armillary.trace.check_ranks import check_trace
 from armillary.workload.emit.parameter_server import buckets, parameter_server_trace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.workload.layers.of_model import inference_layers, layers_of
 from armillary.workload.models import Decoder, load_model
 from armillary.workload.models.schema import Attention, Mlp

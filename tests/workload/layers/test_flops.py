@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.workload.layers.attention_core import pairs
 from armillary.workload.layers.layer import Layer
 from armillary.workload.layers.of_model import inference_layers, layers_of

@@ -3,7 +3,7 @@
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.workload.generate import replica_layers
 from armillary.workload.memory.footprint import worst
 from armillary.workload.memory.peak import most_needed

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace import CollectiveType
 from armillary.trace.check_ranks import check_trace
 from armillary.trace.process_groups import read_groups

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import armillary
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform import read_platform
 from armillary.trace import load_trace
 from armillary.trace.check_ranks import check_trace

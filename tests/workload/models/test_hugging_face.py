@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.workload.models import Decoder, from_hugging_face, load_model, parameters
 
 ROPE = {"rope_theta": 1e6, "torch_dtype": "bfloat16", "hidden_act": "silu"}

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.workload.models import flops, layer_flops, load_model, parameters, preset_names, read_model
 from armillary.workload.models.read import PRESETS
 

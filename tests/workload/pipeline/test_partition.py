@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.workload.layers.layer import Layer, Step
 from armillary.workload.pipeline.partition import balanced, even, partition
 from armillary.workload.plan.schema import Parallel, Pipeline, Plan

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.workload.pipeline.tasks import SCHEDULES, Task, in_flight, tasks, weight_versions
 
 UNIT = {"F": 1, "B": 2, "W": 0}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform import load_study
 from armillary.workload.models import load_model
 from armillary.workload.plan.request import read_request, study_schema, study_trace
@@ -118,7 +118,7 @@ def test_the_schema_lists_the_keys() -> None:
 
 def test_reading_a_study_does_not_load_generators() -> None:
     code = (
-        "import sys, armillary.platform.native;"
+        "import sys, armillary.platform.files.native;"
         "sys.exit(any(name.startswith('armillary.workload') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

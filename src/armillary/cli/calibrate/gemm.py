@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from armillary.study.calibrate.gemm import Errors, Fitted
+    from armillary.evidence.calibrate.gemm import Errors, Fitted
 
 
 @click.command("gemm")
@@ -48,10 +48,10 @@ def command(
     A file has a header with m, n, k and time, and perhaps precision, as a compute model `table` reads it. A fifth of
     the products is held out of the fit. What is written is a device of the compute model `gpu`.
     """
+    from armillary.base.files import write_text
     from armillary.compute.gpu.device import load_gpu
-    from armillary.files import write_text
-    from armillary.study.calibrate.device_file import device_text
-    from armillary.study.calibrate.gemm import calibrate, read_products
+    from armillary.evidence.calibrate.device_file import device_text
+    from armillary.evidence.calibrate.gemm import calibrate, read_products
 
     gpu = load_gpu(base or device)
     scale = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
@@ -71,8 +71,8 @@ def command(
 
 
 def _columns(text: str) -> Mapping[str, str]:
+    from armillary.base.errors import InputError, nearest, one_of
     from armillary.compute.table_file import COLUMNS
-    from armillary.errors import InputError, nearest, one_of
 
     found: dict[str, str] = {}
     for part in filter(None, text.split(",")):

@@ -20,7 +20,7 @@ def command(software: str, device: str) -> None:
     """Print YAML."""
     import yaml
 
-    from armillary.study.calibrate.study_keys import study_keys
+    from armillary.evidence.calibrate.study_keys import study_keys
 
     text = yaml.safe_dump(study_keys(software, device), sort_keys=False, width=110, allow_unicode=True)
     click.echo(text, nl=False)

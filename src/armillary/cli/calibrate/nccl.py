@@ -38,13 +38,13 @@ def command(
     sendrecv_perf, broadcast_perf), or a CSV file of such times; several are fitted together. The out-of-place times are
     taken. A study uses the fit by `platform: {collectives: {fit: FILE}}`.
     """
+    from armillary.base.files import write_text
     from armillary.cli.outputs import show_table, working
     from armillary.collective.fitted.read import sheets
     from armillary.collective.fitted.write import text_of
-    from armillary.files import write_text
-    from armillary.study.calibrate import nccl, nccl_show
-    from armillary.study.calibrate.nccl_device import choose, known_operation
-    from armillary.study.calibrate.nccl_tables import read_file
+    from armillary.evidence.calibrate import nccl, nccl_show
+    from armillary.evidence.calibrate.nccl_device import choose, known_operation
+    from armillary.evidence.calibrate.nccl_tables import read_file
 
     what = known_operation(operation)
     samples = [sample for path in logs for sample in read_file(path, what, gpus_per_node)]
@@ -66,7 +66,7 @@ def command(
         write_text(output, text_of(fit, title, sheet_name))
         click.echo(f"wrote {output}", err=True)
     if picture:
-        from armillary.study.calibrate.nccl_picture import draw
+        from armillary.evidence.calibrate.nccl_picture import draw
 
         draw(fit, samples, picture)
         click.echo(f"wrote {picture}", err=True)

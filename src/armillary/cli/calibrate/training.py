@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import yaml
 
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.cli.output_file import OUTPUT_FOLDER
-from armillary.errors import InputError, nearest, one_of
 
 
 @click.command()
@@ -20,11 +20,11 @@ from armillary.errors import InputError, nearest, one_of
 @click.option("--output", type=OUTPUT_FOLDER, help="Write constants to STACK.yaml in this folder.")
 def command(files: tuple[Path, ...], software: str, device: str, output: Path | None) -> None:
     """Fit the constants of training software to measured steps: CSV files of vTrain, MPT or Megatron-Bridge."""
-    from armillary.files import write_text
-    from armillary.study.calibrate.recipes import RECIPES
-    from armillary.study.calibrate.training_files import by_device, calibrate
-    from armillary.study.validate.training.formats import read_cases
-    from armillary.study.validate.training.machines import MACHINES
+    from armillary.base.files import write_text
+    from armillary.evidence.calibrate.recipes import RECIPES
+    from armillary.evidence.calibrate.training_files import by_device, calibrate
+    from armillary.evidence.validate.training.formats import read_cases
+    from armillary.evidence.validate.training.machines import MACHINES
 
     cases = [case for path in files for case in read_cases(path)[1]]
     if device:

@@ -31,10 +31,10 @@ def command(log_filename: str | None) -> None:
 @click.option("--simulate", is_flag=True, help="Also say how long the dependencies alone take.")
 def pytorch(source: Path, output: Path, simulate: bool) -> None:
     """Convert what trace_link wrote, into one file."""
+    from armillary.base.units import format_time
     from armillary.convert import front_end
     from armillary.report.trace_timeline import as_soon_as_possible
     from armillary.trace import write_graph
-    from armillary.units import format_time
 
     with working("converting"):
         converted = front_end("pytorch").convert([source])

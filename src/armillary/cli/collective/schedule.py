@@ -27,11 +27,11 @@ def command(study: str, size: str, operation: str, chunks: int | None, within_di
 
     from rich.table import Table
 
+    from armillary.base.errors import InputError
+    from armillary.base.units import format_bytes, format_time, parse_bytes
     from armillary.cli.outputs import show_table, working
-    from armillary.errors import InputError
-    from armillary.platform.native import load_platform
-    from armillary.study import chunk_schedules
-    from armillary.units import format_bytes, format_time, parse_bytes
+    from armillary.explore import chunk_schedules
+    from armillary.platform.files.native import load_platform
 
     try:
         count = parse_bytes(size)

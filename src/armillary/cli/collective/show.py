@@ -34,9 +34,9 @@ def command(algorithm: str, members: int, operation: str, window: int | None, se
 
         click.echo(render_switches(operation, members, segments, width=width), nl=False)
         return
+    from armillary.base.errors import InputError, nearest, one_of
     from armillary.collective.algorithms import ALGORITHMS, schedule_for
     from armillary.collective.show import render
-    from armillary.errors import InputError, nearest, one_of
 
     if algorithm not in ALGORITHMS:
         known = (*ALGORITHMS, "in-switch")

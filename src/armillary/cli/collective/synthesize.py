@@ -56,11 +56,11 @@ def command(
     """Find a collective for a network, and compare it with the built-in algorithms."""
     import json
 
+    from armillary.base.errors import InputError
+    from armillary.base.files import write_text
+    from armillary.base.units import parse_bytes
     from armillary.cli.outputs import show_table, working
-    from armillary.errors import InputError
-    from armillary.files import write_text
     from armillary.platform import load_platform
-    from armillary.units import parse_bytes
 
     try:
         count = parse_bytes(size)
@@ -69,8 +69,8 @@ def command(
     if count < 1:
         raise InputError(f"--size: got {size!r}, expected at least 1 byte")
     machine = load_platform(platform)
-    from armillary.study.synthesis import compare
-    from armillary.study.synthesis_show import describe, draw, table
+    from armillary.explore.synthesis import compare
+    from armillary.explore.synthesis_show import describe, draw, table
 
     with working("synthesizing"):
         found = compare(

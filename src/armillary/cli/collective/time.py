@@ -19,12 +19,12 @@ def command(fit: str, operation: str, sizes: tuple[str, ...], gpus: int, nodes: 
     """
     from rich.table import Table
 
+    from armillary.base.errors import InputError, nearest, one_of
+    from armillary.base.units import format_bandwidth, format_bytes, format_time, parse_bytes
     from armillary.cli.outputs import show_table
     from armillary.collective.fitted import load_fit
     from armillary.collective.fitted.model import STAND_INS
     from armillary.collective.fitted.regimes import share
-    from armillary.errors import InputError, nearest, one_of
-    from armillary.units import format_bandwidth, format_bytes, format_time, parse_bytes
 
     known = load_fit(fit)
     if operation not in STAND_INS:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from armillary.base.errors import InputError
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
 from armillary.cli.output_file import OUTPUT, PICTURE
 from armillary.cli.outputs import show_table, working
-from armillary.errors import InputError
 
 if TYPE_CHECKING:
     from armillary.workload.memory.advice import Advice
@@ -51,7 +51,7 @@ def command(
     as_json: Path | None,
 ) -> None:
     """Sum up, compare and print."""
-    from armillary.files import write_text
+    from armillary.base.files import write_text
     from armillary.platform import load_platform
     from armillary.report import memory_tables
     from armillary.workload.generate import assumed_sequence, replica_layers
@@ -105,7 +105,7 @@ def _of_rank(model: Model, plan: Plan, pipeline_rank: int) -> Footprint:
 
 
 def _capacity(text: str) -> int:
-    from armillary.units import parse_bytes
+    from armillary.base.units import parse_bytes
 
     try:
         room = parse_bytes(text)

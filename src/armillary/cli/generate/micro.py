@@ -93,7 +93,7 @@ def command(
                    _sizes(smallest, largest, factor))  # fmt: skip
     results = []
     if platform and (folder is None or ratios):
-        from armillary.study.micro import measure, measure_beside
+        from armillary.evidence.micro import measure, measure_beside
 
         with working(f"simulating {len(cases)} cases"):
             results = measure(cases, platform, profile=profile)
@@ -107,7 +107,7 @@ def command(
         click.echo(f"wrote {len(every)} traces of {count} ranks, listed in {manifest}", err=True)
         return
     assert platform is not None
-    from armillary.study import micro
+    from armillary.evidence import micro
 
     for text in micro.warnings(results):
         click.echo(f"warning: {text}", err=True)
@@ -155,8 +155,8 @@ def _platform(
 
 def _tests(collectives: str | None, patterns: str | None, profile: str) -> list[str]:
     """Return the tests that were asked for, each name checked; all collectives are those of the profile."""
-    from armillary.engine.nodes import ASTRA_SIM_OPERATIONS
-    from armillary.errors import InputError, nearest, one_of
+    from armillary.base.errors import InputError, nearest, one_of
+    from armillary.engine.common.nodes import ASTRA_SIM_OPERATIONS
     from armillary.workload.micro import COLLECTIVES, PATTERNS
 
     if collectives is None and patterns is None:
@@ -176,8 +176,8 @@ def _tests(collectives: str | None, patterns: str | None, profile: str) -> list[
 
 
 def _sizes(smallest: str, largest: str, factor: int) -> list[int]:
-    from armillary.errors import InputError
-    from armillary.units import parse_bytes
+    from armillary.base.errors import InputError
+    from armillary.base.units import parse_bytes
     from armillary.workload.micro import sizes
 
     ends = []
@@ -200,7 +200,7 @@ def _cases(tests: list[str], npus: int, groups: str | None, element: str, sizes:
 
 
 def _numbers(option: str, text: str, read: Callable[[str], _T]) -> list[_T]:
-    from armillary.errors import InputError
+    from armillary.base.errors import InputError
 
     try:
         return [read(word.strip()) for word in text.split(",")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 
 if TYPE_CHECKING:
     from armillary.platform.document import KeyPath
@@ -92,7 +92,7 @@ class PlanOptions:
         from pydantic import ValidationError
 
         from armillary.platform.document import Document, read_document
-        from armillary.platform.native_errors import first_error, first_problem
+        from armillary.platform.files.native_errors import first_error, first_problem
         from armillary.workload.plan.schema import Plan
 
         document = read_document(self._file, "plan file", "yaml") if self._file else Document("options", {})
@@ -179,14 +179,14 @@ def _option(name: str, schema: dict[str, Any]) -> Callable[[F], F]:
 
 def _kind(value: dict[str, Any]) -> str | None:
     """Return what a value with a unit is, by the pattern of its texts."""
-    from armillary.units import unit_pattern
+    from armillary.base.units import unit_pattern
 
     pattern = value.get("pattern")
     return next((kind for kind in _METAVARS if pattern == unit_pattern(kind)), None)
 
 
 def _shown(default: Any, value: dict[str, Any]) -> str:
-    from armillary.units import format_bytes, format_time
+    from armillary.base.units import format_bytes, format_time
 
     kind = _kind(value)
     if kind in ("bytes", "time") and isinstance(default, int):

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from armillary.base.terminal import unfiltered
 from armillary.cli.efficiency import efficiency_option, with_efficiency
 from armillary.cli.output_file import NEW_FOLDER
 from armillary.cli.outputs import Outputs, output_options, show_table, working
-from armillary.terminal import unfiltered
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from armillary.engine.timeline import Timeline
+    from armillary.engine.common.timeline import Timeline
     from armillary.platform.model import Platform
     from armillary.trace import Trace
     from armillary.workload.totals import Totals
@@ -84,7 +84,7 @@ class Request:
             described: The trace for ``--json``; the result is added.
             more: What there is to say about a result besides its summary.
         """
-        from armillary.files import write_text
+        from armillary.base.files import write_text
 
         if self.folder:
             _write(self.folder, trace)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from armillary.base.hints import one_line
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.outputs import show_table
-from armillary.hints import one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -78,7 +78,7 @@ def _parameters(counts: Parameters) -> Table:
 
 
 def _operations(work: Flops, size: str, recomputation: str) -> Table:
-    from armillary.units import format_flops
+    from armillary.base.units import format_flops
 
     def text(count: int) -> str:
         return format_flops(count).removesuffix("/s")

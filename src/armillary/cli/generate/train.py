@@ -13,7 +13,7 @@ from armillary.cli.generate.request import Request, request_options, show_genera
 from armillary.cli.outputs import working
 
 if TYPE_CHECKING:
-    from armillary.engine.timeline import Timeline
+    from armillary.engine.common.timeline import Timeline
     from armillary.workload.models import Model
     from armillary.workload.plan.schema import Plan
 
@@ -42,7 +42,7 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
         found = totals(trace, plan.iterations)
     table = workload_table(model, plan, trace, found)
     if platform:
-        from armillary.engine.fits import memory_of
+        from armillary.engine.common.fits import memory_of
         from armillary.report.memory_fit import fit_text
 
         table.add_row("memory", fit_text(memory_of(trace, platform)["memory"]))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
+from armillary.base.errors import InputError
+from armillary.base.terminal import unfiltered
 from armillary.cli.learn import SUBCOMMANDS
 from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import show_table
-from armillary.errors import InputError
-from armillary.terminal import unfiltered
 
 _HELP = f"""{SUBCOMMANDS["corpus"]}
 
@@ -50,7 +50,7 @@ def command(
     json_file: Path | None,
 ) -> None:
     """Write the parts of a corpus that are missing."""
-    from armillary.workload.learned.corpus import read_corpus, write_corpus
+    from armillary.lab.learned.corpus import read_corpus, write_corpus
 
     if not (prefixes or plans or show or json_file):
         raise InputError(f"{folder}: nothing to do, expected --from TRACES, --generate PLAN.yaml or --show")
@@ -68,8 +68,8 @@ def command(
     if show or json_file:
         import json
 
+        from armillary.base.files import write_text
         from armillary.cli.learn.describe import describe, tables
-        from armillary.files import write_text
 
         facts = describe(read_corpus(folder))
         if show:

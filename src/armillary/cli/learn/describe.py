@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from armillary.lab.learned.conditions import WORDS, Value
+from armillary.lab.learned.corpus import Corpus
+from armillary.lab.learned.features import values_of
+from armillary.lab.learned.graphs import Layouts, graph_of_tokens
+from armillary.lab.learned.motifs import Template
+from armillary.lab.learned.pieces import loose_symbols, pieces_of
+from armillary.lab.learned.skeletons import find_skeletons
+from armillary.lab.learned.vocabulary import AT
 from armillary.trace import NodeType, Trace
-from armillary.workload.learned.conditions import WORDS, Value
-from armillary.workload.learned.corpus import Corpus
-from armillary.workload.learned.features import values_of
-from armillary.workload.learned.graphs import Layouts, graph_of_tokens
-from armillary.workload.learned.motifs import Template
-from armillary.workload.learned.pieces import loose_symbols, pieces_of
-from armillary.workload.learned.skeletons import find_skeletons
-from armillary.workload.learned.vocabulary import AT
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -151,8 +151,8 @@ def to_text(template: Template[str]) -> str:
 
 def tables(facts: dict[str, Any]) -> list[Table]:
     """Return what `describe` found as tables."""
+    from armillary.base.units import format_bytes, format_time
     from armillary.report.plain import plain_table
-    from armillary.units import format_bytes, format_time
 
     head = plain_table("corpus", "", left=2, widest=32)
     for key in ("traces", "classes", "tokens"):

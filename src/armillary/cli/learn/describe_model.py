@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from armillary.base.errors import InputError, nearest
 from armillary.cli.learn.describe import to_text
-from armillary.errors import InputError, nearest
-from armillary.workload.learned.model import Entry, StatisticalModel
-from armillary.workload.learned.monomials import Sum
-from armillary.workload.learned.tree import Tree
-from armillary.workload.learned.vocabulary import COLUMNS
+from armillary.lab.learned.model import Entry, StatisticalModel
+from armillary.lab.learned.monomials import Sum
+from armillary.lab.learned.tree import Tree
+from armillary.lab.learned.vocabulary import COLUMNS
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
+from armillary.base.terminal import unfiltered
 from armillary.cli.learn import SUBCOMMANDS
 from armillary.cli.output_file import OUTPUT, PICTURE, PLOTTED_PAGE
 from armillary.cli.outputs import show_table
-from armillary.terminal import unfiltered
 
 _HELP = f"""{SUBCOMMANDS["evaluate"]}
 
@@ -37,12 +37,12 @@ def command(
     html: Path | None,
 ) -> None:  # fmt: skip
     """Measure and show."""
-    from armillary.study.fidelity.measure import measure
-    from armillary.study.fidelity.page import draw_picture, write_page
-    from armillary.study.fidelity.show import tables, write_json
-    from armillary.workload.learned.corpus import read_corpus
-    from armillary.workload.learned.neural.model_file import open_sampler
-    from armillary.workload.learned.requests import read_request
+    from armillary.lab.fidelity.measure import measure
+    from armillary.lab.fidelity.page import draw_picture, write_page
+    from armillary.lab.fidelity.show import tables, write_json
+    from armillary.lab.learned.corpus import read_corpus
+    from armillary.lab.learned.neural.model_file import open_sampler
+    from armillary.lab.learned.requests import read_request
 
     requests = [read_request(plan) for plan in plans]
     if count:

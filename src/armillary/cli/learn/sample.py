@@ -37,9 +37,9 @@ def command(
     machine: Path | None,
 ) -> None:  # fmt: skip
     """Make, describe, write and simulate traces."""
-    from armillary.units import format_time
-    from armillary.workload.learned.conditions import read_settings
-    from armillary.workload.learned.neural.model_file import open_sampler
+    from armillary.base.units import format_time
+    from armillary.lab.learned.conditions import read_settings
+    from armillary.lab.learned.neural.model_file import open_sampler
 
     platform = None
     if machine:

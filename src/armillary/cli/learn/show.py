@@ -16,7 +16,7 @@ from armillary.cli.outputs import show_table
 def command(path: Path, role: str | None) -> None:
     """Print a model."""
     from armillary.cli.learn.describe_model import model_tables, role_table
-    from armillary.workload.learned.neural.model_file import open_sampler
+    from armillary.lab.learned.neural.model_file import open_sampler
 
     model = open_sampler(path).model
     if role is not None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from armillary.base.errors import InputError
+from armillary.base.terminal import unfiltered
 from armillary.cli.learn import SUBCOMMANDS
 from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import working
-from armillary.errors import InputError
-from armillary.terminal import unfiltered
 
 if TYPE_CHECKING:
-    from armillary.workload.learned.corpus import Corpus
+    from armillary.lab.learned.corpus import Corpus
 
 
 @click.command(help=SUBCOMMANDS["train"])
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 )
 def command(folder: Path, output: Path, seed: int, kind: str, steps: int | None) -> None:
     """Train and write."""
-    from armillary.workload.learned.corpus import read_corpus
-    from armillary.workload.learned.model_file import save_model
-    from armillary.workload.learned.train import train
+    from armillary.lab.learned.corpus import read_corpus
+    from armillary.lab.learned.model_file import save_model
+    from armillary.lab.learned.train import train
 
     if steps and kind != "neural":
         raise InputError(f"--steps {steps}: expected --kind neural with it")
@@ -56,8 +56,8 @@ def command(folder: Path, output: Path, seed: int, kind: str, steps: int | None)
 
 
 def _train_neural(corpus: Corpus, output: Path, seed: int, steps: int | None) -> dict[str, Any]:
-    from armillary.workload.learned.neural.model_file import save_neural
-    from armillary.workload.learned.neural.train import STEPS, train
+    from armillary.lab.learned.neural.model_file import save_neural
+    from armillary.lab.learned.neural.train import STEPS, train
 
     many = steps or STEPS
     with click.progressbar(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
+from armillary.base.errors import ArmillaryError
 from armillary.cli.output_file import OUTPUT, OUTPUT_FOLDER
 from armillary.cli.outputs import show_table, working
 from armillary.cli.reproduce import SUBCOMMANDS
-from armillary.errors import ArmillaryError
 
 STUDIES = tuple(name for name in SUBCOMMANDS if name != "all")
 
@@ -43,7 +43,7 @@ STUDIES = tuple(name for name in SUBCOMMANDS if name != "all")
 @click.option("--html", "page", type=OUTPUT, metavar="FILE", help="Write the page as HTML.")
 def command(only: tuple[str, ...], results: Path | None, data: Path | None, page: Path | None) -> None:
     """Run the studies one after the other."""
-    from armillary.study.reproduce.summary import Judged, Saved, judged, table, write_json, write_page
+    from armillary.evidence.reproduce.summary import Judged, Saved, judged, table, write_json, write_page
 
     names = [name for name in STUDIES if not only or name in only]
     saved = Saved(results) if results else None

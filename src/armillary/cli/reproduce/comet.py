@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from armillary.cli.reproduce.study_command import study_command
-from armillary.study.reproduce.comet import run
-from armillary.study.reproduce.comet_assumptions import Assumptions
+from armillary.evidence.reproduce.comet import run
+from armillary.evidence.reproduce.comet_assumptions import Assumptions
 
 command = study_command(
     "comet",

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from armillary.cli.reproduce.study_command import study_command
-from armillary.study.reproduce.compute_scaling import Assumptions, run
+from armillary.evidence.reproduce.compute_scaling import Assumptions, run
 
 command = study_command("compute-scaling", Assumptions, run, "After the tutorial at Hot Interconnects.")

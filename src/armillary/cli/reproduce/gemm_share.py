@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from armillary.cli.reproduce.study_command import study_command
-from armillary.study.reproduce.gemm_share import Assumptions, run
+from armillary.evidence.reproduce.gemm_share import Assumptions, run
 
 command = study_command("gemm-share", Assumptions, run, "After a motivation slide of the ASTRA-sim tutorial.")

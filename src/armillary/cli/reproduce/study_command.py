@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from armillary.base.errors import InputError
 from armillary.cli.output_file import PICTURE, PLOTTED_PAGE
 from armillary.cli.outputs import show_table, working
 from armillary.cli.reproduce import SUBCOMMANDS
-from armillary.errors import InputError
-from armillary.study.reproduce.assumptions import about, flag, read, variations
-from armillary.study.reproduce.outcome import Grid, Outcome, changed
+from armillary.evidence.reproduce.assumptions import about, flag, read, variations
+from armillary.evidence.reproduce.outcome import Grid, Outcome, changed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ def study_command(
     """
 
     def call(plot: Path | None, page: Path | None, sweep: bool, **texts: str) -> None:
-        from armillary.study.reproduce.page import picture, write_page
+        from armillary.evidence.reproduce.page import picture, write_page
 
         chosen = read(assumptions, texts)
         with working(f"reproducing {name}"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armillary.cli.reproduce.study_command import study_command
-from armillary.study.reproduce.switch_buffer import Assumptions, run
+from armillary.evidence.reproduce.switch_buffer import Assumptions, run
 
 command = study_command(
     "switch-buffer",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armillary.cli.reproduce.study_command import study_command
-from armillary.study.reproduce.wafer_scaling import Assumptions, run
+from armillary.evidence.reproduce.wafer_scaling import Assumptions, run
 
 command = study_command(
     "wafer-scaling",

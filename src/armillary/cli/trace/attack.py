@@ -23,8 +23,8 @@ learn.
 @as_json_option
 def command(source: str, as_json: bool) -> None:
     """Attack and print."""
-    from armillary.study.privacy.rules import attack
-    from armillary.study.privacy.show import guesses_table
+    from armillary.lab.privacy.rules import attack
+    from armillary.lab.privacy.show import guesses_table
     from armillary.trace.inputs import read_input
 
     with working("attacking"):

@@ -81,8 +81,8 @@ def command(
     source: str, inputs: tuple[Path, ...], output: str, report_path: Path | None, **options: Any
 ) -> None:
     """Convert and write."""
+    from armillary.base.files import write_text
     from armillary.convert import front_end, report
-    from armillary.files import write_text
     from armillary.trace import write_trace
 
     with working("converting"):

@@ -68,7 +68,7 @@ def _table(graph: dict[str, Any], ranks: list[int]) -> Table:
     from rich import box
     from rich.table import Table
 
-    from armillary.units import format_bytes, format_count, format_time
+    from armillary.base.units import format_bytes, format_count, format_time
 
     mine = graph["ranks"]
     who = f" (rank {mine[0]}{f' and {len(mine) - 1:,} alike' if len(mine) > 1 else ''})" * (max(ranks) > 1)

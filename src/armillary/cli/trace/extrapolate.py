@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.cli.generate.request import Request, request_options
 from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import show_table, working
 from armillary.cli.trace import SUBCOMMANDS
 from armillary.cli.trace.group_file import groups_option, read_group_file
-from armillary.errors import InputError, nearest, one_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from armillary.lab.extrapolation import Evidence, Extrapolated, Reference
     from armillary.trace import Trace
-    from armillary.workload.extrapolation import Evidence, Extrapolated, Reference
 
 _PATH = click.Path(path_type=Path)
 _SCALED = ("dp", "tp", "pp", "cp", "ep", "batch", "sequence", "microbatches")
@@ -83,9 +83,9 @@ def command(
     request: Request,
 ) -> None:
     """Recognise, extrapolate, list assumptions, and write or simulate."""
-    from armillary.files import write_text
+    from armillary.base.files import write_text
+    from armillary.lab.extrapolation import extrapolate
     from armillary.platform import load_platform
-    from armillary.workload.extrapolation import extrapolate
 
     wanted: dict[str, Fraction | int] = dict(_pairs("--scale", scale, _SCALED))
     if ranks:
@@ -124,10 +124,10 @@ def _read(
 ) -> tuple[Trace, tuple[Evidence, ...]]:
     from math import prod
 
+    from armillary.lab.extrapolation import ranks_named_by, recognise, recognise_one
     from armillary.trace import read_graph
     from armillary.trace.inputs import read_input
     from armillary.trace.process_groups import recorded_rank
-    from armillary.workload.extrapolation import ranks_named_by, recognise, recognise_one
 
     if one:
         graph = read_graph(source)
@@ -145,9 +145,9 @@ def _read(
 
 
 def _reference(axis: str, value: Fraction, name: str, trace: Trace, told: dict[str, int]) -> Reference:
+    from armillary.lab.extrapolation import Reference, recognise
     from armillary.trace import load_trace
     from armillary.trace.families import grid_of
-    from armillary.workload.extrapolation import Reference, recognise
 
     sizes = {role: int(value) if role == axis else size for role, size in told.items()}
     other, _ = recognise(load_trace(name), axes=sizes)
@@ -190,7 +190,7 @@ def _axes_table(found: Extrapolated) -> Table:
     from rich import box
     from rich.table import Table
 
-    from armillary.workload.extrapolation.extrapolate import FACTORS
+    from armillary.lab.extrapolation.extrapolate import FACTORS
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in ("axis", "from", "to", "because"):

@@ -37,7 +37,7 @@ def _table(facts: dict[str, Any], others: int) -> Table:
     from rich import box
     from rich.table import Table
 
-    from armillary.units import format_bytes, format_time
+    from armillary.base.units import format_bytes, format_time
 
     deps = facts["dependencies"]
     title = f"{facts['source']}" + (f" and {others} alike" if others else "")

@@ -45,7 +45,7 @@ def command(file: Path, output: Path | None) -> None:
 
 
 def _compression(output: Path) -> Literal["gzip", "zstd"] | None:
-    from armillary.errors import InputError, one_of
+    from armillary.base.errors import InputError, one_of
 
     for suffix, how in _SUFFIXES.items():
         if output.name.endswith(suffix):

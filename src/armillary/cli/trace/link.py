@@ -25,8 +25,8 @@ _FILE = click.Path(path_type=Path)
 @click.option("--json", "report_path", type=OUTPUT, metavar="REPORT", help="Write a report.")
 def command(host: Path, device: Path, output: Path, report_path: Path | None) -> None:
     """Join and write."""
+    from armillary.base.files import write_text
     from armillary.convert.pytorch.link_files import link_files
-    from armillary.files import write_text
 
     with working("linking"):
         facts = link_files(host, device, output)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from armillary.base.errors import InputError
 from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import show_table, working
 from armillary.cli.trace import SUBCOMMANDS
 from armillary.cli.trace.group_file import groups_option, read_group_file
-from armillary.errors import InputError
 
 if TYPE_CHECKING:
-    from armillary.study.privacy.machines import Machine
-    from armillary.study.privacy.obfuscate import Strength
+    from armillary.lab.privacy.machines import Machine
+    from armillary.lab.privacy.obfuscate import Strength
     from armillary.trace.inputs import Input
 
 _HELP = f"""{SUBCOMMANDS["obfuscate"]}
@@ -91,12 +91,12 @@ def command(
         return
     import secrets
 
-    from armillary.files import check_prefix, write_text
-    from armillary.study.privacy.machines import read_machines
-    from armillary.study.privacy.obfuscate import obfuscate
-    from armillary.study.privacy.remains import remains
-    from armillary.study.privacy.show import remains_tables
-    from armillary.workload.obfuscation.restoring import write_legend
+    from armillary.base.files import check_prefix, write_text
+    from armillary.lab.obfuscation.restoring import write_legend
+    from armillary.lab.privacy.machines import read_machines
+    from armillary.lab.privacy.obfuscate import obfuscate
+    from armillary.lab.privacy.remains import remains
+    from armillary.lab.privacy.show import remains_tables
 
     strength, allowed = _strength(**wanted), _share("--tolerance", tolerance)
     if strength.stand_in and legend:
@@ -147,7 +147,7 @@ def command(
 def _strength(
     level: int | None, names: bool, sizes: str | None, structure: bool | None, totals: float | None
 ) -> Strength:
-    from armillary.study.privacy.obfuscate import LEVELS
+    from armillary.lab.privacy.obfuscate import LEVELS
 
     if names and (level or sizes or structure or totals):
         raise click.UsageError("--names and other strengths exclude each other")
@@ -165,7 +165,7 @@ def _strength(
 
 
 def _share(option: str, text: str) -> float:
-    from armillary.units import parse_percent
+    from armillary.base.units import parse_percent
 
     try:
         return parse_percent(text)
@@ -175,12 +175,12 @@ def _share(option: str, text: str) -> float:
 
 def _read(source: str) -> tuple[Input, list[Machine]]:
     """Return the trace, and of a study also its machine."""
-    from armillary.study.privacy.machines import read_machines
+    from armillary.lab.privacy.machines import read_machines
     from armillary.trace.inputs import Input, read_input
 
     if not source.endswith((".yaml", ".yml")):
         return read_input(source), []
-    from armillary.platform.native import load_study
+    from armillary.platform.files.native import load_study
     from armillary.workload.plan.request import study_trace
 
     study = load_study(source)
@@ -201,9 +201,9 @@ def _write(output: Path, found: Input) -> None:
 
 
 def _restore(source: str, output: Path, legend: Path) -> None:
-    from armillary.files import check_prefix
+    from armillary.base.files import check_prefix
+    from armillary.lab.obfuscation.restoring import read_legend, restore
     from armillary.trace.inputs import read_input
-    from armillary.workload.obfuscation.restoring import read_legend, restore
 
     found = read_input(source)
     if found.whole:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
+from armillary.base.terminal import unfiltered
 from armillary.cli.output_file import OUTPUT, PICTURE
 from armillary.cli.outputs import show_table
 from armillary.cli.trace import SUBCOMMANDS
-from armillary.terminal import unfiltered
 
 _HELP = f"""{SUBCOMMANDS["privacy"]}
 
@@ -46,10 +46,10 @@ def command(
     runs: int, seed: int, public: int, workers: int, picture: Path | None, report: Path | None
 ) -> None:
     """Evaluate, print and write."""
-    from armillary.files import write_text
-    from armillary.study.privacy.evaluate import SETTINGS, evaluate
-    from armillary.study.privacy.public import name_public
-    from armillary.study.privacy.show import evaluation_tables, not_hidden, public_table, trade_off_picture
+    from armillary.base.files import write_text
+    from armillary.lab.privacy.evaluate import SETTINGS, evaluate
+    from armillary.lab.privacy.public import name_public
+    from armillary.lab.privacy.show import evaluation_tables, not_hidden, public_table, trade_off_picture
 
     hidden = not sys.stderr.isatty()
     with click.progressbar(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from armillary.base.errors import InputError
 from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import working
 from armillary.cli.trace import SUBCOMMANDS
 from armillary.cli.trace.group_file import groups_option, read_group_file
-from armillary.errors import InputError
 
 if TYPE_CHECKING:
     from armillary.trace import Trace
@@ -56,7 +56,7 @@ What waited for a node that is left out waits for the nearest nodes before it th
 @groups_option
 def command(source: str, output: Path, groups: Path | None, **options: Any) -> None:
     """Cut and write."""
-    from armillary.files import check_prefix
+    from armillary.base.files import check_prefix
     from armillary.trace import write_graph, write_trace
     from armillary.trace.check_ranks import check_ranks
     from armillary.trace.inputs import read_input
@@ -103,8 +103,8 @@ def _range(text: str) -> tuple[int, int]:
 
 def _time(option: str, text: str | None, trace: Trace) -> float | None:
     """Return a time in ns; with a plus before it, it counts from the first start."""
+    from armillary.base.units import parse_time
     from armillary.trace.select import first_start
-    from armillary.units import parse_time
 
     if text is None:
         return None

@@ -45,7 +45,7 @@ def command(inputs: tuple[str, ...], top: int, as_json: bool) -> None:
 
 
 def _tables(facts: dict[str, Any]) -> Iterator[Table]:
-    from armillary.units import format_bytes, format_flops, format_time
+    from armillary.base.units import format_bytes, format_flops, format_time
 
     total = facts["all"]
     table = _table(f"{facts['source']}: {_ranks(facts)}", "nodes", "time", "share of time")
@@ -108,8 +108,8 @@ _DEPENDENCIES = {
 
 
 def _histogram(facts: dict[str, Any]) -> Table:
+    from armillary.base.units import format_time
     from armillary.trace.stats import BOUNDS
-    from armillary.units import format_time
 
     table = _table("duration", "nodes", "time", "share of nodes")
     ends = dict(pairwise(BOUNDS))
@@ -147,7 +147,7 @@ def _table(title: str, *columns: str, last: str = "left") -> Table:
 
 
 def _cells(sums: dict[str, Any], total: dict[str, Any]) -> tuple[str, str, str]:
-    from armillary.units import format_time
+    from armillary.base.units import format_time
 
     return f"{sums['nodes']:,}", format_time(sums["time_ns"]), _bar(sums, total, "time_ns")
 

@@ -33,8 +33,8 @@ _RANK = re.compile(r"\.(\d+)\.(et|et\.gz|et\.zst|json)$")
 )
 def command(inputs: tuple[Path, ...], output: Path) -> None:
     """Write the timeline."""
+    from armillary.base.units import format_time
     from armillary.report.trace_timeline import write_trace_timeline
-    from armillary.units import format_time
 
     with working("reading"):
         shown = write_trace_timeline(_ranks(inputs), output)
@@ -51,7 +51,7 @@ def command(inputs: tuple[Path, ...], output: Path) -> None:
 
 def _ranks(inputs: tuple[Path, ...]) -> list[tuple[int, Graph]]:
     """Return the graphs with their ranks: from the file's name, or the next one that is free."""
-    from armillary.errors import InputError
+    from armillary.base.errors import InputError
     from armillary.trace import load_trace, read_graph
 
     found: dict[int, Graph] = {}

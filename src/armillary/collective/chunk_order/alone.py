@@ -7,8 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
+from armillary.base.jit import Mode, load
 from armillary.collective.chunk_order.levels import Order
-from armillary.jit import Mode, load
 
 WITHIN = ("earliest-phase", "fifo", "smallest-first")
 """Which chunk a port serves first, in the order of the numbers of `lanes_kernel`."""

@@ -6,7 +6,7 @@ the port free; all that ends at a tick comes before what starts.
 
 from __future__ import annotations
 
-from armillary.jit import njit
+from armillary.base.jit import njit
 
 EARLIEST_PHASE, FIFO, SMALLEST = range(3)
 # Columns of a phase: its port, ticks besides, ticks at the port, bytes there

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from armillary import units
-from armillary.platform.schema_fields import Bandwidth, Count, Part, Quantity
+from armillary.base import units
+from armillary.platform.files.schema_fields import Bandwidth, Count, Part, Quantity
 
 _Frequency = Annotated[float, Quantity(units.parse_frequency, "frequency", "1.98 GHz")]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from armillary.base.jit import Mode, load
 from armillary.collective.synthesis.greedy import INTERPRETED_SENDS
 from armillary.collective.synthesis.spread import Spread
 from armillary.collective.synthesis.synthesize import SynthesizedSchedule
-from armillary.jit import Mode, load
 
 
 def check_schedule(schedule: SynthesizedSchedule, mode: Mode | None = None) -> None:

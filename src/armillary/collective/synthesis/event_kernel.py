@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armillary.jit import inner
+from armillary.base.jit import inner
 
 H_TIME, H_ORDER, H_WHAT = range(3)
 H_COLUMNS = 3

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from armillary.base.errors import InputError
+from armillary.base.jit import Mode, load
+from armillary.base.working_memory import at_least
 from armillary.collective.synthesis.event_kernel import (
     H_COLUMNS,
     S_END,
@@ -17,10 +20,7 @@ from armillary.collective.synthesis.event_kernel import (
 )
 from armillary.collective.synthesis.spread import Options, Spread, levels_of, regions_of
 from armillary.collective.synthesis.wires import Wires
-from armillary.errors import InputError
-from armillary.jit import Mode, load
 from armillary.platform.topology.graph import Ints
-from armillary.working_memory import at_least
 
 INTERPRETED_SENDS = 2_000
 """Up to so many sends the interpreted kernel is done before the compiled one is loaded."""

@@ -11,7 +11,7 @@ regions, NPUs that faster links join: a slow link into one takes what nobody in 
 
 from __future__ import annotations
 
-from armillary.jit import inner, njit, use
+from armillary.base.jit import inner, njit, use
 
 events = use("armillary.collective.synthesis.event_kernel")
 push, pop, draw, clear_at, hold = events.push, events.pop, events.draw, events.clear_at, events.hold

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from armillary.base.errors import InputError
 from armillary.collective.synthesis.spread import Spread
 from armillary.collective.synthesis.synthesize import SynthesizedSchedule
-from armillary.errors import InputError
 from armillary.platform.topology.graph import Ints
 
 MOST_WRITTEN = 500_000

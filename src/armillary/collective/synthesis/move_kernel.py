@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armillary.jit import njit, use
+from armillary.base.jit import njit, use
 
 hold = use("armillary.collective.synthesis.event_kernel").hold
 

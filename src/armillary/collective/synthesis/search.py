@@ -9,11 +9,11 @@ from math import ceil
 
 import numpy as np
 
+from armillary.base.errors import InputError
 from armillary.collective.synthesis import symmetric
 from armillary.collective.synthesis.greedy import greedy
 from armillary.collective.synthesis.spread import Options, Spread
 from armillary.collective.synthesis.wires import PS, Wires, wires_of
-from armillary.errors import InputError
 from armillary.platform.topology.graph import Ints
 from armillary.platform.topology.routing import Routing
 

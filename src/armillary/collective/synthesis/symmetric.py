@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from armillary.base.jit import Mode, load
+from armillary.base.working_memory import at_least
 from armillary.collective.synthesis.event_kernel import (
     H_COLUMNS,
     S_END,
@@ -23,10 +25,8 @@ from armillary.collective.synthesis.event_kernel import (
 from armillary.collective.synthesis.greedy import INTERPRETED_SENDS
 from armillary.collective.synthesis.spread import Options, Spread, levels_of, regions_of
 from armillary.collective.synthesis.wires import Wires
-from armillary.jit import Mode, load
 from armillary.platform.topology.graph import Ints, Topology
 from armillary.platform.topology.grids import from_dimensions
-from armillary.working_memory import at_least
 
 AT_ONCE = 1 << 22
 """Sends that are translated at a time."""

@@ -8,7 +8,7 @@ when their source got the chunk.
 
 from __future__ import annotations
 
-from armillary.jit import inner, njit, use
+from armillary.base.jit import inner, njit, use
 
 events = use("armillary.collective.synthesis.event_kernel")
 push, pop, draw, clear_at, hold = events.push, events.pop, events.draw, events.clear_at, events.hold

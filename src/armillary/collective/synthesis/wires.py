@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform.topology.graph import Ints, Topology, ranges
 from armillary.platform.topology.routing import Paths, Routing
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.compute.gpu.read import Reader
-from armillary.errors import InputError, nearest, one_of
 from armillary.platform.document import read_document
 
 FOLDER = Path(__file__).parent / "devices"

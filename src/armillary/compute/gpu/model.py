@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from armillary.base.errors import InputError, one_of
 from armillary.compute.gpu.attention import attention_seconds
 from armillary.compute.gpu.device import SECOND, Factors, Gpu, load_gpu
 from armillary.compute.gpu.gemm import BOUNDS, ELEMENT, gemm_seconds
 from armillary.compute.gpu.pointwise import memory_seconds
 from armillary.compute.model import ComputeModel, Device, Floats, Times, Work
-from armillary.errors import InputError, one_of
 
 LAYOUTS = ("input", "weight")
 """Last words of the names of gradients of linear layers: the left operand's, the right one's."""
@@ -36,7 +36,7 @@ class GpuModel(ComputeModel):
 
     @classmethod
     def create(cls, options: Mapping[str, Any], device: Device, folder: Path) -> GpuModel:
-        """See `ComputeModel`; the options are those of `armillary.platform.compute_schema.GpuKernels`."""
+        """See `ComputeModel`; the options are those of `armillary.platform.files.compute_schema.GpuKernels`."""
         gpu = load_gpu(options["device"], folder)
         given = {name: value for name, value in options.get("factors", {}).items() if value is not None}
         chosen = {

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
-from armillary import units
-from armillary.errors import nearest, one_of
+from armillary.base import units
+from armillary.base.errors import nearest, one_of
 from armillary.platform.document import Document, KeyPath
 
 PRECISIONS = ("fp32", "bf16", "fp8", "fp4")

@@ -12,7 +12,7 @@ import heapq
 import re
 from dataclasses import dataclass, field
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 
 _QUOTED = r'"(?:[^"\\]|\\.)*+"'
 _STATEMENT = re.compile(

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, get_type_hints
 
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.convert.converted import Converted
-from armillary.errors import InputError, nearest, one_of
 
 GROUP = "armillary.front_ends"
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from armillary.base.errors import InputError
 from armillary.convert.converted import Converted
-from armillary.errors import InputError
 
 
 def convert(inputs: Sequence[Path], *, cycle: str = "1 ns", groups: Path | None = None) -> Converted:
@@ -21,11 +21,11 @@ def convert(inputs: Sequence[Path], *, cycle: str = "1 ns", groups: Path | None 
     Raises:
         InputError: a file cannot be read or is not of that schema; names the byte.
     """
+    from armillary.base.units import parse_time
     from armillary.convert.eg_nodes import Meaning, graph_of_rank
     from armillary.platform.document import read_document
-    from armillary.platform.groups import read_groups
+    from armillary.platform.files.groups import read_groups
     from armillary.trace import Graph, Trace
-    from armillary.units import parse_time
 
     try:
         ns = parse_time(cycle)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from armillary.base.errors import InputError
 from armillary.convert.converted import Converted
-from armillary.errors import InputError
 
 
 def convert(inputs: Sequence[Path], *, all_reduce: bool = False) -> Converted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from armillary.base.errors import InputError
 from armillary.convert.converted import Converted
 from armillary.convert.groups import Groups
 from armillary.convert.hlo.groups import Devices
@@ -13,7 +14,6 @@ from armillary.convert.hlo.module import Module
 from armillary.convert.hlo.parse import parse
 from armillary.convert.hlo.ranks import trace_of
 from armillary.convert.hlo.source import read
-from armillary.errors import InputError
 
 _MOST_RANKS = 1 << 20
 

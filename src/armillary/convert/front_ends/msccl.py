@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from armillary.base.errors import InputError
 from armillary.convert.converted import Converted
-from armillary.errors import InputError
 
 MOST_CHECKED = 2_000_000
 """Chunks that are moved on numbers to see whether the algorithm does what it says; a few seconds."""
@@ -27,10 +27,10 @@ def convert(
     Raises:
         InputError: the file cannot be read or is no such algorithm; names the line.
     """
+    from armillary.base.units import parse_bandwidth, parse_bytes
     from armillary.collective.msccl import read_msccl, to_graphs
     from armillary.collective.msccl_check import CHECKED, check_result
     from armillary.trace import Trace
-    from armillary.units import parse_bandwidth, parse_bytes
 
     if len(inputs) != 1:
         raise InputError(f"{len(inputs)} MSCCL files, expected one: it holds the programs of all GPUs")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.convert.converted import Converted
 from armillary.convert.text.layout import lay_out
 from armillary.convert.text.loops import record_pass
 from armillary.convert.text.ranks import trace_of
 from armillary.convert.text.reader import read
 from armillary.convert.text.recorder import Recorder
-from armillary.errors import InputError, nearest, one_of
 
 UNITS = {"ns": 1, "us": 1000}
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable
 from typing import NoReturn
 
+from armillary.base.errors import nearest
 from armillary.convert.hlo.module import CALLS, Computation, Instruction, Module
 from armillary.convert.hlo.shapes import Shapes
 from armillary.convert.hlo.source import HOW, Source
-from armillary.errors import nearest
 
 _MODULE = re.compile(r"^[ \t]*HloModule[ \t]+%?([^\s,]+)", re.M)
 _TABLE = re.compile(

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.errors import InputError
 from armillary.convert.groups import Groups
 from armillary.convert.hlo.steps import COMPUTE, RECV, SEND, Part, Program
-from armillary.errors import InputError
 from armillary.trace import Graph, GraphBuilder, Trace
 
 Ints = NDArray[np.int64]

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 
 COMMENT = re.compile(r"/\*[^*\n\"]*\*/")
 

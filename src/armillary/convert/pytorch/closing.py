@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.units import format_time
 from armillary.convert.pytorch.rank import Rank
 from armillary.trace import Graph, NodeType
-from armillary.units import format_time
 
 Times = NDArray[np.int64]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from armillary.base.errors import InputError
 from armillary.convert.pytorch.records import Records, uncollected
-from armillary.errors import InputError
 
 OPERATOR = frozenset(("cpu_op", "Operator", "operator"))
 ANNOTATION = frozenset(("user_annotation", "UserAnnotation"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from armillary.base.errors import InputError
 from armillary.convert.pytorch.device import CpuOp, DeviceOp, DeviceTrace, RuntimeCall, nanoseconds
 from armillary.convert.pytorch.host import host_of
 from armillary.convert.pytorch.link import Linked
-from armillary.errors import InputError
 
 
 def is_et_plus(raw: list[dict[str, Any]]) -> bool:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from armillary.base.errors import InputError
 from armillary.convert.pytorch.records import Records, uncollected
-from armillary.errors import InputError
 
 SCHEMAS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1")
 """Schemas whose nodes are understood, without what follows the dash (``-chakra.0.0.4``)."""

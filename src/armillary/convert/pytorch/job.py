@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from armillary.base.errors import InputError
 from armillary.convert.converted import Converted, communication
 from armillary.convert.groups import Groups
 from armillary.convert.pytorch.chakra import Group, nodes_of_rank
@@ -20,7 +21,6 @@ from armillary.convert.pytorch.host_time import operators_held, was_cut
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.process_groups import ProcessGroups, says_world, world_size
 from armillary.convert.pytorch.rank import Rank, build
-from armillary.errors import InputError
 from armillary.trace import Graph, GraphBuilder, Trace, graph_of
 from armillary.trace.process_groups import RANK, WORLD_SIZE
 

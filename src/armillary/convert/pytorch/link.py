@@ -20,10 +20,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from armillary.base.errors import InputError
 from armillary.convert.pytorch.device import CpuOp, DeviceTrace
 from armillary.convert.pytorch.host import HostNode, HostTrace
 from armillary.convert.pytorch.sequence import align
-from armillary.errors import InputError
 
 LEAST_RATE = 0.5
 """Below this share of linked nodes the traces are of different runs."""

@@ -10,6 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from armillary.base.errors import InputError
+from armillary.base.files import replacing
 from armillary.convert.pytorch.device import (
     CpuOp,
     DeviceOp,
@@ -23,8 +25,6 @@ from armillary.convert.pytorch.et_plus import is_et_plus, read_et_plus
 from armillary.convert.pytorch.host import HostTrace, host_of, read_host
 from armillary.convert.pytorch.link import Linked, link
 from armillary.convert.pytorch.records import Records, read_text, uncollected
-from armillary.errors import InputError
-from armillary.files import replacing
 
 _ROWS: dict[str, Any] = {"ops": CpuOp, "calls": RuntimeCall, "kernels": DeviceOp, "waits": StreamWait}
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.errors import InputError
 from armillary.convert.text.kinds import SCOPES, Scope
 from armillary.convert.text.reader import Workload
-from armillary.errors import InputError
 
 MOST_NPUS = 2**20
 USUAL_NPUS = 8

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from armillary.base.errors import InputError
 from armillary.convert.text.kinds import Phase
 from armillary.convert.text.recorder import Recorder
-from armillary.errors import InputError
 
 FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = Phase
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from armillary.base.errors import InputError
 from armillary.convert.groups import Groups
 from armillary.convert.text.kinds import Scope
 from armillary.convert.text.layout import Layout
-from armillary.errors import InputError
 from armillary.trace import Graph, GraphBuilder, Node, Trace, graph_of
 
 _MOST_VALUES = 2**29

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.convert.text.header import LISTS, Options, read_kind, read_options
 from armillary.convert.text.kinds import DLRM, SCOPES, Phase, Scope
 from armillary.convert.text.words import Word, read_lines
-from armillary.errors import InputError, nearest, one_of
 from armillary.trace import CollectiveType
 
 COLLECTIVES = {

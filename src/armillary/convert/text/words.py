@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 
 INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
 _END = re.compile("\r\n|\r|\n")

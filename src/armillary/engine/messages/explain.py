@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.units import format_time
 from armillary.engine.messages import message_layout_kernel as lk
 from armillary.engine.messages.program import MessageProgram
 from armillary.engine.messages.run import MessageRun
 from armillary.engine.transport.use import link_use
-from armillary.units import format_time
 
 Ints = NDArray[np.int64]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.errors import InputError
 from armillary.collective.rounds import ABSENT, SwitchTree
-from armillary.errors import InputError
 from armillary.platform.model import InNetwork
 from armillary.platform.topology import Topology
 from armillary.platform.topology.aggregation import Aggregation, AggregationTree, capable_switches

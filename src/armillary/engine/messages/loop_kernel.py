@@ -6,7 +6,8 @@ ends with what the network delivers up to it; then free nodes are issued, and la
 
 from __future__ import annotations
 
-from armillary.engine.layout_kernel import HEAP_COLUMNS
+from armillary.base.jit import inner, njit, use
+from armillary.engine.common.layout_kernel import HEAP_COLUMNS
 from armillary.engine.messages.message_layout_kernel import *
 from armillary.engine.transport.layout_kernel import (
     FOREVER,
@@ -20,9 +21,8 @@ from armillary.engine.transport.layout_kernel import (
     PS,
 )
 from armillary.engine.transport.layout_kernel import GROW as NET_GROW
-from armillary.jit import inner, njit, use
 
-heaps = use("armillary.engine.heap_kernel")
+heaps = use("armillary.engine.common.heap_kernel")
 pop = heaps.pop
 share = use("armillary.engine.physical.share_kernel")
 schedule, touch_lane = share.schedule, share.touch_lane

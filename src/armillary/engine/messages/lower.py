@@ -9,18 +9,19 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.errors import InputError
 from armillary.collective.physical import rounds_alltoallv, rounds_for
 from armillary.collective.rounds import Rounds
-from armillary.engine.items import Channel
-from armillary.engine.jobs import Job
-from armillary.engine.lowered import as_table
+from armillary.engine.common.items import Channel
+from armillary.engine.common.jobs import Job
+from armillary.engine.common.lowered import as_table
+from armillary.engine.common.network import LIMIT
 from armillary.engine.messages import message_layout_kernel as lk
 from armillary.engine.messages.lines import MessageLines
 from armillary.engine.messages.program import MessageProgram
 from armillary.engine.messages.routes import routes_of
 from armillary.engine.messages.shapes import Shapes, sizes
 from armillary.engine.messages.window import window_of
-from armillary.engine.network import LIMIT
 from armillary.engine.physical.channels import Channels
 from armillary.engine.physical.courses import Course, plain_course
 from armillary.engine.physical.jobs import PhysicalPhase, split_at_once
@@ -28,7 +29,6 @@ from armillary.engine.physical.lower import Build
 from armillary.engine.physical.program import PhysicalProgram, Plan
 from armillary.engine.physical.workload import ListedWorkload
 from armillary.engine.transport.network import Stage
-from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
 from armillary.platform.model import InNetwork, Platform
 from armillary.trace import Trace

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.errors import InputError, StuckError
+from armillary.base.jit import Mode, load
+from armillary.base.working_memory import at_least
 from armillary.collective.synthesis.event_kernel import H_COLUMNS, S_HEAP
 from armillary.collective.synthesis.spread import Spread
 from armillary.collective.synthesis.synthesize import SynthesizedSchedule
@@ -20,11 +23,8 @@ from armillary.engine.transport.models import transport_of
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.transport import Room, first_state
 from armillary.engine.transport.use import LinkUse, link_use
-from armillary.errors import InputError, StuckError
-from armillary.jit import Mode, load
 from armillary.platform.model import Platform
 from armillary.platform.topology.graph import Ints
-from armillary.working_memory import at_least
 
 INTERPRETED_MESSAGES = 5_000
 

@@ -7,9 +7,9 @@ whole ticks, and what arrives within a tick is seen at its end.
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, njit, use
 from armillary.engine.messages.plan_layout_kernel import *
 from armillary.engine.transport.layout_kernel import *
-from armillary.jit import inner, njit, use
 
 queues = use("armillary.engine.transport.queue_kernel")
 full, take_delivered = queues.full, queues.take_delivered

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.engine.common.network_use import NetworkUse
 from armillary.engine.messages import message_layout_kernel as lk
 from armillary.engine.messages.stages import network_of
-from armillary.engine.network_use import NetworkUse
 from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.transport import layout_kernel as tk
 from armillary.engine.transport.network import Routes, Stage

@@ -6,9 +6,9 @@ in it has arrived, and all that it receives has been reduced.
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.messages.message_layout_kernel import *
 from armillary.engine.transport.layout_kernel import PS
-from armillary.jit import inner, use
 
 mover = use("armillary.engine.transport.chosen_kernel")
 inject = mover.inject

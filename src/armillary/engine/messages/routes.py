@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.errors import InputError
 from armillary.engine.transport.network import Routes, Stage
-from armillary.errors import InputError
 from armillary.platform.topology.routing import Paths
 
 Ints = NDArray[np.int64]

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.checked import Guards
-from armillary.engine.flat import flat_program
-from armillary.engine.layout_kernel import HEAP_COLUMNS
+from armillary.base.checked import Guards
+from armillary.base.jit import Mode, load
+from armillary.base.working_memory import at_least, room
+from armillary.engine.common.flat import flat_program
+from armillary.engine.common.layout_kernel import HEAP_COLUMNS
+from armillary.engine.common.run import BUDGET, FIRST_WORDS, Run
 from armillary.engine.messages import message_layout_kernel as lk
 from armillary.engine.messages.program import MessageProgram
 from armillary.engine.physical.run import fire, first_state
-from armillary.engine.run import BUDGET, FIRST_WORDS, Run
 from armillary.engine.transport import layout_kernel as tk
 from armillary.engine.transport.network import lower_network
 from armillary.engine.transport.transport import Room, Transport
 from armillary.engine.transport.transport import first_state as first_net
-from armillary.jit import Mode, load
-from armillary.working_memory import at_least, room
 
 Ints = NDArray[np.int64]
 HOPS = 4

@@ -10,9 +10,9 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.errors import InputError
 from armillary.collective.rounds import Rounds
 from armillary.engine.messages import message_layout_kernel as lk
-from armillary.errors import InputError
 
 Ints = NDArray[np.int64]
 Part = tuple[Fraction, bool]

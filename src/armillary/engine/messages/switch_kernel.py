@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.messages.message_layout_kernel import *
 from armillary.engine.transport.layout_kernel import PS
-from armillary.jit import inner, use
 
 share = use("armillary.engine.physical.share_kernel")
 touch_lane = share.touch_lane

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from armillary.engine.common.run import Run
     from armillary.engine.physical.program import PhysicalProgram
-    from armillary.engine.run import Run
     from armillary.platform.model import Platform
     from armillary.trace import Trace
 
@@ -21,12 +21,12 @@ def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[Physical
     program = lower(trace, platform, fold_ranks=fold)
     run, terms = execute(program), platform.physical.terms
     if terms.overlap:
-        from armillary.engine.terms.overlap import settle
+        from armillary.engine.physical.terms.overlap import settle
 
         program, run = settle(program, run, platform)
     info = machine_info(program, platform)
     if terms.step:
-        from armillary.engine.terms.step import add_host_time
+        from armillary.engine.physical.terms.step import add_host_time
 
         info["host_ns"] = add_host_time(run, terms, trace.about)
     return program, run, info

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine import network
-from armillary.engine.items import Channel
+from armillary.engine.common import network
+from armillary.engine.common.items import Channel
+from armillary.engine.common.tables import Tables
 from armillary.engine.physical.fitted import fitted_message
 from armillary.engine.physical.lines import Lines, Use
 from armillary.engine.physical.scale import Scale
 from armillary.engine.physical.workload import PhysicalWorkload
-from armillary.engine.tables import Tables
 from armillary.platform.bandwidth import links_per_npu
 
 Ints = NDArray[np.int64]

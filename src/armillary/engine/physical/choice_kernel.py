@@ -7,10 +7,10 @@ line: ticks of all that this collective has sent there and that is not through, 
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.physical.fluid_layout_kernel import *
-from armillary.jit import inner, use
 
-heaps = use("armillary.engine.heap_kernel")
+heaps = use("armillary.engine.common.heap_kernel")
 put, take = heaps.put, heaps.take
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.physical.fluid_layout_kernel import *
-from armillary.jit import inner, use
 
 choice = use("armillary.engine.physical.choice_kernel")
 phase_row, must_ask, choose_all = choice.phase_row, choice.must_ask, choice.choose_all

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine import network
-from armillary.engine.communicators import Communicator
-from armillary.engine.fold import world_lines
+from armillary.engine.common import network
+from armillary.engine.common.communicators import Communicator
+from armillary.engine.common.fold import world_lines
 from armillary.platform.model import Platform
 
 Ints = NDArray[np.int64]

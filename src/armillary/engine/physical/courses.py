@@ -8,12 +8,13 @@ from fractions import Fraction
 from itertools import permutations
 from math import ceil, factorial
 
+from armillary.base.errors import InputError
 from armillary.collective.chunk_order.choose import MOST, chunks_for
 from armillary.collective.chunk_order.greedy import plain_sizes
 from armillary.collective.chunk_order.levels import SCHEDULABLE, plain_order
 from armillary.collective.demand import plain
-from armillary.engine.communicators import Communicator
-from armillary.engine.jobs import Job
+from armillary.engine.common.communicators import Communicator
+from armillary.engine.common.jobs import Job
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.engine.physical.fitted import fitted_phase
 from armillary.engine.physical.jobs import (
@@ -24,7 +25,6 @@ from armillary.engine.physical.jobs import (
     spanned_by,
 )
 from armillary.engine.physical.memory import OPERATIONS
-from armillary.errors import InputError
 from armillary.platform.model import Platform
 
 MOST_UNDER_WAY = 256

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from armillary.base.errors import InputError
 from armillary.collective.demand import plain
-from armillary.engine import network
-from armillary.engine.communicators import Communicator
-from armillary.engine.jobs import Job
+from armillary.engine.common import network
+from armillary.engine.common.communicators import Communicator
+from armillary.engine.common.jobs import Job
 from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.engine.physical.memory import OPERATIONS
 from armillary.engine.physical.scale import FRACTION_BITS
-from armillary.errors import InputError
 from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
 from armillary.platform.terms import FitChoice

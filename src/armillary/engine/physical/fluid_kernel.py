@@ -7,11 +7,11 @@ the order of events within it, so ranks that behave alike stay alike.
 
 from __future__ import annotations
 
-from armillary.engine.layout_kernel import HEAP_COLUMNS
+from armillary.base.jit import inner, njit, use
+from armillary.engine.common.layout_kernel import HEAP_COLUMNS
 from armillary.engine.physical.fluid_layout_kernel import *
-from armillary.jit import inner, njit, use
 
-heaps = use("armillary.engine.heap_kernel")
+heaps = use("armillary.engine.common.heap_kernel")
 push, pop = heaps.push, heaps.pop
 share = use("armillary.engine.physical.share_kernel")
 schedule, touch_lane, touch_ports = share.schedule, share.touch_lane, share.touch_ports

@@ -1,4 +1,4 @@
-"""The layout of a physical program and of its run; see `armillary.engine.layout_kernel` for the scheme."""
+"""The layout of a physical program and of its run; see `armillary.engine.common.layout_kernel` for the scheme."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STATE_HEAD = 73
 OK, GROW, MISMATCH = range(3)
 # Node kinds
 FIXED, COLLECTIVE, SEND, RECV, MEMORY, SKIP = range(6)
-TRANSFER = 9  # as in `armillary.engine.layout_kernel`
+TRANSFER = 9  # as in `armillary.engine.common.layout_kernel`
 # Columns of a node row, and of a rank row: R_SLOT is the number of its first slot among those of all ranks
 N_KIND, N_SLOT, N_TICKS, N_ITEM, N_INDEGREE, N_CHILD, N_CHILDREN = range(7)
 N_COLUMNS = 7

@@ -9,19 +9,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.errors import InputError
 from armillary.compute import KernelTimes
-from armillary.engine import network
-from armillary.engine.classes import check_fits
-from armillary.engine.communicators import Communicator, Communicators
-from armillary.engine.fold import Ring, fold
-from armillary.engine.items import Channel, View, read_view
-from armillary.engine.jobs import Job
+from armillary.engine.common import network
+from armillary.engine.common.classes import check_fits
+from armillary.engine.common.communicators import Communicator, Communicators
+from armillary.engine.common.fold import Ring, fold
+from armillary.engine.common.items import Channel, View, read_view
+from armillary.engine.common.jobs import Job
 from armillary.engine.physical.grid_messages import GridMessages
 from armillary.engine.physical.memory import OPERATIONS, Groups
 from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes
 from armillary.engine.physical.splits import Rows, join, read_splits, with_jobs
 from armillary.engine.physical.workload import SET, PhysicalWorkload
-from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType, Trace
 from armillary.trace.expand import refuse_outsider

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.fold import Pairs
-from armillary.engine.items import Channel, View
+from armillary.base.errors import InputError
+from armillary.engine.common.fold import Pairs
+from armillary.engine.common.items import Channel, View
 from armillary.engine.physical.classes import path_code
-from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace.families import Route
 from armillary.trace.grid import RankGrid

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
+from armillary.base.errors import InputError, one_of
 from armillary.collective.in_switch import ports
 from armillary.collective.physical import algorithms_for
-from armillary.errors import InputError, one_of
 from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
 

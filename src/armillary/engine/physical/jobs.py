@@ -11,19 +11,19 @@ from math import ceil, inf, prod
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.errors import InputError
 from armillary.collective.demand import plain
 from armillary.collective.load import Load, load, placed
 from armillary.collective.physical import ROOTED, choose, natural, parts_for, rounds_for
 from armillary.collective.rounds import Rounds
-from armillary.engine import network
-from armillary.engine.communicators import Communicator
-from armillary.engine.jobs import Job
+from armillary.engine.common import network
+from armillary.engine.common.communicators import Communicator
+from armillary.engine.common.jobs import Job
 from armillary.engine.physical.in_switch import in_switch
 from armillary.engine.physical.memory import REDUCE
 from armillary.engine.physical.splits import loads
-from armillary.errors import InputError
 from armillary.platform.bandwidth import links_per_npu, port
-from armillary.platform.memory import fill_ns
+from armillary.platform.files.memory import fill_ns
 from armillary.platform.model import Platform
 
 Ints = NDArray[np.int64]

@@ -8,7 +8,7 @@ from math import factorial
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.items import View
+from armillary.engine.common.items import View
 from armillary.engine.physical import fluid_layout_kernel as lk
 
 Ints = NDArray[np.int64]

@@ -10,16 +10,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.errors import InputError
+from armillary.base.units import format_bandwidth
+from armillary.engine.common.quotient import QuotientComm
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.classes import lines_of
 from armillary.engine.physical.jobs import MEMORY_STORE, PhysicalPhase
 from armillary.engine.physical.memory import MemoryPorts
 from armillary.engine.physical.scale import Scale
 from armillary.engine.physical.workload import PhysicalWorkload
-from armillary.engine.quotient import QuotientComm
-from armillary.errors import InputError
 from armillary.platform.bandwidth import ports
-from armillary.units import format_bandwidth
 
 Ints = NDArray[np.int64]
 Use = tuple[int, int, int]

@@ -7,10 +7,12 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.errors import InputError
 from armillary.collective.chunk_order.alone import WITHIN
-from armillary.engine.classes import quotient_comms
-from armillary.engine.items import View
-from armillary.engine.lowered import as_table
+from armillary.engine.common.classes import quotient_comms
+from armillary.engine.common.items import View
+from armillary.engine.common.lowered import as_table
+from armillary.engine.common.tables import Tables
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.channels import Channels
 from armillary.engine.physical.item_rows import fill_accesses, fill_messages, fill_transfers, priorities
@@ -20,8 +22,6 @@ from armillary.engine.physical.plans import Plans
 from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.physical.scale import Scale, bits
 from armillary.engine.physical.workload import ListedWorkload, PhysicalWorkload
-from armillary.engine.tables import Tables
-from armillary.errors import InputError
 from armillary.platform.model import Platform
 from armillary.trace import Trace
 from armillary.trace.expand import MOST_NODES

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.errors import one_of
 from armillary.compute import Device, KernelTimes
 from armillary.compute.roofline import roofline_ns, with_endless_memory
 from armillary.compute.untimed import has_time, names_work, untimed, untimed_on_cpu
-from armillary.engine.items import View
-from armillary.engine.network import LIMIT
-from armillary.engine.nodes import (
+from armillary.engine.common.items import View
+from armillary.engine.common.network import LIMIT
+from armillary.engine.common.nodes import (
     OPERATION,
     Nodes,
     diagnose,
@@ -24,7 +25,6 @@ from armillary.engine.nodes import (
 )
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.memory import read_accesses
-from armillary.errors import one_of
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
 from armillary.trace.distinct import distinct_columns

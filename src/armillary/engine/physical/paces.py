@@ -8,10 +8,10 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.items import View
+from armillary.engine.common.items import View
 from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
+from armillary.engine.physical.terms.straggler import slowest
 from armillary.engine.physical.workload import PhysicalWorkload
-from armillary.engine.terms.straggler import slowest
 
 Ints = NDArray[np.int64]
 

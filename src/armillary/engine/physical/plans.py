@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 
-from armillary.engine.jobs import Job
+from armillary.engine.common.jobs import Job
+from armillary.engine.common.quotient import QuotientComm
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.courses import last_latency
 from armillary.engine.physical.jobs import PhysicalPhase, latency_ticks, reduction_ns
@@ -15,7 +16,6 @@ from armillary.engine.physical.lines import Lines
 from armillary.engine.physical.program import Plan
 from armillary.engine.physical.scale import Scale
 from armillary.engine.physical.workload import PhysicalWorkload
-from armillary.engine.quotient import QuotientComm
 from armillary.trace.process_groups import WORLD
 
 

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.communicators import Communicator
-from armillary.engine.demands import Demands
-from armillary.engine.items import FROM_MEMORY, View, channel_at
-from armillary.engine.jobs import Job
-from armillary.engine.lowered import NO_NETWORK, Simulated
+from armillary.engine.common.communicators import Communicator
+from armillary.engine.common.demands import Demands
+from armillary.engine.common.items import FROM_MEMORY, View, channel_at
+from armillary.engine.common.jobs import Job
+from armillary.engine.common.lowered import NO_NETWORK, Simulated
+from armillary.engine.common.quotient import QuotientComm
+from armillary.engine.common.timeline import OPERATIONS
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.courses import Course
 from armillary.engine.physical.fitted import FITTED
 from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.engine.physical.least import least_ticks, plan_ticks
 from armillary.engine.physical.trains import fill_spans
-from armillary.engine.quotient import QuotientComm
-from armillary.engine.timeline import OPERATIONS
 
 Ints = NDArray[np.int64]
 

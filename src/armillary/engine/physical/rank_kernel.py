@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.physical.fluid_layout_kernel import *
-from armillary.jit import inner, use
 
-heaps = use("armillary.engine.heap_kernel")
+heaps = use("armillary.engine.common.heap_kernel")
 put = heaps.put
 
 

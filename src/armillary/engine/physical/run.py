@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.checked import Guards
-from armillary.engine.flat import flat_program, flat_state
-from armillary.engine.layout_kernel import HEAP_COLUMNS
+from armillary.base.checked import Guards
+from armillary.base.jit import Mode, load
+from armillary.base.working_memory import at_least, room
+from armillary.engine.common.flat import flat_program, flat_state
+from armillary.engine.common.layout_kernel import HEAP_COLUMNS
+from armillary.engine.common.run import BUDGET, FIRST_WORDS, Run
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.program import PhysicalProgram
-from armillary.engine.run import BUDGET, FIRST_WORDS, Run
-from armillary.jit import Mode, load
-from armillary.working_memory import at_least, room
 
 Ints = NDArray[np.int64]
 INTERPRETED_EVENTS = 3_000

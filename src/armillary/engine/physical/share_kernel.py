@@ -8,11 +8,11 @@ matter. Volumes and rates are integers: a rate is rounded down, a finish is roun
 
 from __future__ import annotations
 
-from armillary.engine.layout_kernel import HEAP_COLUMNS
+from armillary.base.jit import inner, use
+from armillary.engine.common.layout_kernel import HEAP_COLUMNS
 from armillary.engine.physical.fluid_layout_kernel import *
-from armillary.jit import inner, use
 
-push = use("armillary.engine.heap_kernel").push
+push = use("armillary.engine.common.heap_kernel").push
 trains = use("armillary.engine.physical.train_kernel")
 advance_train, rest, ticks_of = trains.advance_train, trains.rest, trains.ticks_of
 

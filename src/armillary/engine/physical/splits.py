@@ -11,13 +11,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.errors import InputError
 from armillary.collective.load import Load, load
 from armillary.collective.physical import rounds_alltoallv
-from armillary.engine import network
-from armillary.engine.communicators import Communicator, Communicators
-from armillary.engine.items import View
-from armillary.engine.jobs import Job
-from armillary.errors import InputError
+from armillary.engine.common import network
+from armillary.engine.common.communicators import Communicator, Communicators
+from armillary.engine.common.items import View
+from armillary.engine.common.jobs import Job
 from armillary.platform.model import Platform
 from armillary.trace import Graph, Trace
 

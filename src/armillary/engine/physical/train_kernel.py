@@ -7,8 +7,8 @@ its rows follow from its start and its rate; once it has, rows are written chunk
 
 from __future__ import annotations
 
+from armillary.base.jit import inner
 from armillary.engine.physical.fluid_layout_kernel import *
-from armillary.jit import inner
 
 
 @inner

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from armillary.engine import network
-from armillary.engine.communicators import Communicators
-from armillary.engine.jobs import Job
+from armillary.base.errors import StuckError
+from armillary.engine.common import network
+from armillary.engine.common.communicators import Communicators
+from armillary.engine.common.jobs import Job
 from armillary.engine.physical.courses import course_of, last_latency
 from armillary.engine.physical.fitted import fitted_message, largest_message
 from armillary.engine.physical.jobs import MEMORY_STORE, PhysicalPhase, latency_ticks, reduction_ns
@@ -28,7 +29,6 @@ from armillary.engine.physical.twin_choice import Choices, Instance
 from armillary.engine.physical.twin_lanes import Lane, Port, share
 from armillary.engine.physical.twin_memory import Memories
 from armillary.engine.physical.twin_nodes import MEMORY, Node, read, split
-from armillary.errors import StuckError
 from armillary.platform.bandwidth import links_per_npu, ports
 from armillary.platform.model import Platform
 from armillary.trace import NodeType, Trace

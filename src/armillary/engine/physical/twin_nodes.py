@@ -10,12 +10,12 @@ import numpy as np
 
 from armillary.compute.model import Work
 from armillary.compute.times import ask
-from armillary.engine.communicators import Communicators
-from armillary.engine.items import FROM_MEMORY
-from armillary.engine.jobs import Job
-from armillary.engine.nodes import OPERATION
-from armillary.engine.terms.straggler import slowest
-from armillary.platform.memory import local_speed
+from armillary.engine.common.communicators import Communicators
+from armillary.engine.common.items import FROM_MEMORY
+from armillary.engine.common.jobs import Job
+from armillary.engine.common.nodes import OPERATION
+from armillary.engine.physical.terms.straggler import slowest
+from armillary.platform.files.memory import local_speed
 from armillary.platform.model import KernelModel, Platform
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.attention import ATTENTION, to_attention

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armillary.jit import in_variant, use
+from armillary.base.jit import in_variant, use
 
 if in_variant("congestion"):
     mover = use("armillary.engine.transport.fifo_kernel")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.transport.credit_layout_kernel import *
 from armillary.engine.transport.layout_kernel import *
-from armillary.jit import inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
 push, new_row, free_row = events.push, events.new_row, events.free_row

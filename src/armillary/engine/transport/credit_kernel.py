@@ -9,9 +9,9 @@ All that a link's arbitration reads was settled before its ps, so that the order
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.transport.credit_layout_kernel import *
 from armillary.engine.transport.layout_kernel import *
-from armillary.jit import inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
 push, pop, new_row, deliver = events.push, events.pop, events.new_row, events.deliver

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from armillary.base.errors import InputError
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport import packet_layout_kernel as pk
-from armillary.errors import InputError
 
 
 @dataclass(frozen=True)

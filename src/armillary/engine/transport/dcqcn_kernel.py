@@ -5,9 +5,9 @@ Timers need no events: a message catches up with those that have run out when it
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.transport.layout_kernel import *
 from armillary.engine.transport.packet_layout_kernel import *
-from armillary.jit import inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
 new_row, free_row = events.new_row, events.free_row

@@ -12,9 +12,9 @@ touch the other links of these flows. Flows of a lower key are more urgent: what
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.transport.flow_layout_kernel import *
 from armillary.engine.transport.layout_kernel import *
-from armillary.jit import inner, use
 
 ranked = use("armillary.engine.transport.ranked_kernel")
 add, move, remove_first = ranked.add, ranked.move, ranked.remove_first

@@ -6,8 +6,8 @@ until its last byte has gone, which is never before its last byte has come. Buff
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.transport.layout_kernel import *
-from armillary.jit import inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
 push, pop, new_row, deliver = events.push, events.pop, events.new_row, events.deliver

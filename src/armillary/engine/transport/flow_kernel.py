@@ -8,9 +8,9 @@ taken together: rates are set anew once, when it is over.
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.transport.flow_layout_kernel import *
 from armillary.engine.transport.layout_kernel import *
-from armillary.jit import inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
 new_row, free_row, full, deliver = events.new_row, events.free_row, events.full, events.deliver

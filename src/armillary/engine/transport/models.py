@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from armillary.base.errors import InputError
 from armillary.engine.transport.credit import Credit
 from armillary.engine.transport.dcqcn import Dcqcn
 from armillary.engine.transport.flow import Flow
 from armillary.engine.transport.packet import Packet
 from armillary.engine.transport.tcp import Tcp
 from armillary.engine.transport.transport import Congestion, Transport
-from armillary.errors import InputError
 from armillary.platform.model import Packets, Platform
 
 

@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from armillary.checked import before_table
+from armillary.base.checked import before_table
+from armillary.base.errors import InputError
 from armillary.engine.transport import layout_kernel as lk
-from armillary.errors import InputError
 from armillary.platform.topology.graph import Floats, Topology
 from armillary.platform.topology.routing import Paths, Routing
 

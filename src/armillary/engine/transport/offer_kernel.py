@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from armillary.base.jit import njit, use
 from armillary.engine.transport.layout_kernel import *
-from armillary.jit import njit, use
 
 events = use("armillary.engine.transport.queue_kernel")
 full, take_delivered = events.full, events.take_delivered

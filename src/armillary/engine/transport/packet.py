@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from armillary.engine.network import LIMIT
+from armillary.base.errors import InputError
+from armillary.engine.common.network import LIMIT
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport import packet_layout_kernel as pk
 from armillary.engine.transport.dcqcn import Dcqcn
 from armillary.engine.transport.deadlock import blocked_cycle, down_links
 from armillary.engine.transport.transport import Ints, Transport
-from armillary.errors import InputError
 from armillary.platform.topology.graph import Topology
 
 LARGEST_PACKET = 1 << 20

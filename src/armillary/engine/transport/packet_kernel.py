@@ -9,9 +9,9 @@ their way, and no bandwidth.
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.transport.layout_kernel import *
 from armillary.engine.transport.packet_layout_kernel import *
-from armillary.jit import inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
 push, pop, deliver = events.push, events.pop, events.deliver

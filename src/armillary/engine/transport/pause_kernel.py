@@ -6,9 +6,9 @@ transmission begins. Above XOFF its tail is told to pause, down at XON to go on;
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.transport.layout_kernel import *
 from armillary.engine.transport.packet_layout_kernel import *
-from armillary.jit import inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
 push = events.push

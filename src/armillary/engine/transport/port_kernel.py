@@ -18,9 +18,9 @@ costs another. Packets on a wire stay in order, so only the first of each wire i
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.transport.layout_kernel import *
 from armillary.engine.transport.packet_layout_kernel import *
-from armillary.jit import inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
 push_ordered, replace_first, pop = events.push_ordered, events.replace_first, events.pop

@@ -5,8 +5,8 @@ The place of an item, from 1, stands at ``where[item + column]``; 0: it is not i
 
 from __future__ import annotations
 
+from armillary.base.jit import inner
 from armillary.engine.transport.layout_kernel import *
-from armillary.jit import inner
 
 
 @inner

@@ -7,13 +7,13 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
+from armillary.base.errors import InputError, nearest
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport import tcp_layout_kernel as tk
 from armillary.engine.transport.deadlock import down_links
 from armillary.engine.transport.network import Routes, link_rows
 from armillary.engine.transport.packet import LARGEST_PACKET, reverse_links
 from armillary.engine.transport.transport import Ints, Transport
-from armillary.errors import InputError, nearest
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 
 Algorithm = Literal["newreno", "cubic", "dctcp"]

@@ -6,8 +6,8 @@ that finds it idle begins as on a new one. A handshake is a wait, of a round tri
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.transport.tcp_layout_kernel import *
-from armillary.jit import inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
 push, pop, deliver = events.push, events.pop, events.deliver

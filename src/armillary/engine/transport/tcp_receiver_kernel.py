@@ -7,8 +7,8 @@ is sent at once when that changes (RFC 8257 section 3.2).
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.transport.tcp_layout_kernel import *
-from armillary.jit import inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
 push, free_row, deliver = events.push, events.free_row, events.deliver

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.transport.tcp_layout_kernel import *
-from armillary.jit import inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
 new_row, free_row = events.new_row, events.free_row

@@ -7,8 +7,8 @@ window. Timeouts: RFC 6298; all that is not known to have arrived is then sent a
 
 from __future__ import annotations
 
+from armillary.base.jit import inner, use
 from armillary.engine.transport.tcp_layout_kernel import *
-from armillary.jit import inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
 push, push_ordered = events.push, events.push_ordered

@@ -6,8 +6,8 @@ Windows are whole bytes.
 
 from __future__ import annotations
 
+from armillary.base.jit import inner
 from armillary.engine.transport.tcp_layout_kernel import *
-from armillary.jit import inner
 
 CUBIC_C = 0.4
 """Segments per s^3 (RFC 9438 section 5.1)."""

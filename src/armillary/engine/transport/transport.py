@@ -24,14 +24,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.checked import before_table
+from armillary.base.checked import before_table
+from armillary.base.jit import Mode
+from armillary.base.working_memory import at_least, room
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport.deadlock import down_links
 from armillary.engine.transport.fifo_kernel import M_AT, WAIT
 from armillary.engine.transport.network import Routes
-from armillary.jit import Mode
 from armillary.platform.topology.graph import Topology
-from armillary.working_memory import at_least, room
 
 Ints = NDArray[np.int64]
 FIRST_BIN = 1 << 20

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from armillary.base.jit import inner
 from armillary.engine.transport.layout_kernel import *
-from armillary.jit import inner
 
 
 @inner

@@ -6,10 +6,10 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from armillary.platform.files.topology import edges, from_networkx, read_graph, to_networkx
     from armillary.platform.topology.description import Network, read_topology
     from armillary.platform.topology.dimension_order import DimensionOrder
     from armillary.platform.topology.failures import Failure, degraded, stages
-    from armillary.platform.topology.files import edges, from_networkx, read_graph, to_networkx
     from armillary.platform.topology.graph import UNBOUNDED, Topology
     from armillary.platform.topology.grids import from_dimensions, hypercube, optical_torus, wafer_mesh
     from armillary.platform.topology.reach import check_connected, distances
@@ -21,7 +21,7 @@ _MODULES = {
     "description": ("Network", "read_topology"),
     "dimension_order": ("DimensionOrder",),
     "failures": ("Failure", "degraded", "stages"),
-    "files": ("edges", "from_networkx", "read_graph", "to_networkx"),
+    ".files.topology": ("edges", "from_networkx", "read_graph", "to_networkx"),
     "graph": ("UNBOUNDED", "Topology"),
     "grids": ("from_dimensions", "hypercube", "optical_torus", "wafer_mesh"),
     "reach": ("check_connected", "distances"),
@@ -69,5 +69,5 @@ def __getattr__(name: str) -> object:
     """Import a public name on first use, so that importing the package stays cheap."""
     for module, names in _MODULES.items():
         if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+            return getattr(importlib.import_module(f".{module}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

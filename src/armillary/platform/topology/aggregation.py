@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from armillary.errors import InputError, nearest, one_of
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.platform.model import Dimension, InNetwork
 from armillary.platform.topology.graph import Floats, Ints, Topology
 from armillary.platform.topology.reach import distances

@@ -11,17 +11,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 from pydantic.json_schema import models_json_schema
 
-from armillary.errors import InputError, one_of
+from armillary.base.errors import InputError, one_of
 from armillary.platform.document import Document, KeyPath, key_text
-from armillary.platform.machine import dimensions_of, in_network_of
+from armillary.platform.files.machine import dimensions_of, in_network_of
+from armillary.platform.files.native_errors import first_error
+from armillary.platform.files.network_schema import InNetwork, NetworkDimension
+from armillary.platform.files.schema_fields import Bandwidth, Count, Part, Percent, Side, Size, Time
+from armillary.platform.files.topology import read_graph
 from armillary.platform.model import InNetwork as SwitchWork
-from armillary.platform.native_errors import first_error
-from armillary.platform.network_schema import InNetwork, NetworkDimension
-from armillary.platform.schema_fields import Bandwidth, Count, Part, Percent, Side, Size, Time
 from armillary.platform.topology.aggregation import named_switches
 from armillary.platform.topology.dimension_order import DimensionOrder
 from armillary.platform.topology.failures import Failure, degraded
-from armillary.platform.topology.files import read_graph
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 from armillary.platform.topology.grids import from_dimensions, hypercube, optical_torus, wafer_mesh
 from armillary.platform.topology.routing import Adaptive, Ecmp, Rail, Routing, Shortest, Static

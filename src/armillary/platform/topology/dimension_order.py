@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform.topology.graph import Bools, Ints, Topology
 from armillary.platform.topology.reach import unreachable
 from armillary.platform.topology.routing import Paths, Routing

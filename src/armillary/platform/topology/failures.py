@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform.topology.graph import Ints, Topology
 
 

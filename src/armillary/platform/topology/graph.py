@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from armillary.errors import InputError, nearest
+from armillary.base.errors import InputError, nearest
 from armillary.platform.model import Dimension
 
 Ints = NDArray[np.int64]

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from armillary.base.units import format_bandwidth, format_count, format_time
 from armillary.platform.topology.graph import Floats, Ints, Topology
 from armillary.platform.topology.levels import Level, levels_of, panels
 from armillary.platform.topology.reach import distances
 from armillary.platform.topology.sketch import Line, Mark, Panel, Place, circle, row, visible
-from armillary.units import format_bandwidth, format_count, format_time
 
 MOST_NODES = 100
 """Nodes drawn one by one; beyond, parts of the machine are drawn as one."""

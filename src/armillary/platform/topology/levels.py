@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from armillary.base.units import format_bandwidth, format_count, format_time
 from armillary.platform.bandwidth import links_per_npu, port
 from armillary.platform.model import Dimension
 from armillary.platform.topology.sketch import Line, Mark, Panel, Place, circle, grid, row, visible
-from armillary.units import format_bandwidth, format_count, format_time
 
 _MOST = {1: 14, 2: 8, 3: 4}
 """Members shown along an axis, by the number of axes."""

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armillary.errors import InputError, one_of
-from armillary.files import replacing, write_text
+from armillary.base.errors import InputError, one_of
+from armillary.base.files import replacing, write_text
 from armillary.platform.topology.sketch import Panel
 
 if TYPE_CHECKING:

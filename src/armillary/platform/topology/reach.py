@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform.topology.graph import Ints, Topology, ranges
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from armillary.errors import InputError
-from armillary.platform.astra_sim_keys import NETWORK_KEYS
-from armillary.platform.native import load_platform, platform_document
-from armillary.platform.preset import preset_names, read_preset
+from armillary.base.errors import InputError
+from armillary.base.units import format_bandwidth, format_bytes, format_count, format_time
+from armillary.platform.files.astra_sim_keys import NETWORK_KEYS
+from armillary.platform.files.native import load_platform, platform_document
+from armillary.platform.files.preset import preset_names, read_preset
 from armillary.platform.topology.description import Network, read_topology
 from armillary.platform.topology.failures import Failure, degraded, stages
 from armillary.platform.topology.graph import UNBOUNDED
@@ -19,7 +20,6 @@ from armillary.platform.topology.layout import draw
 from armillary.platform.topology.levels import levels_of, panels
 from armillary.platform.topology.reach import check_connected
 from armillary.platform.topology.sketch import Panel
-from armillary.units import format_bandwidth, format_bytes, format_count, format_time
 
 if TYPE_CHECKING:
     from rich.console import Group

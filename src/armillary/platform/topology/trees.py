@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform.limits import MOST_COUNT
 from armillary.platform.topology.graph import UNBOUNDED, Topology, check_size
 from armillary.platform.topology.wiring import Wiring

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform.model import Dimension
 from armillary.platform.topology.graph import UNBOUNDED, Bools, Ints, Tier, Topology, check_size
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace import Graph, GraphBuilder, NodeType, Trace
 from armillary.trace.node import Attribute
 from armillary.workload.divisors import near

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.workload.divisors import divisors, near
 from armillary.workload.layers.attention import attention_blocks, cache_bytes
 from armillary.workload.layers.block import Block, layer, recomputed

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace import CollectiveType
 from armillary.workload.layers.block import Block
 from armillary.workload.layers.expert_load import Load, load, places

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.workload.layers.layer import Layer
 from armillary.workload.models.schema import Decoder, Dlrm, Gnmt, Model, Resnet, Stack, Vit
 from armillary.workload.plan.schema import Plan

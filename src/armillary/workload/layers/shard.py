@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.workload.divisors import divisors, near
 from armillary.workload.layers.layer import Precision
 from armillary.workload.plan.numbers import Stores, dispatch, gradient, stored, stores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.workload.layers.block import Block, layer
 from armillary.workload.layers.decoder import Kind, check_width, transformer_layer
 from armillary.workload.layers.experts import check_experts

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.workload.layers.layer import Layer
 from armillary.workload.memory.footprint import FRAGMENTATION, Footprint, worst
 from armillary.workload.memory.inference import worst_serving

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from armillary.units import format_bytes
+from armillary.base.units import format_bytes
 from armillary.workload.generate import replica_layers
 from armillary.workload.memory.advice import advise
 from armillary.workload.models import Model

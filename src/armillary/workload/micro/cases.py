@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from armillary.errors import InputError, nearest, one_of
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.trace import Trace
 from armillary.workload.micro.collectives import COLLECTIVES, collective_trace, comm_size, parts
 from armillary.workload.micro.groups import check_group

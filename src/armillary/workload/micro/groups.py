@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.workload.divisors import divisors, near
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace import Graph, GraphBuilder, Trace
 from armillary.workload.micro.groups import blocks
 

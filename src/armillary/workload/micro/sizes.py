@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from armillary.errors import InputError
-from armillary.units import format_bytes
+from armillary.base.errors import InputError
+from armillary.base.units import format_bytes
 
 ELEMENTS = {
     "int8": 1, "uint8": 1, "float8": 1, "float16": 2, "bfloat16": 2,

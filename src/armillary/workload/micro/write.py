@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from armillary.base.errors import InputError
+from armillary.base.files import write_text
 from armillary.convert.groups import Groups
-from armillary.errors import InputError
-from armillary.files import write_text
 from armillary.trace import write_trace
 from armillary.workload.micro.cases import Case
 from armillary.workload.micro.collectives import COLLECTIVES

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.platform.document import Document, key_text, read_document
 from armillary.workload.models.schema import Decoder, Model, Vit
 

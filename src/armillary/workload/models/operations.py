@@ -14,7 +14,7 @@ from functools import singledispatch
 from itertools import pairwise
 from typing import Literal, get_args
 
-from armillary.errors import InputError, nearest, one_of
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.workload.models.counts import decoder_inputs, encoder_inputs
 from armillary.workload.models.resnet import convolutions, features
 from armillary.workload.models.schema import Decoder, Dlrm, Gnmt, Model, Resnet, Stack, Vit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.workload.divisors import divisors
 from armillary.workload.layers.layer import Layer
 from armillary.workload.plan.schema import Plan

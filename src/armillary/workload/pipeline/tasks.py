@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.errors import InputError, nearest, one_of
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.workload.divisors import near
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble", "pipedream")

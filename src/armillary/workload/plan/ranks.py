@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from math import prod
 
-from armillary.errors import InputError, nearest
+from armillary.base.errors import InputError, nearest
 from armillary.trace.grid import RankGrid
 from armillary.workload.divisors import divisors, near
 from armillary.workload.plan.schema import Parallel, Plan

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace import CollectiveType
 from armillary.workload.layers.layer import Layer
 from armillary.workload.layers.nets.dlrm import dlrm_layers, table_shares

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 
 _MODULES = ("core", "stats", "network", "traffic-control", "bridge", "internet", "point-to-point")
 """Each after those it needs: cling cannot run the initialisers of headers whose library is not loaded."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from armillary.base.errors import InputError
+from armillary.base.jit import compiling, inner, use
 from armillary.engine.transport.layout_kernel import *
 from armillary.engine.transport.ns3.simulation import run_of
-from armillary.errors import InputError
-from armillary.jit import compiling, inner, use
 
 events = use("armillary.engine.transport.queue_kernel")
 new_row, deliver = events.new_row, events.deliver

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from armillary.base.errors import InputError
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport.ns3.library import ns3_messages
-from armillary.errors import InputError
 from armillary.platform.topology.graph import UNBOUNDED
 
 PROTOCOLS = {

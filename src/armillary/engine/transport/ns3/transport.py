@@ -6,10 +6,10 @@ from typing import Literal
 
 import numpy as np
 
+from armillary.base.errors import InputError, nearest
 from armillary.engine.transport.ns3.simulation import PROTOCOLS, new_run
 from armillary.engine.transport.transport import Ints, Transport
 from armillary.engine.transport.use import link_use
-from armillary.errors import InputError, nearest
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 
 Protocol = Literal["udp", "udp-fair", "reno", "cubic", "dctcp"]

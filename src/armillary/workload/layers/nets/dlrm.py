@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace import CollectiveType
 from armillary.trace.gemm import Gemm
 from armillary.workload.layers.layer import Layer, Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.trace import CollectiveType
 from armillary.workload.divisors import divisors, near
 from armillary.workload.layers.layer import Layer, Step

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from heapq import heapreplace
 from math import ceil
 
-from armillary.errors import InputError
+from armillary.base.errors import InputError
 from armillary.workload.models.schema import Dlrm
 
 

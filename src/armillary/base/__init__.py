@@ -1,0 +1,1 @@
+"""What every other room stands on: errors and hints, units, files, compiled kernels."""

@@ -1,0 +1,47 @@
+"""What every array access of a checked kernel is held to; see `armillary.base.checked`."""
+
+from __future__ import annotations
+
+from armillary.base.jit import inner
+
+GUARD = -0x5AFE_5AFE_5AFE_5AFE
+"""A word that stands between tables and that no kernel may read or write."""
+
+
+@inner
+def at(array, index, where):
+    """Return an index that lies in its array, and not on a guard word.
+
+    Negative indices lie outside, although NumPy and Python would count them from the end.
+    """
+    if index < 0 or index >= len(array):
+        print("access outside its array: place, index, length:", where, index, len(array))
+        raise IndexError("access outside its array")
+    if array[index] == GUARD:
+        print("access between two tables: place, index:", where, index)
+        raise IndexError("access between two tables")
+    return index
+
+
+@inner
+def inside(array, base, index, where):
+    """Return an index that lies in the table that begins at `base`, if the array says how long that is."""
+    at(array, index, where)
+    if base <= 0:
+        print("access to a table that is not there: place, index:", where, index)
+        raise IndexError("access to a table that is not there")
+    if 2 <= base <= len(array) and array[base - 1] == GUARD:
+        length = array[base - 2]
+        if index < base or index >= base + length:
+            print("access outside its table: place, index, begin, length:", where, index, base, length)
+            raise IndexError("access outside its table")
+    return index
+
+
+@inner
+def long_enough(array, index, where):
+    """Return an array, or a tuple of arrays, that has an element with this index."""
+    if index < 0 or index >= len(array):
+        print("access outside its array: place, index, length:", where, index, len(array))
+        raise IndexError("access outside its array")
+    return array

@@ -1,0 +1,150 @@
+"""Kernels whose every array access is checked: for tests, which run them instead of the plain ones.
+
+Within ``with jit.checking():`` every kernel that is loaded, compiled or interpreted, is made from its source with each
+access ``x[i]`` replaced by one that first looks whether i lies in x (`armillary.base.bounds_kernel`). Tables share flat
+arrays, so lying in the array is not enough: within the context a guard word, its length and another guard stand before
+every table, and at the end of the array (`before_table`). What is seen to be an element of a table, as in
+``st[st[NAME] + i]`` and where a local variable holds such an address, must lie in that table; anything else may at
+least not touch a guard.
+"""
+
+from __future__ import annotations
+
+import ast
+from types import CodeType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.base.bounds_kernel import GUARD
+from armillary.base.jit import is_checking
+
+Ints = NDArray[np.int64]
+AT, INSIDE, LONG_ENOUGH = "_checked_at", "_checked_inside", "_checked_long_enough"
+"""Names under which a checked module has the functions of `bounds_kernel`."""
+PLACES = 100_000
+"""A place in the sources is ``number of the module * PLACES + line``."""
+
+_NO_WORDS = np.zeros(0, np.int64)
+_modules: list[str] = []
+
+
+def name_of(place: int) -> str:
+    """Return file and line of a place that a checked kernel has printed."""
+    return f"{_modules[place // PLACES]}:{place % PLACES}"
+
+
+def before_table(size: int = 0) -> Ints:
+    """Return what stands in a flat array before a table of so many words, and after the last: nothing, or guards."""
+    return np.array((GUARD, size, GUARD), np.int64) if is_checking() else _NO_WORDS
+
+
+class Guards:
+    """The guard words in some flat arrays, which are looked at between events; none where kernels are not checked."""
+
+    def __init__(self, *flats: Any) -> None:
+        """Note where they are."""
+        self.words = [(flat, np.flatnonzero(np.asarray(flat) == GUARD)) for flat in flats if is_checking()]
+
+    def budget(self, most: int) -> int:
+        """Return how many events a kernel may process before it returns: `most`, or one where words are looked at.
+
+        Raises:
+            AssertionError: one has changed.
+        """
+        for flat, places in self.words:
+            words = (
+                flat[places] if isinstance(flat, np.ndarray) else [flat[place] for place in places.tolist()]
+            )
+            wrong = np.flatnonzero(np.asarray(words) != GUARD)
+            assert not wrong.size, f"the guard word at {places[wrong[0]]} was written"
+        return 1 if self.words else most
+
+
+def compile_checked(source: str, path: str) -> CodeType:
+    """Compile the source of a kernel module so that its accesses are checked."""
+    if path not in _modules:
+        _modules.append(path)
+    tree = ast.parse(source, path)
+    for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
+        _Accesses(function, _modules.index(path) * PLACES).run()
+    return compile(ast.fix_missing_locations(tree), path, "exec")
+
+
+class _Accesses(ast.NodeTransformer):
+    """Replaces the accesses in one function."""
+
+    def __init__(self, function: ast.FunctionDef, place: int) -> None:
+        self.function, self.place = function, place
+        self.tables: dict[str, tuple[str, ast.expr] | None] = {}
+
+    def run(self) -> None:
+        """Change the body of the function; its annotations and defaults are left."""
+        for node in ast.walk(self.function):
+            self._note(node)
+        self.function.body = [self.visit(statement) for statement in self.function.body]
+
+    def _note(self, node: ast.AST) -> None:
+        """Note a local variable that always holds an address in one table; a loop over such addresses does, too."""
+        value: ast.expr | None = None
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        elif isinstance(node, ast.For):
+            targets = [node.target]
+            if isinstance(node.iter, ast.Call) and len(node.iter.args) == 2:
+                value = node.iter.args[0]
+        for target in targets:
+            if isinstance(target, ast.Name):
+                found = self._table(value) if value is not None else None
+                known = self.tables.get(target.id, found)
+                same = found and known and found[0] == known[0] and ast.dump(found[1]) == ast.dump(known[1])
+                self.tables[target.id] = found if same else None
+            elif isinstance(target, ast.Tuple):
+                self.tables |= {name.id: None for name in target.elts if isinstance(name, ast.Name)}
+
+    def _table(self, value: ast.expr) -> tuple[str, ast.expr] | None:
+        """Return the array and the place of the address with which a sum begins."""
+        while isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+            value = value.left
+        if isinstance(value, ast.Name):
+            return self.tables.get(value.id)
+        if isinstance(value, ast.Subscript) and isinstance(value.value, ast.Name) and _constant(value.slice):
+            return value.value.id, value.slice
+        return None
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """Check the index of one access."""
+        if isinstance(node.slice, ast.Slice | ast.Tuple):
+            self.generic_visit(node)
+            return node
+        table = self._table(node.slice)
+        where = ast.Constant(self.place + node.lineno)
+        self.generic_visit(node)
+        array = _copy(node.value)  # what it is made of has no effect of its own
+        if _constant(node.slice):
+            node.value = ast.Call(_read(LONG_ENOUGH), [array, _copy(node.slice), where], [])
+        elif table and isinstance(node.value, ast.Name) and table[0] == node.value.id:
+            base = ast.Subscript(_read(table[0]), _copy(table[1]), ast.Load())
+            node.slice = ast.Call(_read(INSIDE), [array, base, node.slice, where], [])
+        else:
+            node.slice = ast.Call(_read(AT), [array, node.slice, where], [])
+        return node
+
+
+def _constant(node: ast.expr) -> bool:
+    """Tell whether an expression is made of numbers and constants of a module only."""
+    names = (child for child in ast.walk(node) if isinstance(child, ast.Name))
+    plain = ast.Constant | ast.Name | ast.BinOp | ast.operator | ast.expr_context
+    return all(isinstance(child, plain) for child in ast.walk(node)) and all(
+        name.id.isupper() for name in names
+    )
+
+
+def _read(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _copy(node: ast.expr) -> ast.expr:
+    return ast.parse(ast.unparse(node), mode="eval").body

@@ -1,0 +1,169 @@
+"""Files that are complete or not there; symlinks are followed, and pipes and terminals written straight."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, TextIO
+
+from armillary.base.errors import InputError
+
+StrPath = str | os.PathLike[str]
+_MOST_LINKS = 40
+_kept: list[TextIO] = []
+
+
+@contextmanager
+def replacing(path: StrPath) -> Iterator[Path]:
+    """Give a name to write to, which becomes `path` if all goes well; missing folders are made.
+
+    A regular file is written beside the one it replaces, which keeps its permissions, and renamed; where `path` is a
+    symlink, that is the file it leads to. A pipe, a terminal, ``/dev/null`` and what this process has open
+    (``/dev/stdout``) stay what they are: they get the bytes once all are there.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    try:
+        descriptor = _descriptor(path)
+        target = Path(os.path.realpath(path))
+        if descriptor is None and _replaceable(Path(path)):
+            with _renamed(target) as temporary:
+                yield temporary
+            return
+        with TemporaryDirectory(prefix="armillary-") as folder:
+            temporary = Path(folder, Path(path).name)
+            yield temporary
+            with temporary.open("rb") as source, _stream(path, descriptor) as stream:
+                shutil.copyfileobj(source, stream)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise InputError(
+            f"{Path(path)}: cannot be written ({error.strerror or error}), expected a path that can be written"
+        ) from error
+
+
+@contextmanager
+def kept_standard_output() -> Iterator[None]:
+    """Keep standard output for a file that is written to it: what is printed goes to standard error."""
+    _kept.append(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _kept.pop()
+
+
+@contextmanager
+def _stream(path: StrPath, descriptor: int | None) -> Iterator[IO[bytes]]:
+    if descriptor == 1:
+        # What stands for standard output in this process, a test's buffer for instance, is to get it.
+        text = _kept[-1] if _kept else sys.stdout
+        text.flush()
+        yield text.buffer
+        text.flush()
+        return
+    with os.fdopen(os.open(path, os.O_WRONLY) if descriptor is None else os.dup(descriptor), "wb") as stream:
+        yield stream
+
+
+@contextmanager
+def _renamed(target: Path) -> Iterator[Path]:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        yield temporary
+        with suppress(FileNotFoundError):
+            shutil.copymode(target, temporary)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: StrPath, text: str) -> None:
+    """Write a text file in UTF-8; see `replacing`."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def check_writable(option: str, path: StrPath, *, stream: bool = True) -> None:
+    """Refuse, before any work is done, a path of `option` that `replacing` could not write.
+
+    Raises:
+        InputError: it is a folder or a disk, or its folder is not there and cannot be made, or cannot be written;
+            without `stream` also a pipe, a terminal and the like.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(f"{option} {target}: is a folder, expected a file name")
+    open_already = _descriptor(target) is not None
+    if not stream and (open_already or not _replaceable(target)):
+        raise InputError(f"{option} {target}: expected a file, not a pipe or a device")
+    if open_already:
+        return
+    with suppress(FileNotFoundError, NotADirectoryError):
+        if stat.S_ISBLK(target.stat().st_mode):
+            raise InputError(f"{option} {target}: is a disk, expected a file, a pipe or a terminal")
+    if _replaceable(target):
+        check_folder(option, Path(os.path.realpath(target)).parent, of=target)
+
+
+def check_folder(option: str, folder: StrPath, of: StrPath | None = None) -> None:
+    """Refuse, before any work is done, a folder of `option` in which nothing could be written.
+
+    Raises:
+        InputError: it, or what should hold it, is a file or cannot be written; `of` is the path to name.
+    """
+    first = Path(folder)
+    there = next(each for each in (first.absolute(), *first.absolute().parents) if os.path.lexists(each))
+    what = f"{option} {first if of is None else of}"
+    if not there.is_dir():
+        raise InputError(f"{what}: '{there}' is not a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(f"{what}: nothing can be written in the folder '{there}' (permission denied)")
+
+
+def check_prefix(option: str, prefix: StrPath) -> None:
+    """Refuse a prefix of `option` that is no beginning of file names.
+
+    Raises:
+        InputError: it is standard output, or something else that is open already.
+    """
+    if os.fspath(prefix) == "-" or _descriptor(prefix) is not None:
+        raise InputError(
+            f"{option} {prefix}: several files are written, expected what their names begin with"
+        )
+
+
+def is_standard_output(path: StrPath) -> bool:
+    """Tell whether a path such as ``/dev/stdout`` is the standard output of this process."""
+    return _descriptor(path) == 1
+
+
+def _replaceable(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+
+
+def _descriptor(path: StrPath) -> int | None:
+    """Return N for ``/dev/fd/N``, ``/proc/self/fd/N`` and symlinks to them, such as ``/dev/stdout``."""
+    name = Path(path).absolute()
+    for _ in range(_MOST_LINKS):
+        folder = name.parent.resolve()
+        open_ones = {Path("/dev/fd"), Path(f"/proc/{os.getpid()}/fd")}
+        if name.name.isdecimal() and {name.parent, folder} & open_ones:
+            return int(name.name)
+        try:
+            name = folder / name.readlink()
+        except OSError:
+            return None
+    return None

@@ -1,0 +1,260 @@
+"""Kernel modules, compiled by Numba or interpreted from the same source.
+
+A kernel module is a file named ``*_kernel.py`` whose functions carry `njit`, or `inner` if only other
+kernels call them; it is loaded with `load`, once per mode. In mode "compiled" `njit` is Numba's, with a
+cache folder of its own per version of all sources that take part (Numba does not notice a change in a callee's
+file): ours, and those of another package that a kernel of it uses or imports. In mode "interpreted" `njit`
+does nothing, Numba is not even imported, and the module is the slow twin.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, TypeVar
+
+Mode = Literal["compiled", "interpreted"]
+F = TypeVar("F", bound=Callable[..., Any])
+
+_mode: Mode = "interpreted"
+_variant = ""
+_checking = ContextVar("checking", default=False)
+_HOME = Path(__file__).parents[1]
+_WARNED = "ARMILLARY_CACHE_WARNED"
+"""Set once a user was told that kernels cannot be kept; processes that we start know it, too."""
+
+
+@dataclass
+class _Loading:
+    """What is known of a kernel module, and of those that it uses, after they were executed.
+
+    Attributes:
+        sources: Their files, but ours.
+        entries: Functions whose machine code is to be kept.
+    """
+
+    sources: set[Path] = field(default_factory=set)
+    entries: list[Any] = field(default_factory=list)
+
+
+_loading: list[_Loading] = []
+"""Of the modules that are being executed, outermost first."""
+_loaded: dict[str, _Loading] = {}
+"""Of those that were."""
+
+
+def njit(function: F) -> F:
+    """Compile `function` if its module is being loaded in mode "compiled", else return it unchanged."""
+    if _mode == "interpreted":
+        return function
+    compiled = _compile(function)
+    _loading[-1].entries.append(compiled)
+    return compiled
+
+
+def inner(function: F) -> F:
+    """Like `njit`, for a function that is called by compiled functions only: it compiles faster."""
+    if _mode == "interpreted":
+        return function
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def _compile(function: F, **options: bool) -> F:
+    # _nrt is known to Numba, but not to its type hints.
+    numba: Any = importlib.import_module("numba")
+    # The kernels allocate nothing and divide by nothing that is 0: leave that machinery out.
+    compiled = numba.njit(nogil=True, error_model="numpy", _nrt=False, **options)(function)
+    template = compiled.get_call_template
+
+    def one_signature(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+        # Numba would compile a copy of the callee for every literal that it is called with.
+        plain = numba.types.unliteral
+        return template(tuple(map(plain, args)), {name: plain(value) for name, value in kws.items()})
+
+    compiled.get_call_template = one_signature
+    result: F = compiled
+    return result
+
+
+def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
+    """Return the kernel module `name` in `mode`, loading it and the kernels it uses on first call.
+
+    With a `variant`, the branches that ask for it by `in_variant` are compiled, and those without it are not.
+    """
+    global _mode, _variant
+    key = f"{name}:{mode}:{variant}" + (":checked" if is_checking() else "")
+    if key not in sys.modules:
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            raise ModuleNotFoundError(name)
+        alias = importlib.util.spec_from_file_location(key, spec.origin)
+        if alias is None or alias.loader is None:
+            raise ModuleNotFoundError(name)
+        module = importlib.util.module_from_spec(alias)
+        before = _mode, _variant
+        _mode, _variant = mode, variant
+        sys.modules[key] = module
+        mine = _Loading()
+        _loading.append(mine)
+        try:
+            if is_checking():
+                _execute_checked(module, spec.origin)
+            else:
+                alias.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[key]
+            raise
+        finally:
+            _loading.pop()
+            _mode, _variant = before
+        _loaded[key] = mine
+        if mode == "compiled":
+            mine.sources.update(_sources_of(name, Path(spec.origin)))
+            _keep(mine, variant)
+    if _loading and key in _loaded:
+        _loading[-1].sources |= _loaded[key].sources
+    return sys.modules[key]
+
+
+def _execute_checked(module: ModuleType, path: str) -> None:
+    """Run the source of a kernel module, with its array accesses checked."""
+    from armillary.base import checked
+
+    if not path.endswith("bounds_kernel.py"):
+        bounds = use("armillary.base.bounds_kernel")
+        names = {
+            checked.AT: bounds.at,
+            checked.INSIDE: bounds.inside,
+            checked.LONG_ENOUGH: bounds.long_enough,
+        }
+        vars(module).update(names)
+        exec(checked.compile_checked(Path(path).read_text(encoding="utf-8"), path), vars(module))
+    else:
+        exec(compile(Path(path).read_text(encoding="utf-8"), path, "exec"), vars(module))
+
+
+@contextmanager
+def checking() -> Iterator[None]:
+    """Load kernels whose every array access is checked within this context: see `armillary.base.checked`."""
+    before = _checking.set(True)
+    try:
+        yield
+    finally:
+        _checking.reset(before)
+
+
+def is_checking() -> bool:
+    """Tell whether kernels are to be checked."""
+    return _checking.get()
+
+
+def use(name: str) -> ModuleType:
+    """Return the kernel module `name` in the mode and variant of the module that calls this while it is loaded."""
+    return load(name, _mode, _variant)
+
+
+def in_variant(name: str) -> bool:
+    """Tell whether the module that calls this is being loaded in variant `name`."""
+    return _variant == name
+
+
+def compiling() -> bool:
+    """Tell whether the module that calls this is being loaded in mode "compiled"."""
+    return _mode == "compiled"
+
+
+def cache_folder(sources: Iterable[Path] = ()) -> Path:
+    """Return the folder of the compiled kernels of our sources, and of `sources`; it exists once they were compiled."""
+    digest = hashlib.sha256()
+    for source in (Path(__file__), *sorted(_HOME.rglob("*_kernel.py"))):
+        digest.update(source.read_bytes())
+    for source in sorted(sources):
+        digest.update(os.fsencode(source))
+        digest.update(source.read_bytes())
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    return home / "armillary" / f"kernels-{digest.hexdigest()[:16]}"
+
+
+def _sources_of(name: str, file: Path) -> set[Path]:
+    """Return the files, but ours, of a module and of all that it imports from where its own package lies."""
+    found: set[Path] = set()
+    left = [(name, file)]
+    while left:
+        module, path = left.pop()
+        if path in found or path.is_relative_to(_HOME):
+            continue
+        found.add(path)
+        for other in _imports(module, path):
+            loaded = sys.modules.get(other)
+            origin = getattr(loaded, "__file__", None)
+            if origin and origin.endswith(".py") and not _of_others(other):
+                left.append((other, Path(origin)))
+    return found
+
+
+def _imports(module: str, path: Path) -> Iterator[str]:
+    """Yield the names of modules that a module may import, also inside of functions."""
+    package = module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            yield base
+            yield from (f"{base}.{each.name}" for each in node.names)
+
+
+def _of_others(name: str) -> bool:
+    return (
+        name.partition(".")[0] in ("numpy", "numba", "llvmlite")
+        or name.partition(".")[0] in sys.stdlib_module_names
+    )
+
+
+def _keep(loading: _Loading, variant: str) -> None:
+    """Let Numba keep the machine code of the entries of a module, in the folder of its sources.
+
+    Where nothing can be written, nothing is kept: Numba's own choice, beside the sources, knows nothing of callees.
+    """
+    if not loading.entries:
+        return
+    numba: Any = importlib.import_module("numba")
+    folder = cache_folder(loading.sources) / variant
+    if is_checking():
+        # What is compiled follows from that source, too.
+        made = hashlib.sha256(Path(__file__).with_name("checked.py").read_bytes()).hexdigest()
+        folder = folder / f"checked-{made[:16]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        _warn(folder, error)
+        return
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
+    try:
+        for entry in loading.entries:
+            entry.enable_caching()
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def _warn(folder: Path, error: OSError) -> None:
+    """Say once that every run compiles anew."""
+    if _WARNED in os.environ:
+        return
+    os.environ[_WARNED] = "1"
+    sys.stderr.write(
+        f"warning: compiled kernels cannot be kept in {folder.parent} ({error.strerror or error}): every run compiles "
+        "them again, which takes seconds; set XDG_CACHE_HOME to a folder that can be written\n"
+    )

@@ -1,0 +1,1 @@
+"""What both engines share: nodes, communicators, collective calls, classes of ranks, folding, timelines."""

@@ -1,0 +1,229 @@
+"""What collectives and messages of a program need of the machine, whatever moves them: columns for lower bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.collective.demand import (
+    OPERATIONS,
+    Demand,
+    Dims,
+    Group,
+    demand,
+    demand_of_splits,
+    least_ns,
+    plain,
+    subsets,
+)  # fmt: skip
+from armillary.collective.demand import block_of as block_of_members
+from armillary.engine.common import network
+from armillary.engine.common.communicators import Communicator
+from armillary.engine.common.jobs import Job
+from armillary.platform.bandwidth import links_per_npu, port, ports
+from armillary.platform.model import Dimension, Platform, Port
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+SAFE = 1 - 1e-6
+"""Network models count ps per byte in fractions of 20 bits, and sums here are floats."""
+
+
+@dataclass
+class Demands:
+    """What is needed of one machine; what was asked is kept."""
+
+    platform: Platform
+    _groups: dict[tuple[bytes, tuple[bool, ...] | None], Group] = field(default_factory=dict)
+    _grids: dict[tuple[tuple[int, bytes], ...], Group] = field(default_factory=dict)
+    _least: dict[tuple[int, str, int], int] = field(default_factory=dict)
+
+    @cached_property
+    def anywhere(self) -> bool:
+        """Whether a table may send messages any way."""
+        graph = self.platform.topology
+        return graph is not None and graph.routing == "static"
+
+    @cached_property
+    def _dimensions(self) -> tuple[Dimension, ...]:
+        return fastest(self.platform)
+
+    def group(self, job: Job, comm: Communicator) -> Group:
+        """Return the members that a job of a communicator joins, at their places."""
+        key = comm.members.tobytes(), job.involved
+        if key not in self._groups:
+            made = self._made(job, comm)
+            if made.grid:
+                # Groups at the same places need the same.
+                at = tuple((d, made.places[d].tobytes()) for d in made.spanned)
+                made = self._grids.setdefault(at, made)
+            self._groups[key] = made
+        return self._groups[key]
+
+    def _made(self, job: Job, comm: Communicator) -> Group:
+        platform, dimensions = self.platform, self._dimensions
+        sizes = zip(network.strides(dimensions), dimensions, strict=True)
+        coordinates = np.array([comm.members // stride % d.size for stride, d in sizes])
+        delay = platform.physical.endpoint_delay
+        group = Group(coordinates, dimensions, delay, self.anywhere)
+        if job.involved is None or not group.grid:
+            return group
+        out = [d for d in range(len(dimensions)) if not (d < len(job.involved) and job.involved[d])]
+        line = (coordinates[out] == coordinates[out, :1]).all(axis=0)
+        return Group(coordinates[:, line], dimensions, delay, self.anywhere)
+
+    def least(self, job: Job, comm: Communicator) -> int:
+        """Return the fewest ticks of a collective that has the machine for itself, whatever its algorithm."""
+        if plain(job.operation) not in OPERATIONS:
+            return 0
+        found = self._of_links(job, comm)
+        if (time := self._measured(job, comm)) is not None:
+            # What was measured is what the links of this machine can do.
+            found = min(found, int(sum(time)))
+        return found
+
+    def _of_links(self, job: Job, comm: Communicator) -> int:
+        group = self.group(job, comm)
+        if job.splits:
+            matrix = np.array(job.splits, np.int64)
+            return int(least_ns(group, job.operation, job.size, matrix) * SAFE)
+        key = id(group), plain(job.operation), job.size
+        if key not in self._least:
+            self._least[key] = int(least_ns(group, key[1], job.size) * SAFE)
+        return self._least[key]
+
+    def message(self, source: int, target: int, size: int) -> int:
+        """Return the fewest ticks of a message between two NPUs that have the machine for themselves."""
+        latency = moving = 0.0
+        hops = network.path(self._dimensions, np.array(source), np.array(target))
+        for d, hop, both in zip(self._dimensions, hops, ports(self.platform), strict=True):
+            if hop:
+                # The two links that join a Ring of 2 are one.
+                links = (
+                    1
+                    if d.size == 2 and d.topology in ("Ring", "Torus")
+                    else links_per_npu(d.topology, d.size)
+                )
+                rate = min(both.out, both.into) / links
+                latency += int(hop) * d.latency
+                moving = max(moving, size / rate)
+        if self.anywhere:
+            latency, moving = 0.0, size / sum(max(each.out, each.into) for each in ports(self.platform))
+        least = latency + self.platform.physical.endpoint_delay + moving
+        if self.platform.physical.fit is not None:
+            from armillary.engine.physical.fitted import fitted_message
+
+            if found := fitted_message(self.platform, [int(hop) for hop in hops], size):
+                rate = port(self.platform.dimensions[found.dim]).slower
+                least = min(least, found.latency + float(found.volume) / rate)
+        return int(least * SAFE)
+
+    def columns(self, plans: Sequence[tuple[int, Job, Communicator]]) -> dict[str, Any]:
+        """Return what collectives move over cuts, one row per plan: (number of its communicator, job, members).
+
+        Returns:
+            ``cut_dims`` (cuts, dimensions), ``cut_latency`` (cuts), ``call_group`` (p), ``call_bytes`` (p, cuts, 2) out
+            of and into an NPU on average, ``call_each`` the same of every NPU at least, ``call_ns`` (p, cuts, 4), see
+            `Demand.ns`.
+        """
+        groups = [self.group(job, comm) for _, job, comm in plans]
+        spans = dict.fromkeys(group.spanned for group in groups if group.spanned)
+        every: Dims = tuple(sorted({d for dims in spans for d in dims}))
+        cuts = list(
+            dict.fromkeys([*(dims for span in spans for dims in subsets(span)), *([every] if every else [])])
+        )
+        through = np.zeros((len(cuts), len(self.platform.dimensions)), np.bool_)
+        for c, dims in enumerate(cuts):
+            through[c, list(dims)] = True
+        bytes_, each, ns = (np.zeros((len(plans), len(cuts), width)) for width in (2, 2, 4))
+        measured = self.platform.physical.fit is not None
+        latencies = [
+            0.0 if measured else min((group.cuts[own].latency for group in dict.fromkeys(groups)
+                for own in [tuple(d for d in dims if d in group.spanned)] if own in group.cuts), default=0.0)
+            for dims in cuts
+        ]  # fmt: skip
+        known: dict[tuple[int, str, int], tuple[Floats, Floats, Floats]] = {}
+        for p, ((_, job, comm), group) in enumerate(zip(plans, groups, strict=True)):
+            operation = plain(job.operation)
+            if operation not in OPERATIONS or job.size <= 0 or not group.spanned:
+                continue
+            key = id(group), operation, job.size
+            if (time := self._measured(job, comm)) is not None:
+                rows = self._as_measured(group, job, cuts, time[1])
+            elif job.splits:
+                rows = self._needs(group, job, cuts)
+            elif key in known:
+                rows = known[key]
+            else:
+                rows = known[key] = self._needs(group, job, cuts)
+            bytes_[p], each[p], ns[p] = rows
+        return {
+            "cut_dims": through, "cut_latency": np.array(latencies, np.float64),
+            "call_group": np.array([number for number, _, _ in plans], np.int64),
+            "call_bytes": bytes_, "call_each": each, "call_ns": ns,
+        }  # fmt: skip
+
+    def _measured(self, job: Job, comm: Communicator) -> tuple[float, float] | None:
+        """Return latency and transfer of a collective that a fit times, ns; None: none does."""
+        if self.platform.physical.fit is None:
+            return None
+        from armillary.engine.physical.fitted import timed
+
+        time = timed(job, comm, self.platform)
+        return None if time is None else (time.latency_ns, time.transfer_ns)
+
+    def _as_measured(
+        self, group: Group, job: Job, cuts: Sequence[Dims], transfer: float
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return what is needed of the port that a measured collective keeps busy, as far as it was measured so."""
+        bytes_, each, ns = self._needs(group, job, cuts)
+        for c, dims in enumerate(cuts):
+            if dims != group.spanned[-1:]:
+                bytes_[c] = each[c] = ns[c] = 0
+                continue
+            rate = port(self.platform.dimensions[dims[0]]).slower
+            bytes_[c] = each[c] = min(float(bytes_[c].max()), transfer * rate)
+            ns[c] = min(float(ns[c].max()), transfer)
+        return bytes_, each, ns
+
+    def _needs(self, group: Group, job: Job, cuts: Sequence[Dims]) -> tuple[Floats, Floats, Floats]:
+        bytes_, each, ns = (np.zeros((len(cuts), width)) for width in (2, 2, 4))
+        asked: dict[Dims, Demand] = {}
+        for c, dims in enumerate(cuts):
+            own = group.spanned if self.anywhere else tuple(d for d in dims if d in group.spanned)
+            if own not in group.cuts or (self.anywhere and set(dims) < set(own)):
+                continue
+            cut = group.cuts[own]
+            if own not in asked:
+                asked[own] = self._demand(group, job, own)
+            need = asked[own]
+            bytes_[c] = need.out / cut.npus, need.into / cut.npus
+            each[c] = need.each if cut.alone else (0.0, 0.0)
+            ns[c] = need.ns(cut)
+        return bytes_, each, ns
+
+    def _demand(self, group: Group, job: Job, dims: Dims) -> Demand:
+        if job.splits:
+            return demand_of_splits(
+                group.cuts[dims], block_of_members(group, dims), np.array(job.splits, np.int64)
+            )
+        return demand(group.cuts[dims], plain(job.operation), job.size)
+
+
+def fastest(platform: Platform) -> tuple[Dimension, ...]:
+    """Return the dimensions of a machine with the fastest links that its graph has: of a wafer, between dies or not."""
+    graph = platform.topology.topology if platform.topology else None
+    if graph is None or len(graph.kinds) < 2 or graph.name not in ("wafer-mesh", "optical-torus"):
+        return platform.dimensions
+    found = []
+    for dimension in platform.dimensions:
+        both = port(dimension)
+        more = max(1.0, float(graph.bandwidth.max()) / dimension.bandwidth)
+        latency = min(dimension.latency, float(graph.latency.min()))
+        found.append(replace(dimension, latency=latency, port=Port(both.out * more, both.into * more)))
+    return tuple(found)

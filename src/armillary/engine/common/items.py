@@ -1,0 +1,244 @@
+"""What each rank's communication and memory nodes ask for: jobs, peers and bytes, per distinct graph."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.base.errors import InputError
+from armillary.engine.common import layout_kernel as lk
+from armillary.engine.common.communicators import Communicators
+from armillary.engine.common.jobs import Job
+from armillary.engine.common.network import LIMIT
+from armillary.engine.common.nodes import OPERATION, Nodes
+from armillary.platform.model import Platform
+from armillary.trace import CollectiveType, Graph, NodeType, Trace
+from armillary.trace.distinct import distinct_columns
+from armillary.trace.process_groups import WORLD
+from armillary.trace.trace import IGNORED
+
+TAGS = 5 * 10**8
+"""ASTRA-sim keeps tags modulo this number."""
+Channel = tuple[int, int, int, int]
+"""(tag, source, destination, bytes): the k-th send meets the k-th receive."""
+FROM_MEMORY = {
+    NodeType.MEM_LOAD_NODE: "all-gather from memory",
+    NodeType.MEM_STORE_NODE: "reduce-scatter to memory",
+}
+"""What an access of all members of a group at once is called."""
+Channels = dict[Channel, tuple[list[int], list[int]]]
+Ints = NDArray[np.int64]
+
+
+@dataclass
+class View:
+    """The items of one graph, in issue order: columns over `Nodes.items`."""
+
+    nodes: Nodes
+    jobs: list[Job]
+    """The distinct jobs."""
+    job: Ints
+    """Index in `jobs` of a collective, else -1."""
+    peer: Ints
+    """Peer rank of a send or receive, else -1."""
+    tag: Ints
+    size: Ints
+    parts: Ints | None = None
+    """(items, 2) first inner node and number of inner nodes of custom collectives."""
+
+    def pairs(self) -> list[int]:
+        """Return the items that send or receive point to point."""
+        found: list[int] = np.flatnonzero(self.peer >= 0).tolist()
+        return found
+
+    def sends(self, item: int) -> bool:
+        """Tell whether a point-to-point item sends."""
+        return int(self.nodes.kind[self.nodes.items[item]]) in (lk.SEND, lk.PART_SEND)
+
+    def messages(self) -> tuple[Ints, Ints, Ints]:
+        """Return the items that send or receive, which of their kinds each is, and the first item of each kind.
+
+        Those of a kind do the same thing with the same peer, tag and size.
+        """
+        items = np.flatnonzero(self.peer >= 0)
+        kind = self.nodes.kind[self.nodes.items[items]]
+        first, which = distinct_columns(np.stack([kind, self.peer[items], self.tag[items], self.size[items]]))
+        return items, which, items[first]
+
+    def slots(self) -> dict[int, int]:
+        """Return communicator number -> its index in order of first use."""
+        used = self.job[self.job >= 0]
+        values, first = np.unique(used, return_index=True)
+        slots: dict[int, int] = {}
+        for job in values[np.argsort(first)].tolist():
+            slots.setdefault(self.jobs[job].comm, len(slots))
+        return slots
+
+    def pattern(self) -> bytes:
+        """Return for each collective the slot of its communicator, as a key."""
+        slots = self.slots()
+        if len(slots) < 2:
+            return b""
+        of_job = np.array([slots[job.comm] for job in self.jobs], np.int64)
+        return of_job[self.job[self.job >= 0]].tobytes()
+
+
+def views_of(
+    trace: Trace,
+    platform: Platform,
+    lowered: dict[int, Nodes],
+    structure: NDArray[np.int32],
+    comms: Communicators,
+) -> tuple[list[View], NDArray[np.int32]]:
+    """Return the distinct views and the view of every rank.
+
+    Ranks of one structure share a view unless attributes that may differ between them are there.
+    """
+    seen = {id(graph.columns): graph.attr_names for graph in trace.graphs}
+    differ = any(not set(IGNORED).isdisjoint(names) for names in seen.values())
+    key_of_rank = trace.rank_graph if differ else structure
+    keys, first, view_of = np.unique(key_of_rank, return_index=True, return_inverse=True)
+    views = [
+        read_view(trace.graph(int(rank)), lowered[int(structure[rank])], platform, comms)
+        for _, rank in zip(keys.tolist(), first.tolist(), strict=True)
+    ]
+    return views, view_of.astype(np.int32)
+
+
+def read_view(
+    graph: Graph, nodes: Nodes, platform: Platform, comms: Communicators, peer: Ints | None = None
+) -> View:
+    """Read the items of `graph`; `nodes` may be lowered from another graph of the same structure.
+
+    `peer` is what stands for the peer of every node; by default the rank that the node names.
+
+    Raises:
+        InputError: a missing or impossible attribute, or an unknown group.
+    """
+    ids = graph.ids
+    order = nodes.order if nodes.graph is graph else np.argsort(ids, kind="stable")
+    at = order[nodes.items]
+    kind = nodes.kind[nodes.items]
+    collective, send = kind == lk.COLLECTIVE, kind == lk.SEND
+    memory = np.isin(graph.types[at], list(FROM_MEMORY))
+    size = np.where(memory, graph.ints("tensor_size", 0)[at], graph.ints("comm_size", 0)[at])
+    for bad in np.flatnonzero((size < 0) | (size >= LIMIT)).tolist():
+        name = "tensor_size" if memory[bad] else "comm_size"
+        raise InputError(f"{graph.node(at[bad])} has {name} {size[bad]}; expected 0 to {LIMIT - 1} bytes")
+    view = View(
+        nodes, [], np.full(len(at), -1), np.full(len(at), -1), graph.ints("comm_tag", 0)[at] % TAGS, size
+    )
+    pair = send | (kind == lk.RECV)
+    if pair.any():
+        ends = np.where(send, graph.ints("comm_dst", -1)[at], graph.ints("comm_src", -1)[at])
+        ends = ends if peer is None else peer[at]
+        view.peer[pair] = ends[pair]
+        most = comms.npus if peer is None else LIMIT
+        for bad in np.flatnonzero(pair & ((ends < 0) | (ends >= most) | (size == 0))).tolist():
+            _refuse_pair(graph, int(at[bad]), bool(send[bad]), int(ends[bad]), comms.npus)
+    if collective.any():
+        _read_jobs(graph, at[collective], view, np.flatnonzero(collective), comms, platform)
+    return view
+
+
+def _read_jobs(
+    graph: Graph, at: Ints, view: View, items: Ints, comms: Communicators, platform: Platform
+) -> None:
+    pg_code, pg_names = graph.strings("pg_name")
+    involved_code, involved = graph.bool_lists("involved_dim")
+    custom = platform.system.custom_by_node
+    prefixes = ["", *dict.fromkeys(custom.values())]
+    by_node = np.zeros(len(at), np.int64)
+    for node, prefix in custom.items():
+        by_node[graph.ids[at] == np.uint64(node)] = prefixes.index(prefix)
+    roots = graph.ints("comm_root", 0)[at]
+    kinds = graph.ints("comm_type", -1)[at]
+    for position, node_type in enumerate(FROM_MEMORY):
+        kinds[graph.types[at] == node_type] = -1 - position
+    columns = [
+        pg_code[at],
+        kinds,
+        view.size[items],
+        involved_code[at],
+        by_node,
+        roots,
+    ]
+    table: Ints = np.array(columns, np.int64)
+    first, inverse = distinct_columns(table)
+    groups = {-1: WORLD}
+    for (code, kind, size, dims, prefix, root), example in zip(
+        table[:, first].T.tolist(), first.tolist(), strict=True
+    ):
+        if code not in groups:
+            groups[code] = comms.resolve(graph, int(at[example]), pg_names[code])
+        mask = involved[dims] if dims >= 0 else None
+        operation = OPERATION[CollectiveType(kind)] if kind >= 0 else list(FROM_MEMORY.values())[-1 - kind]
+        replaced = prefixes[prefix] or platform.system.custom.get(operation, "")
+        view.jobs.append(Job(groups[code], operation, size, mask, replaced, root))
+    view.job[items] = inverse
+
+
+def _refuse_pair(graph: Graph, position: int, send: bool, peer: int, npus: int) -> None:
+    name = "comm_dst" if send else "comm_src"
+    if 0 <= peer < npus:
+        raise InputError(f"{graph.node(position)} moves 0 bytes; expected a comm_size above 0")
+    found = f"has {name} {peer}" if graph.has(name)[position] else f"has no {name}"
+    raise InputError(f"{graph.node(position)} {found}; expected a rank from 0 to {npus - 1}")
+
+
+def check_own_ends(trace: Trace, views: list[View], view_of: NDArray[np.int32]) -> None:
+    """Check that sends leave from, and receives arrive at, the rank that runs them, and from another one.
+
+    Raises:
+        InputError: names the node.
+    """
+    for v, view in enumerate(views):
+        pairs = view.pairs()
+        for rank in np.flatnonzero(view_of == v).tolist() if pairs else []:
+            graph = trace.graph(rank)
+            at = np.argsort(graph.ids, kind="stable")[view.nodes.items[pairs]]
+            send = view.nodes.kind[view.nodes.items[pairs]] == lk.SEND
+            own = np.where(send, graph.ints("comm_src", -1)[at], graph.ints("comm_dst", -1)[at])
+            for bad in np.flatnonzero((own != -1) & (own != rank)).tolist():
+                name = "comm_src" if send[bad] else "comm_dst"
+                raise InputError(
+                    f"{graph.node(at[bad])} has {name} {own[bad]}; expected {rank}, the rank that runs it"
+                )
+            for bad in np.flatnonzero(view.peer[pairs] == rank).tolist():
+                raise InputError(
+                    f"{graph.node(at[bad])} on rank {rank} has itself as peer; expected another rank"
+                )
+
+
+def channels_of(views: list[View], view_of: NDArray[np.int32]) -> Channels:
+    """Return the point-to-point channels: items that send on each and items that receive, in issue order."""
+    found: Channels = defaultdict(lambda: ([], []))
+    for v, view in enumerate(views):
+        pairs = view.pairs()
+        for rank in np.flatnonzero(view_of == v).tolist() if pairs else []:
+            for item in pairs:
+                found[channel_at(view, item, rank)][0 if view.sends(item) else 1].append(item)
+    return found
+
+
+def channel_at(view: View, item: int, rank: int) -> Channel:
+    """Return the channel of a point-to-point item when `rank` runs the view."""
+    peer = int(view.peer[item])
+    ends = (rank, peer) if view.sends(item) else (peer, rank)
+    return (int(view.tag[item]), *ends, int(view.size[item]))
+
+
+def unreceived(channels: Channels) -> list[str]:
+    """Return a warning if messages are sent that no rank receives: the sender goes on, as in ASTRA-sim."""
+    lost = [(channel, len(sends) - len(receives)) for channel, (sends, receives) in channels.items()]
+    lost = [(channel, count) for channel, count in lost if count > 0]
+    if not lost:
+        return []
+    (tag, source, destination, size), _ = lost[0]
+    return [
+        f"{sum(count for _, count in lost)} messages are never received, the first of {size} bytes with tag {tag} "
+        f"from rank {source} to rank {destination}"
+    ]

@@ -1,0 +1,133 @@
+"""What the lowered programs of both profiles hold: what it takes to read their results."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.engine.common.communicators import Communicator
+from armillary.engine.common.demands import Demands
+from armillary.engine.common.items import View
+from armillary.engine.common.jobs import Job
+from armillary.engine.common.network_use import NetworkUse
+
+Ints = NDArray[np.int64]
+NO_NETWORK = -2
+"""Dimension of phases that are in no network, but in a memory: timelines leave them out."""
+
+
+@dataclass(kw_only=True)
+class Simulated(ABC):
+    """A program that can be run and whose result a timeline can show."""
+
+    tables: dict[str, Ints]
+    """Tables of the program."""
+    scalars: dict[int, int]
+    sizes: dict[str, int]
+    """Lengths of the tables of the state."""
+    classes: Ints
+    representatives: Ints
+    views: list[View]
+    """View of each class."""
+    plans: Sequence[Any]
+    """Plans of the collectives, by number; each has `phases` and `rows`."""
+    items: Ints
+    """Table ITEMS as a matrix."""
+    comm_ordinals: dict[int, dict[int, int]]
+    """Per quotient communicator: class -> its counter of collectives in ORDINALS, -1: it runs none."""
+    groups: dict[str, int]
+    """Size of every communicator that is used, by the number of the group, or by its name."""
+    group_names: dict[int, str] = field(default_factory=dict)
+    """Name of each group that has one: its family."""
+    names_of_all: tuple[str, ...] = ()
+    """What groups of all ranks are called in the trace, beside nothing."""
+    warnings: list[str] = field(default_factory=list)
+
+    @cached_property
+    def is_collective(self) -> NDArray[np.bool_]:
+        """Whether each item is a collective."""
+        return join([view.job >= 0 for view in self.views], np.bool_)
+
+    @cached_property
+    def item_position(self) -> Ints:
+        """Position in its graph of the node of each item, -1 for inner nodes of custom collectives."""
+        return join([_positions(view) for view in self.views], np.int64)
+
+    @property
+    @abstractmethod
+    def layout(self) -> ModuleType:
+        """The module that names the tables and their columns."""
+
+    @property
+    def rows_follow_from_plans(self) -> bool:
+        """Whether all collectives of a plan have the same phases."""
+        return True
+
+    holds = "chunks held in queues of {} on other ranks: each rank runs its chunks in another order"
+    """What a rank waits for in a collective that all members have joined."""
+
+    def explain(self, run: Any) -> str:
+        """Return what else is to be said of a run that cannot finish, or nothing."""
+        return ""
+
+    def rows_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, step: Ints) -> Ints:
+        """Return the rows of `phase_rows` that steps of chunks of items are; `place` is theirs in ROW_START."""
+        rows = np.array([0, *(len(plan.rows()) for plan in self.plans)], np.int64)
+        first: Ints = np.cumsum(rows)[self.items[item, self.layout.I_PLAN]] + step
+        return first
+
+    def ticks_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints) -> tuple[Ints, Ints]:
+        """Return start and end of chunks of items in a phase; `place` is theirs in ROW_START."""
+        return run.table("ROW_START")[place], run.table("ROW_END")[place]
+
+    def phase_rows(self) -> list[tuple[int, int, int, int]]:
+        """Return (dimension, operation, bytes sent per NPU, bytes through its port) of the phases of all plans."""
+        return [row for plan in self.plans for row in plan.rows()]
+
+    def network_use(self, run: Any) -> NetworkUse | None:
+        """Return what the links did, where messages crossed links."""
+        return None
+
+    def least(self, needs: Demands, nodes: int) -> Ints:
+        """Return `Timeline.node_least` of so many nodes."""
+        return np.zeros(nodes, np.int64)
+
+    @abstractmethod
+    def calls(self) -> list[tuple[int, Job, Communicator]]:
+        """Return of each plan the number of its quotient communicator, its job, and the members."""
+
+    def node_call(self, first: Ints) -> Ints:
+        """Return the plan of the collective that each node is, in graph order by class; -1: none.
+
+        `first` is where the nodes of each class begin, and their number.
+        """
+        found = np.full(int(first[-1]), -1, np.int64)
+        which = np.flatnonzero(self.is_collective & (self.item_position >= 0))
+        items = self.items[which]
+        found[first[items[:, self.layout.I_RANK]] + self.item_position[which]] = items[:, self.layout.I_PLAN]
+        return found
+
+
+def _positions(view: View) -> Ints:
+    order, items = view.nodes.order, view.nodes.items
+    outer = items < len(order)
+    return np.where(outer, order[np.where(outer, items, 0)], -1) if len(items) else items
+
+
+def join(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    """Return the parts one after the other; of none, an empty array of `dtype`."""
+    return np.concatenate(parts) if parts else np.zeros(0, dtype)
+
+
+def as_table(value: Any) -> Ints:
+    """Return a list of numbers or of arrays, or a matrix, as a flat contiguous int64 table."""
+    if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
+        value = np.concatenate(value)
+    return np.ascontiguousarray(np.asarray(value, np.int64).ravel())

@@ -1,0 +1,88 @@
+"""The analytical network: hops and delay of a message between two NPUs, without contention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.base.errors import InputError
+from armillary.platform.model import Dimension
+
+Ranks = NDArray[np.int64]
+LIMIT = 1 << 60
+"""Ticks and bytes from here on are refused: sums must stay within int64."""
+
+
+def strides(dimensions: tuple[Dimension, ...]) -> list[int]:
+    """Return the rank distance between neighbours of each dimension (dimension 0 is innermost)."""
+    result = [1]
+    for dimension in dimensions[:-1]:
+        result.append(result[-1] * dimension.size)
+    return result
+
+
+def first_difference(dimensions: tuple[Dimension, ...], source: Ranks, destination: Ranks) -> Ranks:
+    """Return the first dimension in which two ranks differ: a message is charged for that one only.
+
+    ASTRA-sim's congestion-unaware backend does so (spec: 1(d)); 0 where the ranks are equal.
+    """
+    result = np.zeros(np.broadcast(source, destination).shape, np.int64)
+    for d, stride in reversed(list(enumerate(strides(dimensions)))):
+        size = dimensions[d].size
+        result = np.where((source // stride) % size != (destination // stride) % size, d, result)
+    return result
+
+
+def hops(dimension: Dimension, offset: Ranks) -> Ranks:
+    """Return the links that a message crosses to the NPU at ring distance `offset` of one dimension."""
+    if dimension.topology == "Mesh":
+        line: Ranks = np.abs(offset)
+        return line
+    if dimension.topology in ("Ring", "Torus"):
+        ahead = np.mod(offset, dimension.size)
+        shorter: Ranks = np.minimum(ahead, dimension.size - ahead)
+        return shorter
+    direct: Ranks = np.full(np.shape(offset), 1 if dimension.topology == "FullyConnected" else 2, np.int64)
+    return direct
+
+
+def route(dimensions: tuple[Dimension, ...], source: Ranks, destination: Ranks) -> tuple[Ranks, Ranks]:
+    """Return (dimension, hops) of the messages from `source` to `destination` (arrays of ranks)."""
+    source, destination = np.asarray(source, np.int64), np.asarray(destination, np.int64)
+    dimension = first_difference(dimensions, source, destination)
+    count = np.zeros(dimension.shape, np.int64)
+    for d, stride in enumerate(strides(dimensions)):
+        here = dimension == d
+        offset = (destination // stride) % dimensions[d].size - (source // stride) % dimensions[d].size
+        count = np.where(here, hops(dimensions[d], offset), count)
+    return dimension, count
+
+
+def path(dimensions: tuple[Dimension, ...], source: Ranks, destination: Ranks) -> list[Ranks]:
+    """Return for every dimension how many of its links lie between two ranks: all that a message crosses."""
+    crossed = []
+    for dimension, stride in zip(dimensions, strides(dimensions), strict=True):
+        offset = destination // stride % dimension.size - source // stride % dimension.size
+        crossed.append(np.where(offset == 0, 0, hops(dimension, offset)))
+    return crossed
+
+
+def delay(dimensions: tuple[Dimension, ...], dimension: Ranks, hop: Ranks, size: Ranks) -> Ranks:
+    """Return ``trunc(hops * latency + bytes / bandwidth)`` in ns, one truncation per message."""
+    latency = np.array([d.latency for d in dimensions])[dimension]
+    bandwidth = np.array([d.bandwidth for d in dimensions])[dimension]
+    with np.errstate(over="ignore"):
+        return whole_ticks(hop * latency + size / bandwidth, "a message")
+
+
+def whole_ticks(ns: NDArray[np.floating[Any]], what: str) -> Ranks:
+    """Cut times to whole ticks.
+
+    Raises:
+        InputError: one of them is too long to be counted.
+    """
+    if ns.size and not ns.max() < LIMIT:
+        raise InputError(f"{what} takes {ns.max():.3g} ns on this machine; expected less than {LIMIT:.3g} ns")
+    return ns.astype(np.int64)

@@ -1,0 +1,258 @@
+"""Lower one rank graph to node rows: what each node is, which slot it takes, how long, who waits for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.base.errors import InputError
+from armillary.compute import KernelTimes
+from armillary.compute.untimed import has_time, names_work
+from armillary.engine.common import layout_kernel as lk
+from armillary.engine.common.network import LIMIT
+from armillary.platform.model import Platform
+from armillary.trace import CollectiveType, Graph, NodeType
+from armillary.trace.node import REPLAY_ONLY
+
+Ints = NDArray[np.int64]
+
+_COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
+OPERATION = {kind: kind.name.lower().replace("_", "-") for kind in CollectiveType}
+"""Name of every Chakra collective."""
+ASTRA_SIM_OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+"""Those that profile ``astra-sim`` models with messages."""
+
+
+COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
+MEMORY = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
+
+
+@dataclass
+class Nodes:
+    """The nodes of a graph in issue order (ascending id); `order` gives their positions in the graph."""
+
+    graph: Graph
+    order: Ints
+    kind: Ints
+    slot: Ints
+    ticks: Ints
+    indegree: Ints
+    child_ptr: Ints
+    children: Ints
+    item: Ints
+    """Index among the nodes that need a row per rank (communication, memory), or -1."""
+    items: Ints
+    """Those nodes, as indices in issue order."""
+    warnings: list[str] = field(default_factory=list)
+    free: int = 0
+    """Nodes that name operations or bytes and take no time: compute nodes by the conventions of profile ``astra-sim``,
+    communication and memory of a machine that takes recorded times only."""
+    idle: int = 0
+    """The same of a CPU, which no model times."""
+
+
+def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
+    """Return the node rows of `graph`, of which `times` has the kernels.
+
+    Raises:
+        InputError: a node that profile ``astra-sim`` cannot run, a cycle, or a value out of range.
+    """
+    graph.validate()
+    ids = graph.ids
+    n = graph.n_nodes
+    ascending = n < 2 or bool((ids[1:] > ids[:-1]).all())
+    order = np.arange(n) if ascending else np.argsort(ids, kind="stable")
+    types = graph.types[order]
+    cpu = graph.ints("is_cpu_op", 0)[order] != 0
+    collective = types == NodeType.COMM_COLL_NODE
+    communication = collective | (types == NodeType.COMM_SEND_NODE) | (types == NodeType.COMM_RECV_NODE)
+    memory = (types == NodeType.MEM_LOAD_NODE) | (types == NodeType.MEM_STORE_NODE)
+    warnings = diagnose(graph)
+    kind = np.full(n, lk.FIXED, np.int64)
+    slot = np.where(cpu, lk.CPU, np.where(types == NodeType.COMP_NODE, lk.COMPUTE, lk.COMM))
+    ticks = durations(graph, order)
+    if not platform.system.replay_only:
+        refuse(
+            graph,
+            order,
+            communication & cpu,
+            "is a communication node with is_cpu_op set",
+            "GPU communication",
+        )
+        comm_type = graph.ints("comm_type", -1)[order]
+        broadcast = collective & (comm_type == CollectiveType.BROADCAST)
+        known = np.isin(comm_type, [int(k) for k, name in OPERATION.items() if name in ASTRA_SIM_OPERATIONS])
+        bad = collective & ~known & ~broadcast
+        absent = collective & ~graph.has("comm_type")[order]
+        refuse(graph, order, absent, "has no comm_type", _collectives())
+        refuse(
+            graph, order, bad, "has a collective type that profile astra-sim does not model", _collectives()
+        )
+        kind[collective & known] = lk.COLLECTIVE
+        kind[types == NodeType.COMM_SEND_NODE] = lk.SEND
+        kind[types == NodeType.COMM_RECV_NODE] = lk.RECV
+        kind[communication & replayed(graph, order)] = lk.FIXED
+        kind[memory] = lk.MEMORY
+        kind[(types == NodeType.INVALID_NODE) | (types == NodeType.METADATA_NODE)] = lk.SKIP
+        if times.asked:
+            modelled(graph, order, times, ticks)
+        elif platform.system.roofline:
+            warnings += _roofline(graph, order, platform, kind, ticks, (types == NodeType.COMP_NODE) & ~cpu)
+    free = (types == NodeType.COMP_NODE) & names_work(graph)[order]
+    free &= (kind == lk.SKIP) | ((kind == lk.FIXED) & (ticks <= 1) & ~has_time(graph)[order])
+    slot[(types == NodeType.COMM_RECV_NODE) & ~cpu] = lk.NONE
+    known_types = np.isin(types, [int(t) for t in NodeType])
+    refuse(graph, order, ~known_types, "has an unknown node type", "a type of the Chakra schema")
+    ptr, parent = graph.parents()
+    counts = np.diff(ptr)
+    child_of = np.repeat(np.arange(n), counts)
+    rank_of = np.empty(n, np.int64)
+    rank_of[order] = np.arange(n)
+    parent_rank, child_rank = rank_of[parent], rank_of[child_of]
+    by_parent = np.lexsort((child_rank, parent_rank)) if len(parent) else np.zeros(0, np.int64)
+    child_ptr = np.concatenate([[0], np.cumsum(np.bincount(parent_rank, minlength=n))])
+    needs_row = (kind == lk.COLLECTIVE) | (kind == lk.SEND) | (kind == lk.RECV) | (kind == lk.MEMORY)
+    item = np.where(needs_row, np.cumsum(needs_row) - 1, -1)
+    return Nodes(
+        graph, order, kind, slot.astype(np.int64), ticks, counts[order].astype(np.int64), child_ptr.astype(np.int64),
+        child_rank[by_parent].astype(np.int64), item.astype(np.int64), np.flatnonzero(needs_row), warnings,
+        int(free.sum()) + unrecorded(graph, platform),
+    )  # fmt: skip
+
+
+def unrecorded(graph: Graph, platform: Platform) -> int:
+    """Return how many nodes of communication and memory name bytes and have no time where only recorded ones count."""
+    if not platform.system.replay_only:
+        return 0
+    other = np.isin(graph.types, (*COMMUNICATION, *MEMORY)) & ~graph.has("duration_ns")
+    sized = (graph.ints("comm_size", 0) > 0) | (graph.ints("tensor_size", 0) > 0)
+    return int((other & sized & (graph.duration_micros == 0)).sum())
+
+
+def _collectives() -> str:
+    return "ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL or BROADCAST"
+
+
+def refuse(graph: Graph, order: Ints, bad: NDArray[np.bool_], what: str, expected: str) -> None:
+    """Raise an `InputError` that names the first bad node, if there is one."""
+    if bad.any():
+        position = int(order[np.flatnonzero(bad)[0]])
+        attrs = {name: value for name, _, value in graph.attrs(position)}
+        number = attrs.get("comm_type")
+        detail = (
+            ""
+            if number is None
+            else f" ({CollectiveType(number).name if number in set(CollectiveType) else number})"
+        )
+        raise InputError(f"{graph.node(position)} {what}{detail}; expected {expected}")
+
+
+def durations(graph: Graph, order: Ints) -> Ints:
+    """Replayed durations: ``duration_micros`` in ns, or 1 ns where it is 0."""
+    micros = graph.duration_micros[order]
+    if len(micros) and int(micros.max()) * 1000 >= LIMIT:
+        position = int(order[int(np.argmax(micros))])
+        value = int(graph.duration_micros[position])
+        raise InputError(
+            f"{graph.node(position)} has duration_micros {value}; expected less than {LIMIT // 1000}"
+        )
+    return np.maximum(micros.astype(np.int64) * 1000, 1)
+
+
+def modelled(graph: Graph, order: Ints, times: KernelTimes, ticks: Ints) -> bool:
+    """Set the ticks of nodes that a compute model knows, rounded up; returns whether there are any.
+
+    Raises:
+        InputError: one takes longer than can be counted.
+    """
+    nodes, ns = times.of(graph)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    bad = np.zeros(len(order), bool)
+    bad[place[nodes]] = ns >= LIMIT
+    refuse(graph, order, bad, "takes longer than can be counted", f"less than {LIMIT:.2g} ns")
+    ticks[place[nodes]] = np.ceil(ns).astype(np.int64)
+    return bool(len(nodes))
+
+
+def _roofline(
+    graph: Graph, order: Ints, platform: Platform, kind: Ints, ticks: Ints, compute: NDArray[np.bool_]
+) -> list[str]:
+    """Time compute nodes by ``min(bandwidth * OI, peak)`` (spec: 1(b)); a node of no bytes is skipped.
+
+    A node of no operations takes its bytes over the bandwidth; returns a warning, since ASTRA-sim divides 0 by 0.
+    """
+    for name in ("num_ops", "tensor_size"):
+        refuse(
+            graph,
+            order,
+            compute & ~graph.has(name)[order],
+            f"has no {name}",
+            f"{name}, which the roofline needs",
+        )
+    ops, size = graph.ints("num_ops", 0)[order], graph.ints("tensor_size", 0)[order]
+    negative = compute & ((ops < 0) | (size < 0))
+    refuse(graph, order, negative, "has a negative num_ops or tensor_size", "numbers of 0 or more")
+    kind[compute & (size == 0)] = lk.SKIP
+    timed = compute & (size > 0)
+    bandwidth, peak = platform.system.local_mem_bandwidth, platform.system.peak_performance
+    if timed.any() and (bandwidth <= 0 or peak <= 0):
+        raise InputError(
+            "the roofline needs local-mem-bw and peak-perf above 0: compute nodes cannot be timed"
+        )
+    intensity = ops[timed] / size[timed]
+    performance = np.minimum(bandwidth * intensity, peak)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        seconds = np.where(ops[timed] > 0, ops[timed] / performance, size[timed] / bandwidth)
+    runtime = seconds * 1e9
+    if runtime.size and runtime.max() >= LIMIT:
+        position = int(order[np.flatnonzero(timed)[int(np.argmax(runtime))]])
+        raise InputError(
+            f"{graph.node(position)} takes {runtime.max():.3g} ns; expected less than {LIMIT:.3g} ns"
+        )
+    ticks[timed] = runtime.astype(np.int64)
+    idle = np.flatnonzero(timed)[ops[timed] == 0]
+    if not idle.size:
+        return []
+    return [
+        f"{graph.node(int(order[idle[0]]))} has num_ops 0: it takes bytes / bandwidth here ({idle.size} such nodes); "
+        "ASTRA-sim divides 0 by 0 and reports 2**63 ticks"
+    ]
+
+
+def replayed(graph: Graph, order: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which nodes take their recorded time on every machine, as their bytes are not known."""
+    found: NDArray[np.bool_] = graph.ints(REPLAY_ONLY)[order] != 0
+    return found
+
+
+def diagnose(graph: Graph) -> list[str]:
+    """Return warnings of what is odd about a graph but can be simulated."""
+    warnings = []
+    dangling = graph.dangling
+    if dangling:
+        position, missing = dangling[0]
+        warnings.append(
+            f"{graph.source}: {len(dangling)} dependencies on absent nodes were dropped "
+            f"(node {int(graph.ids[position])} on {missing}, …)"
+        )
+    collective = graph.types == NodeType.COMM_COLL_NODE
+    if collective.any():
+        absent = (graph.types == NodeType.COMM_COLL_NODE) & ~graph.has("comm_size")
+        if absent.any():
+            warnings.append(
+                f"{graph.source}: {int(absent.sum())} collectives have no comm_size; 0 bytes are assumed"
+            )
+    unknown = (graph.ints(REPLAY_ONLY) != 0) & np.isin(graph.types, _COMMUNICATION)
+    if unknown.any():
+        warnings.append(
+            f"the bytes of {int(unknown.sum())} communications of a rank are not known: they take their recorded time, "
+            "whatever the network"
+        )
+    free = collective & ~unknown & graph.has("comm_size") & (graph.ints("comm_size") == 0)
+    free &= graph.ints("comm_type", -1) != CollectiveType.BARRIER
+    if free.any():
+        warnings.append(f"{int(free.sum())} collectives of a rank have 0 bytes: they move nothing")
+    return warnings

@@ -1,0 +1,24 @@
+"""Which profiles and network models know terms and fits."""
+
+from __future__ import annotations
+
+from armillary.base.errors import InputError
+from armillary.platform.model import Platform
+
+
+def check_terms(platform: Platform, profile: str, network_model: str) -> None:
+    """Refuse terms and a fit where they would have no effect.
+
+    Raises:
+        InputError: names what is given and where it counts.
+    """
+    if profile == "physical" and network_model == "analytical":
+        return
+    source, physical = platform.source or "platform", platform.physical
+    given = ["platform.collectives.fit"] if physical.fit else []
+    given += [f"platform.terms.{name.replace('_', '.', 1)}" for name in physical.terms.on()]
+    if given:
+        raise InputError(
+            f"{source}: {given[0]} has no effect in profile {profile} with network model {network_model}; expected "
+            "profile physical and network model analytical, or no such key"
+        )

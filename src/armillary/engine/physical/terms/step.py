@@ -1,0 +1,31 @@
+"""What the host takes in an iteration outside of kernels: it comes after everything else."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from armillary.platform.terms import Terms
+
+if TYPE_CHECKING:
+    from armillary.engine.common.run import Run
+
+ITERATIONS = "iterations"
+"""What a trace says of itself (`Trace.about`): how many steps it is; without, one."""
+
+
+def add_host_time(run: Run, terms: Terms, about: dict[str, Any]) -> int:
+    """Let every rank finish later by what the host takes in all iterations; returns that, in ticks.
+
+    Iterations of a trace have no marked end, so the host time of all of them comes at the end.
+    """
+    finish = np.asarray(run.state[run.place["FINISH"]], np.int64)
+    host: int = ceil(terms.step_time * about.get(ITERATIONS, 1)) + ceil(
+        terms.step_share * int(finish.max(initial=0))
+    )
+    run.state[run.place["FINISH"]] = (
+        finish + host if isinstance(run.state, np.ndarray) else (finish + host).tolist()
+    )
+    return host

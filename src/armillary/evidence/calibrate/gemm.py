@@ -1,0 +1,212 @@
+"""Fit the constants of a GPU's matrix products to measured ones.
+
+Of all products a fifth is held out by a hash of its sizes, whatever the file: the constants that come with the package
+have not seen it either. Least squares of the logarithm of predicted over measured time, in which outliers count less.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.base.errors import InputError
+from armillary.compute.gpu.device import GemmFit, Gpu
+from armillary.compute.gpu.gemm import gemm_seconds
+from armillary.compute.model import Floats, Ints
+from armillary.compute.table_file import Measured, read_table
+
+LEAST_NS = 20_000.0
+"""Products that take at least so long count in errors: shorter ones are mostly launch."""
+FITTED_NS = 12_000.0
+"""Least of what is fitted to."""
+MOST = 2500
+"""Products that are fitted to; more change little."""
+FEWEST = 40
+"""Fewer tell too little of a dozen constants."""
+_FITTED = (
+    "rate", "feed", "step", "tile", "launch", "memory", "sharp", "drop", "after", "split",
+)  # fmt: skip
+_CAST = ("cast", "cast_memory")
+_LOWEST = {"sharp": 1.5, "drop": 0.005, "after": 1e-4}
+_HIGHEST = {"rate": 1.0, "memory": 1.0, "cast_memory": 1.0, "drop": 0.6, "after": 0.1, "sharp": 12.0}
+_SOFT = 0.05
+"""Errors beyond which a row counts less."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How far predicted times of products of `LEAST_NS` and more are off.
+
+    Attributes:
+        count: Products.
+        mean: Mean absolute relative error; nan of none.
+        worst: That nine of ten stay below.
+    """
+
+    count: int
+    mean: float
+    worst: float
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Constants of one precision.
+
+    Attributes:
+        fit: The constants.
+        rows: Products measured.
+        inside: Errors of those that were fitted to.
+        outside: Errors of those that were held out.
+        groups: What was left out -> errors of it, by constants fitted to the rest.
+    """
+
+    fit: GemmFit
+    rows: int
+    inside: Errors
+    outside: Errors
+    groups: Mapping[str, Errors]
+
+
+def held_out(sizes: Ints) -> NDArray[np.bool_]:
+    """Return which of (products, 3) m, n and k no fit sees: a fifth, by a hash."""
+    mixed = sizes[:, 0] * 73_856_093 ^ sizes[:, 1] * 19_349_663 ^ sizes[:, 2] * 83_492_791
+    found: NDArray[np.bool_] = (mixed >> 5) % 5 == 0
+    return found
+
+
+def read_products(
+    paths: list[Path], columns: Mapping[str, str], unit_ns: float, precision: str
+) -> tuple[dict[str, Measured], list[str]]:
+    """Return the products of all files by precision, and notes; see `read_table`.
+
+    Raises:
+        InputError: a file is missing or malformed.
+    """
+    parts: dict[str, list[Measured]] = {}
+    notes: list[str] = []
+    for path in paths:
+        found, said = read_table(path, columns, unit_ns, precision)
+        notes += said
+        for name, measured in found.items():
+            parts.setdefault(name, []).append(measured)
+    return {
+        name: Measured(
+            np.concatenate([each.sizes for each in own]), np.concatenate([each.ns for each in own])
+        )
+        for name, own in parts.items()
+    }, notes
+
+
+def predicted_ns(gpu: Gpu, precision: str, sizes: Ints, fit: GemmFit | None = None) -> Floats:
+    """Return (products) ns of single products."""
+    four = np.column_stack([sizes, np.ones(len(sizes))]).astype(float)
+    return gemm_seconds(gpu, precision, four, fit=fit)[0] * 1e9
+
+
+def errors(gpu: Gpu, precision: str, measured: Measured, fit: GemmFit, which: NDArray[np.bool_]) -> Errors:
+    """Return the errors of some of the products."""
+    which = which & (measured.ns >= LEAST_NS)
+    if not which.any():
+        return Errors(0, float("nan"), float("nan"))
+    off = np.abs(predicted_ns(gpu, precision, measured.sizes[which], fit) / measured.ns[which] - 1)
+    return Errors(int(which.sum()), float(off.mean()), float(np.quantile(off, 0.9)))
+
+
+def calibrate(
+    gpu: Gpu,
+    precision: str,
+    measured: Measured,
+    *,
+    leave_out: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Fitted:
+    """Fit constants.
+
+    Args:
+        gpu: Whose data sheet and tiles hold, and from whose constants the search starts.
+        precision: Of the products.
+        measured: The products.
+        leave_out: Whether to fit again and again without a third of all m, and of all pairs of n and k.
+        progress: Called with what is fitted next.
+
+    Raises:
+        InputError: the device has no peak of that precision, or there are too few products.
+    """
+    if precision not in gpu.peaks:
+        raise InputError(
+            f"device {gpu.name} has no peak of {precision}, in which there are {len(measured.ns)} products"
+        )
+    held = held_out(measured.sizes)
+    enough = int((~held & (measured.ns >= FITTED_NS)).sum())
+    if enough < FEWEST:
+        raise InputError(
+            f"{enough} products in {precision} take {FITTED_NS / 1e3:g} us or more and are not held out, expected "
+            f"{FEWEST} at least to fit {len(_FITTED)} constants"
+        )
+    tell = progress or (lambda what: None)
+    tell(f"{precision}: {enough} products")
+    fit = _fit(gpu, precision, measured, ~held)
+    groups: dict[str, list[Errors]] = {}
+    if leave_out:
+        for name, out in _folds(measured.sizes):
+            tell(f"{precision}: without some {name}")
+            other = _fit(gpu, precision, measured, ~out)
+            groups.setdefault(name, []).append(errors(gpu, precision, measured, other, out))
+    inside, outside = (errors(gpu, precision, measured, fit, which) for which in (~held, held))
+    together = {name: _mean(found) for name, found in groups.items()}
+    return Fitted(fit, len(measured.ns), inside, outside, together)
+
+
+def _folds(sizes: Ints) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    pairs = sizes[:, 1] * 31 + sizes[:, 2]
+    for name, key in (("m", sizes[:, 0]), ("pairs of n and k", pairs)):
+        place = np.unique(key, return_inverse=True)[1]
+        for third in range(3):
+            yield name, place % 3 == third
+
+
+def _mean(found: list[Errors]) -> Errors:
+    count = sum(each.count for each in found)
+    return Errors(
+        count,
+        sum(each.count * each.mean for each in found) / max(count, 1),
+        max(each.worst for each in found),
+    )
+
+
+def _fit(gpu: Gpu, precision: str, measured: Measured, which: NDArray[np.bool_]) -> GemmFit:
+    try:
+        from scipy.optimize import least_squares
+    except ImportError as error:
+        raise InputError(
+            "fitting needs scipy, which is not installed: pip install armillary[calibrate]"
+        ) from error
+    start = gpu.gemm_fit(precision)
+    names = (*_FITTED, *(_CAST if start.cast else ()))
+    mine = np.flatnonzero(which & (measured.ns >= FITTED_NS))
+    order = np.argsort((mine * 2_654_435_761) % 2**32, kind="stable")
+    mine = mine[order[:MOST]]
+    sizes, target = measured.sizes[mine], np.log(measured.ns[mine])
+
+    def constants(at: Floats) -> GemmFit:
+        return dataclasses.replace(start, **dict(zip(names, np.exp(at).tolist(), strict=True)))
+
+    def off(at: Floats) -> Floats:
+        result: Floats = np.log(predicted_ns(gpu, precision, sizes, constants(at))) - target
+        return result
+
+    first = np.array([max(getattr(start, name), 1e-12) for name in names])
+    low = np.log([_LOWEST.get(name, value / 20) for name, value in zip(names, first, strict=True)])
+    high = np.log([_HIGHEST.get(name, value * 20) for name, value in zip(names, first, strict=True)])
+    # The best tile changes in jumps, so that small steps see no slope.
+    found: Any = least_squares(
+        off, np.clip(np.log(first), low + 1e-6, high - 1e-6), bounds=(low, high), loss="soft_l1", f_scale=_SOFT,
+        diff_step=1e-2, x_scale=0.2, max_nfev=20,
+    )  # fmt: skip
+    return constants(found.x)

@@ -1,0 +1,138 @@
+"""Read what nccl-tests print: who takes part, then a table of times over sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from armillary.base.errors import InputError
+from armillary.evidence.calibrate.samples import Sample
+
+PROGRAMS = {
+    "all_reduce": "all-reduce",
+    "all_gather": "all-gather",
+    "reduce_scatter": "reduce-scatter",
+    "alltoall": "all-to-all",
+    "sendrecv": "send",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+}
+"""Name of the program without ``_perf`` -> operation."""
+
+_PREFIX = re.compile(r"^(\[\d+,\d+\]<std\w+>:?|\d+:)\s*")
+_PROGRAM = re.compile(r"\b(" + "|".join(PROGRAMS) + r")_perf\b")
+_RANK = re.compile(r"#\s+Rank\s+(\d+)\s.*\bon\s+(\S+)\s+device\s+\d+\s+\[\S+\]\s*(.*\S)?")
+_TYPES = (
+    "int8",
+    "uint8",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "half",
+    "float",
+    "double",
+    "bfloat16",
+    "f8e4m3",
+    "f8e5m2",
+    "fp8_e4m3",
+    "fp8_e5m2",
+)
+_SIZE = re.compile(r"\d+")
+
+
+def program_of(text: str) -> str:
+    """Return the operation of a program's name such as ``all_reduce_perf`` anywhere in `text`, or empty."""
+    found = _PROGRAM.findall(text)
+    return PROGRAMS[found[-1]] if found else ""
+
+
+def read_log(path: Path, text: str, operation: str = "", per_node: int | None = None) -> list[Sample]:
+    """Read the out-of-place times of a log, which may hold several runs.
+
+    Args:
+        path: For errors, and for the operation where neither the text nor `operation` says it.
+        text: The log.
+        operation: Instead of what the log says.
+        per_node: GPUs in a node, where the log does not list its ranks.
+
+    Raises:
+        InputError: It is no such log, or it does not say the operation or who takes part.
+    """
+    named = operation or _named_by_file(path)
+    samples: list[Sample] = []
+    ranks: dict[int, tuple[str, str]] = {}
+    column = gpus = 0
+    program = ""
+    for number, line in _lines(text):
+        if (rank := _RANK.search(line)) is not None:
+            if int(rank[1]) == 0:
+                ranks = {}
+            ranks[int(rank[1])] = (rank[2], rank[3] or "")
+        elif (header := re.search(r"#\s+nThread\s+(\d+)\s+nGpus\s+(\d+)", line)) is not None:
+            ranks, gpus = {}, int(header[1]) * int(header[2])
+        elif line.startswith("#") and "size" in line and "time" in line:
+            column = line.lstrip("# ").split().index("time")
+        elif column and (size_ns := _row(line, column)) is not None:
+            what = operation or program or program_of(text[:200_000]) or named
+            if not what:
+                raise InputError(
+                    f"{path}: neither the log nor its name says which program of nccl-tests ran; name it by --operation"
+                )
+            members, nodes, device = _who(path, number, ranks, gpus, per_node)
+            samples.append(Sample(device, what, members, nodes, *size_ns))
+        if "_perf" in line:
+            program = program_of(line) or program
+    if not samples:
+        raise InputError(
+            f"{path}: no times found, expected a log of nccl-tests, with a line '# size count type … time' and a "
+            "row for each size, or a CSV file with one of the known headers"
+        )
+    return samples
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        yield number, _PREFIX.sub("", line).strip()
+
+
+def _row(line: str, column: int) -> tuple[int, float] | None:
+    """Return (bytes, ns) of a row of the table, or None for any other line and for a size of no bytes."""
+    words = line.split()
+    if len(words) <= column or not _SIZE.fullmatch(words[0]) or words[2] not in _TYPES:
+        return None
+    try:
+        microseconds = float(words[column])
+    except ValueError:
+        return None
+    size = int(words[0])
+    return (size, microseconds * 1e3) if size > 0 and microseconds > 0 else None
+
+
+def _who(
+    path: Path, line: int, ranks: dict[int, tuple[str, str]], gpus: int, per_node: int | None
+) -> tuple[int, int, str]:
+    """Return (members in a node, nodes, device)."""
+    if ranks:
+        hosts = {host for host, _ in ranks.values()}
+        if len(ranks) % len(hosts):
+            raise InputError(
+                f"{path}:{line}: {len(ranks)} ranks on {len(hosts)} hosts, expected as many on each"
+            )
+        return len(ranks) // len(hosts), len(hosts), ranks[0][1] if 0 in ranks else ""
+    if not gpus:
+        raise InputError(
+            f"{path}:{line}: does not say who takes part, expected lines '# Rank 0 … on HOST device 0'"
+        )
+    if per_node is not None and gpus > per_node:
+        return per_node, gpus // per_node, ""
+    return gpus, 1, ""
+
+
+def _named_by_file(path: Path) -> str:
+    names = sorted(PROGRAMS, key=len, reverse=True)
+    plain = path.name.lower().replace("-", "_").replace("all_to_all", "alltoall")
+    return next((PROGRAMS[name] for name in names if name in plain), "")

@@ -1,0 +1,122 @@
+"""Read tables of times of collectives: the CSV formats in which clusters were published, and logs beside them."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from armillary.base.errors import InputError
+from armillary.evidence.calibrate.measured_file import measured_text
+from armillary.evidence.calibrate.nccl_logs import PROGRAMS, read_log
+from armillary.evidence.calibrate.samples import Sample
+
+SINGLE_NODE = ("device", "nccl", "op", "dtype", "gpus", "bytes", "us", "busbw_GBps")
+ECHO = ("ngpus", "size_bytes", "oop_us", "oop_busbw_GBps", "ip_us", "ip_busbw_GBps")
+NODES = ("test", "nodes", "gpus_per_node", "node", *ECHO[1:])
+LOOKUP = ("size(B)", "count", "type", "time(ns)", "busbw(GB/s)")
+"""Headers; the last one of vTrain, whose operation is all-reduce, with GPUs and device in the name of the file."""
+
+
+def read_file(path: Path, operation: str = "", per_node: int | None = None) -> list[Sample]:
+    """Read a file of times: a CSV file with one of the headers above, also packed by gzip, or a log of nccl-tests.
+
+    Raises:
+        InputError: It cannot be read, is neither, or has times of one GPU alone.
+    """
+    samples = _read(path, operation, per_node)
+    if any(sample.members < 2 for sample in samples):
+        raise InputError(f"{path}: got times of 1 GPU, expected at least 2, of which one sends to another")
+    return samples
+
+
+def _read(path: Path, operation: str, per_node: int | None) -> list[Sample]:
+    text = measured_text(path)
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    head = next((line for _, line in lines if not line.startswith("#")), "")
+    header = [word.strip() for word in head.split(",")]
+    if len(header) < 4:
+        return read_log(path, text, operation, per_node)
+    columns = set(header)
+    rows = [(number, line) for number, line in lines if not line.startswith("#") and line != head]
+    if columns >= set(SINGLE_NODE[:1] + SINGLE_NODE[2:7]):
+        samples = [_single_node(row) for row in _rows(path, header, rows)]
+    elif columns >= set(NODES[:3] + NODES[4:6]):
+        samples = [_nodes(row) for row in _rows(path, header, rows)]
+    elif columns >= set(ECHO[:3]):
+        samples = [_echo(row, per_node or 8) for row in _rows(path, header, rows)]
+    elif columns >= set(LOOKUP):
+        device, gpus = _in_name(path)
+        samples = [_lookup(row, device, gpus) for row in _rows(path, header, rows)]
+    else:
+        raise InputError(
+            f"{path}: unknown columns {', '.join(header[:8])}; expected a log of nccl-tests, or a CSV file with "
+            "the columns " + ", or ".join(", ".join(known) for known in (SINGLE_NODE, NODES, ECHO))
+        )
+    if not samples:
+        raise InputError(f"{path}: no rows below the header, expected at least one")
+    return samples
+
+
+class _Row:
+    """One row, that says where it stands if a value is wrong."""
+
+    def __init__(self, where: str, values: dict[str, str]) -> None:
+        self.where, self.values = where, values
+
+    def text(self, column: str) -> str:
+        return self.values[column]
+
+    def number(self, column: str) -> float:
+        try:
+            value = float(self.values[column])
+        except ValueError:
+            value = -1.0
+        if not 0 < value < 2**63:
+            raise InputError(
+                f"{self.where}: {column}: got '{self.values[column]}', expected a number above 0"
+            )
+        return value
+
+    def operation(self, column: str) -> str:
+        name = self.values[column].removesuffix("_perf")
+        if name not in PROGRAMS:
+            raise InputError(f"{self.where}: {column}: got '{name}', expected one of {', '.join(PROGRAMS)}")
+        return PROGRAMS[name]
+
+
+def _rows(path: Path, header: Sequence[str], lines: Sequence[tuple[int, str]]) -> Iterator[_Row]:
+    for (number, line), values in zip(lines, csv.reader([line for _, line in lines]), strict=True):
+        if len(values) < len(header):
+            raise InputError(f"{path}:{number}: got {line[:60]!r}, expected {len(header)} values")
+        yield _Row(f"{path}:{number}", dict(zip(header, values, strict=False)))
+
+
+def _single_node(row: _Row) -> Sample:
+    gpus, size = int(row.number("gpus")), int(row.number("bytes"))
+    return Sample(row.text("device"), row.operation("op"), gpus, 1, size, row.number("us") * 1e3)
+
+
+def _nodes(row: _Row) -> Sample:
+    nodes, gpus = int(row.number("nodes")), int(row.number("gpus_per_node"))
+    size = int(row.number("size_bytes"))
+    return Sample("", row.operation("test"), gpus, nodes, size, row.number("oop_us") * 1e3)
+
+
+def _echo(row: _Row, per_node: int) -> Sample:
+    gpus, size, ns = int(row.number("ngpus")), int(row.number("size_bytes")), row.number("oop_us") * 1e3
+    nodes = -(-gpus // per_node)
+    return Sample("", "all-reduce", gpus // nodes, nodes, size, ns)
+
+
+def _lookup(row: _Row, device: str, gpus: int) -> Sample:
+    return Sample(device, "all-reduce", gpus, 1, int(row.number("size(B)")), row.number("time(ns)"))
+
+
+def _in_name(path: Path) -> tuple[str, int]:
+    gpus = re.search(r"GPU(\d+)", path.name)
+    device = re.search(r"(a100|v100|h100)", path.name.lower())
+    if gpus is None:
+        raise InputError(f"{path}: its name does not say how many GPUs, expected e.g. trace_a100_AR_GPU8_…")
+    return (device[1] if device else ""), int(gpus[1])

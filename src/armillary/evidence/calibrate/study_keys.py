@@ -1,0 +1,44 @@
+"""Fitted constants as the keys of a study, to be put beside its network and its model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armillary.base.errors import InputError
+from armillary.compute.gpu.device import load_gpu
+from armillary.evidence.validate.training.constants import Constants
+from armillary.evidence.validate.training.stacks import constants_of
+
+_NEUTRAL = Constants()
+
+
+def study_keys(software: str, device: str) -> dict[str, Any]:
+    """Return the keys of a study that let steps take as long as measured ones of a software on a device.
+
+    Args:
+        software: Name of a software, or the path of a file of ``armillary calibrate training``.
+        device: Name of a GPU, or the path of its file.
+
+    Raises:
+        InputError: there is no such software or device, or none of its constants are known.
+    """
+    load_gpu(device)
+    found = constants_of(software, device)
+    if found.constants == _NEUTRAL:
+        raise InputError(
+            f"{software} on {device}: no constants are known, expected a device that it was fitted to"
+        )
+    neutral = _NEUTRAL.platform(device)
+    keys = found.constants.platform(device)
+    keys["terms"] = {name: value for name, value in keys["terms"].items() if value != neutral["terms"][name]}
+    keys["compute"] = {
+        name: value for name, value in keys["compute"].items()
+        if name in ("model", "device") or value != neutral["compute"][name]
+    }  # fmt: skip
+    if found.rows:
+        of = f"{found.rows} held-out rows, {software}"
+        keys["compute"]["uncertainty"] = {"low": found.low, "high": found.high, "of": of}
+    study: dict[str, Any] = {"platform": {name: part for name, part in keys.items() if part}}
+    if plan := found.constants.plan({}):
+        study["workload"] = {"generate": plan}
+    return study

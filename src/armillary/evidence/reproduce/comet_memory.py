@@ -1,0 +1,67 @@
+"""Hybrid memory: a node whose working set exceeds its local memory keeps the rest in an expansion.
+
+With placement "spread" every access touches both memories in proportion to what lies there, one after the other: of
+n bytes n f_exp take BW_exp and the rest BW_local, so that 1 / BW = f_local / BW_local + f_exp / BW_exp with
+f_exp = 1 - capacity / working set. The share follows from the footprint of each plan, so the bandwidth of the local
+memory in the platform does, too. With "weights" only weights lie there, and nodes of the trace load them before
+every use, over a path of their own: nothing of it is a formula here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from armillary.evidence.reproduce.comet_assumptions import Assumptions
+from armillary.evidence.reproduce.comet_workload import Share, share
+from armillary.platform.model import Platform, RemoteMemory
+
+_TRACE = 1e-9
+"""A share of the weights that counts for nothing, but lets the footprint hold a layer that was loaded."""
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """Memory besides that of a node: bytes, and bytes per ns in each direction."""
+
+    capacity: float
+    bandwidth: float
+
+
+def beyond(needed: float, capacity: float) -> float:
+    """Return f_exp, the share of a working set that does not fit into the local memory."""
+    return max(0.0, 1 - capacity / needed)
+
+
+def hybrid_bandwidth(local: float, expansion: float, outside: float) -> float:
+    """Return the bandwidth of both memories when `outside` of all bytes are in the expansion; in any one unit."""
+    return 1 / ((1 - outside) / local + outside / expansion)
+
+
+def fits(needed: float, platform: Platform, expansion: Expansion | None) -> bool:
+    """Return whether a node can hold so much."""
+    return needed <= platform.physical.memory.capacity + (expansion.capacity if expansion else 0)
+
+
+def expanded(
+    mp: int, platform: Platform, expansion: Expansion, chosen: Assumptions
+) -> tuple[Share, Platform] | None:
+    """Return what a node does and the machine on which it does it; None if that cannot be held."""
+    own, capacity = share(mp, chosen), platform.physical.memory.capacity
+    if not fits(own.needed, platform, expansion):
+        return None
+    outside = beyond(own.needed, capacity)
+    if not outside:
+        return own, platform
+    if chosen.placement == "spread":
+        system = platform.system
+        rate = hybrid_bandwidth(system.local_mem_bandwidth, expansion.bandwidth * 1e9, outside)
+        return own, replace(platform, system=replace(system, local_mem_bandwidth=rate))
+    least, most = share(mp, chosen, _TRACE), share(mp, chosen, 1.0)
+    if most.needed > capacity:
+        return None
+    part = _TRACE
+    # What is not weights moves with the peak, so that the first step may fall short by a little.
+    while (held := share(mp, chosen, part)).needed > capacity:
+        part = min(part + (held.needed - capacity) / least.weights, 1.0)
+    path = RemoteMemory("per-npu", bandwidth=max(round(expansion.bandwidth), 1))
+    return held, replace(platform, memory=path)

@@ -1,0 +1,5 @@
+"""Predictions beside measurements of real machines."""
+
+from armillary.evidence.validate.run import validate
+
+__all__ = ["validate"]

@@ -1,0 +1,234 @@
+"""Measured matrix products and attention of GPUs beside those of the compute model ``gpu``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from armillary.base.errors import InputError
+from armillary.compute.gpu.attention import context_seconds
+from armillary.compute.gpu.device import Gpu, gpu_names, load_gpu
+from armillary.compute.gpu.gemm import gemm_seconds
+from armillary.compute.model import Floats, Ints
+from armillary.compute.table_file import PRECISIONS
+from armillary.evidence.calibrate import attention as attention_fit
+from armillary.evidence.calibrate import gemm as gemm_fit
+from armillary.evidence.calibrate.measured_file import measured_text
+from armillary.evidence.validate.fitted_files import is_fitted
+from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
+
+COLUMNS = ("device", "gemm_dtype", "m", "n", "k", "latency")
+SOURCE = "aiconfigurator (ai-dynamo), cuBLASLt in TensorRT-LLM"
+_BUILT_IN = {
+    "A100-SXM4-40": "a100-sxm-40", "A100-SXM4": "a100-sxm-80", "A100": "a100-sxm-80", "H100": "h100-sxm",
+    "H200": "h200-sxm", "GB200": "gb200", "B200": "b200", "GB300": "gb300", "B300": "b300", "V100": "v100-sxm",
+    "MI300X": "mi300x",
+}  # fmt: skip
+_LEAST_US = gemm_fit.LEAST_NS / 1e3
+
+
+@dataclass
+class _Column:
+    """Measured products of one device and precision."""
+
+    sizes: list[tuple[int, int, int]] = field(default_factory=list)
+    us: list[float] = field(default_factory=list)
+
+
+def device_of(name: str) -> Gpu | None:
+    """Return the device that a file of measurements names, None of an unknown one."""
+    short = name.strip()
+    if short in gpu_names():
+        return load_gpu(short)
+    found = next((own for word, own in _BUILT_IN.items() if word in short.upper()), None)
+    return load_gpu(found) if found else None
+
+
+def run_gemm(files: Sequence[Path], progress: Progress, name: str = "gemm") -> Table:
+    """Predict products of 20 us and more: of a file that was fitted to, those that were held out.
+
+    Raises:
+        InputError: a file is missing or malformed, or holds no such product.
+    """
+    rows: list[Row] = []
+    partly = False
+    for done, path in enumerate(files):
+        progress(done, len(files))
+        text = measured_text(path)
+        fitted = is_fitted(text)
+        partly |= fitted
+        for (device, word), column in _read(path, text).items():
+            sizes, us = np.array(column.sizes, np.int64), np.array(column.us)
+            keep = us >= _LEAST_US
+            if fitted:
+                keep &= gemm_fit.held_out(sizes)
+            rows += _rows(device, word, sizes[keep], us[keep])
+    progress(len(files), len(files))
+    if not rows:
+        raise InputError(f"{', '.join(map(str, files))}: no products of {_LEAST_US:g} us or more")
+    what = (
+        "a fifth of all shapes, which no constant has seen"
+        if partly
+        else "all products of the file, also such as the constants may have seen"
+    )
+    return Table(
+        name,
+        f"Matrix products of unseen shapes, {_LEAST_US:g} us and more",
+        "us",
+        SOURCE if partly else ", ".join(path.name for path in files),
+        tuple(rows),
+        "held out" if partly else "given",
+        Bar(0.08),
+        (f"Shown are {what}; fp8 includes the cast of the left operand, as the measurement does.",),
+        _parts(name, rows, partly, Bar(0.08)),
+    )
+
+
+def _parts(name: str, rows: Sequence[Row], partly: bool, bar: Bar | None) -> tuple[Table, ...]:
+    """Return a table of each group."""
+    groups = list(dict.fromkeys(row.group for row in rows))
+    if len(groups) < 2:
+        return ()
+    source = SOURCE if partly else ""
+    return tuple(
+        Table(
+            f"{name} {group}",
+            group,
+            "us",
+            source,
+            tuple(row for row in rows if row.group == group),
+            "held out" if partly else "given",
+            bar,
+        )
+        for group in groups
+    )
+
+
+def _rows(device: str, word: str, sizes: Ints, us: Floats) -> list[Row]:
+    gpu, precision = device_of(device), PRECISIONS.get(word.lower())
+    reason = ""
+    if gpu is None:
+        reason = f"no device is known by the name '{device}'"
+    elif precision is None or precision not in gpu.peaks:
+        reason = f"{gpu.name} has no products in {word}"
+    group = f"{gpu.name if gpu else device} {precision or word}"
+    predicted = np.full(len(us), np.nan)
+    if gpu and precision and not reason and len(us):
+        four = np.column_stack([sizes, np.ones(len(sizes))]).astype(float)
+        predicted = gemm_seconds(gpu, precision, four)[0] * 1e6
+    return [
+        Row(f"{group} {m}x{n}x{k}", measured, found, group, reason=reason)
+        for (m, n, k), measured, found in zip(sizes.tolist(), us.tolist(), predicted.tolist(), strict=True)
+    ]
+
+
+def _read(path: Path, text: str) -> dict[tuple[str, str], _Column]:
+    lines = csv.reader(line for line in io.StringIO(text) if line.strip() and not line.startswith("#"))
+    header = next(lines, [])
+    for name in COLUMNS:
+        if name not in header:
+            raise InputError(f"{path}: no column '{name}'; it has {', '.join(header) or 'none'}")
+    place = [header.index(name) for name in COLUMNS]
+    found: dict[tuple[str, str], _Column] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            device, word, m, n, k, ms = (line[at] for at in place)
+            sizes, us = (int(m), int(n), int(k)), float(ms) * 1e3
+        except (ValueError, IndexError) as error:
+            raise InputError(f"{path}: row {number} below the header: {error}") from error
+        if min(sizes) < 1 or not 0 < us < float("inf"):
+            raise InputError(f"{path}: row {number} below the header: expected sizes and a latency above 0")
+        column = found.setdefault((device, word), _Column())
+        column.sizes.append(sizes)
+        column.us.append(us)
+    return found
+
+
+def run_attention(files: Sequence[Path], progress: Progress) -> Table:
+    """Predict prefills of 20 us and more on an H100: of the file that was fitted to, those that were held out.
+
+    Raises:
+        InputError: a file is missing or malformed, or holds no such kernel.
+    """
+    rows: list[Row] = []
+    partly = False
+    for done, path in enumerate(files):
+        progress(done, len(files))
+        text = measured_text(path)
+        kernels = attention_fit.prefills_of(path, text)
+        keep = kernels.seconds * 1e6 >= _LEAST_US
+        if is_fitted(text):
+            partly = True
+            keep &= attention_fit.held_out(kernels.table)
+        kernels = kernels.part(keep)
+        predicted = np.full(len(kernels.seconds), np.nan)
+        for device, precision in sorted(set(zip(kernels.device, kernels.precision, strict=True))):
+            gpu = device_of(device)
+            mine = [
+                at for at, own in enumerate(zip(kernels.device, kernels.precision, strict=True))
+                if own == (device, precision)
+            ]  # fmt: skip
+            if gpu and precision in gpu.peaks:
+                predicted[mine] = context_seconds(gpu, precision, kernels.table[mine]) * 1e6
+        rows += [
+            Row(
+                label, measured, found, _kind(label, precision),
+                reason=f"{device} is not known" if math.isnan(found) else "",
+            )
+            for label, measured, found, precision, device in zip(
+                kernels.labels, (kernels.seconds * 1e6).tolist(), predicted.tolist(), kernels.precision,
+                kernels.device, strict=True,
+            )
+        ]  # fmt: skip
+    progress(len(files), len(files))
+    if not rows:
+        raise InputError(f"{', '.join(map(str, files))}: no kernels of {_LEAST_US:g} us or more")
+    return Table(
+        "attention-h100",
+        f"Prefill attention on an H100, {_LEAST_US:g} us and more",
+        "us",
+        "aiconfigurator (ai-dynamo), TensorRT-LLM" if partly else ", ".join(path.name for path in files),
+        tuple(rows),
+        "held out" if partly else "given",
+        None,
+        (
+            "Windows of 128 tokens in fp8 run in kernels that gain little from them; the model does not know.",
+            "Kernels with a cache in fp8 are taken to compute in fp8.",
+        ),
+        _parts("attention-h100", rows, partly, None),
+    )
+
+
+def _kind(label: str, precision: str) -> str:
+    return "fp8, window 128" if precision == "fp8" and ", window 128," in label else precision
+
+
+def _suite(device: str, title: str) -> Suite:
+    name = f"gemm-{device}"
+    return Suite(
+        name,
+        f"Matrix products of unseen shapes on {title}",
+        f"gemm/{device}.csv.gz",
+        lambda files, progress: run_gemm(files, progress, name),
+    )
+
+
+SUITES: tuple[Suite, ...] = (
+    _suite("a100", "A100"),
+    _suite("h100", "H100"),
+    _suite("b200", "B200"),
+    Suite("gemm", "Matrix products of unseen shapes on all three", "gemm", run_gemm, COLUMNS),
+    Suite(
+        "attention-h100",
+        "Prefill attention on H100",
+        "aiconfigurator/h100_context_attention.csv.gz",
+        run_attention,
+        attention_fit.COLUMNS,
+    ),
+)

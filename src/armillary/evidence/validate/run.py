@@ -1,0 +1,106 @@
+"""Choose suites and their files, and run them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from armillary.base.errors import InputError
+from armillary.evidence.validate.sniff import suite_of
+from armillary.evidence.validate.suites import chosen, suites
+from armillary.evidence.validate.table import Suite, Table
+
+Told = Callable[[str, int, int], None]
+"""Called with (name of the suite, done, of) while rows are predicted."""
+MEASURED = Path("../shared/measured")
+"""Where measurements are looked for by default."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A suite and the files that it is to read; none: the published numbers."""
+
+    suite: Suite
+    files: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A suite that cannot run."""
+
+    suite: Suite
+    reason: str
+
+
+def plan(
+    names: Iterable[str] = (), data: Iterable[Path] = (), measured: Path | None = None
+) -> tuple[list[Job], list[Skipped]]:
+    """Say what would be run; see `validate`."""
+    names = tuple(names)
+    picked = chosen(names, suites())
+    if data := tuple(dict.fromkeys(data)):
+        files: dict[str, tuple[Path, ...]] = {}
+        for path in data:
+            name = suite_of(path, picked).name
+            files[name] = (*files.get(name, ()), path)
+        return [Job(suite, files[suite.name]) for suite in picked if suite.name in files], []
+    if measured is not None and not measured.is_dir():
+        raise InputError(f"measured: there is no folder '{measured}'")
+    jobs, skipped = [], []
+    for suite in picked:
+        found = _files(suite, measured or MEASURED)
+        if found is not None:
+            jobs.append(Job(suite, found))
+            continue
+        reason = f"no '{suite.needs}' in {measured or MEASURED}, see --measured"
+        if suite.name in names:
+            raise InputError(f"{suite.name}: {reason}")
+        skipped.append(Skipped(suite, reason))
+    return jobs, skipped
+
+
+def _files(suite: Suite, measured: Path) -> tuple[Path, ...] | None:
+    """Return what the suite reads: nothing, a file, or the files of a folder; None where there are none."""
+    if not suite.needs:
+        return ()
+    path = measured / suite.needs
+    if path.is_dir():
+        return (
+            tuple(sorted(each for each in path.iterdir() if each.is_file() and each.stem != "README")) or None
+        )
+    return (path,) if path.is_file() else None
+
+
+def run(jobs: Sequence[Job], progress: Told | None = None) -> tuple[Table, ...]:
+    """Predict the rows of each job."""
+    return tuple(job.suite.run(job.files, _named(job.suite.name, progress)) for job in jobs)
+
+
+def _named(name: str, progress: Told | None) -> Callable[[int, int], None]:
+    return lambda done, of: progress(name, done, of) if progress else None
+
+
+def validate(
+    names: Iterable[str] | None = None,
+    data: Iterable[str | Path] = (),
+    measured: str | Path | None = None,
+    progress: Told | None = None,
+) -> tuple[Table, ...]:
+    """Set predictions beside measurements.
+
+    Args:
+        names: Suites or patterns of them; None or none: all whose measurements are there.
+        data: Files of measurements, each read by the suite (of `names`) whose columns it has; only these are run.
+        measured: The folder of measurements; None: `MEASURED`, where that is.
+        progress: See `Told`.
+
+    Returns:
+        A table for each suite that ran.
+
+    Raises:
+        InputError: an unknown name, a file of no known format, or measurements of a suite that was asked for by name
+            are not there.
+    """
+    jobs, _ = plan(names or (), [Path(path) for path in data], Path(measured) if measured else None)
+    return run(jobs, progress)

@@ -1,0 +1,107 @@
+"""Which suite reads a file: found by the names of its columns."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from armillary.base.errors import InputError, nearest
+from armillary.evidence.validate.table import Suite
+
+_LINES = 200
+"""Within so many lines of a CSV file its header must stand."""
+
+
+def suite_of(path: Path, suites: Sequence[Suite]) -> Suite:
+    """Return the suite whose columns `path` has; of several that with the most columns, then the first.
+
+    Raises:
+        InputError: it cannot be read, or has the columns of none.
+    """
+    found = headers(path)
+    fits = [
+        suite for suite in suites if suite.columns and any(set(suite.columns) <= set(one) for one in found)
+    ]
+    if not fits:
+        raise _unknown(path, found, [suite for suite in suites if suite.columns])
+    return max(fits, key=lambda suite: len(set(suite.columns)))
+
+
+def headers(path: Path) -> list[list[str]]:
+    """Return what may be the names of the columns of a file.
+
+    Of ``.csv`` and ``.csv.gz`` the first line that does not begin with ``#``, and such a line above it with as many
+    cells, since a first column may be called ``# GPUs``. Of ``.md`` the header of each table. Of ``.json`` the keys of
+    the object, or of the first in a list. A file without one of these suffixes is read as ``.csv``.
+
+    Raises:
+        InputError: it cannot be read, or is empty.
+    """
+    kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
+    try:
+        found = {"json": _keys, "md": _tables}.get(kind, _first_lines)(path)
+    except (UnicodeDecodeError, csv.Error, gzip.BadGzipFile, EOFError) as error:
+        raise InputError(f"{path}: cannot be read as text ({error})") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: is not JSON ({error})") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+    if not any(found):
+        raise InputError(
+            f"{path}: there are no names of columns, expected .csv, .csv.gz, .json or .md with them"
+        )
+    return found
+
+
+def _lines(path: Path) -> Iterator[str]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8-sig", newline="") as stream:
+        yield from stream
+
+
+def _first_lines(path: Path) -> list[list[str]]:
+    lines = [line for line in itertools.islice(_lines(path), _LINES) if line.strip()]
+    plain = next((line for line in lines if not line.startswith("#")), None)
+    if plain is None:
+        return []
+    cells = _cells(plain)
+    above = [_cells(line) for line in lines[: lines.index(plain)]]
+    return [*(one for one in above if len(one) == len(cells) > 1), cells]
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in next(csv.reader([line]))]
+
+
+def _keys(path: Path) -> list[list[str]]:
+    found = json.loads("".join(_lines(path)))
+    if isinstance(found, list) and found:
+        found = found[0]
+    return [list(found)] if isinstance(found, dict) else []
+
+
+def _tables(path: Path) -> list[list[str]]:
+    rows = [line.strip() for line in _lines(path)]
+    return [
+        [cell.strip() for cell in above.strip("|").split("|")]
+        for above, rule in itertools.pairwise(rows)
+        if above.startswith("|") and "-" in rule and not rule.strip("|-: ")
+    ]
+
+
+def _unknown(path: Path, found: Sequence[Sequence[str]], suites: Sequence[Suite]) -> InputError:
+    if not suites:
+        return InputError(f"{path}: none of these validations reads files")
+    suite, header = max(
+        itertools.product(suites, found), key=lambda pair: len(set(pair[0].columns) & set(pair[1]))
+    )
+    lacking = [name for name in suite.columns if name not in header]
+    missing = ", ".join(f"'{name}'{nearest(name, header)}" for name in lacking)
+    return InputError(
+        f"{path}: columns {', '.join(header)} are of no known format: the nearest is {suite.name}, but there is no "
+        f"{missing}; known are {', '.join(one.name for one in suites)} (for their columns: armillary validate --list)"
+    )

@@ -1,0 +1,185 @@
+"""Rows of NVIDIA Megatron-Bridge (docs/performance-summary.md): tokens/s of a GPU on five generations.
+
+What the rows leave open is from the recipes of that repository (scripts/performance/configs): distributed optimizer
+that overlaps, gradients reduced in bf16, no recomputation but of small pieces, sequence beside tensor parallelism,
+interleaved stages, DeepSeek-V3 with its module for a second token unless the row says without. Values in brackets,
+which are of another precision, are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from armillary.base.errors import InputError
+from armillary.evidence.validate.training.case import Case
+from armillary.evidence.validate.training.machines import MACHINES
+from armillary.evidence.validate.training.rows import read_rows
+from armillary.workload.models import load_model
+from armillary.workload.models.schema import Attention, Decoder, Experts
+
+COLUMNS = (
+    "release", "task", "System", "Model", "#-GPUs", "Precision", "GBS", "MBS", "Sequence Length", "FSDP", "TP", "PP",
+    "CP", "VP", "EP", "Tokens / sec / GPU",
+)  # fmt: skip
+MODELS = {
+    "llama38b": "llama-3-8b",
+    "llama370b": "llama-3-70b",
+    "llama31405b": "llama-3-405b",
+    "deepseekv3": "deepseek-v3",
+    "qwen330ba3b": "qwen3-30b-a3b",
+    "qwen3235ba22b": "qwen3-235b-a22b",
+    "gptoss120b": "gpt-oss-120b",
+    "kimik2": "kimi-k2",
+}
+"""Presets by name without signs."""
+PRECISIONS = {
+    "BF16": "bf16",
+    "FP8": "fp8",
+    "FP8-CS": "fp8",
+    "MXFP8": "fp8",
+    "FP8-MX": "fp8",
+    "NVFP4": "fp4",
+    "": "fp8",
+}
+GRAPHS = "26.06"
+"""From this release on experts run in CUDA graphs of whole steps, and their messages beside other microbatches."""
+SYSTEMS = {
+    "DGX-H100": "dgx-h100", "DGX-B200": "dgx-b200", "DGX-B300": "dgx-b300", "DGX-GB200": "nvl72-gb200",
+    "DGX-GB300": "nvl72-gb300",
+}  # fmt: skip
+
+NOTES = (
+    "Nemotron 3 Nano is taken for attention with a window; Super and Ultra, and LoRA, which has no gradients of most "
+    "weights, are refused.",
+    "Rows of one plan differ by 10 to 60 % between releases; constants know only before and after 26.06.",
+)
+
+
+def cases(path: Path) -> Iterator[Case]:
+    """Yield the rows of a file.
+
+    Raises:
+        InputError: the file is malformed.
+    """
+    for line, row in read_rows(path, COLUMNS):
+        yield _case(path, line, row)
+
+
+def _case(path: Path, line: int, row: dict[str, str]) -> Case:
+    def value(column: str, absent: int | None = None) -> int:
+        # "1 (2)" is another precision's value in brackets, "661[^note]" a footnote.
+        text = re.sub(r"[(\[].*", "", row[column]).strip().replace(",", "")
+        if text in ("", "n/a") and absent is not None:
+            return absent
+        try:
+            return int(float(text))
+        except ValueError:
+            raise InputError(
+                f"{path}:{line}: {column}: got '{row[column]}', expected a whole number"
+            ) from None
+
+    npus, batch, micro, sequence = (value(name) for name in ("#-GPUs", "GBS", "MBS", "Sequence Length"))
+    tp, pp, cp, vp, ep = (value(name, 1) for name in ("TP", "PP", "CP", "VP", "EP"))
+    system, word = row["System"].strip(), row["Precision"].split("(")[0].strip()
+    model, reason = _model(row["Model"])
+    if row["task"].startswith("LoRA"):
+        model, reason = None, "LoRA: most weights have no gradients, which plans cannot say"
+    if system not in SYSTEMS:
+        model, reason = None, f"no machine '{system}', expected {', '.join(SYSTEMS)}"
+    if word not in PRECISIONS:
+        model, reason = None, f"no precision '{word}', expected {', '.join(filter(None, PRECISIONS))}"
+    parallel: dict[str, Any] = {"tp": tp, "pp": pp, "cp": cp}
+    if model is not None and model.experts:
+        parallel |= {"ep": ep, "etp": 1}
+    elif tp > 1:
+        parallel["overlap"] = True
+    plan: dict[str, Any] = {
+        "batch": batch,
+        "microbatch": micro,
+        "sequence": sequence,
+        "parallel": parallel,
+        "data": {"sharding": "fsdp"} if value("FSDP", 0) else {"sharding": "zero-1", "bucket": "500 MiB"},
+        "numbers": {"compute": PRECISIONS.get(word, "bf16"), "gradients": "bf16"},
+        "attention": "flash",
+        "causal": True,
+    }
+    if vp > 1 and pp > 1:
+        plan["pipeline"] = {"schedule": "interleaved", "virtual": vp}
+        if model is not None and pp * vp > model.layers:  # embedding and head are stages of their own
+            plan["pipeline"]["layers"] = [0, *[1] * model.layers, 0]
+    name, release = row["Model"].strip(), row["release"].split()[0]
+    moe = model is not None and model.experts is not None
+    if moe:
+        plan["experts"] = {"domain": MACHINES[SYSTEMS[system]].domain}
+        if release >= GRAPHS:
+            plan["pipeline"] = {**plan.get("pipeline", {}), "overlap": True}
+    return Case(
+        label=f"{name} {system} x{npus} {word or 'FP8'} batch {batch} ({release})",
+        group=system,
+        measured=value("Tokens / sec / GPU"),
+        machine=SYSTEMS.get(system, ""),
+        npus=npus,
+        model=model,
+        plan=plan,
+        stack=_stack(model, word, release),
+        amount=batch * sequence / npus,
+        reason=reason,
+        facts={
+            "model": name,
+            "GPUs": str(npus),
+            "device": system,
+            "precision": word or "FP8",
+            "release": release,
+        },
+    )
+
+
+def nano() -> Decoder:
+    """Return a decoder that costs what Nemotron 3 Nano does: 23 layers of Mamba-2, 6 of attention, 23 of experts.
+
+    Mamba-2 works on chunks of 128 tokens as attention with a window of that size does (arXiv 2405.21060, section 6);
+    six layers see all keys. Keys and values are widened until all projections together are as large as those of both
+    kinds of layers, to 2 %. Its convolution is left out. Numbers: config.json of
+    nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16.
+    """
+    return Decoder(
+        name="Nemotron 3 Nano (as attention)",
+        layers=23,
+        hidden=2688,
+        vocabulary=131072,
+        context=262144,
+        tied=False,
+        norm="rms",
+        activation="relu",
+        attention=Attention(heads=64, kv_heads=64, head_size=64, window=128, full_layers=6),
+        experts=Experts(count=128, top_k=6, size=1856, shared=1, shared_size=3712, router_bias=True),
+    )
+
+
+def _stack(model: Decoder | None, precision: str, release: str) -> str:
+    if model is None or model.experts is None:
+        return "megatron-bridge-fp4" if precision == "NVFP4" else "megatron-bridge"
+    if model.name.startswith("Nemotron"):
+        return "megatron-bridge-mamba"
+    if release >= GRAPHS:
+        return "megatron-bridge-graphs"
+    return "megatron-bridge-moe-bias" if model.experts.bias else "megatron-bridge-moe"
+
+
+def _model(name: str) -> tuple[Decoder | None, str]:
+    plain = re.sub(r"[^a-z0-9]", "", name.split("(", maxsplit=1)[0].lower())
+    if plain == "nemotron3nano":
+        return nano(), ""
+    if plain.startswith("nemotron3"):
+        return None, f"{name} has experts on a latent vector and Mamba-2, which models cannot describe"
+    if plain not in MODELS:
+        return None, f"no model '{name}', expected {', '.join(MODELS.values())}"
+    model = load_model(MODELS[plain])
+    assert isinstance(model, Decoder)
+    if plain == "deepseekv3" and "w/o" not in name:
+        # The module that predicts a second token is a layer more; its second pass of the head is left out.
+        model = model.model_copy(update={"name": "DeepSeek-V3 with MTP", "layers": model.layers + 1})
+    return model, ""

@@ -1,0 +1,47 @@
+"""The formats of files of measured training steps."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from armillary.base.errors import InputError
+from armillary.evidence.validate.training import bridge, mpt, vtrain
+from armillary.evidence.validate.training.case import Case
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format: its name, the columns that tell it from others, and its reader."""
+
+    name: str
+    columns: Sequence[str]
+    cases: Callable[[Path], Iterator[Case]]
+
+
+FORMATS = (
+    Format("vTrain", vtrain.COLUMNS, vtrain.cases),
+    Format("MPT", mpt.COLUMNS, mpt.cases),
+    Format("Megatron-Bridge", bridge.COLUMNS, bridge.cases),
+)
+
+
+def read_cases(path: Path) -> tuple[Format, list[Case]]:
+    """Return the format of a file, and its rows.
+
+    Raises:
+        InputError: it has none of the formats, or is malformed.
+    """
+    try:
+        lines = path.read_text().splitlines()[:20]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    for line in lines:
+        header = set(next(csv.reader([line]), []))
+        for each in FORMATS:
+            if set(each.columns) <= header:
+                return each, list(each.cases(path))
+    names = ", ".join(f"{each.name} ({', '.join(each.columns[:3])}, …)" for each in FORMATS)
+    raise InputError(f"{path}: no header that is known, expected the columns of {names}")

@@ -1,0 +1,60 @@
+"""Rows of CSV files, plain or gzipped, with comments before the header."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from armillary.base.errors import InputError
+from armillary.evidence.calibrate.measured_file import measured_text
+
+
+def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the number of the line and the values of each row; lines of # before the header are comments.
+
+    Raises:
+        InputError: the file cannot be read, or its header lacks a column.
+    """
+    text = measured_text(path)
+    lines = text.splitlines()
+    for start, line in enumerate(lines):
+        header = next(csv.reader([line]), [])
+        if set(columns) <= set(header):
+            break
+        if not line.startswith("#"):
+            lacking = [name for name in columns if name not in header]
+            raise InputError(f"{path}:{start + 1}: no column '{lacking[0]}', expected {', '.join(columns)}")
+    else:
+        raise InputError(f"{path}: no header, expected the columns {', '.join(columns)}")
+    reader = csv.DictReader(io.StringIO("\n".join(lines[start:])))
+    for row in reader:
+        yield start + reader.line_num, {name: value or "" for name, value in row.items() if name}
+
+
+def number(path: Path, line: int, row: dict[str, str], column: str, *, least: float = 0) -> float:
+    """Return a value of a row above `least`.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        found = float(row[column])
+    except ValueError:
+        found = float("nan")
+    if not found > least:
+        raise InputError(f"{path}:{line}: {column}: got '{row[column]}', expected a number above {least:g}")
+    return found
+
+
+def count(path: Path, line: int, row: dict[str, str], column: str) -> int:
+    """Return a whole number of a row, at least 1.
+
+    Raises:
+        InputError: it is none.
+    """
+    found = number(path, line, row, column)
+    if found != int(found):
+        raise InputError(f"{path}:{line}: {column}: got '{row[column]}', expected a whole number")
+    return int(found)

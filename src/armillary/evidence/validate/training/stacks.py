@@ -1,0 +1,102 @@
+"""Fitted constants of training software, as data files: ``constants/STACK.yaml``, or a user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from armillary.base.errors import InputError, nearest, one_of
+from armillary.evidence.validate.training.constants import NAMES, Constants
+from armillary.platform.document import Document, read_document
+
+FOLDER = Path(__file__).parent / "constants"
+ALL = "all"
+"""Key of constants that all devices share."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Constants of a software on a device, and how far from them measured steps are.
+
+    Attributes:
+        constants: From all given rows.
+        low: Least of measured over predicted time, of the middle 80 % of held-out rows; nan: not known.
+        high: Largest.
+        rows: How many held-out rows that is of.
+        folds: What was left out of a fit -> its constants.
+    """
+
+    constants: Constants
+    low: float = float("nan")
+    high: float = float("nan")
+    rows: int = 0
+    folds: Mapping[str, Constants] = field(default_factory=dict)
+
+
+def stack_names() -> tuple[str, ...]:
+    """Return the names of the software whose constants come with the package."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
+
+
+def constants_of(stack: str, device: str) -> Fitted:
+    """Return the constants of a software on a device; of a device without any, those that all share.
+
+    Args:
+        stack: Name of a software, or the path of a file of ``armillary calibrate training``.
+        device: Name of the GPU's constants.
+
+    Raises:
+        InputError: there is no such software, or its file is malformed.
+    """
+    names = stack_names()
+    if stack not in names and not Path(stack).suffix:
+        raise InputError(
+            f"no constants of '{stack}'{nearest(stack, names)}, expected {one_of(names)} or a file"
+        )
+    document = _document(FOLDER / f"{stack}.yaml" if stack in names else Path(stack))
+    start = Constants()
+    if base := document.data.get("base"):
+        start = constants_of(str(base), device).constants
+    devices: dict[str, Any] = document.data.get("devices") or {}
+    values = {**_values(document, ALL, "constants"), **_values(document, device, "constants")}
+    part = device if device in devices else ALL
+    own: dict[str, Any] = devices.get(part) or {}
+    interval: dict[str, Any] = own.get("interval") or {}
+    folds = {
+        name: start.changed({**values, **_checked(document, part, each)})
+        for name, each in (own.get("folds") or {}).items()
+    }
+    return Fitted(
+        start.changed(values),
+        float(interval.get("low", "nan")),
+        float(interval.get("high", "nan")),
+        int(interval.get("rows", 0)),
+        folds,
+    )
+
+
+def sources_of(stack: str) -> tuple[str, ...]:
+    """Return the SHA-256 of the files whose rows the constants of a software were fitted to."""
+    return tuple((_document(FOLDER / f"{stack}.yaml").data.get("source") or {}).values())
+
+
+@lru_cache(maxsize=64)
+def _document(path: Path) -> Document:
+    return read_document(path, "constants", "yaml")
+
+
+def _values(document: Document, device: str, key: str) -> dict[str, float]:
+    devices = document.data.get("devices") or {}
+    return _checked(document, device, (devices.get(device) or {}).get(key) or {})
+
+
+def _checked(document: Document, device: str, values: Mapping[str, Any]) -> dict[str, float]:
+    for name, value in values.items():
+        if name not in NAMES:
+            document.reject(("devices", device, name), value, f"only {one_of(NAMES)}", nearest(name, NAMES))
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            document.reject(("devices", device, name), value, "a number")
+    return {name: float(value) for name, value in values.items()}

@@ -1,0 +1,58 @@
+"""Cases in, rows of a table out: predicted with the constants of each case's software, or without parts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from armillary.base.errors import InputError
+from armillary.evidence.validate.table import Progress, Row, Table
+from armillary.evidence.validate.training.case import Case
+from armillary.evidence.validate.training.constants import Constants
+from armillary.evidence.validate.training.machines import MACHINES
+from armillary.evidence.validate.training.predict import seconds
+from armillary.evidence.validate.training.stacks import Fitted, constants_of
+
+
+def fitted_of(case: Case) -> Fitted:
+    """Return the constants of the software and device of a case."""
+    return constants_of(case.stack, MACHINES[case.machine].device)
+
+
+def row_of(case: Case, constants: Constants | None = None) -> Row:
+    """Return the measurement beside its prediction, with the interval of the fit's held-out rows.
+
+    Args:
+        case: What was measured.
+        constants: Others than those of its software.
+    """
+    if case.model is None:
+        return Row(case.label, case.measured, float("nan"), case.group, reason=case.reason)
+    fitted = fitted_of(case)
+    try:
+        predicted = seconds(case, constants or fitted.constants)
+    except InputError as error:
+        return Row(case.label, case.measured, float("nan"), case.group, reason=str(error))
+    ends = sorted(case.in_unit(predicted * share) for share in (fitted.low, fitted.high))
+    return Row(case.label, case.measured, case.in_unit(predicted), case.group, ends[0], ends[1])
+
+
+def rows_of(
+    cases: Sequence[Case], progress: Progress, constants: Callable[[Case], Constants] | None = None
+) -> tuple[Row, ...]:
+    """Return the rows of cases, in their order."""
+    rows = []
+    for done, case in enumerate(cases):
+        rows.append(row_of(case, constants(case) if constants and case.model else None))
+        progress(done + 1, len(cases))
+    return tuple(rows)
+
+
+def fold(case: Case, name: str) -> Constants:
+    """Return the constants of a case that were fitted without a part of the rows; the usual ones if there are none."""
+    fitted = fitted_of(case)
+    return fitted.folds.get(name, fitted.constants)
+
+
+def part(name: str, title: str, whole: Table, rows: Sequence[Row]) -> Table:
+    """Return a table of rows that were predicted in another way."""
+    return Table(name, title, whole.unit, whole.source, tuple(rows), "held out")

@@ -1,0 +1,1 @@
+"""Many simulations: sweeps, searches, comparisons, costs, whole runs, and what carries them out."""

@@ -1,0 +1,101 @@
+"""How far from optimal each chunk scheduler is, for one collective of all NPUs of a machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import get_args
+
+import numpy as np
+
+from armillary.base.errors import InputError, nearest, one_of
+from armillary.collective.chunk_order.levels import SCHEDULABLE
+from armillary.collective.chunk_order.search import least_time
+from armillary.engine import simulate
+from armillary.engine.common.communicators import Communicator
+from armillary.engine.common.jobs import Job
+from armillary.engine.physical.costs import costs_of, levels_of
+from armillary.engine.physical.courses import course_of
+from armillary.platform.bandwidth import ports
+from armillary.platform.model import ChunkOrderName, Platform
+from armillary.trace import CollectiveType, GraphBuilder, Trace
+
+SCHEDULERS: tuple[ChunkOrderName, ...] = get_args(ChunkOrderName)
+_TYPES = {
+    "all-reduce": CollectiveType.ALL_REDUCE,
+    "reduce-scatter": CollectiveType.REDUCE_SCATTER,
+    "all-gather": CollectiveType.ALL_GATHER,
+    "all-to-all": CollectiveType.ALL_TO_ALL,
+}
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """One collective under one scheduler: its ticks (ns), and the share of all ports' bandwidth that it uses."""
+
+    time: int
+    used: float
+
+
+def scheduled(platform: Platform, operation: str, size: int) -> Scheduled:
+    """Simulate one collective of all NPUs, alone, as `platform.physical.chunk_order` says.
+
+    Args:
+        platform: The machine.
+        operation: One of `SCHEDULABLE`.
+        size: Bytes per NPU.
+
+    Raises:
+        InputError: there is no such operation, or no chunk to schedule.
+    """
+    if operation not in SCHEDULABLE:
+        raise InputError(
+            f"operation: got {operation!r}, expected {one_of(SCHEDULABLE)}; other collectives visit the dimensions in "
+            f"one order only{nearest(operation, SCHEDULABLE)}"
+        )
+    if platform.npus < 2:
+        raise InputError("a machine of one NPU has no collectives; expected 2 or more")
+    graph = GraphBuilder()
+    graph.collective(operation, _TYPES[operation], size)
+    timeline = simulate(Trace.replicate(graph.graph(), platform.npus), platform)
+    sent = int(timeline.phase_bytes[timeline.phase_class == 0].sum())
+    rate = sum(min(port.out, port.into) for port in ports(platform))
+    return Scheduled(timeline.total_ticks, sent / (timeline.total_ticks * rate))
+
+
+def under(platform: Platform, how: ChunkOrderName) -> Platform:
+    """Return the machine with another scheduler."""
+    return replace(platform, physical=replace(platform.physical, chunk_order=how))
+
+
+def bound(platform: Platform, operation: str, size: int) -> float:
+    """Return what no plan beats, ns: see `least_time`."""
+    costs = costs_of(*_all(platform, operation, size), platform)
+    return least_time(operation, levels_of(costs, size, platform.physical.chunks), size)
+
+
+def orders(platform: Platform, operation: str, size: int) -> list[tuple[str, int, int]]:
+    """Return the orders that the chunks take: names of dimensions as visited, and how many chunks and bytes do so."""
+    course = course_of(*_all(platform, operation, size), platform)
+    chunks: Counter[int] = Counter()
+    moved: Counter[int] = Counter()
+    for each, way in course.chunks:
+        chunks[way] += 1
+        moved[way] += each
+    steps = len(course.ways[0]) // 2 + 1 if operation == "all-reduce" else None
+    names = [" > ".join(platform.dimensions[phase.dim].name for phase in way[:steps]) for way in course.ways]
+    return [(names[way], count, moved[way]) for way, count in chunks.most_common()]
+
+
+def compare(
+    platform: Platform, operation: str, size: int, schedulers: Sequence[ChunkOrderName] = SCHEDULERS
+) -> dict[ChunkOrderName, Scheduled]:
+    """Return what each scheduler does with one collective of all NPUs, alone on the machine."""
+    # The last one refuses the most, and soonest.
+    found = {how: scheduled(under(platform, how), operation, size) for how in reversed(schedulers)}
+    return {how: found[how] for how in schedulers}
+
+
+def _all(platform: Platform, operation: str, size: int) -> tuple[Job, Communicator]:
+    return Job(0, operation, size, None), Communicator(0, np.arange(platform.npus), True)

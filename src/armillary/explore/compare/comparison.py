@@ -1,0 +1,90 @@
+"""All that sets some runs apart, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from armillary.explore.compare.documents import ABSENT, differences
+from armillary.explore.compare.nodes import NodeChange, node_changes, path_shares
+from armillary.explore.compare.sides import Side
+from armillary.explore.compare.terms import Term, Terms, terms_of
+from armillary.explore.sweep.measures import MEASURES
+
+_IN_TERMS = ("step_time", "compute", "communication", "waiting", "idle")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What sets two or more runs apart.
+
+    Attributes:
+        sides: The first is what others are compared with.
+        keys: Keys of the study files that differ -> their values.
+        terms: The parts of the step.
+        measures: Other measures that all sides have and that differ -> their values, in base units.
+        nodes: What got longer or shorter; of two sides with timelines only.
+        path: Share of the critical path by kind of work, for each side; empty without timelines.
+    """
+
+    sides: tuple[Side, ...]
+    keys: dict[str, tuple[Any, ...]]
+    terms: Terms
+    measures: dict[str, tuple[float, ...]]
+    nodes: tuple[NodeChange, ...] = ()
+    path: tuple[dict[str, float], ...] = ()
+
+
+def compared(sides: Sequence[Side], top: int = 10) -> Comparison:
+    """Compare two or more runs; `top` limits kernels and collectives."""
+    timelines = [side.timeline for side in sides if side.timeline is not None]
+    complete = len(timelines) == len(sides)
+    documents = [side.document for side in sides]
+    shared = [
+        name for name in MEASURES if name not in _IN_TERMS and all(name in side.measures for side in sides)
+    ]
+    values = {name: tuple(float(side.measures[name]) for side in sides) for name in shared}
+    return Comparison(
+        tuple(sides),
+        {} if None in documents else differences(documents),
+        terms_of(sides),
+        {name: each for name, each in values.items() if len(set(each)) > 1},
+        tuple(node_changes(timelines[0], timelines[1], top)) if complete and len(sides) == 2 else (),
+        tuple(path_shares(timelines)) if complete else (),
+    )
+
+
+def as_json(found: Comparison) -> dict[str, Any]:
+    """Return a comparison as JSON values; the last part of a key is the unit."""
+
+    def term(each: Term) -> dict[str, Any]:
+        return {"name": each.name, "ns": list(each.ns), "change_ns": each.change}
+
+    return {
+        "sides": [side.name for side in found.sides],
+        "notes": [side.notes() for side in found.sides],
+        "keys": {
+            key: [None if value is ABSENT else value for value in values]
+            for key, values in found.keys.items()
+        },
+        "step_time": term(found.terms.total),
+        "parts": [term(each) for each in found.terms.parts],
+        "exposed_communication_by_group": [term(each) for each in found.terms.by_group],
+        "exposed_communication_by_dimension": [term(each) for each in found.terms.by_dimension],
+        "measures": {
+            name: {"unit": MEASURES[name].unit, "values": list(values)}
+            for name, values in found.measures.items()
+        },
+        "nodes": [
+            {
+                "kind": one.kind,
+                "name": one.name,
+                "calls": list(one.calls),
+                "ns": list(one.ns),
+                "change_ns": one.change,
+            }
+            for one in found.nodes
+        ],
+        "critical_path_ratio": list(found.path),
+    }

@@ -1,0 +1,97 @@
+"""What can be compared: a study file, a saved timeline, or a point of a store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from armillary.base.errors import InputError
+
+if TYPE_CHECKING:
+    from armillary.engine.common.timeline import Timeline
+    from armillary.explore.sweep.point import Row
+
+_POINT = re.compile(r"(?P<store>.+)#(?P<number>\d+)$")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the runs.
+
+    Attributes:
+        name: As it was given.
+        timeline: What happened; None of a point of a store, of which only measures are kept.
+        document: The study file, or the values of a point; None of a saved timeline.
+        measures: What is known beside the timeline, see `armillary.explore.sweep.measures`.
+    """
+
+    name: str
+    timeline: Timeline | None = None
+    document: Mapping[str, Any] | None = None
+    measures: Mapping[str, float] = field(default_factory=dict)
+
+    def notes(self) -> list[str]:
+        """Return that it does not fit into memory, and what its times assume, as far as that is known."""
+        if self.timeline is None:
+            return ["DOES NOT FIT into the memory of an NPU"] if self.measures.get("fits") == 0 else []
+        from armillary.report.memory_fit import does_not_fit, fit_line
+        from armillary.report.summary import assumed_of_input
+
+        return [fit_line(self.timeline)] * does_not_fit(self.timeline) + assumed_of_input(self.timeline)
+
+
+def read_side(text: str) -> Side:
+    """Return what a name stands for: FILE.npz, STORE.sqlite#NUMBER, or a study file, which is simulated.
+
+    Raises:
+        InputError: there is no such file or point, or the study is impossible.
+        StuckError: the study cannot finish.
+    """
+    if Path(text).suffix == ".npz":
+        from armillary.engine.common.timeline import Timeline
+
+        return Side(text, Timeline.load(text))
+    if (point := _POINT.fullmatch(text)) and not Path(text).exists():
+        return _of_store(text, Path(point["store"]), int(point["number"]))
+    return _of_study(text)
+
+
+def side_of_row(row: Row, name: str = "") -> Side:
+    """Return a row of a sweep as a side.
+
+    Raises:
+        InputError: it was not simulated.
+    """
+    name = name or f"point {row.number}"
+    if row.status != "ok":
+        raise InputError(f"{name}: is {row.status} ({row.reason}), expected a point that is ok")
+    return Side(name, None, dict(row.values), row.measures)
+
+
+def _of_store(text: str, path: Path, number: int) -> Side:
+    from armillary.explore.runner.stored import Stored
+
+    with Stored(path) as store:
+        rows = {row.number: row for row in store.rows()}
+    if number not in rows:
+        raise InputError(f"{text}: no such point among the {len(rows):,} that are done")
+    return side_of_row(rows[number], text)
+
+
+def _of_study(text: str) -> Side:
+    from armillary.engine import simulate
+    from armillary.explore.sweep.measured import before_run, of_run
+    from armillary.explore.sweep.prepared import prepare
+    from armillary.explore.sweep.space import Space
+    from armillary.explore.sweep.sweep import Sweep
+    from armillary.platform.document import read_document
+
+    document = read_document(text, "study file", "yaml")
+    prepared = prepare(document.data, Path(text))
+    timeline = simulate(prepared.trace(), prepared.study.platform, profile=prepared.study.profile)
+    alone = Sweep(document.path, document, document, Space((), (), document.data, Path(text).parent))
+    measures = before_run(prepared, alone) | of_run(prepared, timeline, alone)
+    return Side(text, timeline, document.data, measures)

@@ -1,0 +1,92 @@
+"""A comparison as a picture: from the step of one run to that of the other."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from armillary.base.errors import InputError
+from armillary.base.files import replacing
+from armillary.base.units import format_time
+from armillary.explore.compare.comparison import Comparison
+from armillary.explore.compare.show import headline, short_side
+from armillary.explore.compare.terms import Term
+from armillary.report.figures import BLUE, GREY, VERMILION, panels, written
+from armillary.report.picture import check_picture, no_date
+from armillary.report.time_breakdown import TITLES
+
+_LEAST = 0.002
+_BARS = 12
+
+
+def waterfall(found: Comparison, path: str | os.PathLike[str]) -> None:
+    """Draw how the parts lead from the step time of A to that of B.
+
+    Parts that change less than 0.2 % of the step, and those after the twelve largest, are put together.
+
+    Raises:
+        InputError: there are not two sides, matplotlib is not installed, or the file cannot be written.
+    """
+    check_picture(path)
+    if len(found.sides) != 2:
+        raise InputError(f"{path}: a waterfall shows two runs, got {len(found.sides)}")
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    steps = bars(found)
+    before, after = found.terms.total.ns
+    figure = Figure(figsize=(9.6, 1.5 + 0.36 * (len(steps) + 2)), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(headline(found), fontsize=12, fontweight="bold", x=0.012, ha="left")
+    axes = panels(figure)[0]
+    axes.grid(visible=False, axis="y")
+    axes.grid(visible=True, axis="x", color="#DDDDDD", linewidth=0.6)
+    at, reach = before, [before, after]
+    axes.barh(0, before, color=GREY, height=0.62)
+    for row, term in enumerate(steps, 1):
+        axes.barh(row, term.change, left=at, color=VERMILION if term.change > 0 else BLUE, height=0.62)
+        axes.plot([at, at], [row - 1, row], color="#777777", linewidth=0.7)
+        at += term.change
+        reach.append(at)
+        share = f"{100 * term.change / (before or 1):+.1f} %"
+        text = f"{'+' if term.change > 0 else '-'}{format_time(abs(term.change))}  {share}"
+        right = max(at, at - term.change)
+        axes.annotate(text, (right, row), (4, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.plot([at, at], [len(steps), len(steps) + 1], color="#777777", linewidth=0.7)
+    axes.barh(len(steps) + 1, after, color=GREY, height=0.62)
+    for row, ns in ((0, before), (len(steps) + 1, after)):
+        axes.annotate(format_time(ns), (ns, row), (4, 0), textcoords="offset points", va="center", fontsize=9)
+    names = [f"{which}: {short_side(side.name)}" for which, side in zip("AB", found.sides, strict=True)]
+    labels = [names[0], *(term.name for term in steps), names[1]]
+    axes.set_yticks(range(len(labels)), labels, parse_math=False)
+    axes.set_ylim(len(labels) - 0.5, -0.6)
+    low, high = min(reach), max(reach)
+    near = high - low < 0.4 * high
+    start = max(low - 1.2 * (high - low), 0.0) if near else 0.0
+    axes.set_xlim(start, high + 0.18 * (high - start))
+    if near:
+        axes.set_xlabel("the scale does not begin at 0", fontsize=8, color="#555555", loc="left")
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    written(axes.xaxis, format_time)
+    suffix = Path(path).suffix.lower()
+    with rc_context({"svg.hashsalt": "armillary"}), replacing(path) as temporary:
+        figure.savefig(temporary, format=suffix[1:], dpi=130, metadata=no_date(suffix))
+
+
+def bars(found: Comparison) -> list[Term]:
+    """Return the changes that lead from one step to the other: what got shorter first, then what got longer."""
+    parts: list[Term] = []
+    for part in found.terms.parts:
+        if part.name == TITLES["communication"] and found.terms.by_group:
+            parts += [Term(f"exposed {each.name}", each.ns) for each in found.terms.by_group]
+        else:
+            parts.append(part)
+    least = _LEAST * max(found.terms.total.ns)
+    large = sorted(parts, key=lambda term: -abs(term.change))[:_BARS]
+    large = [term for term in large if abs(term.change) >= least]
+    small = [term for term in parts if term not in large]
+    rest = Term("all else", tuple(sum(term.ns[i] for term in small) for i in (0, 1)))
+    shown = [*large, rest] if rest.change else large
+    return sorted(shown, key=lambda term: term.change)

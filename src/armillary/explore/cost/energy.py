@@ -1,0 +1,101 @@
+"""What a step consumes, part by part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from armillary.base.errors import InputError
+from armillary.explore.cost.price import Item, classes, gigabytes, hosts
+from armillary.explore.cost.schema import Costs
+from armillary.explore.cost.use import Use
+from armillary.platform.bandwidth import ports
+from armillary.platform.model import Platform
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Energy of a step.
+
+    Attributes:
+        items: J by part; what the building takes besides (PUE) last.
+        missing: Parts that no key gives an energy, which are therefore not in the total.
+        seconds: Of the step.
+    """
+
+    items: tuple[Item, ...]
+    missing: tuple[str, ...]
+    seconds: float
+
+    @property
+    def total(self) -> float:
+        """Joules."""
+        return sum(item.amount for item in self.items)
+
+    @property
+    def power(self) -> float:
+        """Mean power in W; 0 for a step that takes no time."""
+        return self.total / self.seconds if self.seconds else 0.0
+
+
+def energy(use: Use, platform: Platform, costs: Costs) -> Energy:
+    """Return the energy of a step: operations, bytes moved, and what is consumed all the time.
+
+    Raises:
+        InputError: the costs need something that the machine does not say.
+    """
+    items: list[Item] = []
+    missing: list[str] = []
+    _npus(use, costs, items, missing)
+    if costs.memory.access is not None:
+        text = f"{use.memory:,.4g} B x {costs.memory.access * 1e12:,.4g} pJ"
+        items.append(Item("memory: accesses", text, use.memory * costs.memory.access))
+    elif costs.npu.flop is not None:
+        missing.append("memory accesses (memory.access)")
+    if costs.memory.stored is not None:
+        held = use.npus * gigabytes(platform, "memory.stored") * costs.memory.stored
+        items.append(Item("memory: stored", _steady(held, use), held * use.seconds))
+    for d, (name, links) in enumerate(classes(platform, costs)):
+        dimension = platform.dimensions[d].name
+        if links is None or not (links.moved or links.power):
+            missing.append(f"dimension {dimension} (links.{name}.moved, .power)")
+            continue
+        if links.moved:
+            text = f"{use.moved[d]:,.4g} B x {links.moved * 1e12:,.4g} pJ"
+            items.append(Item(f"{dimension}: moved", text, use.moved[d] * links.moved))
+        if links.power:
+            held = use.npus * ports(platform)[d].slower * links.power
+            items.append(Item(f"{dimension}: always", _steady(held, use), held * use.seconds))
+    if costs.host is None or costs.host.power is None:
+        missing.append("hosts (host.power)")
+    else:
+        held = hosts(platform, costs) * costs.host.power
+        items.append(Item("hosts", _steady(held, use), held * use.seconds))
+    if costs.pue > 1:
+        rest = (costs.pue - 1) * sum(item.amount for item in items)
+        items.append(Item("building", f"PUE {costs.pue:.4g}", rest))
+    return Energy(tuple(items), tuple(missing), use.seconds)
+
+
+def _npus(use: Use, costs: Costs, items: list[Item], missing: list[str]) -> None:
+    npu = costs.npu
+    if npu.busy is not None:
+        text = f"{use.busy:,.4g} NPU s x {npu.busy:,.4g} W"
+        items.append(Item("NPUs: busy", text, use.busy * npu.busy))
+        idle = use.idle
+    elif npu.flop is not None:
+        for name, done in use.flops.items():
+            each = {str(key): value for key, value in npu.flop.items()}.get(name)
+            if each is None:
+                raise InputError(f"costs: npu.flop: missing key '{name}', of which the step has operations")
+            items.append(Item(f"NPUs: {name}", f"{done:,.4g} FLOP x {each * 1e12:,.4g} pJ", done * each))
+        idle = use.npus * use.seconds
+    else:
+        missing.append("NPUs (npu.busy and .idle, or .flop)")
+        return
+    if npu.idle is not None:
+        what = "NPUs: idle" if npu.busy is not None else "NPUs: always"
+        items.append(Item(what, f"{idle:,.4g} NPU s x {npu.idle:,.4g} W", idle * npu.idle))
+
+
+def _steady(power: float, use: Use) -> str:
+    return f"{power:,.4g} W x {use.seconds:,.4g} s"

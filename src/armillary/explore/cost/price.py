@@ -1,0 +1,150 @@
+"""What a machine costs to buy, part by part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from armillary.base.errors import InputError, nearest, one_of
+from armillary.explore.cost.schema import CLASSES, Costs, LinkCosts
+from armillary.platform.bandwidth import ports
+from armillary.platform.model import Dimension, Platform
+
+
+@dataclass(frozen=True)
+class Item:
+    """A row of a table: what it is, how it follows, and USD (of a price) or J (of an energy)."""
+
+    name: str
+    detail: str
+    amount: float
+
+
+@dataclass(frozen=True)
+class Price:
+    """Price of a machine.
+
+    Attributes:
+        items: By part.
+        missing: Parts that no key prices, which are therefore not in the total.
+    """
+
+    items: tuple[Item, ...]
+    missing: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> float:
+        """USD."""
+        return sum(item.amount for item in self.items)
+
+
+def price(platform: Platform, costs: Costs) -> Price:
+    """Return what a machine costs to buy; nothing if it is rented.
+
+    The network follows LIBRA (arXiv 2109.11762): each dimension costs USD per GB/s times the bandwidth of its ports,
+    for wires, and for ports of switches and NICs where it is a Switch. A network that is a graph costs what the
+    dimensions cost that collectives take it for.
+
+    Raises:
+        InputError: the costs need something that the machine does not say, or name a dimension that it does not have.
+    """
+    npus, items, missing = platform.npus, [], []
+    if costs.npu.rent is not None:
+        return Price(())
+    if costs.npu.price is None:
+        missing.append("NPUs (npu.price)")
+    else:
+        items.append(Item("NPUs", f"{npus:,} x ${costs.npu.price:,.2f}", npus * costs.npu.price))
+    if costs.memory.price is not None:
+        capacity = gigabytes(platform, "memory.price")
+        detail = f"{npus:,} x {capacity:,.4g} GB x ${costs.memory.price:,.2f}"
+        items.append(Item("memory", detail, npus * capacity * costs.memory.price))
+    if costs.host is None or costs.host.price is None:
+        missing.append("hosts (host.price)")
+    else:
+        count = hosts(platform, costs)
+        items.append(Item("hosts", f"{count:,} x ${costs.host.price:,.2f}", count * costs.host.price))
+    for d, (name, links) in enumerate(classes(platform, costs)):
+        dimension = platform.dimensions[d]
+        if links is None:
+            missing.append(f"dimension {dimension.name} (links.{name})")
+            continue
+        rate = ports(platform)[d].slower
+        for part, each in parts(dimension, links).items():
+            text = f"{npus:,} x {rate:,.4g} GB/s x ${each:,.2f}, class {name}"
+            items.append(Item(f"{dimension.name}: {part}", text, npus * rate * each))
+    if costs.other:
+        rest = sum(item.amount for item in items) * costs.other
+        items.append(Item("other", f"{100 * costs.other:.4g} % of all before", rest))
+    return Price(tuple(items), tuple(missing))
+
+
+def parts(dimension: Dimension, links: LinkCosts) -> dict[str, float]:
+    """Return USD per GB/s of an NPU in a dimension, by part; those that cost nothing are left out."""
+    found = {"links": links.link}
+    if dimension.topology == "Switch":
+        found |= {"switches": links.switch, "NICs": links.nic}
+    return {name: each for name, each in found.items() if each}
+
+
+def classes(platform: Platform, costs: Costs) -> list[tuple[str, LinkCosts | None]]:
+    """Return the class of links of each dimension, and what it costs: None where no key says so.
+
+    A dimension that ``costs.dimensions`` does not name goes by its place. With a host: dimensions that lead out of it
+    are "pod", those in it are, from the outside, "node", "package", "chiplet". Without one, "pod" is the outermost.
+
+    Raises:
+        InputError: ``costs.dimensions`` names a dimension that there is not.
+    """
+    names = [dimension.name for dimension in platform.dimensions]
+    for name in costs.dimensions:
+        if name not in names:
+            raise InputError(
+                f"costs: dimensions: got '{name}', expected {one_of(names)}{nearest(name, names)}"
+            )
+    inside, reach = len(names) - 1, 1
+    if costs.host:
+        inside = 0
+        for dimension in platform.dimensions:
+            reach *= dimension.size
+            inside += reach <= costs.host.npus
+    found = []
+    for d, name in enumerate(names):
+        place = 0 if d >= inside else min(inside - d, len(CLASSES) - 1)
+        kind = costs.dimensions.get(name, CLASSES[place])
+        found.append((kind, costs.links.get(kind)))
+    return found
+
+
+def per_bandwidth(platform: Platform, costs: Costs) -> list[float]:
+    """Return USD per GB/s of each dimension, of the whole machine.
+
+    Raises:
+        InputError: a dimension has no price.
+    """
+    found = []
+    for dimension, (name, links) in zip(platform.dimensions, classes(platform, costs), strict=True):
+        each = sum(parts(dimension, links).values()) if links else 0.0
+        if not each:
+            raise InputError(f"costs: links.{name}: missing, or nothing, for dimension '{dimension.name}'")
+        found.append(each * platform.npus * (1 + costs.other))
+    return found
+
+
+def hosts(platform: Platform, costs: Costs) -> int:
+    """Return how many hosts a machine has."""
+    assert costs.host is not None
+    return -(-platform.npus // costs.host.npus)
+
+
+def gigabytes(platform: Platform, key: str) -> float:
+    """Return the capacity of an NPU's memory in GB, which `key` of the costs needs.
+
+    Raises:
+        InputError: the machine does not say.
+    """
+    capacity = platform.physical.memory.capacity
+    if not capacity:
+        raise InputError(
+            f"costs: {key}: the machine says no npu.memory.capacity, which this is multiplied by"
+        )
+    return capacity / 1e9

@@ -1,0 +1,131 @@
+"""Prices and energies of a machine's parts, as a file says them.
+
+::
+
+    npu: {price: 27500 USD, busy: 700 W, idle: 100 W}
+    host: {npus: 8, price: 50 kUSD, power: 4.6 kW}
+    links:                              # a class of links: USD, W and J per GB/s of an NPU, or per byte
+      node: {link: 4 USD, switch: 13 USD}
+      pod: {link: 7.8 USD, switch: 18 USD, nic: 31.6 USD}
+    dimensions: {rail: pod}             # which class a dimension is of, where `class_of` takes it for another
+    years: 4
+    electricity: 0.08 USD
+
+``preset: NAME`` takes the numbers of a known set; other keys beside it change them. What is not said is not
+counted, and every table says so.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from armillary.base import units
+from armillary.platform.files.schema_fields import Count, Efficiency, Part, Quantity
+from armillary.platform.limits import Number
+
+Money = Annotated[float, Quantity(units.parse_money, "money", "250 USD", Number())]
+Power = Annotated[float, Quantity(units.parse_power, "power", "700 W", Number())]
+Energy = Annotated[float, Quantity(units.parse_energy, "energy", "0.7 pJ", Number())]
+Share = Annotated[float, Quantity(units.parse_percent, "percent", "20 %", Number())]
+
+CLASSES = ("pod", "node", "package", "chiplet")
+"""Classes of dimensions that no key names, from the outside in."""
+
+
+class NpuCosts(Part):
+    """Of an NPU: its power by how long it computes (`busy`, `idle`), or by what it computes (`flop`, `idle`)."""
+
+    price: Money | None = Field(
+        default=None, description="To buy, with its memory unless `memory.price` says so."
+    )
+    rent: Money | None = Field(
+        default=None, description="Per hour, instead of all prices, years and electricity: what a cloud asks."
+    )
+    busy: Power | None = Field(default=None, description="While it computes.")
+    idle: Power | None = Field(
+        default=None, description="While it waits or communicates; with flop: all the time."
+    )
+    flop: dict[Literal["fp32", "bf16", "fp8"], Energy] | None = Field(
+        default=None, description="Per operation, by precision; instead of busy."
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> NpuCosts:
+        if self.busy is not None and self.flop is not None:
+            raise ValueError("got busy and flop, expected one of them: time or operations")
+        if self.busy is not None and self.idle is None:
+            raise ValueError("got busy without idle, expected both")
+        return self
+
+
+class MemoryCosts(Part):
+    """Of the local memory of an NPU."""
+
+    price: Money | None = Field(default=None, description="Per GB (10^9 bytes) of its capacity.")
+    access: Energy | None = Field(default=None, description="Per byte read or written.")
+    stored: Power | None = Field(default=None, description="Per GB of its capacity, all the time.")
+
+
+class HostCosts(Part):
+    """Of the computer around some NPUs."""
+
+    npus: Count = Field(description="That one host has.")
+    price: Money | None = None
+    power: Power | None = Field(default=None, description="All the time, without its NPUs.")
+
+
+class LinkCosts(Part):
+    """Of a class of links, per GB/s (10^9 bytes per second, one way) that an NPU has in a dimension.
+
+    As in LIBRA (arXiv 2109.11762), a Switch has a link, a switch port and perhaps a NIC for each NPU; the links of a
+    Ring or a FullyConnected dimension share the bandwidth of the NPU.
+    """
+
+    link: Money = Field(default=0.0, description="Wires and cables.")
+    switch: Money = Field(default=0.0, description="Ports of switches, in dimensions of topology Switch.")
+    nic: Money = Field(default=0.0, description="Network adapters, in dimensions of topology Switch.")
+    power: Power = Field(default=0.0, description="All the time.")
+    moved: Energy = Field(default=0.0, description="Per byte (not per GB/s) that an NPU sends.")
+
+
+class Costs(Part):
+    """Prices and energies; see the module."""
+
+    preset: str | None = Field(default=None, description="A known set, which the other keys change.")
+    npu: NpuCosts = NpuCosts()
+    memory: MemoryCosts = MemoryCosts()
+    host: HostCosts | None = None
+    links: dict[str, LinkCosts] = Field(
+        default={}, description="By class: chiplet, package, node, pod, or others."
+    )
+    dimensions: dict[str, str] = Field(default={}, description="Name of a dimension -> its class.")
+    other: Share = Field(default=0.0, description="Of all prices, besides: storage, racks, building.")
+    years: Annotated[float, Field(gt=0, le=100)] | None = Field(
+        default=None, description="Over which the price is written off."
+    )
+    utilisation: Efficiency = Field(default=1.0, description="Of these years in which the machine works.")
+    electricity: Money | None = Field(default=None, description="Per kWh.")
+    pue: Annotated[float, Field(ge=1, le=10)] = Field(
+        default=1.0, description="Power usage effectiveness: power of the building / power of the machine."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_preset(cls, data: Any) -> Any:
+        from armillary.explore.cost.presets import expanded
+
+        return expanded(data) if isinstance(data, dict) and isinstance(data.get("preset"), str) else data
+
+    @model_validator(mode="after")
+    def _classes(self) -> Costs:
+        from armillary.base.errors import nearest, one_of
+
+        for name, kind in self.dimensions.items():
+            if kind not in self.links:
+                known = one_of(self.links) if self.links else "a class of links"
+                raise ValueError(
+                    f"dimensions.{name}: got '{kind}', expected {known}{nearest(kind, self.links)}"
+                )
+        return self

@@ -1,0 +1,126 @@
+"""What the result of a point depends on, as a hash: what is equal is the same work."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import armillary
+
+if TYPE_CHECKING:
+    from armillary.explore.sweep.point import Point
+    from armillary.explore.sweep.sweep import Sweep
+
+READ_WHOLE = 64 * 2**20
+"""Bytes up to which a file is known by its content; a larger one by its size and when it was written."""
+
+
+class Identity(NamedTuple):
+    """What a result is of.
+
+    Attributes:
+        work: Hash of the study, the files that it names, costs, tokens, and the sources of this program.
+        rules: Hash of the constraints and of the values that they speak of; empty if there are none.
+    """
+
+    work: str
+    rules: str
+
+
+class Identities:
+    """Gives points of a sweep their identities; objectives, limits and names of the axes do not matter."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        data = sweep.document.data
+        self._folder = sweep.folder
+        self._files: dict[str, str] = {}
+        self._where = [constraint.text for constraint in sweep.constraints]
+        names = [constraint.names for constraint in sweep.constraints]
+        self._names = sorted(frozenset[str]().union(*names)) if names else []
+        common = {name: data[name] for name in ("costs", "tokens") if data.get(name) is not None}
+        self._common = digest([sources(), common, self._named(common)])
+
+    def of(self, point: Point) -> Identity:
+        """Return the identity of a point."""
+        problem = getattr(point, "problem", "")
+        work = digest([self._common, point.key, problem, self._named(point.document)])
+        if not self._where:
+            return Identity(work, "")
+        values = {name: point.values[name] for name in self._names if name in point.values}
+        return Identity(work, digest([self._where, values]))
+
+    def _named(self, value: Any) -> list[str]:
+        """Return the hashes of all files that a document names; which name is whose, the document says."""
+        found = set()
+        for text in _texts(value):
+            if text not in self._files:
+                self._files[text] = _file(self._folder, text)
+            found.add(self._files[text])
+        return sorted(found - {""})
+
+
+def sweep_digest(sweep: Sweep) -> str:
+    """Return a hash of what a sweep asks for: its file, and the study in it."""
+    return digest([sweep.document.data, sweep.base.data])
+
+
+@cache
+def sources() -> str:
+    """Return a hash of the version and of all sources on which a result can depend."""
+    whole = hashlib.sha256(armillary.__version__.encode())
+    home = Path(armillary.__file__).parent
+    apart = {home / "cli", home / "report", home / "study" / "runner", home / "study" / "reproduce"}
+    for path in sorted(home.rglob("*")):
+        if path.suffix in (".py", ".yaml", ".json", ".csv") and apart.isdisjoint(path.parents):
+            whole.update(path.relative_to(home).as_posix().encode() + path.read_bytes())
+    return whole.hexdigest()[:32]
+
+
+def digest(value: Any) -> str:
+    """Return a hash of what JSON can say; dates and the like by their text."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _texts(value: Any) -> list[str]:
+    """Return all texts in a document, keys left out."""
+    found, left = [], [value]
+    while left:
+        each = left.pop()
+        if type(each) is str:
+            found.append(each)
+        elif isinstance(each, dict):
+            left += each.values()
+        elif isinstance(each, list | tuple):
+            left += each
+        elif isinstance(each, Mapping):
+            left += each.values()
+    return found
+
+
+def _file(folder: Path, text: str) -> str:
+    """Return a hash of the file of that name, or of the traces with that prefix; empty if there are none."""
+    if not text or len(text) > 1000 or "\0" in text or text in (".", ".."):
+        return ""
+    path = folder / text
+    try:
+        if path.is_file():
+            files = [path]
+        elif path.name and not any(letter in path.name for letter in "*?[") and path.parent.is_dir():
+            files = sorted(path.parent.glob(f"{path.name}.*.et*"))
+        else:
+            files = []
+        return digest([text, [[each.name, _content(each)] for each in files]]) if files else ""
+    except OSError:
+        return ""
+
+
+def _content(path: Path) -> str:
+    about = path.stat()
+    if about.st_size > READ_WHOLE:
+        return f"{about.st_size} {about.st_mtime_ns}"
+    return hashlib.sha256(path.read_bytes()).hexdigest()

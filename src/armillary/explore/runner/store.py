@@ -1,0 +1,164 @@
+"""The store as the run sees it: rows are added, never changed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import armillary
+from armillary.base.errors import InputError
+from armillary.explore.runner.identity import Identity, sweep_digest
+from armillary.explore.runner.lock import WriterLock
+from armillary.explore.runner.stored import APPLICATION, LAYOUT, Stored
+from armillary.explore.sweep.measures import MEASURES
+from armillary.explore.sweep.point import Point, Row, Status
+
+if TYPE_CHECKING:
+    from armillary.explore.sweep.sweep import Sweep
+
+_TABLES = f"""
+CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE sweeps(id INTEGER PRIMARY KEY, digest TEXT UNIQUE, path TEXT, document TEXT, study TEXT, version TEXT,
+  started TEXT);
+CREATE TABLE points(sweep INTEGER, number INTEGER, key TEXT, rules TEXT, point TEXT, vals TEXT,
+  PRIMARY KEY(sweep, number)) WITHOUT ROWID;
+CREATE TABLE work(id INTEGER PRIMARY KEY, key TEXT, rules TEXT, status TEXT, reason TEXT, measures TEXT,
+  seconds REAL, limits TEXT, version TEXT, finished TEXT);
+CREATE INDEX work_by_key ON work(key, rules);
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {LAYOUT};
+"""
+
+
+class Store(Stored):
+    """Adds rows to a store, as the only process that does.
+
+    Any sweep may be run into any store: work is known by what it depends on (`identity`), so what another sweep, or
+    an older version of this one, has done is used where it is the same work, and not seen where it is not.
+    A transaction is complete or not there, whenever the process is killed.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Open a store for writing, or make it.
+
+        Raises:
+            InputError: it is another kind of file, cannot be written, or another process writes to it.
+        """
+        self.path = Path(path)
+        if self.path.is_dir():
+            raise InputError(f"{self.path}: is a folder, expected a file name")
+        self._lock = WriterLock(self.path)
+        try:
+            self._base = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+            if self._is_new():
+                self._base.executescript(f"BEGIN;{_TABLES}COMMIT;")
+            self._check()
+            self._base.execute("PRAGMA journal_mode = WAL")
+            self._base.execute("PRAGMA synchronous = NORMAL")
+        except sqlite3.OperationalError as error:
+            self._lock.close()
+            raise InputError(f"{self.path}: {error}, expected a store that can be written") from error
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _is_new(self) -> bool:
+        with suppress(sqlite3.DatabaseError):
+            return not self._base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        return False
+
+    def begin(self, sweep: Sweep) -> int:
+        """Note that a sweep is run, make ``results`` its view, and return its number in this store."""
+        known = sweep_digest(sweep)
+        document, study = (json.dumps(each, default=str) for each in (sweep.document.data, sweep.base.data))
+        with self.transaction():
+            self._base.execute(
+                "INSERT OR IGNORE INTO sweeps(digest, path, document, study, version, started) VALUES (?,?,?,?,?,?)",
+                (known, str(sweep.path or ""), document, study, armillary.__version__, _now()),
+            )
+            number = int(self._base.execute("SELECT id FROM sweeps WHERE digest = ?", (known,)).fetchone()[0])
+            self._base.execute("INSERT OR REPLACE INTO meta VALUES ('last sweep', ?)", (number,))
+            self._make_view(number, [axis.name for axis in sweep.space.axes])
+        return number
+
+    def _make_view(self, sweep: int, axes: list[str]) -> None:
+        taken = {"number", "status", "reason", "seconds", *MEASURES}
+        chosen = (
+            f"""json_extract(p.vals, '$.{name}') AS "{name}{"_" * (name in taken)}", """ for name in axes
+        )
+        measured = (f"""json_extract(w.measures, '$.{name}') AS "{name}", """ for name in MEASURES)
+        self._base.execute("DROP VIEW IF EXISTS results")
+        self._base.execute(
+            f"""CREATE VIEW results AS SELECT p.number, {"".join(chosen)} w.status, w.reason, {"".join(measured)}
+            w.seconds FROM points p
+            JOIN work w ON w.id = (SELECT max(id) FROM work WHERE key = p.key AND rules = p.rules)
+            WHERE p.sweep = {sweep}"""
+        )
+
+    def ask(self, sweep: int, points: Iterable[tuple[Point, Identity]]) -> None:
+        """Note what a sweep asks for now: a file that it names may have changed, or this program."""
+        with self.transaction():
+            self._base.executemany(
+                """INSERT INTO points VALUES (?,?,?,?,?,?) ON CONFLICT(sweep, number) DO UPDATE
+                SET key = excluded.key, rules = excluded.rules, point = excluded.point, vals = excluded.vals
+                WHERE key != excluded.key OR rules != excluded.rules""",
+                (
+                    (sweep, point.number, known.work, known.rules, point.key, json.dumps(dict(point.values)))
+                    for point, known in points
+                ),
+            )
+
+    def done(self) -> dict[Identity, tuple[Status, str]]:
+        """Return what was done: the status, and the limits under which it was."""
+        found = self._base.execute("SELECT key, rules, status, limits FROM work ORDER BY id")
+        return {Identity(key, rules): (status, limits) for key, rules, status, limits in found}
+
+    def add(self, rows: Iterable[tuple[Identity, Row]], limits: str = "") -> None:
+        """Add results, all or none of them."""
+        about = limits, armillary.__version__, _now()
+        values = (
+            (
+                *known,
+                row.status,
+                row.reason,
+                json.dumps(dict(row.measures), allow_nan=False),
+                row.seconds,
+                *about,
+            )
+            for known, row in rows
+        )
+        with self.transaction():
+            self._base.executemany(
+                "INSERT INTO work(key, rules, status, reason, measures, seconds, limits, version, finished)"
+                " VALUES (?,?,?,?,?,?,?,?,?)",
+                values,
+            )
+
+    def transaction(self) -> _Transaction:
+        """Return a context in which all is written, or nothing."""
+        return _Transaction(self._base)
+
+    def close(self) -> None:
+        """Close the file and let others write."""
+        super().close()
+        self._lock.close()
+
+
+class _Transaction:
+    def __init__(self, base: sqlite3.Connection) -> None:
+        self._base = base
+
+    def __enter__(self) -> None:
+        self._base.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._base.execute("COMMIT" if kind is None else "ROLLBACK")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,310 @@
+"""A time that no training step of a model under a plan on a machine can beat, without a trace and without simulating.
+
+It is the longest path through the tasks of a pipeline, each with the least time from what it waits for to what waits
+for it; `docs/architecture.md` says why that is a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import ceil, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.base.jit import Mode, load
+from armillary.engine.common.nodes import OPERATION
+from armillary.explore.search import pipeline_kernel as pk
+from armillary.explore.search.delays import Delay, delay_of
+from armillary.explore.search.least import Group, Least, group_of
+from armillary.explore.search.stage import Stage, members, stage_of
+from armillary.explore.search.timetable import Timetable, timetable
+from armillary.platform.model import Platform
+from armillary.trace.grid import RankGrid
+from armillary.workload.emit.tile import piece
+from armillary.workload.layers.layer import Layer, Step
+from armillary.workload.layers.of_model import layers_of, variants
+from armillary.workload.models import Model
+from armillary.workload.models.schema import Decoder
+from armillary.workload.pipeline.partition import partition
+from armillary.workload.plan.numbers import gradient, traffic
+from armillary.workload.plan.ranks import microbatches, rank_grid
+from armillary.workload.plan.schema import Plan
+
+Ints = NDArray[np.int64]
+INTERPRETED = 100_000
+"""Segments of tasks up to which the kernel is interpreted: loading the compiled one costs more."""
+MOST_COLUMNS = 4
+"""Pipelines of slow or late ranks that are looked at."""
+
+_NOT_IN_LAYERS: dict[str, bool | set[str]] = {
+    **dict.fromkeys(("ranks", "batch", "iterations", "pipeline", "data", "optimizer", "offload"), True),
+    "parallel": {"pp", "order"},
+}
+"""What layers of decoders do not depend on, but for what the key of a bound's layers says apart."""
+
+
+class StepBound:
+    """Bounds of steps on one machine; layers and delays of kernels are kept."""
+
+    def __init__(self, platform: Platform, mode: Mode | None = None) -> None:
+        """Prepare a machine; `mode` is for tests."""
+        self.platform, self.mode = platform, mode
+        self.least = Least(platform)
+        self._layers: dict[tuple[object, ...], list[Layer]] = {}
+        self._delays: dict[tuple[object, ...], Delay] = {}
+        self.work = 0
+        self._models: dict[int, Model] = {}
+
+    def ticks(self, model: Model, plan: Plan) -> int:
+        """Return the fewest ns of all iterations of a plan.
+
+        Collectives and messages count what they take alone in profile ``physical``, kernels what the compute model
+        says. What is not known takes no time: memory outside of the NPU, all-to-alls of uneven parts, whatever
+        ``online-greedy`` chooses, kernels with jitter. Inference and parameter servers have bound 0.
+
+        Raises:
+            InputError: the plan is impossible.
+        """
+        if plan.serve or plan.data.sharding == "parameter-server":
+            return 0
+        grid, count = rank_grid(plan), microbatches(plan)
+        if plan.pipeline.schedule == "pipedream":
+            count *= plan.iterations
+        virtual = partition(self._layers_of(model, plan), plan)
+        tied = 0
+        if isinstance(model, Decoder) and model.tied and plan.parallel.pp > 1:
+            tied = -(-model.vocabulary // plan.parallel.tp) * model.hidden
+        return max(
+            _Pipeline(self, plan, grid, virtual, count, tied, column).end()
+            for column in _columns(self.platform, model, plan, grid)
+        )
+
+    def _layers_of(self, model: Model, plan: Plan) -> list[Layer]:
+        whole = not isinstance(model, Decoder)
+        key = (
+            id(model), plan.model_dump_json(exclude=None if whole else _NOT_IN_LAYERS),
+            plan.data.sharding in ("fsdp", "hsdp"), plan.parallel.pp > 1,
+        )  # fmt: skip
+        if key not in self._layers:
+            self._layers[key] = layers_of(model, plan)
+            self._models[id(model)] = model  # its id stays taken
+        return self._layers[key]
+
+    def delay(
+        self, layer: Layer, kind: str, speed: float, places: Callable[[str], tuple[Group, int]]
+    ) -> Delay:
+        """Return the least delay of lists of a layer on a rank of this speed, whose groups lie at these places."""
+        lists = {"F": layer.forward, "B": layer.backward, "W": layer.weight}
+        chosen = [lists[each] for each in kind]
+        steps = [step for each in chosen for step in each]
+        families = dict.fromkeys(step.axes for step in steps if step.axes)
+        key = (id(layer), kind, speed, tuple(places(family) for family in families))
+        if key not in self._delays:
+            self.least.kernels(step for step in steps if not step.axes)
+
+            def least(step: Step) -> int:
+                if not step.axes:
+                    return self.least.kernel(step, speed)
+                group, first = places(step.axes)
+                if step.splits or prod(n for _, n in group) < 2:
+                    return 0
+                if step.collective is not None:
+                    return self.least.collective(OPERATION[step.collective], step.size, group, first)
+                return self.least.shift(group, first, step.shift, step.size)
+
+            self._delays[key] = delay_of(piece(*chosen), steps, least)
+        return self._delays[key]
+
+
+def _columns(platform: Platform, model: Model, plan: Plan, grid: RankGrid) -> list[int]:
+    """Return the pipelines to look at, by their ranks on the first stage: the first, and those of odd ranks.
+
+    All of them have the layers of the first.
+    """
+    stride, pp = _along_pp(grid), plan.parallel.pp
+    physical = platform.physical
+    odd = sorted(
+        {*physical.speed, *physical.delay},
+        key=lambda rank: (physical.speed.get(rank, 1.0), -physical.delay.get(rank, 0.0), rank),
+    )
+    found = [rank - rank // stride % pp * stride for rank in odd if rank < plan.ranks]
+    if found:
+        axis, alike = variants(model, plan)
+        at = grid.coordinate(axis)
+        found = [rank for rank in found if len(alike) == 1 or alike[int(at[rank])] == alike[0]]
+    return list(dict.fromkeys([0, *found]))[:MOST_COLUMNS]
+
+
+def _along_pp(grid: RankGrid) -> int:
+    digits = [digit for digit in grid.axes["pp"] if grid.sizes[digit] > 1]
+    return prod(grid.sizes[: digits[0]]) if digits else 1
+
+
+@dataclass
+class _Pipeline:
+    """One rank of every stage, those with the same other coordinates."""
+
+    on: StepBound
+    plan: Plan
+    grid: RankGrid
+    virtual: list[list[Layer]]
+    count: int
+    tied: int
+    column: int
+    places: dict[str, list[tuple[Group, int]]] = field(default_factory=dict)
+
+    def end(self) -> int:
+        """Return when the last iteration can end at the earliest."""
+        plan, physical = self.plan, self.on.platform.physical
+        pp, flush = plan.parallel.pp, plan.pipeline.schedule != "pipedream"
+        stride = _along_pp(self.grid)
+        self.ranks = [self.column + stage * stride for stage in range(pp)]
+        self.speeds = [physical.speed.get(rank, 1.0) for rank in self.ranks]
+        table = timetable(
+            plan.pipeline.schedule, pp, plan.pipeline.virtual, self.count, plan.pipeline.overlap
+        )
+        stages = self._stages(table.deferred)
+        segments, lists = self._segments(stages)
+        lags = self._lags()
+        began = [ceil(physical.delay.get(rank, 0.0)) for rank in self.ranks]
+        ranks = np.zeros((pp, pk.RANK_COLUMNS), np.int64)
+        ranks[:, pk.R_CHAIN], ranks[:, pk.R_USED] = began, began
+        ranks[:, pk.R_CALLED], ranks[:, pk.R_CALLED + 1] = began, began
+        end = 0
+        for _ in range(plan.iterations if flush else 1):
+            ranks[:, pk.R_TASK] = table.own_ptr[:-1]
+            ranks[:, pk.R_BEFORE] = ranks[:, pk.R_CHAIN]
+            ranks[:, [pk.R_SEGMENT, pk.R_USES, pk.R_COUNT]] = 0
+            ranks[:, [pk.R_LAYER, pk.R_AHEAD]] = -1
+            ranks = self._run(table, lists, segments, lags, ranks)
+            end = max(end, int(ranks[:, [pk.R_FINISH, pk.R_CALLED, pk.R_CALLED + 1]].max()))
+            if flush:
+                end = max(end, self._update(stages, ranks))
+        return end
+
+    def place(self, family: str, stage: int) -> tuple[Group, int]:
+        """Return the digits of a family, and where the group of the rank of a stage begins."""
+        if family not in self.places:
+            group = group_of(self.grid.sizes, self.grid.digits(family))
+            self.places[family] = [(group, self.on.least.place(group, rank)) for rank in self.ranks]
+        return self.places[family][stage]
+
+    def _stages(self, deferred: bool) -> list[Stage]:
+        """Return what the stages do; those with equal layers at like places are one."""
+        pp, made = self.plan.parallel.pp, dict[tuple[object, ...], Stage]()
+        families = {f for layers in self.virtual for layer in dict.fromkeys(layers) for f in layer.parameters}
+        families |= {axis for axis in ("tp", "cp", "ep", "etp", "fsdp") if axis in self.grid.axes}
+        found = []
+        for stage in range(pp):
+            chunks = self.virtual[stage::pp]
+            places = tuple(self.place(family, stage) for family in sorted(families) if family)
+            key = (tuple(tuple(map(id, layers)) for layers in chunks), places, self.speeds[stage])
+            if key not in made:
+                made[key] = self._stage(stage, chunks, deferred)
+            found.append(made[key])
+        return found
+
+    def _stage(self, stage: int, chunks: list[list[Layer]], deferred: bool) -> Stage:
+        known: dict[tuple[int, str], Delay] = {}
+
+        def delays(layer: Layer, kind: str) -> Delay:
+            key = (id(layer), kind)
+            if key not in known:
+                known[key] = self.on.delay(
+                    layer, kind, self.speeds[stage], lambda family: self.place(family, stage)
+                )
+            return known[key]
+
+        def collective(operation: str, size: int, family: str) -> int:
+            return self.on.least.collective(operation, size, *self.place(family, stage))
+
+        return stage_of(self.plan, self.grid, chunks, deferred, delays, collective)
+
+    def _segments(self, stages: list[Stage]) -> tuple[list[int], list[int]]:
+        """Return all segments, and where those of each list of `Timetable` are; equal stages share them."""
+        pp, virtual = self.plan.parallel.pp, self.plan.pipeline.virtual
+        flat: list[int] = []
+        lists = [0] * (8 * pp * virtual)
+        placed: dict[int, int] = {}
+        for s, stage in enumerate(stages):
+            for (chunk, kind), rows in stage.lists.items():
+                if id(rows) not in placed:
+                    placed[id(rows)] = len(flat) // pk.SEGMENT_COLUMNS
+                    for row in rows:
+                        flat += row
+                at = 2 * (4 * (chunk * pp + s) + kind)
+                lists[at] = placed[id(rows)]
+                lists[at + 1] = placed[id(rows)] + len(rows)
+        return flat, lists
+
+    def _lags(self) -> list[int]:
+        pp, lags = self.plan.parallel.pp, [0]
+        lags.append(0)
+        for v in range(1, len(self.virtual)):
+            size = self.virtual[v - 1][-1].boundary
+            a, b = self.ranks[(v - 1) % pp], self.ranks[v % pp]
+            lags += (
+                [self.on.least.message(a, b, size), self.on.least.message(b, a, size)] if a != b else [0, 0]
+            )
+        return [*lags, 0]
+
+    def _run(
+        self, table: Timetable, lists: list[int], segments: list[int], lags: list[int], ranks: Ints
+    ) -> Ints:
+        """Return the state of the ranks after all tasks."""
+        plan, tasks = self.plan, table.tasks
+        whole = plan.data.sharding in ("zero-3", "fsdp", "hsdp") and plan.data.reshard
+        ahead = min(plan.data.prefetch, plan.data.limit - 1) if whole else -1
+        n = len(tasks) // pk.TASK_COLUMNS
+        work = n * max(1, len(segments) // pk.SEGMENT_COLUMNS * 4 // max(1, len(lists)))
+        self.on.work += work
+        mode: Mode = self.on.mode or ("interpreted" if self.on.work <= INTERPRETED else "compiled")
+        ready = np.full(len(ranks) * (ahead + 1) + 1, pk.NEVER, np.int64)
+        given: list[Any] = [tasks, lists, segments, lags, table.own, table.own_ptr, ranks.ravel(), ready]
+        out = np.zeros(n, np.int64)
+        kernel = load("armillary.explore.search.pipeline_kernel", mode)
+        if mode == "compiled":
+            flat = [np.ascontiguousarray(each, np.int64) for each in given]
+            kernel.run(n, *flat, ahead, out)
+            state: Ints = flat[6].reshape(-1, pk.RANK_COLUMNS)
+            return state
+        plain = [each if isinstance(each, list) else each.tolist() for each in given]
+        kernel.run(n, *plain, ahead, out.tolist())
+        return np.array(plain[6], np.int64).reshape(-1, pk.RANK_COLUMNS)
+
+    def _update(self, stages: list[Stage], ranks: Ints) -> int:
+        """Let the optimizer work after the gradients are there; returns the last end."""
+        plan, pp, end = self.plan, self.plan.parallel.pp, 0
+        done: list[int] = []
+        for s, stage in enumerate(stages):
+            chain, calls = int(ranks[s, pk.R_CHAIN]), ranks[s, pk.R_CALLED : pk.R_CALLED + 2].tolist()
+            done.append(max([chain, *(call for call, has in zip(calls, stage.reduced, strict=True) if has)]))
+        if self.tied:
+            size = self.tied * gradient(plan)
+            both = max(done[0], done[-1]) + self.on.least.pair(
+                "all-reduce", size, self.ranks[0], self.ranks[-1]
+            )
+            done[0] = done[-1] = both
+        if plan.optimizer == "none":
+            return max(done)
+        sharded = plan.data.sharding != "ddp"
+        family = "tp+cp+dp+pp" if sharded or plan.parallel.ep > 1 else "tp+pp"
+        met, owners = 0, [s for s in range(pp) if stages[s].owned]
+        for s in owners:
+            norm = Step("gradient norm", bytes=stages[s].owned * gradient(plan))
+            done[s] += self.on.least.kernel(norm, self.speeds[s])
+            met = max(met, done[s])
+        for s in owners:
+            if members(self.grid, family) > 1 and len(owners) == pp:
+                done[s] = met + self.on.least.collective("all-reduce", 4, *self.place(family, s))
+            step = Step("optimizer", bytes=stages[s].owned * traffic(plan))
+            done[s] += self.on.least.kernel(step, self.speeds[s])
+            ranks[s, pk.R_CHAIN] = done[s]
+            for k, took in enumerate(stages[s].gathers):
+                if took:
+                    ranks[s, pk.R_CALLED + k] = max(int(ranks[s, pk.R_CALLED + k]), done[s]) + took
+            end = max(end, int(ranks[s, pk.R_CALLED : pk.R_CALLED + 2].max()))
+        return max(end, *done)

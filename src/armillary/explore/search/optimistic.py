@@ -1,0 +1,97 @@
+"""What a point can come to at best, measure by measure, before it is simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from pathlib import Path
+
+from armillary.base.errors import ArmillaryError
+from armillary.explore.search.bound import StepBound
+from armillary.explore.sweep.constraint import Objective
+from armillary.explore.sweep.measured import before_run
+from armillary.explore.sweep.point import Point
+from armillary.explore.sweep.prepared import Prepared, prepare
+from armillary.explore.sweep.sweep import Sweep
+from armillary.workload import models
+
+_SLACK = 1 + 1e-9
+"""For measures that are computed in another order here."""
+FROM_TIME = ("step_time", "samples_per_second", "tokens_per_second", "run_time")
+"""Measures that follow from the time of a step alone, better with less of it."""
+KNOWN = ("npus", "memory", "headroom", "fits")
+"""Measures that are known before a run."""
+
+
+class Optimist:
+    """Bounds the measures of the points of a sweep; machines, layers and kernels are kept."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+        self._path = sweep.base.path or Path("study")
+        self._machines: dict[int, StepBound] = {}
+        self._kept: list[object] = []
+
+    def measures(self, point: Point) -> dict[str, float]:
+        """Return the best that measures can be; those that nothing is known of are left out.
+
+        A point that is impossible has none.
+        """
+        try:
+            prepared = prepare(point.document, self._path)
+            found = before_run(prepared, self.sweep)
+            seconds = self.seconds(prepared)
+        except ArmillaryError:
+            return {}
+        plan, model = prepared.plan, prepared.model
+        if not seconds or plan is None or model is None:
+            return found
+        found["step_time"] = found["bound"] = seconds
+        found["samples_per_second"] = plan.batch / seconds
+        sequence = plan.sequence or models.default_sequence(model)
+        if sequence:
+            found["tokens_per_second"] = found["samples_per_second"] * sequence
+            if self.sweep.tokens:
+                found["run_time"] = self.sweep.tokens / (found["tokens_per_second"] * _SLACK)
+        return found
+
+    def seconds(self, prepared: Prepared) -> float:
+        """Return the least seconds of a step; 0: nothing is known.
+
+        Raises:
+            InputError: the workload is impossible.
+        """
+        study = prepared.study
+        if study.profile != "physical" or prepared.model is None or prepared.plan is None:
+            return 0.0
+        platform = study.platform
+        if id(platform) not in self._machines:
+            self._kept.append(platform)  # its id stays taken
+            self._machines[id(platform)] = StepBound(platform)
+        ticks = self._machines[id(platform)].ticks(prepared.model, prepared.plan)
+        return ticks / 1e9 / prepared.plan.iterations
+
+
+def vector(objectives: tuple[Objective, ...], measures: Mapping[str, float]) -> tuple[float, ...]:
+    """Return what is to be least of each objective; -infinity where nothing is known, which no point beats.
+
+    Of the measures that follow from time only the way that is better with less time is bounded.
+    """
+    found = []
+    for each in objectives:
+        known = each.name in measures and (each.name in KNOWN or each.goal == _bounded(each.name))
+        found.append(each.sign * measures[each.name] if known else -inf)
+    return tuple(found)
+
+
+def values(objectives: tuple[Objective, ...], measures: Mapping[str, float]) -> tuple[float, ...] | None:
+    """Return what is to be least of each objective of a simulated point; None where it lacks a measure."""
+    if any(each.name not in measures for each in objectives):
+        return None
+    return tuple(each.sign * measures[each.name] for each in objectives)
+
+
+def _bounded(name: str) -> str:
+    if name not in FROM_TIME:
+        return ""
+    return "minimize" if name.endswith("_time") else "maximize"

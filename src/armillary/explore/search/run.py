@@ -1,0 +1,122 @@
+"""One call for every way to search, from a sweep file to what was found; and what that comes to as files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from armillary.base.errors import InputError
+from armillary.explore.search.found import EvaluateMany, Found
+from armillary.explore.search.planner import Progress, plan, serially
+from armillary.explore.search.schema import Search
+from armillary.explore.sweep.load import load_sweep
+from armillary.explore.sweep.measures import MEASURES
+from armillary.explore.sweep.point import Point, Row
+from armillary.explore.sweep.sweep import Sweep
+from armillary.platform.document import Source, key_text
+from armillary.platform.files.native_errors import first_problem
+
+if TYPE_CHECKING:
+    from armillary.explore.search.schema import Method
+
+
+def search(
+    sweep: Source | Sweep,
+    *,
+    method: Method | None = None,
+    trials: int | None = None,
+    seed: int | None = None,
+    store: str | Path | None = None,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> Found:
+    """Return the best points of a sweep.
+
+    Args:
+        sweep: A sweep file, its content, or a sweep that was read.
+        method: ``planner``, ``tpe``, ``nsga2`` or ``random``; absent: what the section ``search`` says, or planner.
+        trials: Points to look at; absent: the same (not for planner, which looks at all).
+        seed: Absent: the same.
+        store: File of `armillary sweep` in which simulated points are kept, and found again.
+        workers: Points that are simulated at a time; only the planner has so many to choose from.
+        progress: Is told what is done, how much of it, and of how much.
+
+    Raises:
+        InputError: the sweep is malformed, or a method needs what is not installed.
+    """
+    found = sweep if isinstance(sweep, Sweep) else load_sweep(sweep)
+    given = {"method": method, "trials": trials, "seed": seed}
+    how = found.search or Search()
+    try:
+        how = Search.model_validate(how.model_dump() | {k: v for k, v in given.items() if v is not None})
+    except ValidationError as error:
+        place, problem = first_problem(error)
+        raise InputError(f"search: {key_text(place)}: {problem}") from None
+    with _evaluation(found, store, workers) as evaluate:
+        if how.method == "planner":
+            return plan(found, evaluate, at_once=workers, progress=progress)
+        from armillary.explore.search.sampled import by_lot, by_optuna
+
+        return (by_lot if how.method == "random" else by_optuna)(found, how, evaluate, progress)
+
+
+@contextmanager
+def _evaluation(sweep: Sweep, store: str | Path | None, workers: int) -> Iterator[EvaluateMany]:
+    """Yield what evaluates points: here, or with a store, limits or several workers by the runner of sweeps."""
+    if not store and workers == 1 and not (sweep.limits.time or sweep.limits.memory):
+        yield serially(sweep)
+        return
+    from armillary.explore.runner import Store, run
+
+    with tempfile.TemporaryDirectory() as folder, Store(store or Path(folder) / "search.sqlite") as kept:
+
+        def many(points: Sequence[Point]) -> list[Row]:
+            run(sweep, points, kept, executor="processes", workers=min(workers, len(points)))
+            wanted = {point.number for point in points}
+            return [row for row in kept.rows() if row.number in wanted]
+
+        yield many
+
+
+def as_json(found: Found) -> str:
+    """Return what was found, with all rows, as JSON in base units."""
+    about: dict[str, Any] = {
+        "method": found.method,
+        "objectives": [f"{each.goal} {each.name}" for each in found.objectives],
+        "points": found.points,
+        "simulated": found.simulated,
+        "exact": found.exact,
+        "gap": found.gap,
+        "best": [row.number for row in found.best],
+        "rows": [
+            {
+                "number": row.number, "values": dict(row.values), "status": row.status, "reason": row.reason,
+                "measures": dict(row.measures),
+            }
+            for row in found.rows
+        ],
+    }  # fmt: skip
+    return json.dumps(about, indent=1) + "\n"
+
+
+def as_csv(found: Found) -> str:
+    """Return all rows as a table, measures in base units."""
+    axes = list(dict.fromkeys(name for row in found.rows for name in row.values))
+    measures = [name for name in MEASURES if any(name in row.measures for row in found.rows)]
+    text = io.StringIO()
+    out = csv.writer(text, lineterminator="\n")
+    out.writerow(["number", *axes, "status", "reason", *measures])
+    for row in found.rows:
+        own = [row.values.get(name) for name in axes]
+        out.writerow(
+            [row.number, *own, row.status, row.reason, *(row.measures.get(name, "") for name in measures)]
+        )
+    return text.getvalue()

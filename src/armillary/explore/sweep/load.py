@@ -1,0 +1,210 @@
+"""Sweep files: read and checked, before anything is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from keyword import iskeyword
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from armillary.base.errors import InputError, nearest
+from armillary.explore.sweep.check import check_sweep
+from armillary.explore.sweep.constraint import constraint, known_names, objective
+from armillary.explore.sweep.derived import Derived
+from armillary.explore.sweep.expression import Expression
+from armillary.explore.sweep.facts import FACTS, depends
+from armillary.explore.sweep.keys import Key, find_key
+from armillary.explore.sweep.measures import MEASURES
+from armillary.explore.sweep.schema import Varied, file_part
+from armillary.explore.sweep.space import Axis, Space
+from armillary.explore.sweep.sweep import Limits, Sweep
+from armillary.explore.sweep.values import values_of
+from armillary.platform.document import Document, KeyPath, Source, read_document
+from armillary.platform.files.native_errors import first_error
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def load_sweep(source: Source) -> Sweep:
+    """Read a sweep file, or the content of one.
+
+    Raises:
+        InputError: it is missing or malformed: an unknown key of the sweep or of the study, a value that does not fit,
+            an expression with a name that nobody knows; names the file, the line and the nearest choice.
+    """
+    document = read_document(source, "sweep file", "yaml")
+    try:
+        model = file_part().model_validate(document.data)
+    except ValidationError as error:
+        raise first_error(document, error) from None
+    base = _base(document, model.study)
+    axes = _axes(document, model.vary, base)
+    derived = _derived(document, model.let, base, axes)
+    names = frozenset(axis.name for axis in axes) | {each.name for each in derived}
+    constraints = []
+    for number, text in enumerate(model.where):
+        try:
+            found = constraint(text)
+            found.expression.check_names(known_names(names))
+        except InputError as error:
+            raise document.error(("where", number), str(error)) from None
+        constraints.append(found)
+    objectives = []
+    for number, text in enumerate(model.objectives):
+        try:
+            objectives.append(objective(text))
+        except InputError as error:
+            raise document.error(("objectives", number), str(error)) from None
+    seconds = model.limits.time / 1e9 if model.limits.time is not None else None
+    sweep = Sweep(
+        path=document.path,
+        document=document,
+        base=base,
+        space=Space(axes, derived, base.data, base.path.parent if base.path else Path()),
+        constraints=tuple(constraints),
+        objectives=tuple(objectives),
+        costs=getattr(model, "costs", None),
+        tokens=model.tokens,
+        limits=Limits(seconds, model.limits.memory),
+        search=getattr(model, "search", None),
+    )
+    check_sweep(sweep)
+    return sweep
+
+
+def _base(document: Document, study: Any) -> Document:
+    if isinstance(study, Mapping):
+        return replace(document, data=dict(study), text="", name=f"{document.name}: study")
+    if not isinstance(study, str):
+        document.reject(("study",), study, "a study file, or the content of one")
+    folder = document.path.parent if document.path else Path()
+    return read_document(folder / study, "study file", "yaml")
+
+
+def _axes(document: Document, vary: Mapping[str, Any], base: Document) -> tuple[Axis, ...]:
+    axes: list[Axis] = []
+    owners: dict[KeyPath, str] = {}
+    for text, given in vary.items():
+        place: KeyPath = ("vary", text)
+        varied = _varied(document, place, given)
+        try:
+            axis = _axis(str(text), varied, base)
+            _check_name(axis.name, [each.name for each in axes], axis.keys)
+            _check_condition(axis, axes)
+        except InputError as error:
+            raise document.error(place, str(error)) from None
+        _own(document, place, axis.keys, owners, axis.name)
+        axes.append(axis)
+    return tuple(axes)
+
+
+def _varied(document: Document, place: KeyPath, given: Any) -> Varied:
+    if isinstance(given, list):
+        given = {"values": given}
+    if not isinstance(given, Mapping):
+        document.reject(place, given, "a list of values, or a mapping: from and to, values, or choices")
+    try:
+        return Varied.model_validate(given)
+    except ValidationError as error:
+        raise first_error(document, error, place) from None
+
+
+def _axis(text: str, varied: Varied, base: Document) -> Axis:
+    when = Expression(varied.when) if varied.when else None
+    if varied.choices is None:
+        key = find_key(text, base.data)
+        standing = key.default if isinstance(key.default, _PLAIN) else None
+        return Axis(varied.name or key.last, (key,), values_of(varied), when, standing=standing)
+    choices = {
+        str(name): {find_key(each, base.data): value for each, value in own.items()}
+        for name, own in varied.choices.items()
+    }
+    keys = tuple(dict.fromkeys(key for own in choices.values() for key in own))
+    return Axis(varied.name or text, keys, tuple(choices), when, choices, "study")
+
+
+def _check_name(name: str, taken: list[str], keys: tuple[Key, ...]) -> None:
+    if not name.isidentifier() or iskeyword(name) or name.startswith("_"):
+        raise InputError(f"'{name}' is no name for expressions, expected another: {{name: …}}")
+    if name in taken:
+        raise InputError(f"the name '{name}' is taken, expected another: {{name: …}}")
+    if name in MEASURES:
+        raise InputError(f"'{name}' is the name of a measure, expected another: {{name: …}}")
+    if name in FACTS and [key.last for key in keys] != [name]:
+        raise InputError(f"'{name}' is what the study says ({name}), expected another: {{name: …}}")
+
+
+def _check_condition(axis: Axis, before: list[Axis]) -> None:
+    if axis.when is None:
+        return
+    names = [each.name for each in before]
+    for name in sorted(axis.when.names):
+        if name not in names:
+            known = f"{nearest(name, names)}; listed before: {', '.join(names) or 'nothing'}"
+            raise InputError(f"when: '{axis.when.text}': no axis '{name}' is listed before this one{known}")
+
+
+def _own(
+    document: Document, place: KeyPath, keys: tuple[Key, ...], owners: dict[KeyPath, str], name: str
+) -> None:
+    """Note who changes which keys; two must not change the same."""
+    for key in keys:
+        for path, other in owners.items():
+            shorter = min(len(path), len(key.path))
+            if other != name and path[:shorter] == key.path[:shorter]:
+                raise document.error(place, f"{key.text} is changed by '{other}', too")
+        owners[key.path] = name
+
+
+def _derived(
+    document: Document, let: Mapping[str, Any], base: Document, axes: tuple[Axis, ...]
+) -> tuple[Derived, ...]:
+    """Return what is computed, ordered so that each comes after what it needs."""
+    owners = {key.path: axis.name for axis in axes for key in axis.keys}
+    found: dict[str, Derived] = {}
+    places: dict[str, KeyPath] = {}
+    names = [axis.name for axis in axes]
+    for text, given in let.items():
+        place: KeyPath = ("let", text)
+        if isinstance(given, bool) or not isinstance(given, str | int | float):
+            document.reject(place, given, "an expression, e.g. 16 * npus")
+        try:
+            key = find_key(text, base.data) if "." in str(text) else None
+            name = key.last if key else str(text)
+            _check_name(name, [*names, *found], (key,) if key else ())
+            found[name] = Derived(name, key, Expression(str(given)))
+        except InputError as error:
+            raise document.error(place, str(error)) from None
+        if key:
+            _own(document, place, (key,), owners, name)
+        places[name] = place
+    for name, each in found.items():
+        try:
+            each.expression.check_names({*names, *found, *FACTS})
+        except InputError as error:
+            raise document.error(places[name], str(error)) from None
+    return tuple(_ordered(document, found, places))
+
+
+def _ordered(document: Document, found: dict[str, Derived], places: dict[str, KeyPath]) -> Iterator[Derived]:
+    done: set[str] = set()
+    while len(done) < len(found):
+        ready = [name for name, each in found.items() if name not in done and not _needs(each, found) - done]
+        if not ready:
+            left = [name for name in found if name not in done]
+            raise document.error(places[left[0]], f"needs itself, through {', '.join(left)}")
+        yield found[ready[0]]
+        done.add(ready[0])
+
+
+def _needs(one: Derived, all_: Mapping[str, Derived]) -> set[str]:
+    """Return the names of `let` that must be there before this one."""
+    needs = {name for name in one.expression.names if name in all_}
+    facts = one.expression.names & FACTS.keys() - needs
+    for name, each in all_.items():
+        if each.key and name != one.name and any(depends(fact, each.key.path) for fact in facts):
+            needs.add(name)
+    return needs

@@ -1,0 +1,102 @@
+"""The measures of a study: what is known before it runs, and what its timeline says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armillary.explore.cost.measures import measures_of
+from armillary.explore.cost.use import per_step, use_of
+from armillary.explore.sweep.memory import needed
+from armillary.explore.sweep.prepared import Prepared
+from armillary.explore.sweep.sweep import Sweep
+from armillary.report.flop_rate import flops
+from armillary.report.quick_bound import quick_bound
+from armillary.report.ranks import nanoseconds, slowest
+from armillary.report.time_breakdown import breakdown
+from armillary.workload import models
+from armillary.workload.emit.serving import rounds
+
+if TYPE_CHECKING:
+    from armillary.engine.common.timeline import Timeline
+
+
+def before_run(prepared: Prepared, sweep: Sweep) -> dict[str, float]:
+    """Return what is known of a study before it is simulated.
+
+    Raises:
+        InputError: the workload is impossible.
+    """
+    platform = prepared.study.platform
+    found: dict[str, float] = {"npus": platform.npus}
+    if prepared.model and prepared.plan:
+        found["memory"] = needed(prepared.model, prepared.plan)
+        capacity = platform.physical.memory.capacity
+        if capacity:
+            found["headroom"] = capacity - found["memory"]
+            found["fits"] = float(found["headroom"] >= 0)
+    if sweep.costs:
+        found |= measures_of(None, platform, sweep.costs)
+    return found
+
+
+def of_run(prepared: Prepared, timeline: Timeline, sweep: Sweep) -> dict[str, float]:
+    """Return what a timeline says of its study; times of several iterations are those of one."""
+    plan = prepared.plan
+    steps = plan.iterations if plan else 1
+
+    def seconds(ticks: int) -> float:
+        return float(nanoseconds(timeline, ticks)) / 1e9 / steps
+
+    found: dict[str, float] = {
+        "step_time": seconds(timeline.total_ticks),
+        "bound": seconds(quick_bound(timeline)),
+    }
+    if assumed := timeline.info.get("assumed_nodes"):
+        found["assumed_nodes"] = assumed
+    cls = slowest(timeline)
+    if cls is not None:
+        parts = breakdown(timeline, cls)
+        found |= {
+            "compute": seconds(parts.compute),
+            "communication": seconds(parts.communication),
+            "waiting": seconds(parts.waiting),
+            "idle": seconds(parts.idle),
+        }
+    if rate := flops(timeline):
+        found["flops_per_npu"] = rate.rate_per_npu
+        if rate.utilisation is not None:
+            found["mfu"] = _model_flops(prepared, timeline, found) or rate.utilisation
+    tokens = _tokens(prepared)
+    if plan and found["step_time"]:
+        found["samples_per_second"] = plan.batch / found["step_time"]
+        if tokens:
+            found["tokens_per_second"] = tokens / found["step_time"]
+    if sweep.costs or sweep.tokens:
+        use = per_step(use_of(timeline), steps)
+        found |= measures_of(
+            use, prepared.study.platform, sweep.costs, tokens=tokens, run_tokens=sweep.tokens
+        )
+    return found
+
+
+def _model_flops(prepared: Prepared, timeline: Timeline, found: dict[str, float]) -> float | None:
+    """Return the utilisation by what the model needs: what is recomputed is no progress. None: as the run says."""
+    model, plan = prepared.model, prepared.plan
+    peak = timeline.info.get("peak_flops_per_ns")
+    if not model or not plan or plan.recompute == "none" or plan.serve or not peak or not found["step_time"]:
+        return None
+    work = models.flops(model, plan.batch, plan.sequence, causal=plan.causal).training
+    share: float = work / found["step_time"] / plan.ranks / (float(peak) * 1e9)
+    # Products of a precision with a higher peak may do more than the peak of bf16 allows.
+    return share if share <= 1 else None
+
+
+def _tokens(prepared: Prepared) -> int | None:
+    """Return the tokens of a step: read in training; of the answers in inference."""
+    plan = prepared.plan
+    if not plan or not prepared.model:
+        return None
+    if plan.serve:
+        return plan.batch * len(rounds(plan.serve))
+    sequence = plan.sequence or models.default_sequence(prepared.model)
+    return plan.batch * sequence if sequence else None

@@ -1,0 +1,207 @@
+"""What a sweep varies: axes, their points in order, and the studies that these are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from armillary.base.errors import InputError, nearest
+from armillary.explore.sweep.derived import Derived
+from armillary.explore.sweep.expression import Expression
+from armillary.explore.sweep.keys import Key, put
+from armillary.explore.sweep.point import Point, Value
+from armillary.explore.sweep.quantity import number_of
+from armillary.platform.document import show
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One thing that is varied.
+
+    Attributes:
+        name: In expressions and tables.
+        keys: Of the study; several for named choices.
+        values: In order; of choices their names.
+        when: Where it is varied; elsewhere the study's own value holds. None: everywhere.
+        choices: Of each name, what the keys become; empty for a single key.
+        standing: The study's own value, as tables show it.
+    """
+
+    name: str
+    keys: tuple[Key, ...]
+    values: tuple[Value, ...]
+    when: Expression | None = None
+    choices: Mapping[str, Mapping[Key, Any]] = field(default_factory=dict)
+    standing: Value = None
+
+    def put(self, document: Mapping[str, Any], value: Value) -> Mapping[str, Any]:
+        """Return the study with one of the values."""
+        if not self.choices:
+            return put(document, self.keys[0].path, value)  # type: ignore[no-any-return]
+        for key, each in self.choices[str(value)].items():
+            document = put(document, key.path, each)
+        return document
+
+
+@dataclass(frozen=True)
+class Space:
+    """All points of a sweep: the last axis changes fastest.
+
+    Attributes:
+        axes: In the order of the file; a condition knows those before it.
+        derived: What is computed from them.
+        base: The study without them.
+        folder: Where paths in the study start.
+    """
+
+    axes: tuple[Axis, ...]
+    derived: tuple[Derived, ...]
+    base: Mapping[str, Any]
+    folder: Path = Path()
+    _ahead: list[tuple[str, ...]] = field(init=False, repr=False, compare=False)
+    _counts: dict[tuple[Any, ...], int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        named = [axis.when.names if axis.when else frozenset() for axis in self.axes]
+        later = [frozenset[str]().union(*named[depth:]) for depth in range(len(self.axes) + 1)]
+        # Of the axes before depth, those on which what follows depends.
+        ahead = [
+            tuple(axis.name for axis in self.axes[:depth] if axis.name in later[depth])
+            for depth in range(len(self.axes) + 1)
+        ]
+        object.__setattr__(self, "_ahead", ahead)
+        object.__setattr__(self, "_counts", {})
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"axes": self.axes, "derived": self.derived, "base": self.base, "folder": self.folder}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
+    @property
+    def size(self) -> int:
+        """How many points there are."""
+        return self._count(0, {})
+
+    def points(self) -> Iterator[Point]:
+        """Yield all points, in order, as they are needed."""
+        return self._points(0, {}, self.base, iter(range(self.size)))
+
+    def point(self, values: Mapping[str, Value]) -> Point:
+        """Return the point with these values; those of axes that are not varied there, or computed, are ignored.
+
+        Raises:
+            InputError: a value is missing, or not one of its axis.
+        """
+        names = [*(axis.name for axis in self.axes), *(each.name for each in self.derived)]
+        for name in values:
+            if name not in names:
+                raise InputError(f"no axis '{name}'{nearest(name, names)}")
+        number, own, document = 0, dict[str, Value](), self.base
+        for depth, axis in enumerate(self.axes):
+            if not self.active(axis, own):
+                own[axis.name] = axis.standing
+                continue
+            if axis.name not in values:
+                raise InputError(f"no value of {axis.name}, expected one of {_some(axis.values)}")
+            value = values[axis.name]
+            place = _place(axis.values, value)
+            if place is None:
+                raise InputError(f"{axis.name}: got {show(value)}, expected one of {_some(axis.values)}")
+            number += self._before(depth, own, place)
+            own[axis.name] = axis.values[place]
+            document = axis.put(document, axis.values[place])
+        return self._made(number, own, document)
+
+    def at(self, number: int) -> Point:
+        """Return the point of a number, from 0.
+
+        Raises:
+            InputError: there are not as many.
+        """
+        if not 0 <= number < self.size:
+            raise InputError(f"point {number}: expected 0 to {self.size - 1}")
+        left, own, document = number, dict[str, Value](), self.base
+        for depth, axis in enumerate(self.axes):
+            if not self.active(axis, own):
+                own[axis.name] = axis.standing
+                continue
+            for value in axis.values:
+                own[axis.name] = value
+                below = self._count(depth + 1, own)
+                if left < below:
+                    break
+                left -= below
+            document = axis.put(document, own[axis.name])
+        return self._made(number, own, document)
+
+    def active(self, axis: Axis, values: Mapping[str, Value]) -> bool:
+        """Return whether an axis is varied where those before it have these values.
+
+        Raises:
+            InputError: its condition has no value there.
+        """
+        if axis.when is None:
+            return True
+        return bool(axis.when.value({name: number_of(values[name]) for name in axis.when.names}))
+
+    def _points(
+        self, depth: int, own: dict[str, Value], document: Mapping[str, Any], numbers: Iterator[int]
+    ) -> Iterator[Point]:
+        if depth == len(self.axes):
+            yield self._made(next(numbers), own, document)
+            return
+        axis = self.axes[depth]
+        if not self.active(axis, own):
+            yield from self._points(depth + 1, own | {axis.name: axis.standing}, document, numbers)
+            return
+        for value in axis.values:
+            yield from self._points(depth + 1, own | {axis.name: value}, axis.put(document, value), numbers)
+
+    def _made(self, number: int, values: dict[str, Value], document: Mapping[str, Any]) -> Point:
+        problem = ""
+        for each in self.derived:
+            try:
+                values, document = each.put(values, document, self.folder)
+            except InputError as error:
+                problem = problem or str(error)
+        return Point(number, values, document, problem)
+
+    def _count(self, depth: int, own: Mapping[str, Value]) -> int:
+        """Return how many points there are from an axis on, where those before it have these values."""
+        if depth == len(self.axes):
+            return 1
+        counts: dict[Any, int] = self._counts
+        key = (depth, *(own[name] for name in self._ahead[depth]))
+        if key not in counts:
+            axis = self.axes[depth]
+            if not self.active(axis, own):
+                counts[key] = self._count(depth + 1, {**own, axis.name: axis.standing})
+            elif axis.name not in self._ahead[depth + 1]:
+                counts[key] = len(axis.values) * self._count(depth + 1, own)
+            else:
+                counts[key] = self._before(depth, own, len(axis.values))
+        return counts[key]
+
+    def _before(self, depth: int, own: Mapping[str, Value], place: int) -> int:
+        """Return how many points the first `place` values of an axis have."""
+        axis = self.axes[depth]
+        if axis.name not in self._ahead[depth + 1]:
+            return place * self._count(depth + 1, own)
+        return sum(self._count(depth + 1, {**own, axis.name: value}) for value in axis.values[:place])
+
+
+def _place(values: tuple[Value, ...], value: Value) -> int | None:
+    for place, each in enumerate(values):
+        if each == value and isinstance(each, bool) == isinstance(value, bool):
+            return place
+    return None
+
+
+def _some(values: tuple[Value, ...]) -> str:
+    shown = ", ".join(map(str, values[:8]))
+    return shown if len(values) <= 8 else f"{shown}, … {values[-1]}"

@@ -1,0 +1,153 @@
+"""A sweep as one HTML page that needs nothing else: linked charts to filter by clicking and brushing."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import os
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.base.errors import InputError
+from armillary.base.files import replacing
+from armillary.explore.sweep.measures import MEASURES
+from armillary.explore.sweep.point import Row
+from armillary.explore.views.columns import Columns, columns_of, title_of
+from armillary.explore.views.reasons import reason_classes, status_line
+from armillary.explore.views.slices import telling_axes
+
+_REASONS = 200
+_LADDERS: dict[str, list[tuple[float, str]]] = {
+    "s": [(1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s"), (86400.0, "days")],
+    "byte": [(1.0, "B"), *((2.0 ** (10 * (i + 1)), f"{p}iB") for i, p in enumerate("KMGTPE"))],
+    "J": [(1e-6, "µJ"), (1e-3, "mJ"), (1.0, "J"), (3.6e6, "kWh"), (3.6e9, "MWh")],
+    "": [(1.0, "")],
+}
+"""Base unit -> scales of what it is shown in; others take decimal prefixes."""
+_LARGE = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"), (1e18, "E"))
+
+
+def write_html(rows: Sequence[Row], sweep: Any, path: str | os.PathLike[str]) -> None:
+    """Write a page with all points, which a browser opens without a network.
+
+    Args:
+        rows: In any order.
+        sweep: See `columns_of`.
+        path: An .html file, written complete or not at all.
+
+    Raises:
+        InputError: plotly is not installed, the suffix is another, or the file cannot be written.
+    """
+    check_page(path)
+    columns = columns_of(rows, sweep)
+    viewer = files("armillary.explore.views") / "viewer"
+    title = Path(columns.title).name or "Sweep"
+    data = json.dumps(page_data(columns), separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    parts = {
+        "TITLE": html.escape(title),
+        "STYLE": (viewer / "sweep.css").read_text(encoding="utf-8"),
+        "PLOTLY": plotly_script(),
+        "DATA": data.replace("<", "\\u003c"),
+        "SCRIPT": "".join(
+            (viewer / name).read_text(encoding="utf-8") for name in ("sweep.js", "sweep_charts.js")
+        ),
+    }
+    fill_page((viewer / "sweep.html").read_text(encoding="utf-8"), parts, path)
+
+
+def fill_page(page: str, parts: Mapping[str, str], path: str | os.PathLike[str]) -> None:
+    """Write `page` with each ``@NAME@`` replaced by that part, in the order in which they stand in it.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
+        for name, text in parts.items():
+            before, _, page = page.partition(f"@{name}@")
+            stream.write(before)
+            stream.write(text)
+        stream.write(page)
+
+
+def check_page(path: str | os.PathLike[str]) -> None:
+    """Refuse early what `write_html` could not write.
+
+    Raises:
+        InputError: the suffix is not .html, or plotly is not installed.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".html", ".htm"):
+        raise InputError(f"{path}: suffix {suffix!r}, expected '.html'")
+    plotly_script()
+
+
+def plotly_script() -> str:
+    """Return plotly's JavaScript, to stand inside a page.
+
+    Raises:
+        InputError: plotly is not installed.
+    """
+    try:
+        source = files("plotly") / "package_data" / "plotly.min.js"
+    except ImportError as error:
+        raise InputError("interactive pages need plotly: pip install armillary[html]") from error
+    return source.read_text(encoding="utf-8").replace("</script", "<\\/script")
+
+
+def page_data(columns: Columns) -> dict[str, Any]:
+    """Return what the page shows as JSON values; numbers of rows are base64 of little-endian arrays."""
+    reasons = reason_classes(columns.rows)
+    why = np.where(columns.ok, -1, len(reasons))
+    for i, reason in enumerate(reasons):
+        why[list(reason.rows)] = i
+    pair = telling_axes(columns) or tuple((columns.varied * 2)[:2]) or (0, 0)
+    return {
+        "title": Path(columns.title).name or "Sweep",
+        "count": len(columns.rows),
+        "status": status_line(columns.rows),
+        "axes": [
+            {"name": columns.axes[axis].name, "values": columns.axes[axis].texts, "codes": _packed(codes, "<i2")}
+            for axis, codes in zip(columns.varied, columns.codes[:, columns.varied].T, strict=True)
+        ],
+        "fixed": [f"{axis.name} {axis.texts[0]}" for axis in columns.axes if len(axis.values) == 1],
+        "measures": [
+            {"name": name, "title": title_of(name), **_unit(name), "values": _packed(values, "<f4")}
+            for name, values in columns.measures.items()
+        ],
+        "objectives": [{"name": each.name, "better": each.better} for each in columns.objectives],
+        "numbers": _packed(np.array([row.number for row in columns.rows]), "<i4"),
+        "why": _packed(np.minimum(why, _REASONS), "<i2"),
+        "pareto": _packed(columns.pareto, "<i4"),
+        "reasons": [{"status": one.status, "text": one.text, "count": len(one.rows)} for one in reasons[:_REASONS]],
+        "heat": [columns.varied.index(axis) for axis in pair] if columns.varied else [],
+    }  # fmt: skip
+
+
+def _unit(name: str) -> dict[str, Any]:
+    """Return which way is better and how to write a measure: scales with units, and what stands before."""
+    known = MEASURES.get(name)
+    unit = known.unit if known else ""
+    better = known.better if known else "less"
+    if known and not unit:
+        return {"better": better, "before": "", "ladder": [(0.01, "%")]}
+    if unit in _LADDERS:
+        return {"better": better, "before": "", "ladder": _LADDERS[unit]}
+    if unit == "USD":
+        return {"better": better, "before": "$", "ladder": [(1.0, ""), (1e6, "M"), (1e9, "G")]}
+    word = {"1/s": f"{name.partition('_')[0]}/s", "NPU": "NPUs", "NPU year": "NPU years"}.get(unit, unit)
+    scales = _LARGE if unit in ("FLOP/s", "W") else ((1.0, ""), (1e6, "M "), (1e9, "G "))
+    return {
+        "better": better,
+        "before": "",
+        "ladder": [(scale, f"{prefix}{word}") for scale, prefix in scales],
+    }
+
+
+def _packed(values: NDArray[Any], kind: str) -> str:
+    return base64.b64encode(np.ascontiguousarray(values, kind).tobytes()).decode("ascii")

@@ -1,0 +1,118 @@
+"""Slices through a space of points: the best over the rest on two axes, and what each axis alone changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.explore.views.columns import Columns
+from armillary.explore.views.reasons import ReasonClass
+
+
+@dataclass(frozen=True)
+class Heat:
+    """The best point for every pair of values of two axes.
+
+    Attributes:
+        x, y: The axes.
+        best: (values of y, values of x): the row that is best there, -1 where none is ok.
+        blocked: As `best`: the most frequent reason class where none is ok, -1 where there is no point at all.
+    """
+
+    x: int
+    y: int
+    best: NDArray[np.int64]
+    blocked: NDArray[np.int64]
+
+
+def heat(columns: Columns, x: int, y: int, reasons: Sequence[ReasonClass] = (), objective: int = 0) -> Heat:
+    """Return the best rows over all other axes; of equal ones the first in the order of ranks."""
+    shape = len(columns.axes[y].values), len(columns.axes[x].values)
+    best, blocked = np.full(shape, -1, np.int64), np.full(shape, -1, np.int64)
+    place = columns.codes[:, [y, x]]
+    order = columns.order
+    order = order[np.argsort(columns.cost[order, objective], kind="stable")][::-1]
+    order = order[(place[order] >= 0).all(axis=1)]
+    best[tuple(place[order].T)] = order  # of equal places the last assignment stays
+    most = np.zeros(shape, np.int64)
+    for number, reason in enumerate(reasons):
+        at = place[list(reason.rows)]
+        count = np.zeros(shape, np.int64)
+        np.add.at(count, tuple(at[(at >= 0).all(axis=1)].T), 1)
+        more = (count > most) & (best < 0)
+        blocked[more], most[more] = number, count[more]
+    return Heat(x, y, best, blocked)
+
+
+@dataclass(frozen=True)
+class Swing:
+    """What an axis alone changes around a point.
+
+    Attributes:
+        axis: Which.
+        rows: By value of the axis: the row there, -1 where none is ok or there is none.
+        blocked: At how many of its values there are rows, and none is ok.
+    """
+
+    axis: int
+    rows: tuple[int, ...]
+    blocked: int
+
+    def extremes(self, columns: Columns, objective: int = 0) -> tuple[int, int]:
+        """Return the rows that are best and worst in the objective."""
+        found = [row for row in self.rows if row >= 0]
+        cost = columns.cost[found, objective]
+        return found[int(np.argmin(cost))], found[int(np.argmax(cost))]
+
+
+def swings(columns: Columns, base: int, objective: int = 0) -> list[Swing]:
+    """Return what each varied axis alone changes around row `base`, the largest change first.
+
+    Other axes keep their values; one that is not varied at either point (a condition) does not matter, and of several
+    rows that are left then, the best counts.
+    """
+    codes = columns.codes
+    same = (codes == codes[base]) | (codes < 0) | (codes[base] < 0)
+    unlike = (~same).sum(axis=1)
+    order = columns.order
+    order = order[np.argsort(columns.cost[order, objective], kind="stable")][::-1]
+    lost = np.flatnonzero(~columns.ok)
+    found = []
+    for axis in columns.varied:
+        if codes[base, axis] < 0:
+            continue
+        alone = (unlike == ~same[:, axis]) & (codes[:, axis] >= 0)
+        near = order[alone[order]]
+        rows = np.full(len(columns.axes[axis].values), -1, np.int64)
+        rows[codes[near, axis]] = near
+        rows[codes[base, axis]] = base
+        blocked = np.unique(codes[lost[alone[lost]], axis])
+        found.append(Swing(axis, tuple(rows.tolist()), int((rows[blocked] < 0).sum())))
+    return sorted(found, key=lambda one: -_span(columns, one, objective))
+
+
+def _span(columns: Columns, swing: Swing, objective: int) -> float:
+    low, high = swing.extremes(columns, objective)
+    return float(columns.cost[high, objective] - columns.cost[low, objective])
+
+
+def telling_axes(columns: Columns) -> tuple[int, int] | None:
+    """Return the two axes (more values first) that change the first objective most, None where fewer vary.
+
+    For each value of an axis the best over the rest is taken; how far these lie apart is what the axis changes.
+    """
+    spans = []
+    for axis in columns.varied:
+        codes = columns.codes[columns.ok, axis]
+        least = np.full(len(columns.axes[axis].values), np.inf)
+        np.minimum.at(least, codes[codes >= 0], columns.cost[columns.ok, 0][codes >= 0])
+        known = least[np.isfinite(least)]
+        spans.append(float(known.max() - known.min()) if len(known) else 0.0)
+    if len(spans) < 2:
+        return None
+    first = sorted(range(len(spans)), key=lambda i: -spans[i])[:2]
+    x, y = sorted((columns.varied[i] for i in first), key=lambda axis: -len(columns.axes[axis].values))
+    return x, y

@@ -1,0 +1,53 @@
+"""The rows of a store to look at, also while a run fills it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from armillary.base.errors import InputError
+from armillary.explore.runner.stored import Stored
+from armillary.explore.sweep.constraint import known_names, objective
+from armillary.explore.sweep.expression import Expression
+from armillary.explore.sweep.point import Row
+from armillary.explore.sweep.quantity import number_of
+from armillary.explore.views.columns import Columns, Objective, axis_of
+
+_DEFAULT = "minimize step_time"
+
+
+def stored_columns(path: str | Path) -> Columns:
+    """Return the rows of the last sweep of a store with its axes and objectives; those done so far.
+
+    Raises:
+        InputError: there is no such store, or nothing in it.
+    """
+    with Stored(path) as store:
+        rows, document = store.rows(), store.document()
+    if not rows:
+        raise InputError(f"{path}: no point is done yet")
+    computed = {str(key).rpartition(".")[2] for key in document.get("let") or {}}
+    names = dict.fromkeys(name for row in rows for name in row.values if name not in computed)
+    goals = [objective(text) for text in document.get("objectives") or [_DEFAULT]]
+    return Columns(
+        tuple(axis_of(name, (), rows) for name in names),
+        tuple(Objective(goal.name, "less" if goal.goal == "minimize" else "more") for goal in goals),
+        tuple(rows),
+        str(path),
+    )
+
+
+def chosen(rows: Sequence[Row], where: str) -> list[Row]:
+    """Return the rows for which an expression of values and measures holds; those that lack one are left out.
+
+    Raises:
+        InputError: it is malformed, or names what no row has.
+    """
+    expression = Expression(where)
+    expression.check_names(known_names(frozenset(name for row in rows for name in row.values)))
+    kept = []
+    for row in rows:
+        names = {name: number_of(value) for name, value in row.values.items()} | dict(row.measures)
+        if all(names.get(name) is not None for name in expression.names) and expression.value(names):
+            kept.append(row)
+    return kept

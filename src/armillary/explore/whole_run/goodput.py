@@ -1,0 +1,161 @@
+r"""Where the time of a run goes that fails now and then: useful work, checkpoints, lost work, restarts, waiting.
+
+Failures come as a Poisson process of rate r, at work as well as in checkpoints and restarts. After each one the job
+restarts, for which it needs R undisturbed (a failure in it begins it anew), and goes on from the last checkpoint that
+is complete. Work goes in segments: an interval of work t, then b in which the job stands still for a checkpoint;
+s = t + b. The checkpoint is complete w later, while work goes on (w = 0 where it is blocking).
+
+Failures are renewals: what follows one does not depend on what was before. Between the end of a restart and the next
+failure there is a time X, exponential with mean 1/r. Checkpoint k is complete in it if X >= k s + w, so
+
+* checkpoints that are kept between two failures: N = sum_k exp(-r (k s + w)) = exp(-r w) / (exp(r s) - 1),
+* time from failure to failure: 1/r + (exp(r R) - 1) / r = exp(r R) / r, of which the second term is restarts,
+
+and by the theorem of renewals and rewards the share of time that is useful is
+
+    t N r / exp(r R) = t r exp(-r (w + R)) / (exp(r s) - 1).
+
+With w = 0 that is the complete model of Daly ("A higher order estimate of the optimum checkpoint interval for restart
+dumps", FGCS 22, 2006): run time = exp(R/M) M (exp((t+b)/M) - 1) T / t. Its best interval does not depend on
+R or w: the derivative is 0 where 1 - exp(-r (t + b)) = r t.
+
+With a limited number of spare nodes the job also waits, when more nodes are being repaired than there are spares. A
+node is repaired in a mean time of m. While the job does not wait, nodes break at rate h; the number in repair is
+then that of busy lines of a telephone exchange with S + 1 lines, and the job waits while all of them are busy: the
+loss formula of Erlang, B(S + 1, h m), which holds whatever the distribution of repair times.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from armillary.base.errors import InputError
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """How checkpoints are taken; seconds.
+
+    Attributes:
+        blocking: That the job stands still for each.
+        writing: Until it is complete after that, while the job goes on.
+    """
+
+    blocking: float
+    writing: float = 0.0
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What follows a failure; seconds.
+
+    Attributes:
+        restart: To find out, start again and load the checkpoint.
+        spares: Nodes that wait for others to break; None: as many as it takes.
+        repair: Mean time until a broken node is back.
+        hardware: Share of failures that break a node.
+    """
+
+    restart: float
+    spares: int | None = None
+    repair: float = 0.0
+    hardware: float = 1.0
+
+
+@dataclass(frozen=True)
+class Goodput:
+    """Shares of the time of a run; they add up to 1."""
+
+    useful: float
+    checkpoints: float
+    lost: float
+    restarts: float
+    waiting: float
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Shares by what they are, for people."""
+        return {
+            "useful work": self.useful,
+            "checkpoints": self.checkpoints,
+            "lost work": self.lost,
+            "restarts": self.restarts,
+            "waiting for repair": self.waiting,
+        }
+
+
+def goodput(rate: float, interval: float, checkpoints: Checkpoints, recovery: Recovery) -> Goodput:
+    """Return where the time of a long run goes.
+
+    Args:
+        rate: Failures per second of the whole machine; 0: none.
+        interval: Seconds of work between checkpoints.
+        checkpoints: How they are taken.
+        recovery: What follows a failure.
+
+    Raises:
+        InputError: writing a checkpoint takes longer than the time to the next.
+    """
+    stop, writing = checkpoints.blocking, checkpoints.writing
+    segment = interval + stop
+    if writing > segment * (1 + 1e-9):
+        raise InputError(
+            f"a checkpoint is written in {writing:,.4g} s, expected no more than the interval of {segment:,.4g} s"
+        )
+    if not rate:
+        return Goodput(interval / segment, stop / segment, 0.0, 0.0, 0.0)
+    waits = 0.0
+    if recovery.spares is not None:
+        waits = erlang(recovery.spares + 1, rate * recovery.hardware * recovery.repair)
+    if rate * segment > 700 or rate * recovery.restart > 700:
+        return Goodput(0.0, 0.0, 0.0, 1.0 - waits, waits)
+    kept = math.exp(-rate * writing) / math.expm1(rate * segment)
+    cycle = math.exp(rate * recovery.restart) / rate
+    run = (1 - waits) / cycle
+    useful, saved = interval * kept * run, stop * kept * run
+    restarts = (cycle - 1 / rate) * run
+    return Goodput(useful, saved, 1 / rate * run - useful - saved, restarts, waits)
+
+
+def erlang(lines: int, load: float) -> float:
+    """Return Erlang's loss formula, the share of time in which all `lines` are busy: by its recursion."""
+    blocked = 1.0
+    for line in range(1, lines + 1):
+        blocked = load * blocked / (line + load * blocked)
+    return blocked
+
+
+def best_interval(rate: float, checkpoints: Checkpoints) -> float:
+    """Return the seconds of work between checkpoints that leave most time useful; infinite without failures.
+
+    The root x = r t of ``1 - exp(-(x + r b)) = x``; no shorter than writing takes.
+    """
+    if not rate:
+        return math.inf
+    if not checkpoints.blocking:
+        return max(checkpoints.writing, 0.0)
+    low, high, stop = 0.0, 1.0, rate * checkpoints.blocking
+    for _ in range(200):
+        middle = (low + high) / 2
+        if -math.expm1(-(middle + stop)) > middle:
+            low = middle
+        else:
+            high = middle
+    return max(low / rate, checkpoints.writing - checkpoints.blocking)
+
+
+def young(rate: float, checkpoints: Checkpoints) -> float:
+    """Return the interval of Young ("A first order approximation to the optimum checkpoint interval", CACM 1974)."""
+    return math.sqrt(2 * checkpoints.blocking / rate) if rate else math.inf
+
+
+def daly(rate: float, checkpoints: Checkpoints) -> float:
+    """Return the interval of Daly's higher-order formula (2006)."""
+    if not rate:
+        return math.inf
+    mean, stop = 1 / rate, checkpoints.blocking
+    if stop >= 2 * mean:
+        return mean
+    x = stop / (2 * mean)
+    return math.sqrt(2 * stop * mean) * (1 + math.sqrt(x) / 3 + x / 9) - stop

@@ -1,0 +1,59 @@
+"""Counts, years and lists of times as people write them on a command line."""
+
+from __future__ import annotations
+
+import re
+
+from armillary.base.errors import InputError
+
+_SCALE = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
+
+
+def parse_tokens(option: str, text: str) -> float:
+    """Return a count such as ``15.6T``, ``300 B`` or ``1e9``.
+
+    Raises:
+        InputError: it is none, or not more than 0.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:[eE]\+?\d{1,2})?)\s*([kKMGBT]?)\s*", text)
+    value = float(match[1]) * _SCALE[match[2]] if match else 0.0
+    if not value:
+        raise InputError(f"{option}: got '{text}', expected a count such as 15.6T (k, M, B, T), more than 0")
+    return value
+
+
+_LONG = {
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "day": 86400.0,
+    "days": 86400.0,
+    "year": 31557600.0,
+    "years": 31557600.0,
+}
+
+
+def seconds(text: object) -> float:
+    """Return a time such as ``30 s``, ``50000 h`` or ``9 years`` in seconds; of any length, unlike times of a study.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-z]+)\s*", text) if isinstance(text, str) else None
+    if match is None or match[2] not in _LONG:
+        raise ValueError(
+            f"got {text!r}, expected a time in s, min, h, days or years, e.g. '30 s' or '50000 h'"
+        )
+    return float(match[1]) * _LONG[match[2]]
+
+
+def parse_seconds(option: str, text: str) -> float:
+    """Return `seconds` of the value of an option.
+
+    Raises:
+        InputError: it is no time.
+    """
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from error

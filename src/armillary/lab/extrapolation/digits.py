@@ -1,0 +1,74 @@
+"""The digits of ranks that the groups and messages of a trace make visible: how far apart members are, and how many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from armillary.base.errors import InputError
+from armillary.trace.grid import RankGrid
+
+Digit = tuple[int, int]
+"""Distance between neighbours, and how many there are."""
+
+
+def digits_of(members: Sequence[int]) -> tuple[Digit, ...] | None:
+    """Return the digits in which the members of a group differ, innermost first; None: they are no grid."""
+    ranks = sorted(members)
+    found: list[Digit] = []
+    while len(ranks) > 1:
+        stride = ranks[1] - ranks[0]
+        size = 1
+        while size < len(ranks) and ranks[size] == ranks[0] + size * stride:
+            size += 1
+        if found and stride % (found[-1][0] * found[-1][1]):
+            return None
+        if len(ranks) % size:
+            return None
+        rows = [ranks[at : at + size] for at in range(0, len(ranks), size)]
+        if any(row != [row[0] + i * stride for i in range(size)] for row in rows):
+            return None
+        found.append((stride, size))
+        ranks = [row[0] for row in rows]
+    return tuple(found)
+
+
+def grid_of_digits(n_ranks: int, seen: Iterable[tuple[Digit, ...]], strides: Iterable[int]) -> RankGrid:
+    """Return the coarsest grid in which groups of these digits, and messages over these distances, are rules.
+
+    Its axes are the digits, by number.
+
+    Raises:
+        InputError: groups cut each other.
+    """
+    marks = {1, n_ranks, *strides}
+    for digits in seen:
+        marks |= {mark for stride, size in digits for mark in (stride, stride * size)}
+    ordered = sorted(mark for mark in marks if mark)
+    for a, b in pairwise(ordered):
+        if b % a:
+            raise InputError(
+                f"groups of {a} and of {b} neighbouring ranks cut each other, expected one to be a multiple of the "
+                f"other: this trace of {n_ranks} ranks has no grid that can be made larger"
+            )
+    sizes = tuple(b // a for a, b in pairwise(ordered)) or (1,)
+    return RankGrid(sizes, {str(digit): (digit,) for digit in range(len(sizes))})
+
+
+def digit_numbers(grid: RankGrid, digits: Iterable[Digit]) -> tuple[int, ...] | None:
+    """Return which digits of a grid these are; None: they are none of its."""
+    found: list[int] = []
+    start = 1
+    bounds = []
+    for number, size in enumerate(grid.sizes):
+        bounds.append((number, start, start * size))
+        start *= size
+    for stride, size in digits:
+        inside = [number for number, low, high in bounds if low >= stride and high <= stride * size]
+        product = 1
+        for number in inside:
+            product *= grid.sizes[number]
+        if product != size or (inside and bounds[inside[0]][1] != stride):
+            return None
+        found += inside
+    return tuple(found)

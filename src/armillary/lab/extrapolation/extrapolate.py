@@ -1,0 +1,451 @@
+"""From a trace to the trace of another size: more ranks, other batches, longer sequences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.base.errors import InputError, nearest, one_of
+from armillary.lab.extrapolation.context_axis import experts_apart, scale_context
+from armillary.lab.extrapolation.data_axis import scale_data
+from armillary.lab.extrapolation.expert_axis import scale_experts
+from armillary.lab.extrapolation.grow import (
+    different_along,
+    digit_to_scale,
+    with_size,
+    with_sizes,
+    without_alone,
+)
+from armillary.lab.extrapolation.hardware import to_hardware
+from armillary.lab.extrapolation.kernels import Nodes
+from armillary.lab.extrapolation.recorded.axes import (
+    scale_recorded_data,
+    scale_recorded_tensor,
+    scale_recorded_tokens,
+)
+from armillary.lab.extrapolation.recorded.replicas import ADDED, add_replicas, lacks_replicas
+from armillary.lab.extrapolation.recorded.tensors import has_program
+from armillary.lab.extrapolation.reference import Reference, same_rank, scale_measured
+from armillary.lab.extrapolation.roles import Evidence, check_axis
+from armillary.lab.extrapolation.scaling import OPERATIONS, SIZE, Scaling
+from armillary.lab.extrapolation.shapes import Sizes
+from armillary.lab.extrapolation.tensor_axis import divided_part, scale_tensor
+from armillary.lab.extrapolation.token_axis import scale_tokens
+from armillary.platform.model import Platform
+from armillary.trace import CollectiveType, Graph, NodeType, Trace
+from armillary.trace.families import grid_of, routes_of
+from armillary.trace.grid import RankGrid
+
+RANKS = ("tp", "cp", "ep", "dp", "pp")
+"""Axes whose value is a number of ranks."""
+FACTORS = ("batch", "sequence", "microbatches")
+"""Axes whose value is a factor."""
+Rule = Callable[[Nodes], Scaling]
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A rule that was applied.
+
+    Attributes:
+        rule: What was assumed.
+        nodes: Nodes of all distinct graphs that it was applied to; 0: it is about ranks.
+    """
+
+    rule: str
+    nodes: int
+
+
+@dataclass(frozen=True)
+class Unclassified:
+    """Work that no rule knows, so that it stays as it was.
+
+    Attributes:
+        operations: Share of the operations of all ranks; of several axes, of the one with the most.
+        bytes: Share of the bytes of kernels, likewise.
+        names: What its nodes are called -> how many there are in all distinct graphs, most bytes first.
+    """
+
+    operations: float = 0.0
+    bytes: float = 0.0
+    names: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Extrapolated:
+    """A trace of another size, and what it rests on.
+
+    Attributes:
+        trace: By rules (`Trace.grid`), so that ranks cost nothing.
+        axes: The axes of the trace before, and why they are what they are.
+        changes: Axis -> (before, after); factors start at 1.
+        assumptions: In the order of the changes.
+        unclassified: How much work no rule knows.
+    """
+
+    trace: Trace
+    axes: tuple[Evidence, ...]
+    changes: Mapping[str, tuple[Fraction, Fraction]]
+    assumptions: tuple[Assumption, ...]
+    before: Trace
+    unclassified: Unclassified = field(default_factory=Unclassified)
+
+    def report(self) -> dict[str, Any]:
+        """Return the report as JSON knows values."""
+        return {
+            "schema": "armillary-extrapolation",
+            "version": 1,
+            "axes": [{"axis": each.role, "ranks": each.size, "because": each.reason} for each in self.axes],
+            "changes": {
+                axis: {"from": _number(old), "to": _number(new)} for axis, (old, new) in self.changes.items()
+            },
+            "assumptions": [{"rule": each.rule, "nodes": each.nodes} for each in self.assumptions],
+            "unclassified": {
+                "operations": self.unclassified.operations,
+                "bytes": self.unclassified.bytes,
+                "nodes": dict(self.unclassified.names),
+            },
+            "ranks": {"from": self.before.n_ranks, "to": self.trace.n_ranks},
+            "nodes": {"from": self.before.total_nodes, "to": self.trace.total_nodes},
+        }
+
+
+@dataclass
+class _Work:
+    """The trace while it changes, and as it was."""
+
+    trace: Trace
+    first: Trace
+    changes: dict[str, tuple[Fraction, Fraction]] = field(default_factory=dict)
+    assumptions: dict[str, int] = field(default_factory=dict)
+    unclassified: Unclassified = field(default_factory=Unclassified)
+
+    def note(self, rule: str, nodes: int = 0) -> None:
+        """Add an assumption."""
+        self.assumptions[rule] = self.assumptions.get(rule, 0) + nodes
+
+    def apply(self, rule: Rule) -> None:
+        """Apply a rule to all graphs."""
+        grid = grid_of(self.trace)
+        graphs = []
+        unknown: list[tuple[Graph, NDArray[np.bool_]]] = []
+        for graph in self.trace.graphs:
+            scaling = rule(Nodes(graph, grid))
+            unknown.append((scaling.nodes.graph, _unknown(scaling)))
+            for text, mask in scaling.rules.items():
+                self.note(text, int(mask.sum()))
+            graphs.append(scaling.graph())
+        self._count(unknown)
+        self.trace = replace(self.trace, graphs=tuple(graphs))
+
+    def _count(self, unknown: Sequence[tuple[Graph, NDArray[np.bool_]]]) -> None:
+        """Add up the work that no rule knows."""
+        ranks = np.bincount(self.trace.rank_graph, minlength=len(unknown)).tolist()
+        shares = []
+        for name in (OPERATIONS, SIZE):
+            work = [
+                graph.ints(name).astype(float) * (graph.types == NodeType.COMP_NODE) for graph, _ in unknown
+            ]
+            parts = [float(each[mask].sum()) for each, (_, mask) in zip(work, unknown, strict=True)]
+            total = sum(float(each.sum()) * count for each, count in zip(work, ranks, strict=True))
+            shares.append(
+                sum(part * count for part, count in zip(parts, ranks, strict=True)) / (total or 1.0)
+            )
+        if sum(shares) > self.unclassified.operations + self.unclassified.bytes:
+            size: Counter[str] = Counter()
+            count: Counter[str] = Counter()
+            for graph, mask in unknown:
+                moved = graph.ints(SIZE)
+                for node in np.flatnonzero(mask).tolist():
+                    size[graph.name(node)] += int(moved[node])
+                    count[graph.name(node)] += 1
+            names = {name: count[name] for name, _ in size.most_common()}
+            self.unclassified = Unclassified(shares[0], shares[1], names)
+
+
+def _unknown(scaling: Scaling) -> NDArray[np.bool_]:
+    """Say which nodes with work no rule knows."""
+    nodes = scaling.nodes
+    if has_program(nodes.graph) and scaling.followed:
+        return scaling.unclassified
+    found = nodes.kernel & ((nodes.operations > 1) | (nodes.graph.ints(SIZE) > 0))
+    for mask in scaling.rules.values():
+        found &= ~mask
+    return found
+
+
+def extrapolate(
+    trace: Trace,
+    scale: Mapping[str, Fraction | int],
+    *,
+    axes: tuple[Evidence, ...] = (),
+    references: Mapping[str, Reference] | None = None,
+    sizes: Sizes | None = None,
+    hardware: tuple[Platform, Platform] | None = None,
+) -> Extrapolated:
+    """Return the trace at another size.
+
+    Args:
+        trace: One with named axes, see `recognise`.
+        scale: New size of ``dp``, ``tp``, ``pp``, ``cp``, ``ep`` (of the ranks of dp), or of all ``ranks`` (more
+            replicas), and factors of ``batch`` (samples of a microbatch), ``sequence`` and ``microbatches``.
+        axes: What `recognise` found, for the report.
+        references: By axis, a second trace from which its laws are measured; beside it only dp may be scaled.
+        sizes: Samples of a microbatch and tokens of a sample, where shapes of tensors do not show them.
+        hardware: The machine on which durations were recorded, and the one that they are to be for.
+
+    Raises:
+        InputError: an axis is not there or cannot be scaled; says why.
+    """
+    work = _Work(trace, trace)
+    wanted = _wanted(trace, scale)
+    for axis in references or {}:
+        if axis not in wanted:
+            raise InputError(
+                f"a reference at {axis}: nothing is scaled along it; expected one of {list(wanted)}"
+            )
+        others = [other for other in wanted if other not in (axis, "dp")]
+        if others and axis != "dp":
+            raise InputError(
+                f"a reference at {axis}: its laws are those at the sizes of the two runs, but {others[0]} is scaled, "
+                "too; expected one of them, or one after the other with a reference of the new size"
+            )
+    replicas = 1
+    for axis, value in wanted.items():
+        reference = (references or {}).get(axis)
+        if axis in FACTORS:
+            work.changes[axis] = (Fraction(1), value)
+            if value != 1:
+                _scale_factor(work, axis, value, reference, sizes)
+        elif axis == "dp" and lacks_replicas(trace):
+            if reference:
+                raise InputError(
+                    "a reference at dp: the trace has no replicas, so that they are added; expected none"
+                )
+            work.changes[axis], replicas = (Fraction(1), value), int(value)
+        else:
+            work.changes[axis] = (Fraction(grid_of(trace).size(axis)), value)
+            if value != grid_of(work.trace).size(axis):
+                _scale_ranks(work, axis, int(value), reference)
+    if replicas > 1:  # at last: gradients are as large as other axes make them
+        axes = (*axes, Evidence("dp", 1, ADDED))
+        work.trace = add_replicas(work.trace, replicas, work.note)
+    if hardware:
+        work.trace = to_hardware(work.trace, *hardware, work.note)
+    found = tuple(Assumption(rule, nodes) for rule, nodes in work.assumptions.items())
+    return Extrapolated(work.trace, axes, work.changes, found, trace, work.unclassified)
+
+
+def _wanted(trace: Trace, scale: Mapping[str, Fraction | int]) -> dict[str, Fraction]:
+    """Return the changes in the order in which they are made."""
+    known = ("pp", "microbatches", "ep", "dp", "tp", "cp", "batch", "sequence")
+    found: dict[str, Fraction] = {}
+    for axis, value in scale.items():
+        if axis == "ranks":
+            if "dp" in scale:
+                raise InputError("scale ranks: dp is given, too; expected one of the two")
+            continue
+        if axis not in known:
+            raise InputError(
+                f"scale {axis}: no such axis; expected {one_of((*known, 'ranks'))}{nearest(axis, known)}"
+            )
+        number = Fraction(value)
+        if number <= 0 or (axis in RANKS and number.denominator > 1):
+            raise InputError(f"scale {axis}: got {value}, expected a number of ranks" if axis in RANKS else
+                             f"scale {axis}: got {value}, expected a factor above 0")  # fmt: skip
+        if axis in RANKS and not (axis == "dp" and lacks_replicas(trace)):
+            check_axis(axis, grid_of(trace))
+        found[axis] = number
+    if "ranks" in scale:
+        grid = grid_of(trace)
+        added = lacks_replicas(trace)
+        if not added:
+            check_axis("dp", grid)
+        rest = Fraction(grid.n_ranks, 1 if added else grid.size("dp"))
+        for axis in ("tp", "cp", "pp"):
+            if axis in found:
+                rest = rest * found[axis] / grid.size(axis)
+        replicas = Fraction(scale["ranks"]) / rest
+        if replicas.denominator > 1 or replicas < 1:
+            unit = int(rest)
+            best = unit * max(1, round(float(replicas)))
+            raise InputError(
+                f"ranks {scale['ranks']}: expected a multiple of {unit}, those of one replica (nearest: {best})"
+            )
+        found["dp"] = replicas
+    if "ep" in found:
+        _check_experts(grid_of(trace), found)
+    return {axis: found[axis] for axis in known if axis in found}
+
+
+def _check_experts(grid: RankGrid, found: dict[str, Fraction]) -> None:
+    """Leave as many replicas as there are where nothing else is asked for, and check that experts divide them.
+
+    Raises:
+        InputError: they do not.
+    """
+    data = int(found.setdefault("dp", Fraction(grid.size("dp"))))
+    if found["ep"] == 1:
+        raise InputError(
+            "scale ep: got 1, which has no all-to-alls, by which experts are told from other layers; expected 2 or more"
+        )
+    digit, size = digit_to_scale(grid, "ep", int(found["ep"]))
+    shared = prod(grid.sizes[each] for each in grid.axes["dp"] if each in grid.axes["ep"])
+    unit = shared * size // grid.sizes[digit]
+    if data % unit:
+        best = unit * max(1, round(data / unit))
+        raise InputError(
+            f"scale ep: got {found['ep']} with dp {data}; expected dp to be a multiple of {unit}, such as dp={best}"
+        )
+
+
+def _scale_factor(
+    work: _Work, axis: str, value: Fraction, reference: Reference | None, sizes: Sizes | None
+) -> None:
+    if axis == "microbatches":
+        if reference:
+            raise InputError("a reference at microbatches: the schedule is remade; expected none")
+        _remake_stages(work, axis, None, value)
+    elif reference:
+        _apply_measured(work, axis, value, reference)
+    elif axis == "batch":
+        work.apply(lambda nodes: _tokens(nodes, "batch", value, sizes))
+    else:
+        work.apply(lambda nodes: _tokens(nodes, "sequence", value, sizes))
+
+
+def _remake_stages(work: _Work, axis: str, stages: int | None, microbatches: Fraction) -> None:
+    from armillary.lab.extrapolation.pipeline.remake import remake
+
+    try:
+        work.trace = remake(work.trace, stages, microbatches, work.note)
+    except InputError as error:
+        if not any(has_program(graph) for graph in work.trace.graphs):
+            raise
+        raise InputError(
+            f"scale {axis}: operators of a recorded pipeline are not seen to be layers ({error}); expected dp, tp, "
+            "batch or sequence to be scaled, or a run of the same model that is generated"
+        ) from None
+
+
+def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None) -> None:
+    grid = grid_of(work.trace)
+    old = grid.size(axis)
+    if axis == "pp":
+        if reference:
+            raise InputError("a reference at pp: stages are remade from their layers; expected none")
+        _remake_stages(work, axis, size, Fraction(1))
+        return
+    if (
+        axis == "dp"
+        and not reference
+        and set(grid.axes["dp"]) <= set(grid.axes.get("ep", ()))
+        and size % old == 0
+    ):
+        # What reduces gradients of experts is not in the trace.
+        from armillary.lab.extrapolation.pipeline.remake import remake
+
+        work.trace = remake(work.trace, None, Fraction(1), work.note, replicas=size // old)
+        return
+    digit, digits = digit_to_scale(grid, axis, size)
+    factor = Fraction(digits, grid.sizes[digit])
+    sizes = (*grid.sizes[:digit], digits, *grid.sizes[digit + 1 :])
+    if axis == "cp":
+        sizes = experts_apart(grid, digit, digits).sizes
+    else:
+        _check_members(work.trace, digit, axis)
+    if reference:
+        _apply_measured(work, axis, factor, reference)
+    elif axis == "dp":
+        work.apply(lambda nodes: _data(nodes, digit, factor))
+    elif axis == "cp":
+        work.apply(lambda nodes: scale_context(nodes, digit, size))
+    elif axis == "ep":
+        work.apply(lambda nodes: scale_experts(nodes, digit, factor))
+    elif all(has_program(graph) for graph in work.trace.graphs):
+        work.apply(lambda nodes: scale_recorded_tensor(nodes, old, size))
+    else:
+        parts = divided_part([Nodes(graph, grid) for graph in work.trace.graphs])
+        work.apply(lambda nodes: scale_tensor(nodes, old, size, parts))
+    if different_along(work.trace, digit):
+        work.note(f"{axis}: the rank at place c does what the one at c modulo {grid.sizes[digit]} did")
+    else:
+        work.note(f"{axis}: all ranks along it do the same")
+    work.trace = with_sizes(work.trace, sizes)
+    if axis == "ep" and reference:
+        # A second run has as many replicas of all other layers: those of experts have become fewer.
+        work.trace = with_size(work.trace, *digit_to_scale(grid_of(work.trace), "dp", grid.size("dp")))
+    work.trace = without_alone(work.trace)
+
+
+def _tokens(
+    nodes: Nodes, axis: Literal["batch", "sequence"], factor: Fraction, sizes: Sizes | None
+) -> Scaling:
+    if has_program(nodes.graph):
+        return scale_recorded_tokens(nodes, axis, factor, sizes)
+    return scale_tokens(nodes, axis, factor, sizes)
+
+
+def _data(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
+    law = scale_recorded_data if has_program(nodes.graph) else scale_data
+    return law(nodes, digit, factor)
+
+
+def _apply_measured(work: _Work, axis: str, factor: Fraction, reference: Reference) -> None:
+    ours, theirs = grid_of(work.first), grid_of(reference.trace)
+    if axis == "ep" and ours.size("dp") != (theirs.size("dp") if "dp" in theirs.axes else 1):
+        raise InputError(
+            f"a reference at ep: {reference.name} has {theirs.n_ranks} ranks; expected {ours.n_ranks}, as the trace, "
+            "of which others share the experts"
+        )
+    if len(work.first.graphs) != len(work.trace.graphs) or any(
+        a.n_nodes != b.n_nodes for a, b in zip(work.first.graphs, work.trace.graphs, strict=True)
+    ):
+        raise InputError(
+            f"a reference at {axis}: its nodes are not those of the remade stages; expected pp and microbatches to be "
+            "scaled before, on their own"
+        )
+    others = {}
+    for at in range(len(work.trace.graphs)):
+        rank = int(np.argmax(work.trace.rank_graph == at))
+        same = reference.trace.graph(same_rank(work.trace, rank, reference.trace))
+        others[id(work.trace.graphs[at])] = (work.first.graphs[at], same)
+
+    def rule(nodes: Nodes) -> Scaling:
+        return scale_measured(nodes, *others[id(nodes.graph)], reference, axis, factor)
+
+    work.apply(rule)
+
+
+def _check_members(trace: Trace, digit: int, axis: str) -> None:
+    """Refuse an axis along which messages or all-to-alls go, whose number or parts depend on its size.
+
+    Raises:
+        InputError: names the graph, and how many nodes there are.
+    """
+    grid = grid_of(trace)
+    for graph in trace.graphs:
+        nodes = Nodes(graph, grid)
+        along = np.zeros(graph.n_nodes, np.bool_)
+        of_node, routes = routes_of(graph, grid)
+        for number, route in enumerate(routes):
+            if route.axis is None or digit in grid.digits_of(route.axis):
+                along |= of_node == number
+        exchanges = nodes.over_digit(digit) & (nodes.collective == CollectiveType.ALL_TO_ALL)
+        for which, what in ((along, "messages"), (exchanges, "all-to-alls")):
+            if which.any() and not (axis == "ep" and which is exchanges):
+                raise InputError(
+                    f"scale {axis}: {graph.source} has {int(which.sum())} {what} along it, whose number or parts "
+                    "depend on how many ranks it has; expected an axis without"
+                )
+
+
+def _number(value: Fraction) -> int | float:
+    return value.numerator if value.denominator == 1 else float(value)

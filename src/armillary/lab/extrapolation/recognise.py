@@ -1,0 +1,140 @@
+"""A trace with its axes found: groups and peers as rules, and what each axis is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import accumulate
+from math import prod
+from operator import mul
+
+import numpy as np
+
+from armillary.base.errors import InputError, nearest, one_of
+from armillary.lab.extrapolation.digits import digit_numbers, digits_of
+from armillary.lab.extrapolation.roles import ROLES, Evidence, named
+from armillary.lab.extrapolation.symbolic import ALONE, from_one_rank, groups_of_trace, symbolic
+from armillary.trace import Graph, Trace
+from armillary.trace.families import grid_of
+from armillary.trace.grid import RankGrid
+from armillary.trace.process_groups import definitions, recorded_world
+
+Known = Mapping[int, tuple[int, ...]]
+
+
+def recognise(
+    trace: Trace,
+    *,
+    axes: Mapping[str, int] | None = None,
+    groups: Mapping[str, int] | None = None,
+    given: Known | None = None,
+) -> tuple[Trace, tuple[Evidence, ...]]:
+    """Return the trace by rules with its axes named, and why each is what it is.
+
+    Args:
+        trace: A graph for every rank, or one with a grid.
+        axes: Sizes of all axes by role, neighbouring ranks first, where they are known.
+        groups: Role -> number of a group along it.
+        given: Ranks of groups that the trace does not define.
+
+    Raises:
+        InputError: the ranks are no grid, a role cannot be found, or what is told does not fit.
+    """
+    made = symbolic(trace, given, _marks(trace.n_ranks, axes))
+    return _named(made, axes, groups, groups_of_trace(trace, given) if groups else {})
+
+
+def recognise_one(
+    graph: Graph,
+    rank: int,
+    n_ranks: int,
+    *,
+    axes: Mapping[str, int] | None = None,
+    groups: Mapping[str, int] | None = None,
+    given: Known | None = None,
+) -> tuple[Trace, tuple[Evidence, ...]]:
+    """Return the trace in which all ranks do what one did, as `recognise`.
+
+    Raises:
+        InputError: as there, or the rank is a stage of a pipeline, whose others do something else.
+    """
+    made = from_one_rank(graph, rank, n_ranks, given, _marks(n_ranks, axes))
+    known = groups_of_trace(Trace.replicate(graph, n_ranks), given) if groups else {}
+    found, evidence = _named(made, axes, groups, known)
+    if any(each.role == "pp" for each in evidence):
+        raise InputError(
+            f"{graph.source}: rank {rank} is a stage of a pipeline, and others do something else; expected a rank of "
+            "each stage"
+        )
+    return found, evidence
+
+
+def _marks(n_ranks: int, axes: Mapping[str, int] | None) -> list[int]:
+    if not axes:
+        return []
+    for role in axes:
+        if role not in ROLES:
+            raise InputError(f"axes: no axis '{role}', expected {one_of(ROLES)}{nearest(role, ROLES)}")
+    total = prod(axes.values())
+    if total != n_ranks:
+        text = " x ".join(f"{role} {size}" for role, size in axes.items())
+        raise InputError(f"axes: {text} = {total} ranks; expected {n_ranks}, those of the trace")
+    return list(accumulate(axes.values(), mul))
+
+
+def _named(
+    made: Trace, axes: Mapping[str, int] | None, groups: Mapping[str, int] | None, known: Mapping[int, object]
+) -> tuple[Trace, tuple[Evidence, ...]]:
+    grid = grid_of(made)
+    told: dict[int, str] = {}
+    ends = list(accumulate((axes or {}).values(), mul))
+    if axes and all(axis.isdecimal() for axis in grid.axes if axis != ALONE):
+        start = 1
+        for digit, size in enumerate(grid.sizes):
+            told[digit] = next(
+                role for role, end in zip(axes, ends, strict=True) if start < end or end == start * size
+            )
+            start *= size
+    for role, number in (groups or {}).items():
+        told |= dict.fromkeys(_digits_of_group(grid, role, number, known), role)
+    found, evidence = named(made, told)
+    return found, tuple(evidence)
+
+
+def _digits_of_group(grid: RankGrid, role: str, number: int, known: Mapping[int, object]) -> tuple[int, ...]:
+    if role not in ROLES:
+        raise InputError(
+            f"group {role}={number}: no axis '{role}', expected {one_of(ROLES)}{nearest(role, ROLES)}"
+        )
+    if number not in known:
+        raise InputError(f"group {role}={number}: no group {number}, expected one of {sorted(known)[:8]}")
+    members: object = known[number]
+    digits = digits_of(list(members))  # type: ignore[call-overload]
+    numbers = digit_numbers(grid, digits) if digits else None
+    if not numbers:
+        raise InputError(f"group {role}={number}: it has no rule, expected one of ranks at equal distances")
+    return numbers
+
+
+def ranks_named_by(graph: Graph) -> int:
+    """Return how many ranks a run has at least, of which this is one: its groups and messages are rows of their grid.
+
+    Raises:
+        InputError: it names no other rank.
+    """
+    ends = [1, recorded_world(graph)]
+    for _, text in definitions(graph):
+        for group in json.loads(text[2:-2]):
+            ranks = group.get("ranks", ())
+            ends += [max(ranks, default=0) + 1, *(stride * size for stride, size in digits_of(ranks) or ())]
+    away = np.abs(graph.ints("comm_src") - graph.ints("comm_dst"))[
+        graph.has("comm_src") & graph.has("comm_dst")
+    ]
+    if len(away):
+        ends.append(2 * int(away.max()))
+    if max(ends) == 1:
+        raise InputError(
+            f"{graph.source}: no group in it names ranks, so how many there are is not said; "
+            "expected --axes, such as dp=8"
+        )
+    return max(ends)

@@ -1,0 +1,431 @@
+"""The tensors of a recorded graph: which operators read and write them, and which of their dimensions are the same.
+
+Operators name what they read and write by numbers of tensors and of their storages, with shapes. Numbers are those of
+addresses and come again when memory does, so a tensor is known by both, from the operator that made it on, until
+another allocates its storage. Operators are taken in the order in which they ran; what one made is known when the last
+that it called is done.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.convert.pytorch.arguments import UNDEFINED, Arguments, kind_of
+from armillary.convert.pytorch.op_schema import Schema, parse_schema
+from armillary.lab.extrapolation.recorded.dimensions import Dim, regroup, same
+from armillary.lab.extrapolation.recorded.operator_dims import RULES, apply_rule
+from armillary.trace import Graph
+
+SUBCLASS = "PythonSubclass"
+"""What PyTorch records around the work of a distributed tensor: operators that have one inside name whole shapes."""
+
+
+BUFFERS = re.compile(r"c10d::|fsdp::(all_gather_copy_in|split_with_sizes_copy|chunk_cat)$")
+"""Operators that put tensors of all kinds together, and copy the parts of all members."""
+
+
+@dataclass(eq=False, slots=True)
+class Tensor:
+    """A tensor, while its memory is its own.
+
+    Attributes:
+        dims: Its dimensions.
+        storage: Number of its storage, and the offset in it.
+        memory: Number of the memory, which is another when its storage is allocated anew.
+        at: Node that made it; -1: it was there before.
+        writers: Calls that wrote it.
+        integer: Whether its elements are whole numbers or truth values.
+    """
+
+    dims: tuple[Dim, ...]
+    storage: tuple[int, int]
+    memory: int
+    at: int
+    writers: list[Call] = field(default_factory=list)
+    integer: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of its dimensions."""
+        return tuple(dim.size for dim in self.dims)
+
+
+Argument = Tensor | list[Any] | None
+
+
+@dataclass(eq=False)
+class Call:
+    """A call of an operator.
+
+    Attributes:
+        node: Position in the graph.
+        name: Such as ``aten::mm``.
+        schema: As PyTorch declares it.
+        given: Inputs as recorded.
+        made: Outputs as recorded.
+        inputs: Tensors, lists of them, or None for what is no tensor.
+        outputs: Likewise.
+        known: Whether a rule says which dimensions are the same.
+        inside: Whether it called other operators.
+    """
+
+    node: int
+    name: str
+    schema: Schema
+    text: str
+    given: Arguments
+    made: Arguments
+    inputs: list[Argument] = field(default_factory=list)
+    outputs: list[Argument] = field(default_factory=list)
+    known: bool = False
+    inside: bool = False
+
+    def at(self, name: str, default: int) -> int:
+        """Return the position of an argument."""
+        return self.schema.position.get(name, default)
+
+    def argument(self, name: str, default: int = -1) -> Argument:
+        """Return a tensor argument, or a list of some; None where there is none."""
+        at = self.at(name, default)
+        return self.inputs[at] if 0 <= at < len(self.inputs) else None
+
+    def tensor(self, name: str, default: int = -1) -> Tensor | None:
+        """Return a tensor argument."""
+        found = self.argument(name, default)
+        return found if isinstance(found, Tensor) else None
+
+    def value(self, name: str, default: int = -1) -> Any:
+        """Return the recorded value of an argument; None where there is none."""
+        at = self.at(name, default)
+        return self.given.values[at] if 0 <= at < len(self.given.values) else None
+
+    def result(self, number: int = 0) -> Tensor | None:
+        """Return a result."""
+        found = self.outputs[number] if number < len(self.outputs) else None
+        return found if isinstance(found, Tensor) else None
+
+
+def flat(argument: Argument) -> Iterator[Tensor]:
+    """Yield the tensors of an argument."""
+    if isinstance(argument, Tensor):
+        yield argument
+    elif isinstance(argument, list):
+        for each in argument:
+            yield from flat(each)
+
+
+@dataclass
+class Program:
+    """What a graph's operators do to tensors.
+
+    Attributes:
+        calls: By node.
+        roots: Tensors that were there before the graph began, or that nothing seen made.
+        gathers: A rank's share of a weight, and the weight that is gathered from all shares (FSDP2).
+        above: Node of the operator that called each, -1: none, (n_nodes,).
+        buffered: Node of the operator on buffers that each is or is called by, -1: none, (n_nodes,).
+    """
+
+    calls: dict[int, Call]
+    roots: list[Tensor]
+    gathers: list[tuple[Tensor, Tensor]]
+    above: NDArray[np.int64]
+    buffered: NDArray[np.int64]
+
+
+def has_program(graph: Graph) -> bool:
+    """Say whether a graph is one of PyTorch's operators, with schemas and tensors."""
+    return (
+        "op_schema" in graph.attr_names and bool(graph.has("op_schema").any()) and graph.columns.io.size > 0
+    )
+
+
+def program_of(graph: Graph) -> Program:
+    """Return the calls of a graph, their tensors' dimensions made the same where operators say so."""
+    n = graph.n_nodes
+    above = _above(graph)
+    last = np.arange(n)
+    names = graph.names()
+    whole = np.zeros(n, np.bool_)
+    for node in range(n - 1, -1, -1):
+        parent = int(above[node])
+        if parent >= 0:
+            last[parent] = max(last[parent], last[node])
+            whole[parent] |= whole[node] or names[node] == SUBCLASS
+    buffered = np.full(n, -1, np.int64)
+    ends: dict[int, list[int]] = {}
+    for node in range(n):
+        ends.setdefault(int(last[node]), []).append(node)
+    codes, schemas = graph.strings("op_schema")
+    memory = _Memory()
+    calls: dict[int, Call] = {}
+    for node in range(n):
+        schema = parse_schema(schemas[codes[node]]) if codes[node] >= 0 else None
+        outer = int(buffered[above[node]]) if above[node] >= 0 else -1
+        buffered[node] = outer if outer >= 0 else node if schema and BUFFERS.match(names[node]) else -1
+        if schema is not None and not whole[node] and outer < 0:
+            call = _call(graph, node, names[node], schema, schemas[codes[node]])
+            if call is not None:
+                call.inputs = memory.start(call)
+                call.inside = last[node] > node
+                calls[node] = call
+        for done in reversed(ends.get(node, ())):
+            if done in calls:
+                memory.write(calls[done])
+    return Program(calls, memory.roots, memory.gathers, above, buffered)
+
+
+def _above(graph: Graph) -> NDArray[np.int64]:
+    at = {int(ident): node for node, ident in enumerate(graph.ids.tolist())}
+    ptr, deps = graph.ctrl_ptr.tolist(), graph.ctrl_deps.tolist()
+    found = np.full(graph.n_nodes, -1, np.int64)
+    for node in range(graph.n_nodes):
+        for dep in deps[ptr[node] : ptr[node + 1]]:
+            if at.get(dep, node) < node:
+                found[node] = at[dep]
+                break
+    return found
+
+
+@lru_cache(maxsize=1 << 12)
+def _list(text: str) -> list[Any]:
+    """Return a list as Python writes it, which a trace has as text; [] where it is none."""
+    try:
+        found = json.loads(
+            text.replace("'", '"').replace("True", "true").replace("False", "false").replace("None>", "none>")
+        )
+    except ValueError:
+        try:
+            found = ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return []
+    return found if isinstance(found, list) else []
+
+
+def arguments_of(io: tuple[str, str, str]) -> Arguments:
+    """Return the inputs or outputs of a node."""
+    values, shapes, types = (_list(text) for text in io)
+    return Arguments(values, shapes, types)
+
+
+def _call(graph: Graph, node: int, name: str, schema: Schema, text: str) -> Call | None:
+    io = graph.io(node)
+    given, made = (arguments_of(io.get(side, ("[]", "[]", "[]"))) for side in ("inputs", "outputs"))
+    if any(not len(side.values) == len(side.shapes) == len(side.types) for side in (given, made)):
+        return None
+    return Call(node, name, schema, text, given, made)
+
+
+_Record = tuple[int, int, int, tuple[int, ...], bool]
+
+
+def _records(side: Arguments) -> list[Any]:
+    """Return the tensors of one side: (number, storage, offset, shape, whole numbers), lists of them, or None."""
+    return [
+        _record(kind_of(text), value, shape, text)
+        for text, value, shape in zip(side.types, side.values, side.shapes, strict=True)
+    ]
+
+
+def _record(kind: Any, value: Any, shape: Any, text: str) -> Any:
+    if kind is None or kind == UNDEFINED or not isinstance(value, list):
+        return None
+    if isinstance(kind, tuple):
+        if not isinstance(shape, list) or not len(kind) == len(value) == len(shape):
+            return None
+        return [_record(*each, text) for each in zip(kind, value, shape, strict=True)]
+    if (
+        len(value) < 5
+        or not isinstance(shape, list)
+        or not all(type(each) is int for each in (*value[:5], *shape))
+    ):
+        return None
+    integer = any(word in text for word in ("int", "long", "bool", "short", "char", "byte"))
+    return int(value[0]), int(value[1]), int(value[2]), tuple(shape), integer
+
+
+def _flat(records: Any) -> Iterator[_Record]:
+    for each in records:
+        if isinstance(each, list):
+            yield from _flat(each)
+        elif each is not None:
+            yield each
+
+
+class _Memory:
+    """Which tensors there are at a time."""
+
+    def __init__(self) -> None:
+        self.roots: list[Tensor] = []
+        self.gathers: list[tuple[Tensor, Tensor]] = []
+        self._sharded: dict[int, list[Tensor]] = {}
+        self._weights: dict[int, tuple[Tensor, int, dict[tuple[int, ...], Tensor]]] = {}
+        self._coming: dict[_Record, list[int]] = {}
+        self._tensors: dict[int, Tensor] = {}
+        self._storages: dict[int, list[Tensor]] = {}
+        self._memories: dict[int, int] = {}
+        self._counted = 0
+
+    def start(self, call: Call) -> list[Argument]:
+        """Return the inputs of a call; what it is to make is not what was in its memory before."""
+        given = _records(call.given)
+        old = set(_flat(given))
+        for record in _flat(_records(call.made)):
+            if record not in old:
+                self._coming.setdefault(record, []).append(call.node)
+        return [self._read(each) for each in given]
+
+    def _read(self, record: Any) -> Argument:
+        """Return the tensors that an argument names; new ones where nothing made them."""
+        if isinstance(record, list):
+            return [self._read(each) for each in record]
+        if record is None:
+            return None
+        number, storage, _, shape, _ = record
+        found = self._live(record)
+        since = max(self._coming.get(record, [-1]))
+        if found is not None and found.at < since:
+            found = None
+            if not any(each.at > since for each in self._storages.get(storage, ())):
+                self._allocate(storage)
+        if found is None:
+            at = since + 1 if since >= 0 else -1
+            found = self._tensor(record, at)
+            if since < 0 and self._is_weight(storage, prod(shape)):
+                shard, _, known = self._weights[storage]
+                if shape not in known:
+                    known[shape] = found
+                    self.gathers.append((shard, found))
+                    self.roots.append(found)
+                found = known[shape]
+            elif since < 0 and not self._alias(found, -1):
+                self.roots.append(found)
+            self._keep(number, found)
+        return found
+
+    def write(self, call: Call) -> None:
+        """Make the results of a call, and apply its rule."""
+        taken = {id(each) for argument in call.inputs for each in flat(argument)}
+        buffers = BUFFERS.match(call.name) is not None
+        new, made = call.schema.new_results, _records(call.made)
+        call.outputs = [
+            self._made(record, call, not buffers and (at >= len(new) or new[at]), taken)
+            for at, record in enumerate(made)
+        ]
+        for record in _flat(made):
+            if call.node in self._coming.get(record, ()):
+                self._coming[record].remove(call.node)
+                if not self._coming[record]:
+                    del self._coming[record]
+        call.known = apply_rule(call)
+        for at, argument in enumerate((*call.inputs, *call.outputs)):
+            written = at >= len(call.inputs) or (
+                at < len(call.schema.arguments) and call.schema.arguments[at].written
+            )
+            for each in flat(argument) if written else ():
+                each.writers.append(call)
+        self._gathered(call)
+
+    def _gathered(self, call: Call) -> None:
+        """Keep which weights are gathered from which shares: FSDP2 copies them into and out of one buffer."""
+        if call.name == "fsdp::all_gather_copy_in":
+            whole = call.tensor("all_gather_output", 1)
+            if whole is not None:
+                self._sharded[whole.storage[0]] = list(flat(call.argument("all_gather_inputs", 0)))
+        elif call.name == "fsdp::split_with_sizes_copy":
+            whole, made = call.tensor("all_gather_output", 0), list(flat(call.argument("out", 3)))
+            shards = self._sharded.get(whole.storage[0], []) if whole is not None else []
+            for shard, weight in zip(shards, made, strict=False):
+                old = self._weights.get(weight.storage[0])
+                known = old[2] if old and old[0] is shard else {}
+                self._allocate(weight.storage[0])
+                self._weights[weight.storage[0]] = shard, prod(weight.shape), known
+        elif call.name == "c10d::_allgather_base_":
+            whole = call.tensor("output_tensor", 0)
+            if whole is not None:  # what is in it now is of all members
+                self._allocate(whole.storage[0], whole.memory)
+
+    def _allocate(self, storage: int, memory: int = -1) -> None:
+        """Forget what was in a storage."""
+        self._storages[storage] = []
+        self._weights.pop(storage, None)
+        self._memories[storage] = memory if memory >= 0 else self._count()
+
+    def _made(self, record: Any, call: Call, new: bool, taken: set[int]) -> Argument:
+        if isinstance(record, list):
+            return [self._made(each, call, new, taken) for each in record]
+        if record is None:
+            return None
+        number, storage, *_ = record
+        live = self._live(record, exact=True)
+        if live is not None and (id(live) in taken or live.at > call.node):
+            return live  # updated in place, or made by an operator inside
+        inside = any(each.at > call.node for each in self._storages.get(storage, ()))
+        if new and not inside:
+            self._allocate(storage)
+        found = self._tensor(record, call.node)
+        if inside:
+            self._alias(found, call.node)
+        elif not new and call.name not in RULES:
+            self._alias(found, -1)
+        self._keep(number, found)
+        return found
+
+    def _is_weight(self, storage: int, elements: int) -> bool:
+        """Say whether a storage holds what was gathered, without what it was padded with."""
+        if storage not in self._weights:
+            return False
+        shard, whole, _ = self._weights[storage]
+        return whole - prod(shard.shape) < elements <= whole
+
+    def _tensor(self, record: _Record, at: int) -> Tensor:
+        _, storage, offset, shape, integer = record
+        memory = self._memories.setdefault(storage, self._count())
+        return Tensor(tuple(Dim(size) for size in shape), (storage, offset), memory, at, [], integer)
+
+    def _count(self) -> int:
+        self._counted += 1
+        return self._counted
+
+    def _keep(self, number: int, tensor: Tensor) -> None:
+        self._tensors[number] = tensor
+        self._storages.setdefault(tensor.storage[0], []).append(tensor)
+
+    def _live(self, record: _Record, *, exact: bool = False) -> Tensor | None:
+        number, storage, offset, shape, _ = record
+        own = self._storages.get(storage, [])
+        found = self._tensors.get(number)
+        if found is not None and found.storage == (storage, offset) and found.shape == shape and found in own:
+            return found
+        if exact:
+            return None
+        # Autograd keeps results as other tensors of the same memory.
+        return next(
+            (each for each in reversed(own) if each.storage[1] == offset and each.shape == shape), None
+        )
+
+    def _alias(self, tensor: Tensor, since: int) -> bool:
+        """Make dimensions the same as those of another tensor with all of the same memory, in another form."""
+        for other in reversed(self._storages.get(tensor.storage[0], ())):
+            if other.at <= since and since >= 0:
+                continue
+            if other.storage != tensor.storage or prod(other.shape) != prod(tensor.shape):
+                continue
+            if other.shape != tensor.shape and sorted(other.shape) == sorted(tensor.shape):
+                if len(set(other.shape)) == len(other.shape):
+                    for dim in tensor.dims:
+                        same(dim, other.dims[other.shape.index(dim.size)])
+                    return True
+            elif regroup(other.dims, tensor.dims, merging=True):
+                return True
+        return False

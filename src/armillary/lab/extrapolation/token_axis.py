@@ -1,0 +1,188 @@
+"""More samples in a microbatch, or longer sequences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+
+from armillary.base.errors import InputError
+from armillary.lab.extrapolation.kernels import FUSED, WEIGHTS, Mask, Nodes, accumulates, terms
+from armillary.lab.extrapolation.scaling import SIZE, Scaling
+from armillary.lab.extrapolation.shapes import Sizes, has_shapes, shape_factors, token_sizes
+from armillary.trace.attention import ATTENTION
+from armillary.trace.gemm import GEMM, Gemm
+
+Axis = Literal["batch", "sequence", "context", "ring"]
+"""What grows: samples, their lengths, or the queries of a rank, which sees all keys, or in a ring some at a time."""
+GROWS = {
+    "batch": ("batch",),
+    "sequence": ("queries", "keys"),
+    "context": ("queries",),
+    "ring": ("queries", "keys"),
+}
+"""Dimensions of fused attention."""
+SHARED = {"batch": "samples", "context": "queries", "ring": "queries"}
+
+
+def scale_tokens(nodes: Nodes, axis: Axis, factor: Fraction, sizes: Sizes | None = None) -> Scaling:
+    """Return what changes in a rank when it has `factor` times as many samples, or as long ones.
+
+    Activations and products with weights are linear in the tokens; scores of attention are quadratic in the length;
+    weights, their gradients and the optimizer stay. Operators that name the shapes of their tensors follow these.
+
+    Args:
+        nodes: Of the rank.
+        axis: What grows.
+        factor: By how much.
+        sizes: Samples of a microbatch and tokens of a sample; absent: as the shapes of token ids say.
+    """
+    made, f = Scaling(nodes), float(factor)
+    codes, distinct = nodes.graph.name_codes()
+    by_name = np.array([bool(WEIGHTS.search(name)) for name in distinct], np.bool_)[codes]
+    constant = nodes.update | (by_name & nodes.memory)
+    made.assume("tokens: weights and what updates them stay", constant | nodes.gradients)
+    activations = nodes.large & ~nodes.gradients
+    made.assume("tokens: collectives of activations are linear in the tokens", activations, comm=f)
+    made.assume("tokens: messages are linear in the tokens", nodes.message, comm=f)
+    scores = _products(made, nodes, axis, factor, constant)
+    counted = (nodes.operations > 1) | (nodes.graph.ints(SIZE) > 0)
+    plain = (nodes.kernel | nodes.memory) & ~nodes.graph.has(GEMM) & ~constant & counted
+    shaped = plain & has_shapes(nodes.graph)
+    attends = np.array([bool(FUSED.search(name)) for name in distinct], np.bool_)[codes]
+    core = plain & nodes.multiplies & (attends | ~shaped)
+    square = f * f if axis == "sequence" else f
+    law = "quadratic in the length" if axis == "sequence" else f"linear in the {SHARED[axis]}"
+    made.assume(
+        f"tokens: operations of fused attention are {law}, its bytes linear", core, ops=square, size=f
+    )
+    made.attend(core, **dict.fromkeys(GROWS[axis], factor))
+    between = plain & ~core & _between(nodes, scores)
+    made.assume(f"tokens: what reads and writes scores is {law}", between, ops=square, size=square)
+    rest = plain & ~core & ~between
+    shaped &= rest
+    if shaped.any():
+        sizes = sizes or token_sizes(nodes.graph)
+        if sizes is None:
+            raise InputError(
+                f"scale {axis}: {nodes.graph.source} has {int(shaped.sum())} operators with shapes, but no token ids "
+                "that show the batch and the length; expected --sizes batch=N,sequence=N"
+            )
+        ops, size = shape_factors(nodes.graph, sizes, axis, f)
+        text = f"tokens: operators grow by their tensors that have a batch of {sizes[0]} or a length of {sizes[1]}"
+        made.assume(text, shaped, ops=ops, size=size)
+    made.assume("tokens: other kernels are linear in the tokens", rest & ~shaped, ops=f, size=f)
+    return made
+
+
+def _products(made: Scaling, nodes: Nodes, axis: Axis, factor: Fraction, constant: Mask) -> Mask:
+    """Scale products; return which are of scores."""
+    n = nodes.graph.n_nodes
+    tokens = token_count([p for each in nodes.products for p in each if p.batch == 1])
+    size = nodes.graph.ints(SIZE)
+    scores, others = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+    ops, moved = np.ones(n), np.ones(n)
+    unfused = not nodes.graph.has(ATTENTION).any()  # else what comes in batches are experts
+    named = any(name.endswith("weight") for name in nodes.graph.name_codes()[1])
+    for node, products in enumerate(nodes.products):
+        if not products or constant[node]:
+            continue
+        by_name = nodes.graph.name(node).endswith("weight")
+        dims: list[tuple[str, ...]] = []
+        for product in products:
+            if unfused and product.batch > 1 and (pair := _pair(product)):
+                scores[node] = True
+                dims.append(("batch",) if axis == "batch" else pair)
+            else:
+                others[node] = True
+                wide = accumulates(product, int(size[node]), int(nodes.operand[node]))
+                if axis == "sequence" and product.calls > 1 and product.calls * product.m == tokens:
+                    dims.append(("calls",))  # one call for each token of a sample: a recurrence
+                else:
+                    dims.append(
+                        ("k",) if over_tokens(product, tokens, by_name if named else wide) else ("m",)
+                    )
+        before = sum(product.operations for product in products)
+        changed = tuple(_grown(p, d, factor) for p, d in zip(products, dims, strict=True))
+        ops[node] = sum(product.operations for product in changed) / before
+        total = after = 0.0
+        for product, dim in zip(products, dims, strict=True):
+            part = int(size[node]) * product.elements // sum(each.elements for each in products)
+            for term, own in zip(
+                terms(product, part, int(nodes.operand[node])), ("mk", "kn", "mn"), strict=True
+            ):
+                total += term
+                times = sum(d in own or d in ("batch", "calls") for d in dim)
+                after += term * float(factor) ** times
+        moved[node] = after / total if total else 1.0
+        if scores[node] and axis == "sequence":
+            moved[node] = _with_scores(products, int(size[node]), int(nodes.operand[node]), float(factor))
+        made.products[node] = changed
+    text = "tokens: products with weights are linear in the tokens; the bytes of the weights stay"
+    made.assume(text, others, ops=ops, size=moved)
+    law = "the samples" if axis == "batch" else "the square of the length"
+    made.assume(f"tokens: products of scores grow by {law}", scores, ops=ops, size=moved)
+    return scores
+
+
+def _with_scores(products: tuple[Gemm, ...], size: int, operand: int, factor: float) -> float:
+    """Return by what the bytes of products of scores grow: the scores by the square, queries, keys and values not.
+
+    Of several products of a kernel as many read or write scores as its bytes have room for.
+    """
+    each = max(getattr(p, a) * getattr(p, b) * p.batch for p in products for a, b in [_pair(p)]) * operand
+    square = min(each * min(len(products), size // each), size) if size >= each else size
+    return (square * factor**2 + (size - square) * factor) / size if size else 1.0
+
+
+def token_count(products: list[Gemm]) -> int:
+    """Return the dimension of products that counts tokens: rows, or summed over for the gradient of a weight.
+
+    It is never the number of columns of a product or of one of its two gradients.
+    """
+    groups: dict[tuple[int, ...], list[Gemm]] = {}
+    for product in products:
+        groups.setdefault(tuple(sorted((product.m, product.n, product.k))), []).append(product)
+    votes: Counter[int] = Counter()
+    for each in groups.values():
+        columns = {product.n for product in each}
+        left = {value for product in each for value in (product.m, product.k)} - columns
+        if len(each) > 1 and len(left) == 1:
+            votes[left.pop()] += len(each)
+    if not votes:
+        votes.update(value for product in products for value in {product.m, product.k})
+    return votes.most_common(1)[0][0] if votes else 0
+
+
+def over_tokens(product: Gemm, tokens: int, otherwise: bool) -> bool:
+    """Say whether a product sums over tokens: the gradient of a weight does."""
+    if (product.m == tokens) != (product.k == tokens):
+        return product.k == tokens
+    return otherwise
+
+
+def _pair(product: Gemm) -> tuple[str, ...]:
+    """Return the two dimensions of a batched product that are the length of a sequence; () where it has none."""
+    for pair in (("m", "n"), ("m", "k"), ("n", "k")):
+        if getattr(product, pair[0]) == getattr(product, pair[1]):
+            return pair
+    return ()
+
+
+def _grown(product: Gemm, dims: tuple[str, ...], factor: Fraction) -> Gemm:
+    values = {dim: getattr(product, dim) * factor for dim in dims}
+    return product._replace(
+        **{dim: max(1, -(-value.numerator // value.denominator)) for dim, value in values.items()}
+    )
+
+
+def _between(nodes: Nodes, scores: Mask) -> Mask:
+    """Say which kernels wait for products of scores and are waited for by such."""
+    ptr, parents = nodes.graph.parents()
+    found = np.zeros(len(scores), np.bool_)
+    for node in np.flatnonzero(scores).tolist():
+        for parent in parents[ptr[node] : ptr[node + 1]].tolist():
+            found[parent] |= bool(scores[parents[ptr[parent] : ptr[parent + 1]]].any())
+    return found & nodes.kernel & ~scores

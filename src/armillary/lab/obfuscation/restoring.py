@@ -1,0 +1,113 @@
+"""The private file that says what new names stand for, and how to put the old ones back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from armillary.base.errors import InputError, nearest
+from armillary.base.files import replacing
+from armillary.lab.obfuscation.relabel import Draft, Legend, mapped, renamed
+from armillary.lab.obfuscation.rows import read, write
+from armillary.trace.graph import Graph
+from armillary.trace.process_groups import read_groups
+from armillary.trace.trace import Trace
+
+VERSION = 1
+_NUMBERED = ("tags", "streams", "threads")
+
+
+def write_legend(path: Path, legend: Legend, key: str) -> None:
+    """Write a legend and the key that only its owner may read.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    document = {"armillary_obfuscation_map": VERSION, "key": key, **vars(legend)}
+    with replacing(path) as temporary:
+        temporary.touch(mode=0o600)
+        temporary.write_text(json.dumps(document, ensure_ascii=False) + "\n")
+
+
+def read_legend(path: Path) -> Legend:
+    """Read a legend.
+
+    Raises:
+        InputError: the file is no legend, or of another version.
+    """
+    from armillary.platform.document import read_document
+
+    data = dict(read_document(path, "obfuscation map", "json").data)
+    version = data.pop("armillary_obfuscation_map", None)
+    if version != VERSION:
+        raise InputError(f"{path}: armillary_obfuscation_map: got {version!r}, expected {VERSION}")
+    data.pop("key", None)
+    names = [each.name for each in fields(Legend)]
+    for name in data:
+        if name not in names:
+            raise InputError(f"{path}: {name}: no such key, expected some of {names}{nearest(name, names)}")
+    try:
+        values: dict[str, Any] = {
+            name: {int(new): int(old) for new, old in data.get(name, {}).items()} for name in _NUMBERED
+        }
+        values |= {
+            name: {str(a): str(b) for a, b in data.get(name, {}).items()}
+            for name in ("names", "groups", "axes")
+        }
+        ids = [[int(each) for each in graph] for graph in data.get("ids", [])]
+        ranks = [int(each) for each in data.get("rank_graph", [])]
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"{path}: not an obfuscation map ({error}); expected a file that --map wrote"
+        ) from error
+    return Legend(**values, ids=ids, rank_graph=ranks)
+
+
+def restore(trace: Trace, legend: Legend) -> Trace:
+    """Return a trace with the names, ids, tags, streams and numbers of groups that a legend knows.
+
+    What was left out or changed stays so: shapes, labels, sizes, and ids where nodes are others.
+
+    Raises:
+        InputError: the trace has a grid, other ranks, or cannot be read.
+    """
+    if trace.grid is not None:
+        raise InputError("names are restored in the traces of ranks; expected a trace without a grid")
+    if legend.rank_graph and len(legend.rank_graph) != trace.n_ranks:
+        raise InputError(
+            f"the map is of {len(legend.rank_graph)} ranks; expected {trace.n_ranks}, as the trace has"
+        )
+    found, _ = read_groups(trace)
+    number = {int(new): int(old) for new, old in legend.groups.items() if new.isdecimal() and old.isdecimal()}
+    groups = {number.get(group, group): tuple(ranks.tolist()) for group, ranks in found.items()}
+    old = legend.rank_graph or [0] * trace.n_ranks
+    pairs = list(zip(trace.rank_graph.tolist(), old, strict=True))
+    distinct = list(dict.fromkeys(pairs))
+    graphs = tuple(
+        _restored(trace.graphs[a], legend, legend.ids[b] if b < len(legend.ids) else [], groups)
+        for a, b in distinct
+    )
+    return Trace(graphs, np.array([distinct.index(pair) for pair in pairs], np.int32))
+
+
+def _restored(graph: Graph, legend: Legend, ids: list[int], groups: Mapping[int, tuple[int, ...]]) -> Graph:
+    rows = read(graph)
+
+    def known(table: Mapping[str, str], values: tuple[Any, ...]) -> dict[str, str]:
+        return {text: table.get(text, text) for text in values}
+
+    words = dict(rows.words)
+    for name, table in (("name", legend.names), ("pg_name", legend.groups)):
+        words[name] = renamed(words[name], known(table, words[name].values))
+    numbers = dict(rows.numbers)
+    for name, numbered in (("comm_tag", legend.tags), ("stream", legend.streams), ("tid", legend.threads)):
+        numbers[name] = mapped(numbers[name], numbered)
+    rows = replace(rows, words=words, numbers=numbers)
+    own = np.array(ids, np.uint64).view(np.int64) if len(ids) == rows.n else None
+    draft = Draft((rows,), (0,), np.zeros(1, np.int32), None, groups)
+    return write(rows, graph.source, draft.definition(rows), own)

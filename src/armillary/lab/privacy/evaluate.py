@@ -1,0 +1,254 @@
+"""How much attacks find in traces of known runs, at several strengths, and how far simulated times are off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+import armillary
+from armillary.base.errors import InputError
+from armillary.lab.privacy.features import Floats, features
+from armillary.lab.privacy.learners import forest, linear, nearest, ordered
+from armillary.lab.privacy.machines import Machine, usual_machines
+from armillary.lab.privacy.obfuscate import LEVELS, Obfuscated, Strength, obfuscate
+from armillary.lab.privacy.population import ATTRIBUTES, Configuration, draw
+from armillary.lab.privacy.rules import attack
+from armillary.platform import load_platform
+from armillary.trace.trace import Trace
+
+T = TypeVar("T")
+R = TypeVar("R")
+FOLDS = 5
+RULES = ("hidden", "layers", "tp", "pp", "dp")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A strength, the tolerance that it must keep, and on how many of the usual machines."""
+
+    name: str
+    strength: Strength
+    tolerance: float = 0.05
+    machines: int = 2
+
+
+SETTINGS = (
+    Setting("names", LEVELS[1]),
+    Setting("sizes 5 %", LEVELS[2]),
+    Setting("right totals", Strength(0.05, True, 1.0)),
+    Setting("level 3 at 1 %", LEVELS[3], 0.01),
+    Setting("level 3 at 2 %", LEVELS[3], 0.02),
+    Setting("level 3 at 5 %", LEVELS[3], 0.05),
+    Setting("level 3 at 10 %", LEVELS[3], 0.1),
+    Setting("level 4 at 1 %", LEVELS[4], 0.01, 1),
+    Setting("level 4 at 5 %", LEVELS[4], 0.05, 1),
+    Setting("level 4, 2 machines", LEVELS[4]),
+)
+"""What is compared, by default."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A run at one setting.
+
+    Attributes:
+        seen: Features of the obfuscated trace.
+        times: Logarithms of how long it takes, by machine: an attacker can simulate it, too.
+        guesses: What rules say.
+        errors: Share by which the time is off on the machines it was obfuscated for.
+        elsewhere: The same on a machine that obfuscation did not know.
+        whole: Whether all that was asked for held.
+    """
+
+    seen: Floats
+    times: Floats
+    guesses: dict[str, int | None]
+    errors: tuple[float, ...]
+    elsewhere: float
+    whole: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What attacks found at one setting: shares of all runs by attribute."""
+
+    setting: Setting
+    learned: dict[str, float]
+    rules: dict[str, float]
+    errors: Floats
+    elsewhere: Floats
+    whole: float
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The whole experiment.
+
+    Attributes:
+        runs: How many.
+        prior: Share of the most frequent value of each attribute.
+        floors: What the learned attack finds when it sees nothing but simulated times, by the number of machines.
+        outcomes: By setting.
+    """
+
+    runs: int
+    prior: dict[str, float]
+    floors: dict[int, dict[str, float]]
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        """Return everything as JSON knows it."""
+        return {
+            "runs": self.runs, "prior": self.prior, "floors": self.floors,
+            "settings": [
+                {
+                    "name": each.setting.name, "tolerance": each.setting.tolerance,
+                    "machines": each.setting.machines, **vars(each.setting.strength),
+                    "learned": each.learned, "rules": each.rules, "mean_error": float(np.abs(each.errors).mean()),
+                    "largest_error": float(np.abs(each.errors).max()),
+                    "mean_error_elsewhere": float(np.abs(each.elsewhere).mean()),
+                    "held": each.whole,
+                }
+                for each in self.outcomes
+            ],
+        }  # fmt: skip
+
+
+def elsewhere_machine(ranks: int) -> Machine:
+    """Return a machine that obfuscation is not told of: one switch of TPU v4-like chips."""
+    document = {
+        "network": [
+            {"name": "ici", "topology": "Switch", "size": ranks, "bandwidth": "100 GB/s", "latency": "500 ns"}
+        ],
+        "npu": {"peak": "275 TFLOP/s", "memory": {"bandwidth": "1200 GB/s"}},
+    }
+    from armillary.platform import with_roofline
+
+    return Machine("elsewhere", with_roofline(load_platform(document)))
+
+
+def evaluate(
+    runs: int,
+    seed: int = 0,
+    settings: Sequence[Setting] = SETTINGS,
+    workers: int = 1,
+    progress: Callable[[int], object] | None = None,
+) -> Evaluation:
+    """Obfuscate runs of known configurations, attack them, and say what was found.
+
+    The learned attack is the best of four classifiers, on all features or on the times alone, each trained on four
+    fifths of the runs, obfuscated by the same tool at the same setting with keys of their own, and asked about the
+    rest.
+
+    Args:
+        runs: How many runs to draw.
+        seed: What the runs and all keys follow from.
+        settings: Strengths.
+        workers: Processes.
+        progress: Called after each run with how many are done.
+    """
+    configurations = draw(runs, seed)
+    tasks = [(one, f"{seed}-{number}", tuple(settings)) for number, one in enumerate(configurations)]
+    found = carried_out(_samples, tasks, workers, progress)
+    secrets = [one.secret() for one in configurations]
+    codes = {
+        name: np.unique(np.array([each[name] for each in secrets]), return_inverse=True)
+        for name in ATTRIBUTES
+    }
+    prior = {name: float(np.bincount(code).max() / runs) for name, (_, code) in codes.items()}
+    result = Evaluation(runs, prior, {})
+    for count in sorted({setting.machines for setting in settings}):
+        times = np.array([base[:count] for base, _ in found])
+        result.floors[count] = _learned([times], codes, seed)
+    for number, setting in enumerate(settings):
+        samples = [each[number] for _, each in found]
+        times = np.array([sample.times for sample in samples])
+        seen = np.hstack([np.array([sample.seen for sample in samples]), times])
+        rules = {
+            name: float(np.mean([s.guesses[name] == known[name] for s, known in zip(samples, secrets, strict=True)]))
+            for name in RULES
+        }  # fmt: skip
+        result.outcomes.append(
+            Outcome(
+                setting, _learned((seen, times), codes, seed), rules,
+                np.array([sample.errors for sample in samples]), np.array([sample.elsewhere for sample in samples]),
+                float(np.mean([sample.whole for sample in samples])),
+            )
+        )  # fmt: skip
+    return result
+
+
+Task = tuple[Configuration, str, tuple[Setting, ...]]
+
+
+def carried_out(
+    function: Callable[[T], R], tasks: Sequence[T], workers: int, progress: Callable[[int], object] | None
+) -> list[R]:
+    """Return what a function makes of each task, in so many processes; `progress` hears how many are done."""
+    found = []
+    with ProcessPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
+        for each in pool.map(function, tasks) if pool else map(function, tasks):
+            found.append(each)
+            if progress:
+                progress(len(found))
+    return found
+
+
+def _samples(task: Task) -> tuple[Floats, list[Sample]]:
+    """Obfuscate a run at all settings; also return logarithms of the true times by machine."""
+    configuration, key, settings = task
+    trace = configuration.trace()
+    machines, other = usual_machines(trace.n_ranks), elsewhere_machine(trace.n_ranks)
+    before = armillary.simulate(trace, other.platform).total_ticks
+    base = np.log([armillary.simulate(trace, machine.platform).total_ticks for machine in machines])
+    found = []
+    for number, setting in enumerate(settings):
+        asked = setting.strength
+        made = obfuscated(trace, machines[: setting.machines], setting, f"{key}-{number}")
+        after = armillary.simulate(made.trace, other.platform).total_ticks
+        found.append(
+            Sample(
+                features(made.trace), np.log(made.ticks * (1 + made.errors)),
+                {guess.attribute: guess.value for guess in attack(made.trace)},
+                tuple(made.errors.tolist()), after / before - 1,
+                made.reached.structure == asked.structure and made.reached.sizes == asked.sizes,
+            )
+        )  # fmt: skip
+    return base, found
+
+
+def obfuscated(trace: Trace, machines: Sequence[Machine], setting: Setting, key: str) -> Obfuscated:
+    """Obfuscate with another key where there is no stand-in, as a user would."""
+    for again in range(3):
+        with suppress(InputError):
+            return obfuscate(
+                trace, machines, setting.strength, tolerance=setting.tolerance, key=f"{key}{'+' * again}"
+            )
+    return obfuscate(trace, machines, setting.strength, tolerance=setting.tolerance, key=f"{key}+++")
+
+
+def _learned(views: Sequence[Floats], codes: dict[str, Any], seed: int) -> dict[str, float]:
+    """Return the share of runs in which the best of the classifiers, on the best of the views, finds each attribute."""
+    fold = np.random.default_rng(seed).permutation(len(views[0])) % FOLDS
+    found = {}
+    for name, (values, code) in codes.items():
+        right = np.zeros((len(views), 4))
+        order = np.log(values) if values.dtype.kind == "i" else np.arange(len(values)).astype(np.float64)
+        for number in range(FOLDS):
+            labels, classes = code[fold != number], int(code.max()) + 1
+            for row, seen in zip(right, views, strict=True):
+                known, asked = seen[fold != number], seen[fold == number]
+                tables = (
+                    forest(known, labels, asked, classes, seed),
+                    nearest(known, labels, asked, classes),
+                    linear(known, labels, asked, classes),
+                    ordered(known, order[labels], asked, labels, classes),
+                )
+                row += [(table.argmax(axis=1) == code[fold == number]).sum() for table in tables]
+        found[name] = float(right.max() / len(fold))
+    return found

@@ -1,0 +1,91 @@
+"""What an obfuscated trace still says: what is left in clear, and what rules make of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from armillary.base.units import format_bytes
+from armillary.lab.privacy.facts import facts_of, work_of
+from armillary.lab.privacy.obfuscate import Obfuscated
+from armillary.lab.privacy.public import named
+from armillary.lab.privacy.rules import attack
+from armillary.trace.schema import NodeType
+from armillary.trace.trace import Trace
+
+NEAREST = "public model"
+"""What the attack by gradients finds: the public model with as many parameters, right or not."""
+CLEAR = (
+    "the number of ranks, and which of them share a graph",
+    "sizes and members of communicators, and who sends to whom",
+    "types of collectives, types of nodes, precisions, which kernels are the CPU's",
+    "the simulated time, within the tolerance: it says how much work a step is",
+    "totals, below level 3: that of the gradients is the number of parameters, which names a public model; level 3 "
+    "scales totals by a factor of --totals at most, and the nearest public model is often still the right one",
+)
+"""What a trace cannot hide and still be simulated."""
+STAND_IN_CLEAR = (
+    "the number of ranks",
+    "the simulated time on each machine, within the tolerance: it says how much work a step is",
+)
+"""What a stand-in tells of the original."""
+
+
+def remains(before: Trace, made: Obfuscated) -> dict[str, Any]:
+    """Return what is in clear before and after, and what the attack by rules says of both, as JSON knows it.
+
+    Raises:
+        InputError: a trace cannot be read.
+    """
+    tables = [in_clear(trace) for trace in (before, made.trace)]
+    guesses = [{guess.attribute: guess for guess in attack(trace)} for trace in (before, made.trace)]
+    return {
+        "obfuscation": made.about(),
+        "in_clear": [
+            {"what": what, "before": tables[0][what], "after": tables[1][what]} for what in tables[0]
+        ],
+        "attack": [
+            {
+                "attribute": name,
+                "before": guesses[0][name].value,
+                "after": guesses[1][name].value,
+                "why": guesses[1][name].why,
+            }
+            for name in guesses[0]
+        ]
+        + [
+            {
+                "attribute": NEAREST,
+                "before": named(before),
+                "after": named(made.trace),
+                "why": "the total of the gradients that replicas reduce is its number of parameters",
+            }
+        ],
+        "cannot_be_hidden": list(STAND_IN_CLEAR if made.reached.stand_in else CLEAR),
+    }
+
+
+def in_clear(trace: Trace) -> dict[str, str]:
+    """Return amounts that anybody can count in a trace, with units."""
+    facts = facts_of(trace)
+    share = facts.ranks / trace.n_ranks
+    work = np.array([[int(column.sum()) for column in work_of(graph)] for graph in trace.graphs], np.float64)
+    nodes = np.array([graph.n_nodes for graph in trace.graphs])
+    sent = np.array(
+        [graph.ints("comm_size")[graph.types == NodeType.COMM_SEND_NODE].sum() for graph in trace.graphs]
+    )
+    names = {name for graph in trace.graphs for name in graph.names()}
+    circles = ", ".join(f"{c.size} at distance {c.stride}" for c in facts.circles if c.size > 1)
+    return {
+        "ranks": f"{trace.n_ranks:,}",
+        "graphs": f"{len(trace.graphs):,}",
+        "names": f"{len(names):,}",
+        "nodes of a rank": f"{float(share @ nodes):,.0f}",
+        "groups": circles or "none",
+        "pipeline": f"{facts.stages} ranks",
+        "operations of a rank": f"{float(share @ work[:, 0]):.3g}",
+        "memory traffic of a rank": format_bytes(int(share @ work[:, 1])),
+        "collectives of a rank": format_bytes(int(sum(circle.bytes for circle in facts.circles))),
+        "messages of a rank": format_bytes(int(share @ sent)),
+    }

@@ -1,0 +1,357 @@
+"""Reader of ASTRA-sim's own network, system, remote-memory and communicator-group files.
+
+What that program accepts is accepted here; where it does something odd without a word, the platform carries
+a warning. A key that neither it nor its documentation knows is an error.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from armillary.platform.algorithms import COLLECTIVES, algorithm_text, read_algorithms
+from armillary.platform.document import Document, KeyPath, Source, is_there, read_document, show
+from armillary.platform.files.astra_sim_keys import (
+    INTER_DIMENSION,
+    INTRA_DIMENSION,
+    MEMORY_KEYS,
+    NETWORK_IGNORED,
+    NETWORK_KEYS,
+    SYSTEM_IGNORED,
+    SYSTEM_KEYS,
+)
+from armillary.platform.files.flags import read_flags
+from armillary.platform.files.groups import read_groups
+from armillary.platform.limits import placed
+from armillary.platform.model import (
+    Dimension,
+    Physical,
+    Platform,
+    RemoteMemory,
+    SchedulingName,
+    SharedBus,
+    System,
+    TopologyName,
+)
+
+TOPOLOGIES = ("Ring", "FullyConnected", "Switch")
+_MEMORY_KINDS = {
+    "NO_MEMORY_EXPANSION": "none",
+    "PER_NPU_MEMORY_EXPANSION": "per-npu",
+    "PER_NODE_MEMORY_EXPANSION": "per-node",
+    "MEMORY_POOL": "pool",
+}
+_COLUMN_OF = {"topology": "topology", "size": "npus_count", "bandwidth": "bandwidth", "latency": "latency"}
+_KEY_OF: dict[str, KeyPath] = {
+    "endpoint_delay": ("endpoint-delay",), "local_mem_bandwidth": ("local-mem-bw",), "peak_performance": ("peak-perf",),
+    "shared_bus": ("model-shared-bus",),
+}  # fmt: skip
+_INT_MAX = 2**31 - 1  # that program keeps these numbers in a C int
+_DEFAULT_DIMENSIONS = 4  # length of its default involved_dim list
+
+
+def read_platform(
+    system: Source,
+    network: Source,
+    memory: Source | None = None,
+    comm_groups: Source | None = None,
+    cli: Iterable[str] = (),
+) -> Platform:
+    """Read a platform described in ASTRA-sim's formats.
+
+    Args:
+        system: System JSON.
+        network: Analytical-network YAML.
+        memory: Remote-memory JSON; None means no remote memory.
+        comm_groups: Communicator-group JSON; None, or a file name that contains ``empty``, means no groups.
+        cli: Command-line flags, ``--num-queues-per-dim=2`` or as two words.
+
+    Returns:
+        The platform, in dialect ``astra-sim``; odd but accepted input is named in its `warnings`.
+
+    Raises:
+        InputError: A file is missing, malformed or has a value out of range.
+    """
+    warnings: list[str] = []
+    flags = read_flags(cli, warnings)
+    dimensions = _read_network(read_document(network, "network configuration", "yaml"), warnings)
+    npus = math.prod(dimension.size for dimension in dimensions)
+    document = read_document(system, "system configuration", "json")
+    read = _read_system(document, len(dimensions), flags["injection-scale"], warnings)
+    return Platform(
+        dimensions=dimensions,
+        system=read,
+        physical=_physical(read, document),
+        memory=RemoteMemory() if memory is None else _read_memory(memory, npus, warnings),
+        groups=_read_groups(comm_groups, npus, warnings),
+        queues_per_dim=flags["num-queues-per-dim"],
+        rendezvous=flags["rendezvous-protocol"],
+        dialect="astra-sim",
+        profile="astra-sim",
+        warnings=tuple(warnings),
+        source=document.path,
+    )
+
+
+def _read_network(document: Document, warnings: list[str]) -> tuple[Dimension, ...]:
+    _note_ignored(document, document.check_keys(NETWORK_KEYS, ignored=NETWORK_IGNORED), warnings)
+    columns = {}
+    for key in NETWORK_KEYS:
+        values = document.require(key, "one value per network dimension")
+        if not isinstance(values, list | tuple) or not values:
+            document.reject((key,), values, "a list with one value per network dimension")
+        if len(values) != len(document.data["topology"]):
+            count = len(document.data["topology"])
+            raise document.error(
+                (key,), f"has length {len(values)}, expected {count}, the length of topology"
+            )
+        columns[key] = values
+    dimensions = []
+    # That program refuses one NPU, on which a trace of one rank runs.
+    fewest = 1 if len(columns["topology"]) == 1 else 2
+    for d, topology in enumerate(columns["topology"]):
+        document.choice(("topology", d), topology, TOPOLOGIES)
+        size = document.whole(("npus_count", d), columns["npus_count"][d], fewest)
+        bandwidth = document.number(
+            ("bandwidth", d), columns["bandwidth"][d], "a number of GB/s above 0", low=0.0, exclusive=True
+        )
+        latency = document.number(("latency", d), columns["latency"][d], "a number of ns, 0 or more", low=0.0)
+        # That program's GB is 2**30 bytes; the order of these operations decides how times truncate.
+        rate = bandwidth * 2**30 / 10**9
+        with placed(document, (), {key: (name, d) for key, name in _COLUMN_OF.items()}):
+            dimensions.append(Dimension(f"dim{d}", cast(TopologyName, topology), size, rate, latency))
+    if math.prod(dimension.size for dimension in dimensions) > _INT_MAX:
+        document.reject(("npus_count",), columns["npus_count"], f"at most {_INT_MAX} NPUs in all")
+    if len(dimensions) > _DEFAULT_DIMENSIONS:
+        warnings.append(
+            f"{document.name}: {len(dimensions)} network dimensions: a collective without involved_dim uses "
+            f"only the first {_DEFAULT_DIMENSIONS}, as in ASTRA-sim"
+        )
+    return tuple(dimensions)
+
+
+def _read_system(document: Document, dimensions: int, injection_scale: float, warnings: list[str]) -> System:
+    data = document.data
+    _note_ignored(document, document.check_keys(SYSTEM_KEYS, ignored=SYSTEM_IGNORED), warnings)
+    whole = functools.partial(_truncated, document, warnings)
+    splits = document.require("preferred-dataset-splits", "the number of chunks of a collective")
+    if "scheduling-policy" in data:
+        document.choice(("scheduling-policy",), data["scheduling-policy"], ("LIFO", "FIFO", "EXPLICIT"))
+    optimization = document.choice(
+        ("collective-optimization",),
+        data.get("collective-optimization", "baseline"),
+        ("baseline", "localBWAware"),
+    )
+    for key, default in (("scheduling-policy", "FIFO"), ("collective-optimization", "baseline")):
+        if key not in data:
+            warnings.append(f"{document.name}: no {key}: {default} is used")
+    delay = 10
+    if "endpoint-delay" in data:
+        delay = int(whole("endpoint-delay", 0) * injection_scale)
+    bandwidth = document.number(("local-mem-bw",), data.get("local-mem-bw", 0), "GB/s, 0 or more", low=0.0)
+    peak = document.number(("peak-perf",), data.get("peak-perf", 0), "TFLOP/s, 0 or more", low=0.0)
+    roofline = _switch(document, "roofline-enabled")
+    if bandwidth == 0:
+        warnings.append(f"{document.name}: no local-mem-bw: reductions cost no time")
+    if roofline and (bandwidth == 0 or peak == 0):
+        absent = "local-mem-bw" if bandwidth == 0 else "peak-perf"
+        warnings.append(f"{document.name}: roofline-enabled without {absent}: compute nodes cannot be timed")
+    with placed(document, (), _KEY_OF):
+        system = System(
+            collective_optimization="localBWAware" if optimization == "localBWAware" else "baseline",
+            inter_dimension=_scheduling(document, "inter-dimension-scheduling", INTER_DIMENSION, warnings),
+            intra_dimension=_scheduling(document, "intra-dimension-scheduling", INTRA_DIMENSION, warnings),
+            endpoint_delay=delay,
+            local_reduction_delay=whole("local-reduction-delay", 0, 1),
+            active_chunks=whole("active-chunks-per-dimension", 1, 1),
+            dataset_splits=_truncate(document, warnings, ("preferred-dataset-splits",), splits, 1),
+            local_mem_bandwidth=bandwidth * 1e9,
+            peak_performance=peak * 1e12,
+            roofline=roofline,
+            replay_only=_switch(document, "replay-only"),
+            shared_bus=_read_bus(document, warnings),
+            algorithms={
+                kind: read_algorithms(
+                    document, (f"{kind}-implementation",), data[f"{kind}-implementation"], dimensions
+                )
+                for kind in COLLECTIVES
+                if f"{kind}-implementation" in data
+            },
+            custom={
+                kind: _custom_prefix(document, f"{kind}-implementation-custom")
+                for kind in COLLECTIVES
+                if f"{kind}-implementation-custom" in data
+            },
+            custom_by_node=_custom_by_node(document),
+        )
+    few = [
+        kind
+        for kind, names in system.algorithms.items()
+        if len(names) < dimensions and not names[0].name.startswith("one")
+    ]
+    if few:
+        warnings.append(
+            f"{document.name}: fewer algorithms than the {dimensions} network dimensions: {', '.join(few)} "
+            "run on the first dimensions only, as in ASTRA-sim"
+        )
+    return system
+
+
+def _scheduling(document: Document, key: str, values: Mapping[str, str], warnings: list[str]) -> Any:
+    usual = next(iter(values))
+    found = values[document.choice((key,), document.data.get(key, usual), values)]
+    if found != usual:
+        warnings.append(
+            f"{document.name}: {key}: {found} is obeyed; ASTRA-sim 2 reads past this key: its program for it "
+            "is out of reach there"
+        )
+    return found
+
+
+def _physical(system: System, document: Document) -> Physical:
+    """Return what the same file says to profile ``physical``, which has no default endpoint delay."""
+    policies: dict[str, SchedulingName] = {"LIFO": "lifo", "FIFO": "fifo", "EXPLICIT": "priority"}
+    return Physical(
+        scheduling=policies.get(document.data.get("scheduling-policy", ""), "fair"),
+        algorithm={kind: tuple(map(algorithm_text, row)) for kind, row in system.algorithms.items()},
+        chunks=system.dataset_splits,
+        endpoint_delay=float(system.endpoint_delay) if "endpoint-delay" in document.data else 0.0,
+    )
+
+
+def _read_bus(document: Document, warnings: list[str]) -> SharedBus | None:
+    given = [name for name in ("L", "o", "g", "G") if name in document.data]
+    values = {
+        name: document.number((name,), document.data[name], "a number, 0 or more", low=0.0) for name in given
+    }
+    if document.whole(("model-shared-bus",), document.data.get("model-shared-bus", 0), 0) != 1:
+        if given:
+            warnings.append(f"{document.name}: {', '.join(given)} have no effect without model-shared-bus: 1")
+        return None
+    with placed(document, ()):
+        return SharedBus(
+            L=int(values.get("L", 0)),
+            o=int(values.get("o", 0)),
+            g=int(values.get("g", 0)),
+            G=values.get("G", 0.0),
+        )
+
+
+def _custom_prefix(document: Document, key: str) -> str:
+    names = document.data[key]
+    if (
+        not isinstance(names, list | tuple)
+        or len(names) != 1
+        or not isinstance(names[0], str)
+        or not names[0]
+    ):
+        document.reject((key,), names, "a list of exactly one prefix of execution traces")
+    return _resolve_prefix(names[0], document)
+
+
+def _custom_by_node(document: Document) -> dict[int, str]:
+    key = "per-node-custom-implementation"
+    if key not in document.data:
+        return {}
+    name = document.data[key]
+    if not isinstance(name, str | Mapping):
+        document.reject((key,), name, "the path of a YAML file of node id: trace prefix")
+    if isinstance(name, str) and document.path and not is_there(name):
+        beside = document.path.parent / name
+        name = str(beside) if is_there(beside) else name
+    table = read_document(name, key, "yaml")
+    for node, prefix in table.data.items():
+        if isinstance(node, bool) or not isinstance(node, int) or node < 0:
+            raise table.error((node,), f"got node id {show(node)}, expected a whole number, 0 or more")
+        if not isinstance(prefix, str) or not prefix:
+            table.reject((node,), prefix, "the prefix of execution traces")
+    return {node: _resolve_prefix(prefix, table) for node, prefix in table.data.items()}
+
+
+def _resolve_prefix(prefix: str, document: Document) -> str:
+    """Return `prefix` as written, or beside the document if its traces are only there."""
+    if document.path and not is_there(f"{prefix}.0.et"):
+        beside = document.path.parent / prefix
+        if is_there(f"{beside}.0.et"):
+            return str(beside)
+    return prefix
+
+
+def _read_memory(source: Source, npus: int, warnings: list[str]) -> RemoteMemory:
+    document = read_document(source, "remote-memory configuration", "json")
+    document.check_keys(MEMORY_KEYS)
+    data = document.data
+    name = document.choice(("memory-type",), document.require("memory-type"), _MEMORY_KINDS)
+    kind = cast(Any, _MEMORY_KINDS[name])
+    used = {"none": 1, "per-node": 5}.get(kind, 3)
+    unused = [key for key in data if key not in MEMORY_KEYS[:used]]
+    if unused:
+        warnings.append(f"{document.name}: {', '.join(unused)} have no effect with memory-type {name}")
+    if kind == "none":
+        return RemoteMemory()
+    per_node = 0
+    if kind == "per-node":
+        document.require("num-npus-per-node", f"needed by {name}")
+        per_node = document.whole(("num-npus-per-node",), data["num-npus-per-node"], 1)
+        nodes = document.whole(("num-nodes",), document.require("num-nodes", f"needed by {name}"), 1)
+        if nodes * per_node < npus:
+            raise document.error(
+                ("num-nodes",),
+                f"{nodes} nodes of {per_node} NPUs hold {nodes * per_node}, expected room for {npus} NPUs",
+            )
+    limit = 2**63 - 1
+    latency = _truncate(
+        document, warnings, ("remote-mem-latency",), data.get("remote-mem-latency", 0), 0, limit
+    )
+    bandwidth = _truncate(document, warnings, ("remote-mem-bw",), data.get("remote-mem-bw", 0), 0, limit)
+    if bandwidth == 0:
+        warnings.append(f"{document.name}: remote-mem-bw of 0 means infinite bandwidth")
+    return RemoteMemory(kind, latency, bandwidth, per_node)
+
+
+def _read_groups(source: Source | None, npus: int, warnings: list[str]) -> dict[int, tuple[int, ...]]:
+    if source is None:
+        return {}
+    if not isinstance(source, Mapping) and "empty" in str(source):
+        if is_there(source):
+            warnings.append(
+                f"{source}: not read: a name that contains 'empty' means no groups, as in ASTRA-sim"
+            )
+        return {}
+    document = read_document(source, "communicator-group configuration", "json")
+    if document.duplicates:
+        raise document.error((document.duplicates[0],), "group given twice")
+    return read_groups(document, (), document.data, npus)
+
+
+def _note_ignored(document: Document, ignored: list[str], warnings: list[str]) -> None:
+    if ignored:
+        warnings.append(f"{document.name}: keys known but without effect: {', '.join(ignored)}")
+    for key in document.duplicates:
+        warnings.append(f"{document.name}: {key} is given twice: the last one counts")
+
+
+def _switch(document: Document, key: str) -> bool:
+    value = document.data.get(key, 0)
+    if not isinstance(value, int):
+        document.reject((key,), value, "0 or 1")
+    return bool(value)
+
+
+def _truncated(
+    document: Document, warnings: list[str], key: str, low: int, default: int | None = None
+) -> int:
+    return _truncate(document, warnings, (key,), document.data.get(key, default), low)
+
+
+def _truncate(
+    document: Document, warnings: list[str], path: KeyPath, value: object, low: int, high: int = _INT_MAX
+) -> int:
+    """Return a whole number; a fraction is cut off with a warning, as that program does it silently."""
+    if isinstance(value, float) and math.isfinite(value) and value != int(value):
+        warnings.append(f"{document.where(path)}: {path[0]}: {value} is cut to {int(value)}, as in ASTRA-sim")
+    if isinstance(value, float) and math.isfinite(value):
+        value = int(value)
+    return document.whole(path, value, low, high)

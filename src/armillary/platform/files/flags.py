@@ -1,0 +1,68 @@
+"""ASTRA-sim's command-line flags that say something about the platform."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from armillary.base.errors import InputError, nearest
+from armillary.platform.document import show
+
+_FLAGS = ("num-queues-per-dim", "rendezvous-protocol", "injection-scale", "comm-scale", "compute-scale")
+_FLAGS_IGNORED = ("logging-configuration", "logging-folder")
+_TRUTH = {"true": True, "t": True, "1": True, "": True, "false": False, "f": False, "0": False}
+
+
+def read_flags(cli: Iterable[str], warnings: list[str]) -> dict[str, Any]:
+    """Return the value of each flag that counts, defaults included.
+
+    Args:
+        cli: Flags, ``--name=value`` or as two words.
+        warnings: Receives a line for each flag that has no effect.
+
+    Raises:
+        InputError: A flag is unknown or its value is out of range.
+    """
+    flags: dict[str, Any] = {"num-queues-per-dim": 1, "rendezvous-protocol": False, "injection-scale": 1.0}
+    words = list(cli)
+    while words:
+        word = str(words.pop(0))
+        if not word.startswith("--"):
+            raise InputError(
+                f"command line: got {show(word)}, expected a flag such as --num-queues-per-dim=2"
+            )
+        name, equals, value = word[2:].partition("=")
+        if not equals and words and not str(words[0]).startswith("--"):
+            value = str(words.pop(0))
+        if name in _FLAGS_IGNORED:
+            continue
+        if name not in _FLAGS:
+            raise InputError(f"command line: unknown flag --{name}{nearest(name, _FLAGS)}")
+        if name == "rendezvous-protocol":
+            if value.lower() not in _TRUTH:
+                raise InputError(f"command line: --{name}: got {show(value)}, expected true or false")
+            flags[name] = _TRUTH[value.lower()]
+        elif name == "num-queues-per-dim":
+            if not re.fullmatch(r"[0-9]{1,9}", value) or int(value) < 1:
+                raise InputError(
+                    f"command line: --{name}: got {show(value)}, expected a whole number, 1 or more"
+                )
+            flags[name] = int(value)
+        else:
+            flags[name] = _scale(name, value)
+    for name in ("comm-scale", "compute-scale"):
+        if flags.get(name, 1.0) != 1.0:
+            warnings.append(f"command line: --{name} has no effect, as in ASTRA-sim")
+    return flags
+
+
+def _scale(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1e9:
+        raise InputError(f"command line: --{name}: got {show(text)}, expected a number, 0 or more")
+    return value

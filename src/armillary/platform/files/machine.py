@@ -1,0 +1,331 @@
+"""The machine of a native study file: from its checked layout to a `Platform`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from armillary.base.errors import InputError, one_of
+from armillary.base.units import parse_time
+from armillary.platform.algorithms import (
+    COLLECTIVES,
+    PHYSICAL_ALGORITHMS,
+    PHYSICAL_COLLECTIVES,
+    natural_algorithm,
+    parse_algorithm,
+    read_names,
+)
+from armillary.platform.bandwidth import links_per_npu
+from armillary.platform.document import Document, KeyPath, key_text, show
+from armillary.platform.files.collectives_schema import Collectives
+from armillary.platform.files.compute_schema import Compute, kernel_model, read_compute
+from armillary.platform.files.groups import read_groups
+from armillary.platform.files.memory import local_memory, remote_memory
+from armillary.platform.files.native_errors import first_error
+from armillary.platform.files.network_schema import InNetwork as InNetworkKeys
+from armillary.platform.files.network_schema import NetworkDimension
+from armillary.platform.files.schema_fields import Quantity
+from armillary.platform.files.study_schema import Npu, Peaks, PlatformFile
+from armillary.platform.files.terms_schema import terms_of
+from armillary.platform.limits import POSITIVE, TIME, placed
+from armillary.platform.model import (
+    Dimension,
+    InNetwork,
+    Jitter,
+    Kernels,
+    Packets,
+    Physical,
+    Platform,
+    Port,
+    ProfileName,
+    RemoteMemory,
+    System,
+)
+from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
+from armillary.platform.terms import FitChoice
+
+_TIME = Quantity(parse_time, "time", "2 ms", TIME)
+
+if TYPE_CHECKING:
+    from armillary.platform.topology.description import Network
+
+
+def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile: ProfileName) -> Platform:
+    """Return the machine of a study.
+
+    Args:
+        model: The platform part of the file.
+        document: The file, for errors.
+        path: Where the part stands in the file.
+        profile: Says what a bandwidth without ``per`` means, and which keys have a meaning.
+
+    Raises:
+        InputError: A value is out of range, or the profile does not model something that is there.
+    """
+    topology = None
+    if model.network is None:
+        dimensions, topology = graph_of(model, document, path, profile)
+        entry = {dimension.name: 0 for dimension in dimensions}
+    else:
+        dimensions, entry = dimensions_of(model.network, document, (*path, "network"), profile)
+        if model.collectives.hierarchy:
+            raise document.error(
+                (*path, "collectives", "hierarchy"),
+                "expected only with a topology: here the dimensions of the network are the levels",
+            )
+    with placed(document, path, {"dimensions": ("network",)}):
+        npus = Platform(dimensions).npus
+    npu, collectives, remote = model.npu, model.collectives, model.remote_memory
+    compute = read_compute(model.compute, document, (*path, "compute"))
+    if compute.times and compute.replay:
+        other = "roofline" if compute.roofline else "model"
+        raise document.error((*path, "compute", "replay"), f"expected only one of {other} and replay")
+    if compute.times and not (npu.peak and npu.memory):
+        raise document.error(
+            (*path, "compute", "roofline" if compute.roofline else "model"),
+            "expected npu.peak and npu.memory.bandwidth with it",
+        )
+    for number, each in enumerate(compute.overrides):
+        if each.efficiency is not None and not (npu.peak and npu.memory):
+            raise document.error(
+                (*path, "compute", "overrides", number, "efficiency"),
+                "expected npu.peak and npu.memory.bandwidth with it",
+            )
+    groups = {}
+    if model.groups is not None:
+        if not isinstance(model.groups, dict):
+            document.reject((*path, "groups"), model.groups, "a mapping of group id to ranks")
+        groups = read_groups(document, (*path, "groups"), model.groups, npus)
+    names = _algorithms(collectives, dimensions, document, (*path, "collectives"))
+    kernels = _kernels(npu, compute)
+    platform = Platform(
+        dimensions=dimensions,
+        system=System(
+            collective_optimization=collectives.optimization,
+            endpoint_delay=10 if npu.endpoint_delay is None else npu.endpoint_delay,
+            active_chunks=collectives.active_chunks or 1,
+            dataset_splits=collectives.chunks,
+            local_mem_bandwidth=npu.memory.bandwidth * 1e9 if npu.memory else 0.0,
+            peak_performance=npu.peak.bf16 if isinstance(npu.peak, Peaks) else npu.peak or 0.0,
+            roofline=compute.times,
+            replay_only=compute.replay,
+            algorithms={
+                # zip ends with the names: a single one… name covers all dimensions
+                kind: tuple(
+                    parse_algorithm(name) or natural_algorithm(kind, dimension)
+                    for name, dimension in zip(
+                        names.get(kind, ("natural",) * len(dimensions)), dimensions, strict=False
+                    )
+                )
+                for kind in COLLECTIVES
+            },
+        ),
+        physical=Physical(
+            scheduling=model.scheduling,
+            algorithm=names,
+            chunks=collectives.chunks,
+            active_chunks=collectives.active_chunks or 0,
+            chunk_order=collectives.chunk_order,
+            within_dimension=collectives.within_dimension,
+            speed=_per_rank(document, (*path, "npu", "speed"), npu.speed, npus, _speed),
+            delay=_per_rank(document, (*path, "stragglers"), model.stragglers, npus, _time),
+            jitter=Jitter(model.jitter.sigma, model.jitter.seed) if model.jitter else None,
+            endpoint_delay=float(npu.endpoint_delay or 0),
+            kernels=kernels,
+            memory=local_memory(npu.memory),
+            fit=_fit(collectives, dimensions, document, (*path, "collectives")),
+            terms=terms_of(model.terms),
+        ),
+        memory=remote_memory(remote) if remote else RemoteMemory(),
+        groups=groups,
+        queues_per_dim=collectives.queues,
+        rendezvous=model.rendezvous,
+        dialect="native",
+        profile=profile,
+        topology=topology,
+        packets=_packets(model, document, path),
+        kernel_model=kernel_model(compute, document, (*path, "compute")),
+        warnings=tuple(_warnings(model, compute, document, profile)),
+        source=document.path,
+    )
+    for place, problem in astra_sim_conflicts(platform) if profile == "astra-sim" else ():
+        at: KeyPath = place
+        if place[0] == "network":
+            at = ("network", entry[place[1]], place[2])
+        raise document.error((*path, *at), problem)
+    return platform
+
+
+def graph_of(
+    model: PlatformFile, document: Document, path: KeyPath, profile: ProfileName
+) -> tuple[tuple[Dimension, ...], Network]:
+    """Return the graph that a machine describes, and the levels at which collectives run on it.
+
+    Raises:
+        InputError: the profile knows dimensions only, or the graph or the levels do not fit.
+    """
+    from armillary.platform.logical import logical_dimensions
+    from armillary.platform.topology.aggregation import with_in_network
+    from armillary.platform.topology.description import read_topology
+
+    if profile == "astra-sim":
+        raise document.error(
+            (*path, "topology"), f"a graph: {NOT_ASTRA_SIM}; expected network, a list of dimensions"
+        )
+    network = read_topology(document, (*path, "topology"), model.topology)
+    try:
+        levels = logical_dimensions(network.topology, tuple(model.collectives.hierarchy or ()))
+        return with_in_network(levels, network), network
+    except InputError as error:
+        raise document.error((*path, "collectives", "hierarchy"), str(error)) from None
+
+
+def _packets(model: PlatformFile, document: Document, path: KeyPath) -> Packets:
+    if model.packets is None:
+        return Packets()
+    from armillary.platform.files.packets_schema import PROTOCOLS, packets_of
+
+    path = (*path, "packets")
+    if not isinstance(model.packets, dict) or "protocol" not in model.packets:
+        raise document.error(path, f"expected a mapping with a protocol, {one_of(PROTOCOLS)}")
+    protocol = document.choice((*path, "protocol"), model.packets["protocol"], PROTOCOLS)
+    try:
+        packets = packets_of(PROTOCOLS[protocol].model_validate(model.packets))
+        return replace(packets, source=f"{document.where(path)}: {key_text(path)}")
+    except ValidationError as error:
+        raise first_error(document, error, path) from None
+
+
+def _kernels(npu: Npu, compute: Compute) -> Kernels:
+    peaks = npu.peak.model_dump(exclude_none=True) if isinstance(npu.peak, Peaks) else {}
+    share = compute.efficiency
+    both = (share, share) if isinstance(share, float) else (share.compute, share.memory)
+    return Kernels(peaks, *both, overhead=compute.kernel_overhead)
+
+
+def _fit(
+    keys: Collectives, dimensions: tuple[Dimension, ...], document: Document, path: KeyPath
+) -> FitChoice | None:
+    names = [dimension.name for dimension in dimensions]
+    if keys.fit is None:
+        if keys.node is not None:
+            raise document.error((*path, "node"), "expected only with fit: it says what a node of the fit is")
+        return None
+    inner = 1
+    if keys.node is not None:
+        inner += names.index(document.choice((*path, "node"), keys.node, names))
+    folder = document.path.parent if document.path else Path()
+    return FitChoice(keys.fit, inner, folder, f"{document.where((*path, 'fit'))}: {key_text((*path, 'fit'))}")
+
+
+def _warnings(model: PlatformFile, compute: Compute, document: Document, profile: ProfileName) -> list[str]:
+    warnings = []
+    given = model.collectives.model_fields_set if profile == "physical" else set()
+    for key in ("optimization", "queues"):
+        if key in given:
+            warnings.append(
+                f"{document.name}: collectives.{key} has no effect in profile physical; astra-sim uses it"
+            )
+    if model.npu.peak and not compute.times and profile == "astra-sim":
+        warnings.append(f"{document.name}: npu.peak has no effect without compute.roofline: true")
+    if model.npu.memory is None:
+        warnings.append(f"{document.name}: no npu.memory.bandwidth: reductions cost no time")
+    return warnings
+
+
+def dimensions_of(
+    network: Sequence[NetworkDimension], document: Document, path: KeyPath, profile: ProfileName
+) -> tuple[tuple[Dimension, ...], dict[str, int]]:
+    """Return the dimensions listed at `path`, and for the name of each its position there."""
+    result: list[Dimension] = []
+    entry: dict[str, int] = {}
+    for position, part in enumerate(network):
+        name = part.name or f"dim{position}"
+        shape = part.shape or [part.size or 0]
+        if shape == [1] and len(network) > 1:
+            document.reject((*path, position, "size"), 1, "2 or more")
+        for axis, size in enumerate(shape):
+            full = f"{name}.{axis}" if part.shape else name
+            if full in entry:
+                raise document.error((*path, position, "name"), f"name '{full}' is used twice")
+            entry[full] = position
+            with placed(document, (*path, position)):
+                result.append(_dimension(part, full, size, part.per or _per(profile)))
+    return tuple(result), entry
+
+
+def _per(profile: ProfileName) -> str:
+    return "npu" if profile == "physical" else "link"
+
+
+def _dimension(part: NetworkDimension, name: str, size: int, per: str) -> Dimension:
+    stated = part.bandwidth
+    out, into = (stated, stated) if isinstance(stated, float) else (stated.up, stated.down)
+    links = links_per_npu(part.topology, size)
+    link = min(out, into) / (links if per == "npu" else 1)
+    scale = 1 if per == "npu" else links
+    both = Port(out * scale, into * scale)
+    return Dimension(name, part.topology, size, link, part.latency, both, in_network_of(part.in_network))
+
+
+def in_network_of(part: InNetworkKeys | None) -> InNetwork | None:
+    """Return what switches can do; None where nothing is said."""
+    return InNetwork(part.rate or 0.0, part.latency, part.operations or 0) if part else None
+
+
+def _algorithms(
+    collectives: Collectives, dimensions: tuple[Dimension, ...], document: Document, path: KeyPath
+) -> dict[str, tuple[str, ...]]:
+    """Return the names of algorithms of each collective that the file lists, see `Physical.algorithm`."""
+    result = {}
+    count = len(dimensions)
+    for kind in PHYSICAL_COLLECTIVES:
+        given = getattr(collectives, kind.replace("-", "_"))
+        if given is None:
+            continue
+        place = (*path, kind)
+        names = read_names(
+            document, place, [given] if isinstance(given, str) else given, count, PHYSICAL_ALGORITHMS
+        )
+        if isinstance(given, str) and not given.startswith("one"):
+            names *= count
+        if len(names) != count and not (len(names) == 1 and names[0].startswith("one")):
+            raise document.error(
+                place, f"lists {len(names)} algorithms, expected {count}, one per network dimension"
+            )
+        result[kind] = names
+    return result
+
+
+def _per_rank(
+    document: Document,
+    path: KeyPath,
+    table: Any,
+    npus: int,
+    read: Callable[[Document, KeyPath, object], float],
+) -> dict[int, float]:
+    if table is None:
+        return {}
+    if not isinstance(table, dict):
+        document.reject(path, table, "a mapping of rank to value")
+    for rank in table:
+        if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < npus:
+            raise document.error((*path, rank), f"got {show(rank)}, expected a rank from 0 to {npus - 1}")
+    return {rank: read(document, (*path, rank), value) for rank, value in table.items()}
+
+
+def _speed(document: Document, path: KeyPath, value: object) -> float:
+    if problem := POSITIVE(value):
+        raise document.error(path, problem)
+    return float(value)  # type: ignore[arg-type]
+
+
+def _time(document: Document, path: KeyPath, value: object) -> float:
+    try:
+        return _TIME.read(value)
+    except ValueError as error:
+        raise document.error(path, str(error)) from None

@@ -1,0 +1,97 @@
+"""What a study file says of memory: that of an NPU, and that outside the NPUs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+from armillary.platform.files.schema_fields import (
+    BY_TYPE,
+    TAGS,
+    Bandwidth,
+    Count,
+    Part,
+    Size,
+    Time,
+    WholeBandwidth,
+    WholeTime,
+)
+
+
+class Memory(Part):
+    """The local memory of an NPU."""
+
+    bandwidth: Bandwidth
+    capacity: Size | None = Field(default=None, description="To see whether a generated workload fits.")
+    latency: Time = Field(default=0.0, description="Until the first byte of an access (physical).")
+    read: Bandwidth | None = Field(
+        default=None, description="Bandwidth of loads; if absent, bandwidth (physical)."
+    )
+    write: Bandwidth | None = Field(
+        default=None, description="Bandwidth of stores; if absent, bandwidth (physical)."
+    )
+
+
+class ReadWrite(Part):
+    """Bandwidth that differs by direction."""
+
+    read: Bandwidth = Field(description="Towards the NPU.")
+    write: Bandwidth = Field(description="From the NPU.")
+
+
+class MemoryStage(Part):
+    """Alike devices or links between a hierarchical memory and the NPUs; transfers are spread over all of them."""
+
+    name: str = Field(min_length=1, description="E.g. groups, switches, fabric.")
+    per: Literal["npu", "node", "machine"] = Field(description="What has them for itself.")
+    count: Count = Field(default=1, description="How many it has.")
+    bandwidth: Annotated[Annotated[Bandwidth, Tag(TAGS[0])] | Annotated[ReadWrite, Tag(TAGS[1])], BY_TYPE] = (
+        Field(description="Of one, in each direction.")
+    )
+    latency: Time = Field(default=0.0, description="What every access waits for here.")
+
+
+class RemoteMemory(Part):
+    """Memory outside the NPUs."""
+
+    preset: str | None = Field(
+        default=None, description="A known memory, e.g. cxl-pool; the other keys change it."
+    )
+    kind: Literal["per-npu", "per-node", "pool", "hierarchical"] | None = Field(
+        default=None, description="Needed, but with a preset, which has one."
+    )
+    bandwidth: WholeBandwidth | None = Field(default=None, description="Not for kind hierarchical.")
+    latency: WholeTime | None = Field(default=None, description="Not for kind hierarchical.")
+    npus_per_node: Count | None = Field(
+        default=None, description="Only where something is per node, and needed there."
+    )
+    stages: list[MemoryStage] | None = Field(
+        default=None, min_length=1, description="From the memory to the NPU (hierarchical, physical)."
+    )
+    chunk: Size | None = Field(
+        default=None, description="What moves from stage to stage at a time; if absent 1 MiB (hierarchical)."
+    )
+
+    @model_validator(mode="after")
+    def _fits_kind(self) -> RemoteMemory:
+        if self.kind is None:
+            raise PydanticCustomError("missing_key", "missing key", {"key": "kind"})
+        if self.kind == "hierarchical":
+            if self.stages is None or self.bandwidth is not None or self.latency is not None:
+                raise ValueError("expected stages with kind hierarchical, and bandwidth and latency in them")
+            if (self.npus_per_node is not None) != any(stage.per == "node" for stage in self.stages):
+                raise ValueError("expected npus_per_node with a stage per node, and only there")
+            names = [stage.name for stage in self.stages]
+            if len(set(names)) < len(names):
+                raise ValueError(f"got stages {', '.join(names)}, expected a name of its own for each")
+            return self
+        for key in ("bandwidth", "latency"):
+            if getattr(self, key) is None:
+                raise PydanticCustomError("missing_key", "missing key", {"key": key})
+        if self.stages is not None or self.chunk is not None:
+            raise ValueError("expected stages and chunk only with kind hierarchical")
+        if (self.kind == "per-node") != (self.npus_per_node is not None):
+            raise ValueError("expected npus_per_node with kind per-node, and only there")
+        return self

@@ -1,0 +1,109 @@
+"""What a study file says of packets: ``packets: {protocol: tcp, algorithm: cubic, …}``, for network model `packet`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from pydantic.json_schema import models_json_schema
+
+from armillary.platform.files.schema_fields import Count, Efficiency, Part, Ruled, Size, Time
+from armillary.platform.limits import BYTES
+from armillary.platform.model import Packets
+
+Whole = Annotated[int, Ruled(BYTES)]
+
+
+class Lossless(Part):
+    """Ethernet or InfiniBand that pauses (PFC) before it drops; marks (ECN) and rate control (DCQCN) on request."""
+
+    protocol: Literal["lossless"]
+    mtu: Size | None = Field(
+        default=None, description="Most bytes of a message in a packet; if absent 4 KiB."
+    )
+    header: Whole | None = Field(
+        default=None, description="Bytes of a packet besides; if absent 62 (RoCEv2)."
+    )
+    buffer: Size | None = Field(
+        default=None, description="At the end of every link; if absent the topology's."
+    )
+    xoff: Size | None = Field(
+        default=None, description="Above which a link is paused; if absent as late as is safe."
+    )
+    xon: Size | None = Field(
+        default=None, description="Down to which it stays paused; if absent 2 packets less."
+    )
+    kmin: Size | None = Field(default=None, description="Waiting bytes above which packets may be marked.")
+    kmax: Size | None = Field(default=None, description="Above which all are; if absent kmin.")
+    pmax: Efficiency | None = Field(default=None, description="Chance just below kmax; if absent 1 %.")
+    dcqcn: bool = Field(default=False, description="Whether senders slow down by marks; needs kmin.")
+    seed: Whole = Field(default=0, description="Of the choice of marked packets.")
+
+
+class Credits(Part):
+    """Credits and virtual channels, as on chips, InfiniBand and NVLink."""
+
+    protocol: Literal["credit"]
+    packet: Size | None = Field(default=None, description="If absent 4 KiB.")
+    flit: Size | None = Field(default=None, description="If absent 64 B.")
+    vcs: Count | None = Field(default=None, description="Virtual channels of a link; if absent 2.")
+    depth: Count | None = Field(
+        default=None, description="Flits of a channel; if absent enough for full rate."
+    )
+    router_delay: Time | None = Field(default=None, description="If absent none.")
+    switching: Literal["virtual-cut-through", "store-and-forward"] | None = None
+
+
+class TcpPackets(Part):
+    """TCP over queues that drop at their tail."""
+
+    protocol: Literal["tcp"]
+    algorithm: Literal["newreno", "cubic", "dctcp"] | None = Field(
+        default=None, description="If absent cubic."
+    )
+    mss: Size | None = Field(default=None, description="Most bytes in a segment; if absent 1448 B.")
+    header: Size | None = Field(default=None, description="Of a segment besides its payload; if absent 90 B.")
+    buffer: Size | None = Field(default=None, description="Of the queue of a link; if absent 256 KiB.")
+    initial_window: Count | None = Field(default=None, description="Segments; if absent 10.")
+    growth: Count | None = Field(
+        default=None, description="Segments by which an ACK may enlarge the window; if absent 1, RFC 5681."
+    )
+    min_rto: Time | None = Field(default=None, description="Shortest timeout; if absent 200 ms.")
+    max_rto: Time | None = Field(default=None, description="Longest timeout; if absent 60 s.")
+    retries: Count | None = Field(
+        default=None, description="Timeouts in a row after which a connection is given up; if absent 15."
+    )
+    ack_every: Count | None = Field(default=None, description="Segments that share an ACK; if absent 2.")
+    ack_delay: Time | None = Field(default=None, description="Longest wait of an ACK; if absent 40 ms.")
+    sack: bool | None = Field(default=None, description="Selective ACKs; if absent true.")
+    window: Size | None = Field(default=None, description="Most bytes in flight; if absent no limit.")
+    mark: Size | None = Field(default=None, description="Queue from which dctcp marks; if absent 65 packets.")
+    handshake: bool | None = None
+    persistent: bool | None = Field(
+        default=None,
+        description="Whether a connection keeps what it has learnt between messages; if absent true.",
+    )
+    jitter: Time | None = Field(default=None, description="Longest random wait of a sender; if absent 1 us.")
+    seed: Whole | None = None
+
+
+PROTOCOLS: dict[str, type[Part]] = {"lossless": Lossless, "credit": Credits, "tcp": TcpPackets}
+_MILLISECONDS = ("min_rto", "max_rto", "ack_delay")
+
+
+def packets_of(model: Part) -> Packets:
+    """Return what a checked part of a study file says; what it leaves out is left to the model."""
+    options: dict[str, Any] = model.model_dump(exclude_none=True, exclude_unset=True)
+    for name in _MILLISECONDS:
+        if name in options:
+            options[name] /= 1e6
+    return Packets(options.pop("protocol"), options)
+
+
+def packets_schema() -> dict[str, Any]:
+    """Return the JSON Schemas of all protocols, by name, and of their choice as ``Packets``."""
+    models = [(model, "validation") for model in PROTOCOLS.values()]
+    _, schema = models_json_schema(models, ref_template="#/$defs/{model}")  # type: ignore[arg-type]
+    parts: dict[str, Any] = schema["$defs"]
+    choices = [{"$ref": f"#/$defs/{model.__name__}"} for model in PROTOCOLS.values()]
+    return parts | {"Packets": {"oneOf": choices, "description": "What network model packet moves."}}

@@ -1,0 +1,206 @@
+"""Known systems as data files: ``presets/NAME.yaml``, with a source for each number.
+
+::
+
+    title: NVIDIA HGX H100
+    platform: {network: [...], npu: {...}}      # as in a study file, and simulated
+    topology: {kind: rail-optimised, ...}       # optional: the graph, only drawn
+    notes: What the platform leaves out.
+    numbers:                                    # one entry for each number of the platform
+      network.nvlink.bandwidth: {source: "https://…", says: 900 GB/s both ways}
+      network.nvlink.latency: {unverified: true, says: a guess}
+
+A dimension is called by its name. A study takes one with ``platform: {preset: NAME}`` and changes it by other
+keys beside that: mappings are merged, lists replaced, and ``network`` may map the name of a dimension to keys.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from armillary.base.errors import nearest
+from armillary.platform.document import Document, KeyPath, read_document, show
+
+_FOLDER = Path(__file__).parent / "presets"
+_MEMORIES = Path(__file__).parent / "memory_presets"
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number of a preset: where it stands, its value, and where it comes from.
+
+    Attributes:
+        key: E.g. ``network.nvlink.bandwidth``.
+        value: As in the file, with its unit.
+        source: Public address, or empty if unverified.
+        says: What stands there, or why the value was chosen.
+    """
+
+    key: str
+    value: str
+    source: str
+    says: str
+
+    @property
+    def unverified(self) -> bool:
+        """Whether nothing public was found that says so."""
+        return not self.source
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A known system."""
+
+    name: str
+    title: str
+    notes: str
+    numbers: tuple[Number, ...]
+    document: Document
+
+    @property
+    def topology(self) -> Any:
+        """The description of its graph, or None."""
+        return self.document.data.get("topology")
+
+
+@functools.cache
+def preset_names() -> tuple[str, ...]:
+    """Return the names of all presets."""
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))
+
+
+@functools.cache
+def read_preset(name: str) -> Preset:
+    """Return a preset that `preset_names` lists."""
+    return read_numbers(_FOLDER / f"{name}.yaml", "platform")
+
+
+def read_numbers(path: Path, key: str) -> Preset:
+    """Return a preset file whose numbers under `key` say where they are from."""
+    document = read_document(path, "preset", "yaml")
+    data = document.data
+    values = dict(leaves(data[key]))
+    numbers = tuple(
+        Number(key, str(values[key]), entry.get("source", ""), entry["says"])
+        for key, entry in data["numbers"].items()
+    )
+    return Preset(path.stem, data["title"], " ".join(data["notes"].split()), numbers, document)
+
+
+def preset_document(name: str) -> Document:
+    """Return a platform file that consists of a preset."""
+    return Document(f"preset {name}", {"preset": name}, syntax="yaml")
+
+
+def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield (key, value) of all with a number in a platform mapping; parts of lists go by their names, if any."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from leaves(part, (*path, str(key)))
+    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+        for at, part in enumerate(value):
+            name = part.get("name", at) if isinstance(part, Mapping) else at
+            yield from leaves(part, (*path, str(name)))
+    elif path[-1:] != ("name",) and any(char.isdigit() for char in str(value)):
+        yield ".".join(path), value
+
+
+@functools.cache
+def memory_names() -> tuple[str, ...]:
+    """Return the names of all presets of remote memories."""
+    return tuple(sorted(path.stem for path in _MEMORIES.glob("*.yaml")))
+
+
+def expand(document: Document, path: KeyPath) -> tuple[Document, tuple[str, ...]]:
+    """Return the document with the presets that the mapping at `path` names filled in, and warnings about them.
+
+    Raises:
+        InputError: There is no such preset, or no such dimension in it.
+    """
+    document, warnings = _expand_platform(document, path)
+    path = (*path, "remote_memory")
+    given = _at(document, path)
+    if not isinstance(given, dict) or given.get("preset") is None:
+        return document, warnings
+    name = document.choice((*path, "preset"), given["preset"], memory_names())
+    known = read_document(_MEMORIES / f"{name}.yaml", "preset", "yaml").data
+    own = {key: value for key, value in given.items() if key != "preset"}
+    open_ = [key for key, entry in known["numbers"].items() if entry.get("unverified")]
+    if open_:
+        warnings += (
+            f"memory preset {name}: {len(open_)} of {len(known['numbers'])} numbers are unverified: {', '.join(open_)}",
+        )
+    return _replaced(document, path, _merge(known["memory"], own)), warnings
+
+
+def _at(document: Document, path: KeyPath) -> Any:
+    given: Any = document.data
+    for key in path:
+        given = given.get(key) if isinstance(given, dict) else None
+    return given
+
+
+def _replaced(document: Document, path: KeyPath, value: Any) -> Document:
+    """Return the document with `value` at `path`."""
+    for depth in range(len(path) - 1, -1, -1):
+        value = {**_at(document, path[:depth]), path[depth]: value}
+    return replace(document, data=value)
+
+
+def _expand_platform(document: Document, path: KeyPath) -> tuple[Document, tuple[str, ...]]:
+    given = _at(document, path)
+    if not isinstance(given, dict) or given.get("preset") is None:
+        return document, ()
+    name = document.choice((*path, "preset"), given["preset"], preset_names())
+    preset = read_preset(name)
+    base = preset.document.data["platform"]
+    own = {key: value for key, value in given.items() if key != "preset"}
+    if isinstance(own.get("network"), dict):
+        own["network"] = _dimensions(base["network"], own["network"], document, (*path, "network"))
+    elif own.get("topology") is not None:
+        raise document.error(
+            (*path, "topology"), f"preset {name} has a network, expected no topology beside it"
+        )
+    merged: Any = _merge(base, own)
+    values = dict(leaves(merged))
+    open_ = [n for n in preset.numbers if n.unverified and str(values.get(n.key)) == n.value]
+    warnings = (
+        (
+            f"preset {name}: {len(open_)} of {len(preset.numbers)} numbers are unverified: "
+            f"{', '.join(n.key for n in open_)}",
+        )
+        if open_
+        else ()
+    )
+    return _replaced(document, path, merged), warnings
+
+
+def _dimensions(
+    base: list[dict[str, Any]], changes: dict[str, Any], document: Document, path: KeyPath
+) -> list[dict[str, Any]]:
+    names = [part["name"] for part in base]
+    for name, change in changes.items():
+        if name not in names:
+            raise document.error(
+                (*path, name),
+                f"the preset has no such dimension{nearest(str(name), names)}; it has {', '.join(names)}",
+            )
+        if not isinstance(change, dict):
+            raise document.error((*path, name), f"got {show(change)}, expected a mapping of keys to values")
+    merged = []
+    for part in base:
+        change = changes.get(part["name"], {})
+        other = {"size": "shape", "shape": "size"}
+        dropped = {other[key] for key in change if key in other} - change.keys()
+        merged.append({key: value for key, value in _merge(part, change).items() if key not in dropped})
+    return merged
+
+
+def _merge(base: Any, own: Any) -> Any:
+    if not isinstance(base, dict) or not isinstance(own, dict):
+        return own
+    return base | {key: _merge(base[key], value) if key in base else value for key, value in own.items()}

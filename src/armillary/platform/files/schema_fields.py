@@ -1,0 +1,107 @@
+"""What the layouts of study files are made of: quantities with units, counts, and mappings that know their keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Discriminator, model_validator
+from pydantic_core import PydanticCustomError, core_schema
+
+from armillary.base import units
+from armillary.base.errors import nearest
+from armillary.platform.document import show
+from armillary.platform.limits import COUNT, POSITIVE, RATE, SHARE, SIDE, TIME, Number
+
+_NEGATIVE = re.compile(r"\s*-\s*([\d.].*)")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Makes a field read text with a unit; `whole` names the unit of which only whole numbers will do."""
+
+    parse: Callable[[object], float]
+    kind: str
+    example: str
+    limits: Number = POSITIVE
+    whole: str = ""
+
+    def read(self, text: object) -> float:
+        """Return the value of `text`.
+
+        Raises:
+            ValueError: It is not such a quantity.
+        """
+        if isinstance(text, str) and (match := _NEGATIVE.fullmatch(text)) and (value := self.parse(match[1])):
+            raise ValueError(f"got {show(text)}, which is negative, expected {self.limits.least}")
+        value = self.parse(text)
+        if problem := self.limits.out_of_range(value, show(text)):
+            raise ValueError(problem + (f", e.g. '{self.example}'" if value <= self.limits.low else ""))
+        if self.whole and value != int(value):
+            raise ValueError(f"got {text!r}, expected a whole number of {self.whole}")
+        return int(value) if self.whole else value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {"type": "string", "pattern": units.unit_pattern(self.kind), "examples": [self.example]}
+
+
+@dataclass(frozen=True)
+class Ruled:
+    """Makes a field a number that a rule of `armillary.platform.limits` accepts."""
+
+    rule: Number
+
+    def read(self, value: object) -> int | float:
+        """Return the value, a float unless only whole numbers will do.
+
+        Raises:
+            ValueError: The rule refuses it.
+        """
+        if problem := self.rule(value):
+            raise ValueError(problem)
+        return value if self.rule.whole else float(value)  # type: ignore[arg-type, return-value]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        rule = self.rule
+        least = {"exclusiveMinimum" if rule.above else "minimum": rule.low}
+        return {"type": "integer" if rule.whole else "number", **least, "maximum": rule.high}
+
+
+Bandwidth = Annotated[float, Quantity(units.parse_bandwidth, "bandwidth", "400 GB/s", RATE)]
+WholeBandwidth = Annotated[int, Quantity(units.parse_bandwidth, "bandwidth", "100 GB/s", whole="GB/s")]
+Time = Annotated[float, Quantity(units.parse_time, "time", "500 ns", TIME)]
+WholeTime = Annotated[int, Quantity(units.parse_time, "time", "10 ns", TIME, whole="ns")]
+Percent = Annotated[float, Quantity(units.parse_percent, "percent", "5 %")]
+Efficiency = Annotated[float, Quantity(units.parse_percent, "percent", "45 %", SHARE)]
+Flops = Annotated[float, Quantity(units.parse_flops, "flops", "312 TFLOP/s")]
+Size = Annotated[int, Quantity(units.parse_bytes, "bytes", "1 GiB", whole="bytes")]
+Count = Annotated[int, Ruled(COUNT)]
+Side = Annotated[int, Ruled(SIDE)]
+TAGS = ("<text>", "<mapping>")
+"""Names of the two ways to write some values; pydantic puts them into the place of an error."""
+BY_TYPE = Discriminator(lambda value: TAGS[isinstance(value, dict)])
+
+
+class Part(BaseModel):
+    """A mapping of the file: types are not converted, and keys that are not listed are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, data: Any) -> Any:
+        """Refuse an unknown key with its nearest match, before anything is said about the values."""
+        known = [field.alias or name for name, field in cls.model_fields.items()]
+        for key in data if isinstance(data, dict) else ():
+            if key not in known:
+                hint = nearest(str(key), known) or f"; known keys: {', '.join(known)}"
+                raise PydanticCustomError("unknown_key", "unknown key{hint}", {"key": key, "hint": hint})
+        return data

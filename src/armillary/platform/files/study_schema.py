@@ -1,0 +1,151 @@
+"""The layout of a native study file, as pydantic models; also the source of its JSON Schema.
+
+Quantities are text with a unit (`armillary.base.units`); a key that is not listed is an error. Here are the file, its
+platform and the NPU; the other parts have modules of their own, `*_schema`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, Tag, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from armillary.base import units
+from armillary.platform.files.collectives_schema import Collectives
+from armillary.platform.files.memory_schema import Memory, RemoteMemory
+from armillary.platform.files.network_schema import NetworkDimension
+from armillary.platform.files.schema_fields import BY_TYPE, TAGS, Efficiency, Flops, Part, Ruled, WholeTime
+from armillary.platform.files.terms_schema import TermsKeys
+from armillary.platform.files.workload_schema import Job, Workload
+from armillary.platform.limits import SEED
+from armillary.platform.model import ProfileName, SchedulingName
+
+
+def _per_rank(value: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "propertyNames": {"pattern": "^[0-9]+$"}, "additionalProperties": value}
+
+
+Groups = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {"pattern": "^0*[1-9][0-9]*$"},
+            "additionalProperties": {
+                "type": "array",
+                "items": {"type": "integer", "minimum": 0},
+                "minItems": 1,
+            },
+        }
+    ),
+]
+RankSpeeds = Annotated[Any, WithJsonSchema(_per_rank({"type": "number", "exclusiveMinimum": 0}))]
+RankTimes = Annotated[
+    Any,
+    WithJsonSchema(_per_rank({"type": "string", "pattern": units.unit_pattern("time")})),
+]
+
+
+class Peaks(Part):
+    """Peak performance by the precision of matrix products (physical)."""
+
+    bf16: Flops = Field(description="Also that of nodes which name no precision.")
+    fp8: Flops | None = None
+    fp4: Flops | None = None
+    fp32: Flops | None = None
+
+
+class Npu(Part):
+    """One NPU."""
+
+    peak: Annotated[Annotated[Flops, Tag(TAGS[0])] | Annotated[Peaks, Tag(TAGS[1])], BY_TYPE] | None = Field(
+        default=None, description="Peak performance: for the roofline model, and for bounds in physical."
+    )
+    memory: Memory | None = Field(
+        default=None, description="Local memory; reductions and the roofline model use it."
+    )
+    endpoint_delay: WholeTime | None = Field(
+        default=None,
+        description="Delay of every message at its endpoint; if absent 0 in physical, 10 ns in astra-sim.",
+    )
+    speed: RankSpeeds = Field(
+        default=None, description="Rank: its compute speed relative to the others, 0.8 is slower (physical)."
+    )
+
+
+class Jitter(Part):
+    """Random spread of compute durations (physical)."""
+
+    sigma: Efficiency = Field(description="Standard deviation relative to the duration, at most 100 %.")
+    seed: Annotated[int, Ruled(SEED)] = 0
+
+
+class PlatformFile(Part):
+    """A machine."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": [key]} for key in ("network", "preset", "topology")]}
+    )
+
+    preset: str | None = Field(
+        default=None, description="A known system (`armillary platform list`); the other keys change it."
+    )
+    network: list[NetworkDimension] | None = Field(
+        default=None,
+        min_length=1,
+        description="Dimensions, innermost first; over a preset also a mapping of a dimension's name to its keys.",
+    )
+    topology: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
+        default=None, description="A graph instead of dimensions, for network models with contention."
+    )
+    packets: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
+        default=None,
+        description="What network model packet moves: protocol lossless (if absent), credit or tcp.",
+    )
+    npu: Npu = Npu()
+    collectives: Collectives = Collectives()
+    remote_memory: RemoteMemory | None = None
+    groups: Groups = Field(
+        default=None, description="Communicator id: its ranks, in the order they communicate."
+    )
+    compute: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
+        default=None, description="How compute nodes are timed; model chooses how."
+    )
+    scheduling: SchedulingName = Field(
+        default="fair", description="Who uses a port first: all at once, or in order (physical)."
+    )
+    stragglers: RankTimes = Field(default=None, description="Rank: how late it starts (physical).")
+    jitter: Jitter | None = None
+    terms: TermsKeys = TermsKeys()
+    rendezvous: bool = Field(default=False, description="Receivers announce themselves before data is sent.")
+
+    @model_validator(mode="after")
+    def _one_network(self) -> PlatformFile:
+        if self.network is None and self.topology is None:
+            raise PydanticCustomError("missing_key", "missing key", {"key": "network"})
+        if self.network is not None and self.topology is not None:
+            raise ValueError("expected either network or topology, not both")
+        return self
+
+
+class StudyFile(Part):
+    """A study: a machine and what runs on it."""
+
+    platform: PlatformFile
+    workload: Workload | None = Field(
+        default=None, description="May be left out of a file that is only a platform."
+    )
+    jobs: list[Job] | None = Field(
+        default=None,
+        min_length=1,
+        description="Instead of workload: several, on NPUs of their own or shared.",
+    )
+    profile: ProfileName = Field(default="physical", description="Meaning of the numbers.")
+    time_unit: Literal["ns"] = Field(default="ns", description="Length of a tick.")
+
+    @model_validator(mode="after")
+    def _one_workload(self) -> StudyFile:
+        if self.workload is not None and self.jobs is not None:
+            raise ValueError("expected either workload or jobs, not both")
+        return self

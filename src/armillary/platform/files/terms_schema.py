@@ -1,0 +1,56 @@
+"""What a study file says of terms of interference and overhead."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from armillary.base import units
+from armillary.platform.files.schema_fields import Part, Quantity, Time
+from armillary.platform.limits import SHARE_OR_NONE
+from armillary.platform.terms import Terms
+
+Share = Annotated[float, Quantity(units.parse_percent, "percent", "10 %", SHARE_OR_NONE)]
+
+
+class OverlapKeys(Part):
+    """How much kernels and collectives that run at the same time on a rank slow each other."""
+
+    compute: Share = Field(
+        default=0.0, description="What a kernel takes longer while a collective moves data."
+    )
+    communication: Share = Field(
+        default=0.0, description="What a collective takes longer while one of its ranks computes."
+    )
+
+
+class StepKeys(Part):
+    """What an iteration takes outside of kernels: data loader, optimizer on the host, logging."""
+
+    time: Time = Field(default=0.0, description="Of every iteration.")
+    share: Share = Field(default=0.0, description="Of what the rest takes.")
+
+
+class TermsKeys(Part):
+    """Terms of a step that kernels and wires do not show; each is off unless it is given (physical)."""
+
+    overlap: OverlapKeys = OverlapKeys()
+    communication: Share = Field(
+        default=0.0, description="What collectives and messages take longer in a step than alone."
+    )
+    launch: Time = Field(
+        default=0.0, description="The least time of a kernel: what the CPU needs to issue it."
+    )
+    straggler: Share = Field(
+        default=0.0, description="Standard deviation of the speeds of ranks; a step waits for the slowest."
+    )
+    step: StepKeys = StepKeys()
+
+
+def terms_of(keys: TermsKeys) -> Terms:
+    """Return the terms that a study file asks for."""
+    return Terms(
+        keys.overlap.compute, keys.overlap.communication, keys.communication, keys.launch, keys.straggler,
+        keys.step.time, keys.step.share,
+    )  # fmt: skip

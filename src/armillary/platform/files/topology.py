@@ -1,0 +1,242 @@
+"""Topologies from edge lists (CSV, YAML), networkx graphs and GraphML files.
+
+An edge list has the columns ``from``, ``to``, ``bandwidth`` and ``latency``, with units, and if needed
+``buffer``, ``kind`` and ``way`` (``both``, the default, or ``one``). The nodes ``npu 0``, ``npu 1``, … (or
+``npu0``, ``gpu0``, …) are NPUs, by rank; all others are switches. A YAML file has a list ``links`` of mappings
+with these keys, may list the names of the NPUs in rank order under ``npus``, and may say ``forward: true``
+where messages pass through NPUs on the way to others.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from armillary.base import units
+from armillary.base.errors import InputError, nearest, one_of
+from armillary.platform.document import read_document, read_text, show
+from armillary.platform.topology.graph import UNBOUNDED, Topology
+from armillary.platform.topology.wiring import Wiring
+
+if TYPE_CHECKING:
+    import networkx  # type: ignore[import-untyped]
+
+_NPU = re.compile(r"(?:npu|gpu)[ _-]?(\d{1,9})", re.IGNORECASE)
+_KEYS = ("from", "to", "bandwidth", "latency", "buffer", "kind", "way")
+SUFFIXES = (".csv", ".yaml", ".yml", ".graphml")
+
+Edge = tuple[str, str, float, float, int, str]
+"""Tail, head, bytes per ns, ns, bytes, kind: one way."""
+
+
+def read_graph(path: str | Path) -> Topology:
+    """Return the topology of a .csv, .yaml or .graphml file.
+
+    Raises:
+        InputError: The file is missing or malformed; names the line, the key and what was expected.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"{path}: got suffix '{suffix}', expected {one_of(SUFFIXES)} for a graph")
+    if suffix == ".graphml":
+        return _read_graphml(path)
+    if suffix == ".csv":
+        rows = csv.DictReader(read_text(path, "edge list").splitlines(), skipinitialspace=True)
+        _known(rows.fieldnames or (), f"{path}:1")
+        return edges(path.stem, _edges((f"{path}:{rows.line_num}", row) for row in rows))
+    document = read_document(path, "edge list", "yaml")
+    document.check_keys(("links", "npus", "forward"))
+    links = document.require("links", "a list of {from, to, bandwidth, latency}")
+    if not isinstance(links, list) or not all(isinstance(link, dict) for link in links):
+        document.reject(("links",), links, "a list of mappings")
+    for position, link in enumerate(links):
+        _known(link, document.where(("links", position)))
+    npus, forward = document.data.get("npus"), document.data.get("forward", False)
+    if npus is not None and (not isinstance(npus, list) or len(set(map(str, npus))) != len(npus)):
+        document.reject(("npus",), npus, "a list of different names")
+    if not isinstance(forward, bool):
+        document.reject(("forward",), forward, "true or false")
+    listed = ((document.where(("links", position)), link) for position, link in enumerate(links))
+    return edges(path.stem, _edges(listed), npus=npus and [str(name) for name in npus], forward=forward)
+
+
+def edges(
+    name: str, links: Iterable[Edge], *, npus: Sequence[str] | None = None, forward: bool = False
+) -> Topology:
+    """Return the topology of a list of one-way links between named nodes.
+
+    Args:
+        name: Of the topology.
+        links: See `Edge`.
+        npus: Names of the NPUs in rank order; None: by their names, see the module.
+        forward: Messages may pass through NPUs.
+
+    Raises:
+        InputError: There is no NPU, a rank is missing, or a link has no bandwidth or leads to where it begins.
+    """
+    links = list(links)
+    names = dict.fromkeys(end for link in links for end in link[:2])
+    ranked = list(npus) if npus is not None else _ranked(name, names)
+    if missing := [npu for npu in ranked if npu not in names]:
+        raise InputError(f"{name}: npus: '{missing[0]}' has no link{nearest(missing[0], names)}")
+    switches = [node for node in names if node not in set(ranked)]
+    number = {node: i for i, node in enumerate((*ranked, *switches))}
+    for tail, head, bandwidth, *_ in links:
+        if tail == head:
+            raise InputError(f"{name}: a link leads from '{tail}' to itself, expected two nodes")
+        if not 0 < bandwidth < float("inf"):
+            raise InputError(
+                f"{name}: link '{tail}' → '{head}': got bandwidth {bandwidth:g}, expected more than 0"
+            )
+    wiring = Wiring(name, len(ranked))
+    wiring.tier("switch", len(switches))
+    for kind in dict.fromkeys(link[5] for link in links):
+        tails, heads, rates, delays, room, _ = zip(*(link for link in links if link[5] == kind), strict=True)
+        a, b = ([number[node] for node in side] for side in (tails, heads))
+        wiring.connect(a, b, kind, rates, delays, buffer=room, one_way=True)
+    return wiring.topology(forwards=forward, labels=tuple(number))
+
+
+def from_networkx(graph: networkx.Graph, name: str = "graph", *, forward: bool = False) -> Topology:
+    """Return the topology of a networkx graph; an undirected edge is a link each way.
+
+    Nodes are NPUs if their attribute ``npu`` is their rank, or else by name as in an edge list. Edges have
+    ``bandwidth`` and ``latency``, and may have ``buffer`` and ``kind``: numbers in bytes per ns (GB/s), ns and
+    bytes, or text with a unit.
+
+    Raises:
+        InputError: An edge lacks a value, or as `edges` says.
+    """
+    ranks = {str(node): data["npu"] for node, data in graph.nodes(data=True) if data.get("npu") is not None}
+    if ranks and sorted(ranks.values()) != list(range(len(ranks))):
+        raise InputError(
+            f"{name}: got NPU ranks {show(sorted(ranks.values()))}, expected 0 to {len(ranks) - 1}"
+        )
+    links: list[Edge] = []
+    for tail, head, data in graph.edges(data=True):
+        where = f"{name}: edge '{tail}' → '{head}'"
+        edge = _edge(where, {"from": tail, "to": head} | data)
+        links.append(edge)
+        if not graph.is_directed():
+            links.append((edge[1], edge[0], *edge[2:]))
+    return edges(name, links, npus=sorted(ranks, key=ranks.__getitem__) if ranks else None, forward=forward)
+
+
+def to_networkx(topology: Topology) -> networkx.MultiDiGraph:
+    """Return a topology as a networkx graph with the names and attributes that `from_networkx` reads."""
+    graph = _networkx().MultiDiGraph()
+    for node in range(topology.nodes):
+        rank = {"npu": node} if node < topology.npus else {}
+        graph.add_node(topology.node_name(node), **rank)
+    for link in np.flatnonzero(topology.bandwidth > 0).tolist():
+        graph.add_edge(
+            topology.node_name(int(topology.tail[link])),
+            topology.node_name(int(topology.head[link])),
+            bandwidth=float(topology.bandwidth[link]),
+            latency=float(topology.latency[link]),
+            buffer=int(topology.buffer[link]),
+            kind=topology.kinds[topology.kind[link]],
+        )
+    return graph
+
+
+def _networkx() -> Any:
+    try:
+        import networkx
+    except ImportError as error:
+        raise InputError(
+            "graphs of networkx and GraphML files need networkx: pip install armillary[graph]"
+        ) from error
+    return networkx
+
+
+def _read_graphml(path: Path) -> Topology:
+    from xml.etree.ElementTree import ParseError
+
+    library = _networkx()
+    read_text(path, "GraphML file")
+    try:
+        graph = library.read_graphml(path)
+    except (ParseError, library.NetworkXError, KeyError, ValueError) as error:
+        raise InputError(f"{path}: not valid GraphML: {error}") from None
+    return from_networkx(graph, path.stem)
+
+
+def _known(keys: Iterable[str], where: str) -> None:
+    keys = list(keys)
+    for key in keys:
+        if key not in _KEYS:
+            raise InputError(
+                f"{where}: unknown key '{key}'{nearest(str(key), _KEYS)}; known keys: {', '.join(_KEYS)}"
+            )
+    for key in _KEYS[:4]:
+        if key not in keys:
+            raise InputError(f"{where}: missing key '{key}'; known keys: {', '.join(_KEYS)}")
+
+
+def _edges(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterable[Edge]:
+    for where, row in rows:
+        edge = _edge(where, row)
+        yield edge
+        way = row.get("way") or "both"
+        if way not in ("both", "one"):
+            raise InputError(f"{where}: way: got {show(way)}, expected one of both, one")
+        if way == "both":
+            yield (edge[1], edge[0], *edge[2:])
+
+
+def _edge(where: str, row: Mapping[str, Any]) -> Edge:
+    """Return a link of a row; a number has no unit in a networkx graph only."""
+
+    def read(key: str, parse: Callable[[object], float], default: float | None = None) -> float:
+        value = row.get(key)
+        if value is None or value == "":
+            if default is not None:
+                return default
+            raise InputError(f"{where}: missing key '{key}'")
+        if isinstance(value, int | float) and not isinstance(value, bool) and where.count("edge '"):
+            if not 0 <= value < 2**63:
+                raise InputError(f"{where}: {key}: got {value}, expected 0 or more")
+            return value
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise InputError(f"{where}: {key}: {error}") from None
+
+    for end in ("from", "to"):
+        if row.get(end) in (None, ""):
+            raise InputError(f"{where}: missing key '{end}'")
+    bandwidth = read("bandwidth", units.parse_bandwidth)
+    if not 0 < bandwidth < float("inf"):
+        raise InputError(
+            f"{where}: bandwidth: got {show(row['bandwidth'])}, expected more than 0, e.g. '400 GB/s'; a link that is "
+            "down is one of the topology's failures"
+        )
+    return (
+        str(row["from"]),
+        str(row["to"]),
+        bandwidth,
+        read("latency", units.parse_time),
+        int(read("buffer", units.parse_bytes, UNBOUNDED)),
+        str(row.get("kind") or "link"),
+    )
+
+
+def _ranked(name: str, names: Iterable[str]) -> list[str]:
+    ranks: dict[int, str] = {}
+    for node in names:
+        match = _NPU.fullmatch(node)
+        if match and (other := ranks.setdefault(int(match[1]), node)) != node:
+            raise InputError(f"{name}: '{other}' and '{node}' have the same rank")
+    if not ranks:
+        raise InputError(f"{name}: no node is an NPU, expected names like 'npu 0' or a list npus")
+    for rank in range(len(ranks)):
+        if rank not in ranks:
+            raise InputError(f"{name}: has {len(ranks)} NPUs but none of rank {rank}")
+    return [ranks[rank] for rank in range(len(ranks))]

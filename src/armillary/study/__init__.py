@@ -1,1 +1,0 @@
-"""Studies: what is done with traces and machines beyond one simulation."""

@@ -1,8 +1,0 @@
-"""Replay: execute a Chakra trace on real hardware, and compare with a simulation of it."""
-
-from __future__ import annotations
-
-from armillary.study.replay.compare import Comparison, NodeRow, compare
-from armillary.study.replay.run import Replay, replay
-
-__all__ = ["Comparison", "NodeRow", "Replay", "compare", "replay"]

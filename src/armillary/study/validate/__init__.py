@@ -1,5 +1,0 @@
-"""Predictions beside measurements of real machines."""
-
-from armillary.study.validate.run import validate
-
-__all__ = ["validate"]

@@ -1,0 +1,75 @@
+"""Validations of products and attention: held-out rows meet their bars."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from armillary.base.errors import InputError
+from armillary.evidence.validate.gemm import SUITES, device_of
+from armillary.evidence.validate.table import Table
+
+SUITE = {suite.name: suite for suite in SUITES}
+HEADER = "device,gemm_dtype,m,n,k,latency\n"
+
+
+def mean(table: Table) -> float:
+    return float(np.mean([abs(row.error) for row in table.rows]))
+
+
+def run(name: str, *files: Path) -> Table:
+    return SUITE[name].run(files, lambda done, of: None)
+
+
+@pytest.mark.parametrize(("name", "most"), [("gemm-a100", 0.065), ("gemm-h100", 0.05), ("gemm-b200", 0.058)])
+def test_unseen_products_meet_the_bar(shared: Path, name: str, most: float) -> None:
+    table = run(name, shared / "measured" / SUITE[name].needs)
+    assert table.relation == "held out" and table.bar and most < table.bar.mean
+    assert len(table.rows) > 500
+    assert mean(table) < most
+
+
+def test_unseen_prefills(shared: Path) -> None:
+    table = run("attention-h100", shared / "measured" / SUITE["attention-h100"].needs)
+    assert mean(table) < 0.1
+    assert {part.title for part in table.parts} == {"bf16", "fp8", "fp8, window 128"}
+    assert all(mean(part) < 0.075 for part in table.parts if "window" not in part.title)
+
+
+def test_a_file_of_ones_own_is_shown_whole(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    rows = ["NVIDIA H100 80GB HBM3,bfloat16,4096,4096,4096,0.19", "NVIDIA B200,fp8,8192,8192,8192,0.4",
+            "NVIDIA H100 80GB HBM3,bfloat16,1,64,64,0.002", "Abacus,bfloat16,4096,4096,4096,9"]  # fmt: skip
+    path.write_text("# made up\n" + HEADER + "\n".join(rows) + "\n")
+    table = run("gemm", path)
+    assert [row.group for row in table.rows] == ["h100-sxm bf16", "b200 fp8", "Abacus bf16"]
+    assert [bool(row.reason) for row in table.rows] == [False, False, True]
+    assert mean(Table("", "", "", "", table.rows[:2], "")) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("m,n,k\n", "no column 'device'; it has m, n, k"),
+        (HEADER, "no products of 20 us or more"),
+        (HEADER + "x,bf16,1,2,three,1\n", "row 1 below the header: invalid literal"),
+        (HEADER + "x,bf16,1,2,3,-1\n", "row 1 below the header: expected sizes and a latency above 0"),
+    ],
+)
+def test_a_bad_file_is_one_error(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said):
+        run("gemm", path)
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [("NVIDIA A100-SXM4-80GB", "a100-sxm-80"), ("NVIDIA A100-SXM4-40GB", "a100-sxm-40"), ("NVIDIA GB200", "gb200"),
+     ("NVIDIA H200", "h200-sxm"), ("b300", "b300")],
+)  # fmt: skip
+def test_names_of_devices(name: str, device: str) -> None:
+    found = device_of(name)
+    assert found and found.name == device

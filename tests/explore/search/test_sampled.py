@@ -1,0 +1,73 @@
+"""Points by lot and by Optuna: the same seed, the same points; and what a storage is good for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import armillary
+from armillary.base.errors import InputError
+
+from .test_planner import GENERATE, MODEL, sweep
+
+VARY: dict[str, Any] = {
+    f"{GENERATE}.parallel.tp": [1, 2, 4, 8],
+    f"{GENERATE}.parallel.pp": [1, 2, 4],
+    f"{GENERATE}.pipeline.schedule": {"values": ["1f1b", "gpipe"], "when": "pp > 1"},
+    f"{GENERATE}.microbatch": [1, 2],
+}
+
+
+@pytest.fixture(autouse=True)
+def _model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(MODEL))
+    monkeypatch.chdir(tmp_path)
+
+
+def numbers(found: Any) -> list[int]:
+    return [row.number for row in found.rows]
+
+
+@pytest.mark.parametrize("method", ["tpe", "nsga2", "random"])
+def test_a_seed_gives_the_same_points(method: Any) -> None:
+    if method != "random":
+        pytest.importorskip("optuna")
+    given = sweep(VARY, ["minimize step_time", "minimize memory"])
+    one, again, other = (armillary.search(given, method=method, trials=8, seed=seed) for seed in (1, 1, 2))
+    assert numbers(one) == numbers(again)
+    assert numbers(one) != numbers(other)
+    assert [row.measures for row in one.best] == [row.measures for row in again.best]
+    assert not one.exact
+    assert one.gap is not None
+
+
+@pytest.mark.parametrize("method", ["tpe", "nsga2", "random"])
+def test_all_points_are_exact(method: Any) -> None:
+    if method != "random":
+        pytest.importorskip("optuna")
+    given = sweep({f"{GENERATE}.parallel.tp": [1, 2, 4]}, [])
+    best = armillary.search(given).best[0]
+    found = armillary.search(given, method=method, trials=30)
+    assert found.exact
+    assert found.best[0].number == best.number
+    assert found.simulated <= 3
+
+
+@pytest.mark.parametrize("name", ["trials.db", "trials.log"])
+def test_a_storage_goes_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("optuna")
+    given = sweep(VARY, []) | {"search": {"method": "tpe", "storage": name}}
+    first = armillary.search(given, trials=5)
+    second = armillary.search(given, trials=5)
+    assert numbers(first) == numbers(second)
+    assert second.simulated == 0
+    assert [dict(row.measures) for row in first.rows] == [dict(row.measures) for row in second.rows]
+    more = armillary.search(given, trials=9)
+    assert set(numbers(first)) <= set(numbers(more))
+    with pytest.raises(InputError, match="another sweep"):
+        armillary.search(given | {"where": ["tp <= 4"]}, trials=5)
+    with pytest.raises(InputError, match="storage"):
+        armillary.search(given | {"search": {"method": "tpe", "storage": "/dev/null/trials.db"}})
