@@ -31,8 +31,8 @@ class Rank:
         self._tiling = Tiling(source)
         self._single: dict[tuple[object, ...], Tile] = {}
         self._called: dict[tuple[int, ...], int] = {}
-        self._inside: dict[str, Nodes] = {}
-        """The last calls of pieces, by family."""
+        self._inside: dict[str, tuple[list[int], list[int]]] = {}
+        """The last calls of pieces, by family, and the ends of the piece that made them."""
         self._between: dict[str, int] = {}
         """The last call outside of pieces, until a piece calls that communicator again."""
 
@@ -50,7 +50,8 @@ class Rank:
         """
         before = [self._between.pop(family) for family in made.calls if family in self._between]
         base = self._tiling.place(made.tile, {IN: inputs, CHAIN: [*self.chain, *also, *before]}, self.labels)
-        self._inside |= {family: [base + node for node in nodes] for family, nodes in made.calls.items()}
+        ends = [base + node for node in made.ends]
+        self._inside |= {family: ([base + call for call in calls], ends) for family, calls in made.calls.items()}
         if made.kernel is not None:
             self.chain = [base + made.kernel]
         return base
@@ -64,13 +65,16 @@ class Rank:
         self.chain = [node]
         return node
 
+    def calls_beside(self, family: str, after: Nodes) -> Nodes:
+        """Return the last calls of pieces, unless `after` waits for the whole piece that made them."""
+        calls, ends = self._inside.get(family, ((), ()))
+        return () if set(ends) <= set(after) else calls
+
     def collective(self, name: str, kind: CollectiveType, family: str, size: int, after: Nodes) -> int:
-        """Place a collective; calls of one family keep their order."""
+        """Place a collective; those of one family keep their order."""
         step = Step(name, collective=kind, axes=family, size=size)
         digits = self.grid.digits(family)
-        before = [*self._inside.pop(family, ())]
-        if digits in self._called:
-            before.append(self._called[digits])
+        before = [self._called[digits]] if digits in self._called else []
         key = (name, kind, family, size)
         node = self._place(key, name, NodeType.COMM_COLL_NODE, lambda: collective(step), [*after, *before])
         self._called[digits] = self._between[family] = node

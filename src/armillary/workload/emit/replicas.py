@@ -252,7 +252,8 @@ class Sharded(Replicated):
         own = self.part(family, bucket.parameters) * self.element
         done: Nodes = bucket.nodes
         if bucket.partial:
-            done = self.summed_over_tp(bucket.partial, done)
+            # Gradients may be made when later layers have called tp, as in a zero-bubble schedule.
+            done = self.summed_over_tp(bucket.partial, [*done, *self.rank.calls_beside("tp", done)])
             bucket.partial = 0
         if ranks > 1:
             kind = CollectiveType.REDUCE_SCATTER
