@@ -19,7 +19,7 @@ from typing import Any
 
 from armillary.base.jit import load
 from armillary.engine.astra_sim.program import Lowered, lower
-from armillary.engine.common.run import execute
+from armillary.engine.astra_sim.run import execute
 from armillary.platform.links import link_blocks, route
 from armillary.platform.model import Algorithm, Dimension, Platform, System
 from armillary.trace import GraphBuilder, Trace

@@ -10,21 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
+from armillary.engine.astra_sim.classes import Carried, JobPhases, classify, find_phases
 from armillary.engine.astra_sim.congestion.network import Links, buckets
 from armillary.engine.astra_sim.custom import expand, uses_custom
 from armillary.engine.astra_sim.phase_costs import CONTROL_BYTES, PhaseCosts
-from armillary.engine.astra_sim.plans import TREE_KINDS, Plans
+from armillary.engine.astra_sim.plans import TREE_KINDS, JobPlan, Plans
 from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common import network
-from armillary.engine.common.classes import (
-    Carried,
-    JobPhases,
-    Workload,
-    classify,
-    find_phases,
-    quotient_comms,
-    read_workload,
-)
+from armillary.engine.common.calls import Job
 from armillary.engine.common.communicators import Communicator
 from armillary.engine.common.items import (
     Channel,
@@ -33,10 +26,11 @@ from armillary.engine.common.items import (
     channels_of,
     unreceived,
 )
-from armillary.engine.common.jobs import Job
 from armillary.engine.common.lowered import Simulated, as_table, join
 from armillary.engine.common.nodes import lower_nodes
-from armillary.engine.common.tables import JobPlan, Tables
+from armillary.engine.common.quotient import quotient_comms
+from armillary.engine.common.tables import Tables
+from armillary.engine.common.workload import Workload, read_workload
 from armillary.platform.model import Platform
 from armillary.trace import Trace
 
@@ -274,8 +268,6 @@ class _Build:
             comm = self.comm_at[(cls, slots[job.comm])]
             number = comm.number
             plan = self.plans.plan(comm, job)
-            if plan not in tables.comm_plans[comm.number]:
-                tables.comm_plans[comm.number].append(plan)
             ordinal = tables.ordinal(cls, number)
             of_job[j] = (plan.number, number, comm.local[cls], plan.chunks, len(plan.phases), ordinal)
         rows = of_job[view.job[which]]
@@ -347,11 +339,13 @@ class _Build:
 
     def _comm_rows(self, tables: Tables) -> list[int]:
         rows = []
-        for comm in self.quotients:
+        strides = dict.fromkeys(self.quotients, 0)
+        for plan in self.plans.all:
+            strides[plan.comm] = max(strides[plan.comm], plan.chunks * plan.lines)
+        for comm, stride in strides.items():
             for cls in comm.local:
                 tables.comm_ordinals[comm.number].setdefault(cls, -1)
             times = tables.comm_times[comm.number]
-            stride = max((p.chunks * p.lines for p in tables.comm_plans[comm.number]), default=0)
             rows += [tables.instances, len(comm.local), tables.arrived, stride, tables.instance_items]
             tables.instances += times
             tables.arrived += times * stride

@@ -23,8 +23,8 @@ from armillary.collective.demand import (
 )  # fmt: skip
 from armillary.collective.demand import block_of as block_of_members
 from armillary.engine.common import network
+from armillary.engine.common.calls import Job
 from armillary.engine.common.communicators import Communicator
-from armillary.engine.common.jobs import Job
 from armillary.platform.bandwidth import links_per_npu, port, ports
 from armillary.platform.model import Dimension, Platform, Port
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from armillary.engine.common import network
 from armillary.engine.common.items import Channel, Channels, View, channel_at
-from armillary.engine.common.jobs import JobPhase
 from armillary.platform.model import Dimension, Platform
 from armillary.trace.distinct import distinct_columns
 
@@ -41,15 +40,6 @@ class Ring:
     orders: frozenset[Order]
     slots: NDArray[np.int64]
     """(lines, n) at which of its communicators (in order of first use) each member does so, -1: never."""
-
-
-def order_of(phase: JobPhase) -> frozenset[Order]:
-    """Return the orders of both variants of a phase."""
-    found = set()
-    for schedule in phase.schedules:
-        peers = () if phase.uniform else tuple(np.unique(schedule.roles[0].send_peer % schedule.n).tolist())
-        found.add(Order(schedule.relative, peers, phase.uniform))
-    return frozenset(found)
 
 
 def world_lines(platform: Platform, dim: int) -> NDArray[np.int64]:

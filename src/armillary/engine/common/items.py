@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.engine.common import layout_kernel as lk
+from armillary.engine.common.calls import Job
 from armillary.engine.common.communicators import Communicators
-from armillary.engine.common.jobs import Job
 from armillary.engine.common.network import LIMIT
 from armillary.engine.common.nodes import OPERATION, Nodes
 from armillary.platform.model import Platform

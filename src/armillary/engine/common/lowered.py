@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.engine.common.calls import Job
 from armillary.engine.common.communicators import Communicator
 from armillary.engine.common.demands import Demands
 from armillary.engine.common.items import View
-from armillary.engine.common.jobs import Job
 from armillary.engine.common.network_use import NetworkUse
 
 Ints = NDArray[np.int64]

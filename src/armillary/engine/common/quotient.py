@@ -1,17 +1,14 @@
-"""Communicators and rings of the simulated classes: the quotient of the real ones by the fold."""
+"""Communicators of the simulated classes: the quotient of the real ones by the fold."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.common import layout_kernel as lk
-from armillary.engine.common.communicators import Communicator
-from armillary.engine.common.jobs import JobPhase
-from armillary.engine.common.jobs import line as line_of
-from armillary.platform.model import Platform
+from armillary.engine.common.communicators import Communicator, Communicators
 
 Ints = NDArray[np.int64]
 
@@ -23,64 +20,39 @@ class QuotientComm:
     number: int
     real: Communicator
     local: dict[int, int] = field(default_factory=dict)
-    rings: dict[int, Ring] = field(default_factory=dict)
 
 
-@dataclass
-class Ring:
-    """The lines of one communicator along one dimension (-1: its whole list of ranks)."""
+class Slots(Protocol):
+    """What `quotient_comms` asks a workload."""
 
-    entry: int
-    """Offset in `ring_entry` of its first (line, machine) pair, one pair per local class."""
-    first_line: int
-    n_lines: int
+    @property
+    def comms(self) -> Communicators:
+        """The communicators by number."""
+
+    def slots(self, rank: int) -> dict[int, int]:
+        """See `Workload.slots`."""
 
 
-@dataclass
-class Rings:
-    """All rings of a program as the arrays that `step_kernel` reads."""
+def quotient_comms(
+    workload: Slots, classes: Ints, representatives: Ints
+) -> tuple[dict[tuple[int, int], QuotientComm], list[QuotientComm]]:
+    """Return the communicators of the classes, by (class, slot) and in order.
 
-    platform: Platform
-    classes: Ints
-    """Class of every rank."""
-    representatives: Ints
-    ring_entry: list[int] = field(default_factory=list)
-    line_rows: list[int] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-
-    def ring(self, comm: QuotientComm, phase: JobPhase) -> Ring:
-        """Return the ring of `phase`, building it on first use."""
-        if phase.dim not in comm.rings:
-            comm.rings[phase.dim] = self._build(comm, phase)
-        return comm.rings[phase.dim]
-
-    def _build(self, comm: QuotientComm, phase: JobPhase) -> Ring:
-        entry = len(self.ring_entry) // 2
-        first = len(self.line_rows) // lk.LN_COLUMNS
-        place: dict[int, tuple[int, int]] = {}
-        for cls in comm.local:
-            if cls not in place:
-                ranks = line_of(self.platform, phase, comm.real, int(self.representatives[cls]))
-                self._line(comm, self.classes[ranks].tolist(), place)
-        for cls in comm.local:
-            self.ring_entry += place[cls]
-        return Ring(entry, first, len(self.line_rows) // lk.LN_COLUMNS - first)
-
-    def _line(self, comm: QuotientComm, classes: list[int], place: dict[int, tuple[int, int]]) -> None:
-        number = len(self.line_rows) // lk.LN_COLUMNS
-        machine: dict[int, int] = {}
-        positions = []
-        for position, cls in enumerate(classes):
-            if cls not in machine:
-                machine[cls] = len(machine)
-                positions.append(position)
-                place[cls] = (number, machine[cls])
-        index = len(self.lines)
-        self.lines += [machine[cls] for cls in classes]
-        local = len(self.lines)
-        self.lines += [comm.local[cls] for cls in machine]
-        position_at = len(self.lines)
-        self.lines += positions
-        rank_at = len(self.lines)
-        self.lines += list(machine)
-        self.line_rows += [len(classes), len(machine), index, local, position_at, rank_at]
+    They are those of the representatives, merged where classes meet in them.
+    """
+    comm_at: dict[tuple[int, int], QuotientComm] = {}
+    quotients: list[QuotientComm] = []
+    for cls, rank in enumerate(representatives.tolist()):
+        for number, slot in workload.slots(rank).items():
+            if (cls, slot) in comm_at:
+                continue
+            comm = QuotientComm(len(quotients), workload.comms.get(number))
+            quotients.append(comm)
+            members = comm.real.members
+            _, first = np.unique(classes[members], return_index=True)
+            for member in members[np.sort(first)].tolist():
+                there = workload.slots(member).get(number)
+                if there is not None:
+                    comm_at[(int(classes[member]), there)] = comm
+                comm.local[int(classes[member])] = len(comm.local)
+    return comm_at, quotients

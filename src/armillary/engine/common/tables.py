@@ -10,59 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.common import layout_kernel as lk
-from armillary.engine.common.jobs import Job, JobChunks, JobPhase
 from armillary.engine.common.nodes import Nodes
-from armillary.engine.common.quotient import QuotientComm
-from armillary.engine.common.timeline import OPERATIONS
 
 Ints = NDArray[np.int64]
-
-
-@dataclass(eq=False)
-class JobPlan:
-    """A job lowered: its row in `plans` and what its collectives need."""
-
-    number: int
-    comm: QuotientComm
-    source: Job
-    job: JobChunks
-    first: int
-    """Its first row in `phases`; those of one way of the chunks follow those of another."""
-    lines: int = 0
-    ticks: float = 0.0
-    """Ticks of one chunk when nothing else goes on."""
-
-    @property
-    def phases(self) -> tuple[JobPhase, ...]:
-        """The phases of a chunk on its first way."""
-        return self.job.routes[0]
-
-    @property
-    def chunks(self) -> int:
-        """Number of chunks."""
-        return self.job.count
-
-    @property
-    def routed(self) -> bool:
-        """Whether chunks go several ways."""
-        return len(self.job.routes) > 1 or bool(self.job.after)
-
-    def rows(self) -> list[tuple[int, int, int, int]]:
-        """Return (dimension, operation, bytes sent per NPU, bytes through its port) of its rows in `phases`."""
-        return [
-            (phase.dim, OPERATIONS.index(phase.operation), _bytes_sent(phase), _bytes_sent(phase))
-            for route in self.job.routes
-            for phase in route
-        ]
-
-
-def _bytes_sent(phase: JobPhase) -> int:
-    """Bytes that a member sends, the mean where members differ; 0 for a custom collective, whose trace says."""
-    if not phase.schedules:
-        return 0
-    schedule = phase.schedules[0]
-    members = range(schedule.n if schedule.relative == "absolute" else 1)
-    return sum(schedule.bytes_sent(member, phase.size) for member in members) // len(members)
 
 
 @dataclass
@@ -74,7 +24,6 @@ class Tables:
     ranks: list[int] = field(default_factory=list)
     items: list[Ints] = field(default_factory=list)
     channels: list[int] = field(default_factory=list)
-    comm_plans: dict[int, list[JobPlan]] = field(default_factory=lambda: defaultdict(list))
     comm_times: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     n_items: int = 0
     states: int = 0

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.collective.physical import rounds_alltoallv, rounds_for
 from armillary.collective.rounds import Rounds
+from armillary.engine.common.calls import Job
 from armillary.engine.common.items import Channel
-from armillary.engine.common.jobs import Job
 from armillary.engine.common.lowered import as_table
 from armillary.engine.common.network import LIMIT
 from armillary.engine.messages import message_layout_kernel as lk

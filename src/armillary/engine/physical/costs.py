@@ -11,8 +11,8 @@ from math import ceil
 from armillary.collective.chunk_order.greedy import plain_sizes
 from armillary.collective.chunk_order.levels import Level, Order
 from armillary.collective.demand import plain
+from armillary.engine.common.calls import Job
 from armillary.engine.common.communicators import Communicator
-from armillary.engine.common.jobs import Job
 from armillary.engine.physical.jobs import (
     PhysicalPhase,
     Span,

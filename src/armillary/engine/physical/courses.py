@@ -13,8 +13,8 @@ from armillary.collective.chunk_order.choose import MOST, chunks_for
 from armillary.collective.chunk_order.greedy import plain_sizes
 from armillary.collective.chunk_order.levels import SCHEDULABLE, plain_order
 from armillary.collective.demand import plain
+from armillary.engine.common.calls import Job
 from armillary.engine.common.communicators import Communicator
-from armillary.engine.common.jobs import Job
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.engine.physical.fitted import fitted_phase
 from armillary.engine.physical.jobs import (

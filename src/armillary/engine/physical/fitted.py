@@ -17,8 +17,8 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.collective.demand import plain
 from armillary.engine.common import network
+from armillary.engine.common.calls import Job
 from armillary.engine.common.communicators import Communicator
-from armillary.engine.common.jobs import Job
 from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.engine.physical.memory import OPERATIONS
 from armillary.engine.physical.scale import FRACTION_BITS

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.compute import KernelTimes
 from armillary.engine.common import network
-from armillary.engine.common.classes import check_fits
+from armillary.engine.common.calls import Job
 from armillary.engine.common.communicators import Communicator, Communicators
 from armillary.engine.common.fold import Ring, fold
 from armillary.engine.common.items import Channel, View, read_view
-from armillary.engine.common.jobs import Job
+from armillary.engine.common.workload import check_fits
 from armillary.engine.physical.grid_messages import GridMessages
 from armillary.engine.physical.memory import OPERATIONS, Groups
 from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes

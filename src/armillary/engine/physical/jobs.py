@@ -17,8 +17,8 @@ from armillary.collective.load import Load, load, placed
 from armillary.collective.physical import ROOTED, choose, natural, parts_for, rounds_for
 from armillary.collective.rounds import Rounds
 from armillary.engine.common import network
+from armillary.engine.common.calls import Job
 from armillary.engine.common.communicators import Communicator
-from armillary.engine.common.jobs import Job
 from armillary.engine.physical.in_switch import in_switch
 from armillary.engine.physical.memory import REDUCE
 from armillary.engine.physical.splits import loads

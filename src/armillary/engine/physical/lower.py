@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.collective.chunk_order.alone import WITHIN
-from armillary.engine.common.classes import quotient_comms
 from armillary.engine.common.items import View
 from armillary.engine.common.lowered import as_table
+from armillary.engine.common.quotient import quotient_comms
 from armillary.engine.common.tables import Tables
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.channels import Channels

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 
-from armillary.engine.common.jobs import Job
+from armillary.engine.common.calls import Job
 from armillary.engine.common.quotient import QuotientComm
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.courses import last_latency

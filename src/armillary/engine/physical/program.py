@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.engine.common.calls import Job
 from armillary.engine.common.communicators import Communicator
 from armillary.engine.common.demands import Demands
 from armillary.engine.common.items import FROM_MEMORY, View, channel_at
-from armillary.engine.common.jobs import Job
 from armillary.engine.common.lowered import NO_NETWORK, Simulated
 from armillary.engine.common.quotient import QuotientComm
 from armillary.engine.common.timeline import OPERATIONS

@@ -19,8 +19,8 @@ import numpy as np
 
 from armillary.base.errors import StuckError
 from armillary.engine.common import network
+from armillary.engine.common.calls import Job
 from armillary.engine.common.communicators import Communicators
-from armillary.engine.common.jobs import Job
 from armillary.engine.physical.courses import course_of, last_latency
 from armillary.engine.physical.fitted import fitted_message, largest_message
 from armillary.engine.physical.jobs import MEMORY_STORE, PhysicalPhase, latency_ticks, reduction_ns

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from armillary.engine.common.calls import Job
 from armillary.engine.common.communicators import Communicators
-from armillary.engine.common.jobs import Job
 from armillary.engine.physical.courses import Course
 from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.engine.physical.twin_lanes import Lane

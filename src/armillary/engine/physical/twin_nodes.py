@@ -10,9 +10,9 @@ import numpy as np
 
 from armillary.compute.model import Work
 from armillary.compute.times import ask
+from armillary.engine.common.calls import Job
 from armillary.engine.common.communicators import Communicators
 from armillary.engine.common.items import FROM_MEMORY
-from armillary.engine.common.jobs import Job
 from armillary.engine.common.nodes import OPERATION
 from armillary.engine.physical.terms.straggler import slowest
 from armillary.platform.files.memory import local_speed

@@ -10,11 +10,11 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.common.classes import Workload, check_members, read_workload
+from armillary.engine.common.calls import Job
 from armillary.engine.common.communicators import Communicators
 from armillary.engine.common.fold import Order, Ring, fold, pairs_of
 from armillary.engine.common.items import Channel, View, channels_of, unreceived
-from armillary.engine.common.jobs import Job
+from armillary.engine.common.workload import Workload, check_members, read_workload
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.classes import lines_of, path_code, special_of
 from armillary.engine.physical.courses import Course, course_of

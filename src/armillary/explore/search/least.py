@@ -11,8 +11,8 @@ from armillary.collective.physical import ROOTED
 from armillary.compute.model import Work
 from armillary.compute.times import ask
 from armillary.engine.common import network
+from armillary.engine.common.calls import Job
 from armillary.engine.common.communicators import Communicator
-from armillary.engine.common.jobs import Job
 from armillary.engine.physical.courses import MOST_UNDER_WAY, course_of
 from armillary.engine.physical.fitted import fitted_message
 from armillary.engine.physical.jobs import PhysicalPhase, latency_ticks

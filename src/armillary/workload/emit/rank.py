@@ -51,7 +51,9 @@ class Rank:
         before = [self._between.pop(family) for family in made.calls if family in self._between]
         base = self._tiling.place(made.tile, {IN: inputs, CHAIN: [*self.chain, *also, *before]}, self.labels)
         ends = [base + node for node in made.ends]
-        self._inside |= {family: ([base + call for call in calls], ends) for family, calls in made.calls.items()}
+        self._inside |= {
+            family: ([base + call for call in calls], ends) for family, calls in made.calls.items()
+        }
         if made.kernel is not None:
             self.chain = [base + made.kernel]
         return base

@@ -12,6 +12,7 @@ from armillary.base.errors import InputError
 from armillary.collective import Schedule, schedule_for
 from armillary.collective.chunk_order.astra_sim import Collective, Route, greedy_routes, round_robin_orders
 from armillary.collective.plan import next_size, plan
+from armillary.engine.common.calls import Job
 from armillary.engine.common.communicators import Communicator
 from armillary.engine.common.network import LIMIT
 from armillary.platform.model import Algorithm, Platform
@@ -22,22 +23,6 @@ MOST_CHUNKS = 1 << 22
 """More streams of one collective than this are a mistake, and do not fit into memory."""
 DEFAULT_INVOLVED = 4
 """Without involved_dim a collective uses the first four dimensions."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """What the members of a collective must agree on."""
-
-    comm: int
-    operation: str
-    size: int
-    involved: tuple[bool, ...] | None
-    custom: str = ""
-    """Prefix of the traces that replace the algorithm."""
-    root: int = 0
-    """Rank a broadcast, reduce, gather or scatter has as root."""
-    splits: tuple[tuple[int, ...], ...] = ()
-    """Bytes from each member to each other one, of an all-to-all with sizes of its own."""
 
 
 @dataclass(frozen=True)
