@@ -13,7 +13,7 @@ from armillary.base.errors import InputError, nearest, one_of
 from armillary.collective.chunk_order.levels import SCHEDULABLE
 from armillary.collective.chunk_order.search import least_time
 from armillary.engine import simulate
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicator
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.engine.physical.courses import course_of
@@ -97,5 +97,5 @@ def compare(
     return {how: found[how] for how in schedulers}
 
 
-def _all(platform: Platform, operation: str, size: int) -> tuple[Job, Communicator]:
-    return Job(0, operation, size, None), Communicator(0, np.arange(platform.npus), True)
+def _all(platform: Platform, operation: str, size: int) -> tuple[CollectiveCall, Communicator]:
+    return CollectiveCall(0, operation, size, None), Communicator(0, np.arange(platform.npus), True)

@@ -13,11 +13,11 @@ import armillary
 from armillary import PlacedJob, simulate_jobs
 from armillary.base.errors import InputError
 from armillary.engine.common.multi_job import JobsResult
-from armillary.engine.physical.twin import simulate_slowly
 from armillary.platform.model import Dimension, Jitter, Physical, Platform, RemoteMemory, System
 from armillary.report import breakdown
 from armillary.trace import Graph, GraphBuilder, RankGrid, Trace
 from armillary.trace.compose import compose
+from tests.engine.physical.reference.evaluate import simulate_slowly
 
 LINE = Platform((Dimension("node", "Switch", 8, 100.0, 500.0),))
 PLANE = Platform(

@@ -13,20 +13,20 @@ import numpy as np
 from armillary.collective import in_switch
 from armillary.collective.load import placed
 from armillary.collective.physical import rounds_alltoallv, rounds_for
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.messages.in_switch import SwitchLines
 from armillary.engine.messages.stages import network_of
 from armillary.engine.messages.window import segments_of, window_of
 from armillary.engine.physical.courses import plain_course
-from armillary.engine.physical.jobs import split_at_once
-from armillary.engine.physical.twin import Channel, Machine
-from armillary.engine.physical.twin_choice import Instance
-from armillary.engine.physical.twin_lanes import Lane
-from armillary.engine.physical.twin_nodes import Node
+from armillary.engine.physical.phases import split_at_once
 from armillary.engine.transport.network import paces
 from armillary.platform.bandwidth import ports
 from armillary.platform.model import InNetwork, Platform
 from armillary.trace import Trace
+from tests.engine.physical.reference.choice import Instance
+from tests.engine.physical.reference.evaluate import Channel, Machine
+from tests.engine.physical.reference.flows import Lane
+from tests.engine.physical.reference.nodes import Node
 
 PS = 1000
 
@@ -55,9 +55,11 @@ class MessageMachine(Machine):
 
     def __init__(self, trace: Trace, platform: Platform) -> None:
         super().__init__(trace, platform)
-        for job in [job for job in self.courses if job.splits and len(self.comms.get(job.comm).members) > 1]:
-            at_once = split_at_once(job, self.comms.get(job.comm), platform)
-            self.courses[job] = plain_course([at_once], job.size, platform)
+        for call in [
+            call for call in self.courses if call.splits and len(self.comms.get(call.comm).members) > 1
+        ]:
+            at_once = split_at_once(call, self.comms.get(call.comm), platform)
+            self.courses[call] = plain_course([at_once], call.size, platform)
         self.routing = network_of(platform).at()
         self.free: dict[int, int] = {}
         self.events: list[tuple[int, int, Any]] = []
@@ -197,7 +199,7 @@ class MessageMachine(Machine):
         if self.choices.must_ask(instance, rank, chunk, p):
             return
         phase = instance.phase(chunk, p)
-        line = self.line(instance.job.comm, rank, phase.dim)
+        line = self.line(instance.call.comm, rank, phase.dim)
         came = instance.came[(chunk, p, line)] = instance.came.get((chunk, p, line), 0) + 1
         if came < len(line):
             return
@@ -223,14 +225,14 @@ class MessageMachine(Machine):
             self.touch(lane)
 
         if phase.algorithm == "in-switch":
-            members = self.comms.get(instance.job.comm).members.tolist()
-            every = {self.line(instance.job.comm, member, phase.dim) for member in members}
+            members = self.comms.get(instance.call.comm).members.tolist()
+            every = {self.line(instance.call.comm, member, phase.dim) for member in members}
             depths = [in_switch.depth(self.trees.of(sorted(one), "").trees, len(one)) for one in every]
             chunks = len(instance.course.chunks)
             segments = segments_of(chunks, phase, size, self.platform, max(depths))
             run = self.in_switches(phase, sorted(line), size, segments, over)
         else:
-            run = self.made(instance.job, phase, line, size, over)
+            run = self.made(instance.call, phase, line, size, over)
         window = window_of(phase, size, self.platform, segments)
 
         def begin() -> None:
@@ -262,13 +264,13 @@ class MessageMachine(Machine):
         wire = {message: int(message[2] / rate * 1e3) for part in rounds for message in part}
         return Run(rounds, nodes, over, set(range(len(line), len(nodes))), ability, wire)
 
-    def made(self, job: Job, phase: Any, line: tuple[int, ...], size: int, over: Any) -> Run:
+    def made(self, call: CollectiveCall, phase: Any, line: tuple[int, ...], size: int, over: Any) -> Run:
         """Return what a line does in a phase, with the bytes of each message."""
         dimension = self.platform.dimensions[phase.dim]
         order = sorted(line) if phase.dim >= 0 else list(line)
         schedule = (
-            rounds_alltoallv(np.array(job.splits, np.int64))
-            if job.splits
+            rounds_alltoallv(np.array(call.splits, np.int64))
+            if call.splits
             else rounds_for(phase.algorithm, phase.operation, len(line), chunks=phase.parts)
         )
         if phase.dim >= 0:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary.base.errors import InputError, StuckError
-from armillary.engine.physical.twin import simulate_slowly
 from armillary.platform.model import Dimension, Jitter, Physical, Platform, Port, RemoteMemory, System
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 from armillary.trace.expand import expand
 from armillary.trace.grid import AXIS, RankGrid
+from tests.engine.physical.reference.evaluate import simulate_slowly
 
 from .programs import stages as staged
 

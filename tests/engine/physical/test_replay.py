@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary.base.errors import InputError
-from armillary.engine.physical.twin import simulate_slowly
 from armillary.platform.files.native import load_platform
 from armillary.platform.model import Dimension, Physical, Platform, System
 from armillary.platform.recorded import recorded_machine
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace
 from armillary.trace.node import REPLAY_ONLY
+from tests.engine.physical.reference.evaluate import simulate_slowly
 
 KINDS = ("cpu", "gpu", "all-reduce", "send", "recv", "load", "skip")
 

@@ -11,7 +11,6 @@ from armillary.engine.common.diagnose import check_finished
 from armillary.engine.common.result import timeline_of
 from armillary.engine.physical.lower import lower
 from armillary.engine.physical.run import execute
-from armillary.engine.physical.twin import simulate_slowly
 from armillary.platform.model import (
     Dimension,
     Physical,
@@ -20,6 +19,7 @@ from armillary.platform.model import (
 )
 from armillary.report import bound
 from armillary.trace import CollectiveType
+from tests.engine.physical.reference.evaluate import simulate_slowly
 
 from .programs import Case, cases
 

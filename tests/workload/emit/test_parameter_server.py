@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary.base.errors import InputError
-from armillary.engine.physical.twin import simulate_slowly
 from armillary.trace import NodeType, Trace
 from armillary.trace.check_ranks import check_trace
 from armillary.workload.emit.parameter_server import buckets, parameter_server_trace
@@ -21,6 +20,7 @@ from armillary.workload.layers.nets.dlrm import dlrm_layers
 from armillary.workload.layers.nets.resnet import resnet_layers
 from armillary.workload.models import load_model
 from armillary.workload.plan.schema import Plan
+from tests.engine.physical.reference.evaluate import simulate_slowly
 
 
 def machine(npus: int, **other: Any) -> Any:

@@ -27,7 +27,7 @@ Ints = NDArray[np.int64]
 
 def uses_custom(views: list[View]) -> bool:
     """Tell whether any collective is replaced by a trace."""
-    return any(job.custom for view in views for job in view.jobs)
+    return any(call.custom for view in views for call in view.calls)
 
 
 def expand(view: View, rank: int, comms: Communicators) -> View:
@@ -43,13 +43,13 @@ def expand(view: View, rank: int, comms: Communicators) -> View:
     peer, tag, size = [view.peer], [view.tag], [view.size]
     count, n_items = len(nodes.kind), len(nodes.items)
     parts = np.zeros((len(nodes.items), 2), np.int64)
-    for i in np.flatnonzero(view.job >= 0).tolist():
-        job = view.jobs[int(view.job[i])]
-        if not job.custom:
+    for i in np.flatnonzero(view.call >= 0).tolist():
+        call = view.calls[int(view.call[i])]
+        if not call.custom:
             continue
-        members = comms.get(job.comm).members
+        members = comms.get(call.comm).members
         position = int(np.flatnonzero(members == rank)[0])
-        graph = _graph(job.custom, position, job.size)
+        graph = _graph(call.custom, position, call.size)
         part = _Part(graph, position, members)
         own = np.where(part.message, n_items + np.cumsum(part.message) - 1, i)
         parts[i] = count, graph.n_nodes
@@ -72,11 +72,11 @@ def expand(view: View, rank: int, comms: Communicators) -> View:
         indegree=join(indegree), child_ptr=join([[0], np.cumsum(join(counts))]).astype(np.int64),
         children=join(children), item=join(item), items=join(items), warnings=nodes.warnings, free=nodes.free,
     )  # fmt: skip
-    none = np.full(n_items - len(view.job), -1)
+    none = np.full(n_items - len(view.call), -1)
     return replace(
         view,
         nodes=grown,
-        job=join([view.job, none]),
+        call=join([view.call, none]),
         peer=join(peer),
         tag=join(tag),
         size=join(size),

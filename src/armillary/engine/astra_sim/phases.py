@@ -12,7 +12,7 @@ from armillary.base.errors import InputError
 from armillary.collective import Schedule, schedule_for
 from armillary.collective.chunk_order.astra_sim import Collective, Route, greedy_routes, round_robin_orders
 from armillary.collective.plan import next_size, plan
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicator
 from armillary.engine.common.network import LIMIT
 from armillary.platform.model import Algorithm, Platform
@@ -26,8 +26,8 @@ DEFAULT_INVOLVED = 4
 
 
 @dataclass(frozen=True)
-class JobPhase:
-    """One phase of every chunk of a job; `dim` is -1 for a ring over a list of ranks."""
+class CallPhase:
+    """One phase of every chunk of a call; `dim` is -1 for a ring over a list of ranks."""
 
     dim: int
     level: int
@@ -47,8 +47,8 @@ class JobPhase:
 
 
 @dataclass(frozen=True)
-class JobChunks:
-    """The chunks of a job: a few ways through the phases, and who goes which.
+class CallChunks:
+    """The chunks of a call: a few ways through the phases, and who goes which.
 
     Attributes:
         routes: The phases of a chunk on each way; all ways have as many.
@@ -56,79 +56,83 @@ class JobChunks:
         of_chunk: Way of chunk k, or of chunk k modulo its length.
         in_turn: Collectives go on in `of_chunk` where the one before them stopped.
         greedy: `of_chunk` was found by `greedy_routes`: it is as long as there are chunks.
-        after: The same when the work of another job is left over.
+        after: The same when the work of another call is left over.
     """
 
-    routes: tuple[tuple[JobPhase, ...], ...]
+    routes: tuple[tuple[CallPhase, ...], ...]
     count: int
     of_chunk: tuple[int, ...] = (0,)
     in_turn: bool = False
     greedy: bool = False
-    after: Mapping[Job, tuple[int, ...]] = field(default_factory=dict)
+    after: Mapping[CollectiveCall, tuple[int, ...]] = field(default_factory=dict)
 
 
-def job_chunks(
-    job: Job, comm: Communicator, platform: Platform, where: str, before: Sequence[Job] = ()
-) -> JobChunks:
-    """Return the chunks of a job and their phases, as the scheduler across dimensions has them go.
+def chunks_of_call(
+    call: CollectiveCall,
+    comm: Communicator,
+    platform: Platform,
+    where: str,
+    before: Sequence[CollectiveCall] = (),
+) -> CallChunks:
+    """Return the chunks of a call and their phases, as the scheduler across dimensions has them go.
 
     Args:
-        job: The job.
+        call: The call.
         comm: Its members.
         platform: The machine.
         where: What errors call it.
-        before: Jobs whose work may be left over.
+        before: Calls whose work may be left over.
 
     Raises:
         InputError: no algorithm is configured, one that cannot run here, or too many chunks.
     """
-    count, chunk = chunks(job, platform)
+    count, chunk = chunks(call, platform)
     if count > MOST_CHUNKS:
         raise InputError(
             f"{where} is split into {count} chunks; expected at most {MOST_CHUNKS}, that is, a smaller "
             "preferred-dataset-splits"
         )
     scheduler = platform.system.inter_dimension
-    one_way = job.custom or not comm.world or count == 0
+    one_way = call.custom or not comm.world or count == 0
     if scheduler == "roundRobin" and not one_way:
-        listed = len(platform.system.algorithms.get(job.operation, ()))
-        orders = round_robin_orders(max(listed, 1), job.operation)
-        ways = [phases(job, comm, platform, chunk, where, order) for order in orders]
-        return JobChunks(tuple(map(tuple, ways)), count, tuple(range(len(ways))), in_turn=True)
-    if not scheduler.startswith("offlineGreedy") or job.operation == "all-to-all" or one_way:
-        return JobChunks((tuple(phases(job, comm, platform, chunk, where)),), count)
-    fresh = _greedy([job], platform)
-    found = {other: _greedy([other, job], platform) for other in before}
+        listed = len(platform.system.algorithms.get(call.operation, ()))
+        orders = round_robin_orders(max(listed, 1), call.operation)
+        ways = [phases(call, comm, platform, chunk, where, order) for order in orders]
+        return CallChunks(tuple(map(tuple, ways)), count, tuple(range(len(ways))), in_turn=True)
+    if not scheduler.startswith("offlineGreedy") or call.operation == "all-to-all" or one_way:
+        return CallChunks((tuple(phases(call, comm, platform, chunk, where)),), count)
+    fresh = _greedy([call], platform)
+    found = {other: _greedy([other, call], platform) for other in before}
     number: dict[Route, int] = {}
     for routes in (fresh, *found.values()):
         for route in routes:
             number.setdefault(route, len(number))
-    ways = [phases(job, comm, platform, route.size, where, route.order) for route in number]
+    ways = [phases(call, comm, platform, route.size, where, route.order) for route in number]
     after = {other: tuple(number[route] for route in routes) for other, routes in found.items()}
-    return JobChunks(
+    return CallChunks(
         tuple(map(tuple, ways)), max(len(fresh), *map(len, after.values()), 0),
         tuple(number[route] for route in fresh), greedy=True, after=after,
     )  # fmt: skip
 
 
-def _greedy(jobs: Sequence[Job], platform: Platform) -> list[Route]:
-    """Return the routes of the last of some jobs, the first of which begins with no work left over."""
+def _greedy(calls: Sequence[CollectiveCall], platform: Platform) -> list[Route]:
+    """Return the routes of the last of some calls, the first of which begins with no work left over."""
     flexible = platform.system.inter_dimension == "offlineGreedyFlex"
     collectives = []
-    for job in jobs:
-        _, chunk = chunks(job, platform)
-        size = job.size
-        if job.operation != "all-gather":
+    for call in calls:
+        _, chunk = chunks(call, platform)
+        size = call.size
+        if call.operation != "all-gather":
             size = max(size, chunk * platform.system.dataset_splits)
-        collectives.append(Collective(job.operation, size, chunk, _used(job, platform)))
+        collectives.append(Collective(call.operation, size, chunk, _used(call, platform)))
     sizes = tuple(d.size for d in platform.dimensions)
     bandwidths = tuple(_gigabytes(d.bandwidth) for d in platform.dimensions)
     return greedy_routes(sizes, bandwidths, collectives, flexible=flexible)
 
 
-def _used(job: Job, platform: Platform) -> tuple[bool, ...]:
-    listed = len(platform.system.algorithms.get(job.operation, ()))
-    mask = (job.involved or (True,) * DEFAULT_INVOLVED)[:listed]
+def _used(call: CollectiveCall, platform: Platform) -> tuple[bool, ...]:
+    listed = len(platform.system.algorithms.get(call.operation, ()))
+    mask = (call.involved or (True,) * DEFAULT_INVOLVED)[:listed]
     return tuple(d.size > 1 and i < len(mask) and mask[i] for i, d in enumerate(platform.dimensions))
 
 
@@ -137,14 +141,14 @@ def _gigabytes(rate: float) -> float:
     return float(f"{rate * 10**9 / 2**30:.12g}")
 
 
-def chunks(job: Job, platform: Platform) -> tuple[int, int]:
-    """Return (number of chunks, bytes per chunk) of a job (spec: 1(c), Collective to chunks)."""
-    if job.custom:
-        return 1, job.size
+def chunks(call: CollectiveCall, platform: Platform) -> tuple[int, int]:
+    """Return (number of chunks, bytes per chunk) of a call (spec: 1(c), Collective to chunks)."""
+    if call.custom:
+        return 1, call.size
     splits = platform.system.dataset_splits
-    size = job.size
+    size = call.size
     chunk = size // splits
-    if job.operation != "all-gather" and platform.npus > chunk:
+    if call.operation != "all-gather" and platform.npus > chunk:
         chunk = platform.npus
         size = splits * chunk
     if chunk == 0:
@@ -153,13 +157,13 @@ def chunks(job: Job, platform: Platform) -> tuple[int, int]:
 
 
 def phases(
-    job: Job,
+    call: CollectiveCall,
     comm: Communicator,
     platform: Platform,
     chunk: int,
     where: str,
     order: Sequence[int] | None = None,
-) -> list[JobPhase]:
+) -> list[CallPhase]:
     """Return the phases of one chunk of `chunk` bytes; none if no dimension takes part.
 
     `order` is that of the dimensions, by default the usual one.
@@ -167,41 +171,41 @@ def phases(
     Raises:
         InputError: no algorithm is configured, or one that cannot run here.
     """
-    if job.custom:
-        return [JobPhase(-1, 0, "custom", "all", chunk, (), False, 0, uniform=False)]
-    algorithms = platform.system.algorithms.get(job.operation, ())
+    if call.custom:
+        return [CallPhase(-1, 0, "custom", "all", chunk, (), False, 0, uniform=False)]
+    algorithms = platform.system.algorithms.get(call.operation, ())
     if not algorithms:
         raise InputError(
-            f"{where} is an {job.operation}, for which the system configuration has no algorithm"
+            f"{where} is an {call.operation}, for which the system configuration has no algorithm"
         )
     if comm.world:
-        return _world(job, platform, algorithms, chunk, where, order)
+        return _world(call, platform, algorithms, chunk, where, order)
     if len(comm.members) < 2:
         return []
     algorithm = algorithms[0] if len(algorithms) == 1 else Algorithm("ring")
     name = {"oneRing": "ring", "oneDirect": "direct", "oneHalvingDoubling": "halvingDoubling"}.get(
         algorithm.name, algorithm.name
     )
-    pair = _schedules(name, job.operation, len(comm.members), algorithm.window, where, local=True)
+    pair = _schedules(name, call.operation, len(comm.members), algorithm.window, where, local=True)
     tree = name == "doubleBinaryTree"
-    return [JobPhase(-1, 0, job.operation, "all", chunk, pair, tree, LOCAL_ENDPOINT_NS, uniform=False)]
+    return [CallPhase(-1, 0, call.operation, "all", chunk, pair, tree, LOCAL_ENDPOINT_NS, uniform=False)]
 
 
 def _world(
-    job: Job,
+    call: CollectiveCall,
     platform: Platform,
     algorithms: Sequence[Algorithm],
     chunk: int,
     where: str,
     order: Sequence[int] | None,
-) -> list[JobPhase]:
+) -> list[CallPhase]:
     sizes = [dimension.size for dimension in platform.dimensions]
-    involved = job.involved or (True,) * DEFAULT_INVOLVED
+    involved = call.involved or (True,) * DEFAULT_INVOLVED
     result = []
     size = chunk
     system = platform.system
     for phase in plan(
-        job.operation, algorithms, sizes, system.collective_optimization, involved, order,
+        call.operation, algorithms, sizes, system.collective_optimization, involved, order,
         turn_around=system.inter_dimension in ("ascending", "roundRobin"),
     ):  # fmt: skip
         pair = _schedules(phase.algorithm, phase.operation, phase.size, phase.window, where)
@@ -209,7 +213,7 @@ def _world(
         uniform = phase.dim >= 0 or len(sizes) == 1
         endpoint = system.endpoint_delay
         result.append(
-            JobPhase(
+            CallPhase(
                 phase.dim, phase.level, phase.operation, phase.family, size, pair, tree, endpoint, uniform
             )
         )
@@ -232,7 +236,7 @@ def _schedules(
         raise InputError(f"{where}: {error}") from error
 
 
-def line(platform: Platform, phase: JobPhase, comm: Communicator, rank: int) -> NDArray[np.int64]:
+def line(platform: Platform, phase: CallPhase, comm: Communicator, rank: int) -> NDArray[np.int64]:
     """Return the members of the ring of `phase` that `rank` belongs to, by position."""
     if phase.dim < 0:
         return comm.members

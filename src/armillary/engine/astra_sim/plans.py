@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.collective.plan import next_size
-from armillary.engine.astra_sim.classes import JobPhases
+from armillary.engine.astra_sim.classes import CallPhases
 from armillary.engine.astra_sim.congestion.network import Links
 from armillary.engine.astra_sim.phase_costs import PhaseCosts, Timing
-from armillary.engine.astra_sim.phases import JobChunks, JobPhase
+from armillary.engine.astra_sim.phases import CallChunks, CallPhase
 from armillary.engine.astra_sim.rings import Rings
 from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common import network
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.quotient import QuotientComm
 from armillary.engine.common.timeline import OPERATIONS
 from armillary.platform.model import Platform
@@ -28,13 +28,13 @@ TREE_KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
 @dataclass(eq=False)
-class JobPlan:
-    """A job lowered: its row in `plans` and what its collectives need."""
+class CallPlan:
+    """A call lowered: its row in `plans` and what its collectives need."""
 
     number: int
     comm: QuotientComm
-    source: Job
-    job: JobChunks
+    source: CollectiveCall
+    call: CallChunks
     first: int
     """Its first row in `phases`; those of one way of the chunks follow those of another."""
     lines: int = 0
@@ -42,30 +42,30 @@ class JobPlan:
     """Ticks of one chunk when nothing else goes on."""
 
     @property
-    def phases(self) -> tuple[JobPhase, ...]:
+    def phases(self) -> tuple[CallPhase, ...]:
         """The phases of a chunk on its first way."""
-        return self.job.routes[0]
+        return self.call.routes[0]
 
     @property
     def chunks(self) -> int:
         """Number of chunks."""
-        return self.job.count
+        return self.call.count
 
     @property
     def routed(self) -> bool:
         """Whether chunks go several ways."""
-        return len(self.job.routes) > 1 or bool(self.job.after)
+        return len(self.call.routes) > 1 or bool(self.call.after)
 
     def rows(self) -> list[tuple[int, int, int, int]]:
         """Return (dimension, operation, bytes sent per NPU, bytes through its port) of its rows in `phases`."""
         return [
             (phase.dim, OPERATIONS.index(phase.operation), _bytes_sent(phase), _bytes_sent(phase))
-            for route in self.job.routes
+            for route in self.call.routes
             for phase in route
         ]
 
 
-def _bytes_sent(phase: JobPhase) -> int:
+def _bytes_sent(phase: CallPhase) -> int:
     """Bytes that a member sends, the mean where members differ; 0 for a custom collective, whose trace says."""
     if not phase.schedules:
         return 0
@@ -75,17 +75,17 @@ def _bytes_sent(phase: JobPhase) -> int:
 
 
 class Plans:
-    """The plans of one program while they grow; jobs that are the same in a communicator share one."""
+    """The plans of one program while they grow; calls that are the same in a communicator share one."""
 
     def __init__(
         self,
         platform: Platform,
         classes: Ints,
         representatives: Ints,
-        job_phases: JobPhases,
+        call_phases: CallPhases,
         links: Links | None,
     ) -> None:
-        self.platform, self.job_phases = platform, job_phases
+        self.platform, self.call_phases = platform, call_phases
         self.levels = len(platform.dimensions)
         self.rings = Rings(platform, classes, representatives)
         system = platform.system
@@ -96,23 +96,23 @@ class Plans:
             ),
             links,
         )  # fmt: skip
-        self.all: list[JobPlan] = []
+        self.all: list[CallPlan] = []
         self.rows: list[int] = []
         self.phase_rows: list[int] = []
         self.route_rows: list[int] = []
-        self.plan_of: dict[tuple[int, Job], JobPlan] = {}
+        self.plan_of: dict[tuple[int, CollectiveCall], CallPlan] = {}
 
-    def plan(self, comm: QuotientComm, job: Job) -> JobPlan:
-        """Return the plan of a job in a quotient communicator."""
+    def plan(self, comm: QuotientComm, call: CollectiveCall) -> CallPlan:
+        """Return the plan of a call in a quotient communicator."""
         # Ranks of one class may know their groups by different numbers.
-        key = (comm.number, replace(job, comm=WORLD))
+        key = (comm.number, replace(call, comm=WORLD))
         if key not in self.plan_of:
-            found = self.job_phases[job]
-            plan = JobPlan(len(self.all), comm, job, found, len(self.phase_rows) // lk.PH_COLUMNS)
+            found = self.call_phases[call]
+            plan = CallPlan(len(self.all), comm, call, found, len(self.phase_rows) // lk.PH_COLUMNS)
             for route in found.routes:
                 ticks, lines = 0.0, 0
                 for p in range(len(route)):
-                    more_ticks, more_lines = self._phase(comm, route, p, lines, job.operation)
+                    more_ticks, more_lines = self._phase(comm, route, p, lines, call.operation)
                     ticks, lines = ticks + more_ticks, lines + more_lines
                 plan.ticks, plan.lines = max(plan.ticks, ticks), max(plan.lines, lines)
             routes = self._routes(found.of_chunk) if plan.routed else -1
@@ -132,12 +132,12 @@ class Plans:
         number = {plan.source: plan.number for plan in self.all}
         table = np.full((len(self.all), len(self.all)), -1, np.int64)
         for plan in self.all:
-            for other, of_chunk in plan.job.after.items():
+            for other, of_chunk in plan.call.after.items():
                 table[plan.number, number[other]] = self._routes(of_chunk)
         return table
 
     def _phase(
-        self, comm: QuotientComm, route: tuple[JobPhase, ...], p: int, line: int, operation: str
+        self, comm: QuotientComm, route: tuple[CallPhase, ...], p: int, line: int, operation: str
     ) -> tuple[float, int]:
         """Add the row of phase `p` of a way; `line` of its lines come before. Returns its ticks and its lines."""
         phase = route[p]

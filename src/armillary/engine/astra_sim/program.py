@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.engine.astra_sim.classes import Carried, JobPhases, classify, find_phases
+from armillary.engine.astra_sim.classes import CallPhases, Carried, classify, find_phases
 from armillary.engine.astra_sim.congestion.network import Links, buckets
 from armillary.engine.astra_sim.custom import expand, uses_custom
 from armillary.engine.astra_sim.phase_costs import CONTROL_BYTES, PhaseCosts
-from armillary.engine.astra_sim.plans import TREE_KINDS, JobPlan, Plans
+from armillary.engine.astra_sim.plans import TREE_KINDS, CallPlan, Plans
 from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common import network
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicator
 from armillary.engine.common.items import (
     Channel,
@@ -44,7 +44,7 @@ ORDERS = ("FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst")
 class Lowered(Simulated):
     """A lowered program of profile `astra-sim`; its tables are those but the phase costs."""
 
-    plans: list[JobPlan]
+    plans: list[CallPlan]
     costs: PhaseCosts
     carries: bool
     """The ways of chunks hang on which rank is first to begin a collective; if not `listed` nothing is left over."""
@@ -54,7 +54,7 @@ class Lowered(Simulated):
         """The module that names the tables and their columns."""
         return lk
 
-    def calls(self) -> list[tuple[int, Job, Communicator]]:
+    def calls(self) -> list[tuple[int, CollectiveCall, Communicator]]:
         """See `Simulated.calls`."""
         return [(plan.comm.number, plan.source, plan.comm.real) for plan in self.plans]
 
@@ -74,7 +74,7 @@ class Lowered(Simulated):
         """Return what `lower` must know as carried for a run that stopped for lack of it; else nothing."""
         if run.scalar(lk.V_STATUS) != lk.CARRIED:
             return frozenset()
-        known = {(other, plan.source) for plan in self.plans for other in plan.job.after}
+        known = {(other, plan.source) for plan in self.plans for other in plan.call.after}
         plan = self.plans[int(self.items[run.scalar(lk.V_A), lk.I_PLAN])]
         return frozenset({*known, (self.plans[run.scalar(lk.V_B)].source, plan.source)})
 
@@ -111,7 +111,7 @@ def lower(
         contention: Let messages cross links that carry one at a time; every rank is simulated.
         listed: Take the events of a tick in the order in which they were registered, which is ASTRA-sim's: every
             message of every rank is moved. Contention has no other order.
-        carried: Jobs whose work the greedy scheduler may find left over; `Lowered.wanted` tells which.
+        carried: Calls whose work the greedy scheduler may find left over; `Lowered.wanted` tells which.
 
     Raises:
         InputError: the trace does not fit the machine, or something in it cannot be simulated.
@@ -125,37 +125,40 @@ def lower(
         fold_ranks = False
     channels = channels_of(views, view_of)
     workload = Workload(trace, platform, comms, views, view_of, channels)
-    job_phases, warnings = find_phases(workload, carried)
+    call_phases, warnings = find_phases(workload, carried)
     listed |= contention
     # What is first within a tick depends on the rank: no two are known to behave alike.
     fold_ranks &= not listed
-    classes = classify(workload, job_phases, structure) if fold_ranks else np.arange(trace.n_ranks)
-    build = _Build(workload, job_phases, classes, Links(platform.dimensions) if contention else None)
+    classes = classify(workload, call_phases, structure) if fold_ranks else np.arange(trace.n_ranks)
+    build = _Build(workload, call_phases, classes, Links(platform.dimensions) if contention else None)
     build.warnings += [*unreceived(channels), *warnings]
-    return build.assemble(messages, listed, _carries(views, job_phases))
+    return build.assemble(messages, listed, _carries(views, call_phases))
 
 
-def _carries(views: list[View], job_phases: JobPhases) -> bool:
+def _carries(views: list[View], call_phases: CallPhases) -> bool:
     """Tell whether the greedy scheduler may find work of a collective left over when another one begins."""
-    greedy = {job for job, found in job_phases.items() if found.greedy}
+    greedy = {call for call, found in call_phases.items() if found.greedy}
     return bool(greedy) and any(
-        np.isin(view.job, [j for j, job in enumerate(view.jobs) if job in greedy]).sum() > 1 for view in views
+        np.isin(view.call, [j for j, call in enumerate(view.calls) if call in greedy]).sum() > 1
+        for view in views
     )
 
 
 class _Build:
     """The tables of one program while they grow."""
 
-    def __init__(self, workload: Workload, job_phases: JobPhases, classes: Ints, links: Links | None) -> None:
+    def __init__(
+        self, workload: Workload, call_phases: CallPhases, classes: Ints, links: Links | None
+    ) -> None:
         platform = workload.platform
         self.links = links
         self.platform, self.comms, self.channels = platform, workload.comms, workload.channels
-        self.job_phases, self.classes = job_phases, classes
+        self.call_phases, self.classes = call_phases, classes
         self.representatives = np.unique(classes, return_index=True)[1].astype(np.int64)
         views = workload.views
         self.class_views = [views[v] for v in workload.view_of[self.representatives].tolist()]
         self.comm_at, self.quotients = quotient_comms(workload, classes, self.representatives)
-        self.plans = Plans(platform, classes, self.representatives, self.job_phases, links)
+        self.plans = Plans(platform, classes, self.representatives, self.call_phases, links)
         self.warnings = list(dict.fromkeys(w for view in views for w in view.nodes.warnings))
 
     def assemble(self, messages: bool, listed: bool, carries: bool) -> Lowered:
@@ -251,7 +254,7 @@ class _Build:
         tables.ranks += row
         tables.states += len(nodes.kind)
         items = np.full((len(nodes.items), lk.I_COLUMNS), 0, np.int64)
-        collective = np.flatnonzero(view.job >= 0)
+        collective = np.flatnonzero(view.call >= 0)
         if collective.size:
             self._collectives(tables, cls, view, items, collective)
         self._pairs(tables, cls, view, items)
@@ -263,14 +266,14 @@ class _Build:
 
     def _collectives(self, tables: Tables, cls: int, view: View, items: Ints, which: Ints) -> None:
         slots = view.slots()
-        of_job = np.zeros((len(view.jobs), 6), np.int64)
-        for j, job in enumerate(view.jobs):
-            comm = self.comm_at[(cls, slots[job.comm])]
+        of_call = np.zeros((len(view.calls), 6), np.int64)
+        for j, call in enumerate(view.calls):
+            comm = self.comm_at[(cls, slots[call.comm])]
             number = comm.number
-            plan = self.plans.plan(comm, job)
+            plan = self.plans.plan(comm, call)
             ordinal = tables.ordinal(cls, number)
-            of_job[j] = (plan.number, number, comm.local[cls], plan.chunks, len(plan.phases), ordinal)
-        rows = of_job[view.job[which]]
+            of_call[j] = (plan.number, number, comm.local[cls], plan.chunks, len(plan.phases), ordinal)
+        rows = of_call[view.call[which]]
         items[which, lk.I_PLAN], items[which, lk.I_COMM], items[which, lk.I_LOCAL] = (
             rows[:, 0],
             rows[:, 1],

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.astra_sim.phases import JobPhase
+from armillary.engine.astra_sim.phases import CallPhase
 from armillary.engine.astra_sim.phases import line as line_of
 from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common.quotient import QuotientComm
@@ -39,14 +39,14 @@ class Rings:
     lines: list[int] = field(default_factory=list)
     _rings: dict[tuple[int, int], Ring] = field(default_factory=dict)
 
-    def ring(self, comm: QuotientComm, phase: JobPhase) -> Ring:
+    def ring(self, comm: QuotientComm, phase: CallPhase) -> Ring:
         """Return the ring of `phase`, building it on first use."""
         key = (comm.number, phase.dim)
         if key not in self._rings:
             self._rings[key] = self._build(comm, phase)
         return self._rings[key]
 
-    def _build(self, comm: QuotientComm, phase: JobPhase) -> Ring:
+    def _build(self, comm: QuotientComm, phase: CallPhase) -> Ring:
         entry = len(self.ring_entry) // 2
         first = len(self.line_rows) // lk.LN_COLUMNS
         place: dict[int, tuple[int, int]] = {}

@@ -66,9 +66,9 @@ def events_of(lowered: Lowered) -> int:
     nodes = int((spans[:, lk.R_COUNT] * ranks).sum())
     of_plan = np.zeros(len(lowered.plans) + 1)
     for plan in lowered.plans:
-        schedules = [p.schedules[0] for route in plan.job.routes for p in route if p.schedules]
+        schedules = [p.schedules[0] for route in plan.call.routes for p in route if p.schedules]
         sends = sum(np.mean([len(role.send_peer) for role in s.roles]) for s in schedules)
-        of_plan[plan.number] = plan.chunks * sends / len(plan.job.routes)
+        of_plan[plan.number] = plan.chunks * sends / len(plan.call.routes)
     item = np.flatnonzero(lowered.is_collective)
     of_item = of_plan[lowered.items[item, lk.I_PLAN]] * ranks[lowered.items[item, lk.I_RANK]]
     return nodes + int(of_item.sum())

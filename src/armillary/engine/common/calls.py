@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Job:
+class CollectiveCall:
     """What the members of a collective must agree on."""
 
     comm: int

@@ -23,7 +23,7 @@ from armillary.collective.demand import (
 )  # fmt: skip
 from armillary.collective.demand import block_of as block_of_members
 from armillary.engine.common import network
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicator
 from armillary.platform.bandwidth import links_per_npu, port, ports
 from armillary.platform.model import Dimension, Platform, Port
@@ -53,11 +53,11 @@ class Demands:
     def _dimensions(self) -> tuple[Dimension, ...]:
         return fastest(self.platform)
 
-    def group(self, job: Job, comm: Communicator) -> Group:
-        """Return the members that a job of a communicator joins, at their places."""
-        key = comm.members.tobytes(), job.involved
+    def group(self, call: CollectiveCall, comm: Communicator) -> Group:
+        """Return the members that a call of a communicator joins, at their places."""
+        key = comm.members.tobytes(), call.involved
         if key not in self._groups:
-            made = self._made(job, comm)
+            made = self._made(call, comm)
             if made.grid:
                 # Groups at the same places need the same.
                 at = tuple((d, made.places[d].tobytes()) for d in made.spanned)
@@ -65,36 +65,36 @@ class Demands:
             self._groups[key] = made
         return self._groups[key]
 
-    def _made(self, job: Job, comm: Communicator) -> Group:
+    def _made(self, call: CollectiveCall, comm: Communicator) -> Group:
         platform, dimensions = self.platform, self._dimensions
         sizes = zip(network.strides(dimensions), dimensions, strict=True)
         coordinates = np.array([comm.members // stride % d.size for stride, d in sizes])
         delay = platform.physical.endpoint_delay
         group = Group(coordinates, dimensions, delay, self.anywhere)
-        if job.involved is None or not group.grid:
+        if call.involved is None or not group.grid:
             return group
-        out = [d for d in range(len(dimensions)) if not (d < len(job.involved) and job.involved[d])]
+        out = [d for d in range(len(dimensions)) if not (d < len(call.involved) and call.involved[d])]
         line = (coordinates[out] == coordinates[out, :1]).all(axis=0)
         return Group(coordinates[:, line], dimensions, delay, self.anywhere)
 
-    def least(self, job: Job, comm: Communicator) -> int:
+    def least(self, call: CollectiveCall, comm: Communicator) -> int:
         """Return the fewest ticks of a collective that has the machine for itself, whatever its algorithm."""
-        if plain(job.operation) not in OPERATIONS:
+        if plain(call.operation) not in OPERATIONS:
             return 0
-        found = self._of_links(job, comm)
-        if (time := self._measured(job, comm)) is not None:
+        found = self._of_links(call, comm)
+        if (time := self._measured(call, comm)) is not None:
             # What was measured is what the links of this machine can do.
             found = min(found, int(sum(time)))
         return found
 
-    def _of_links(self, job: Job, comm: Communicator) -> int:
-        group = self.group(job, comm)
-        if job.splits:
-            matrix = np.array(job.splits, np.int64)
-            return int(least_ns(group, job.operation, job.size, matrix) * SAFE)
-        key = id(group), plain(job.operation), job.size
+    def _of_links(self, call: CollectiveCall, comm: Communicator) -> int:
+        group = self.group(call, comm)
+        if call.splits:
+            matrix = np.array(call.splits, np.int64)
+            return int(least_ns(group, call.operation, call.size, matrix) * SAFE)
+        key = id(group), plain(call.operation), call.size
         if key not in self._least:
-            self._least[key] = int(least_ns(group, key[1], job.size) * SAFE)
+            self._least[key] = int(least_ns(group, key[1], call.size) * SAFE)
         return self._least[key]
 
     def message(self, source: int, target: int, size: int) -> int:
@@ -123,15 +123,15 @@ class Demands:
                 least = min(least, found.latency + float(found.volume) / rate)
         return int(least * SAFE)
 
-    def columns(self, plans: Sequence[tuple[int, Job, Communicator]]) -> dict[str, Any]:
-        """Return what collectives move over cuts, one row per plan: (number of its communicator, job, members).
+    def columns(self, plans: Sequence[tuple[int, CollectiveCall, Communicator]]) -> dict[str, Any]:
+        """Return what collectives move over cuts, one row per plan: (number of its communicator, call, members).
 
         Returns:
             ``cut_dims`` (cuts, dimensions), ``cut_latency`` (cuts), ``call_group`` (p), ``call_bytes`` (p, cuts, 2) out
             of and into an NPU on average, ``call_each`` the same of every NPU at least, ``call_ns`` (p, cuts, 4), see
             `Demand.ns`.
         """
-        groups = [self.group(job, comm) for _, job, comm in plans]
+        groups = [self.group(call, comm) for _, call, comm in plans]
         spans = dict.fromkeys(group.spanned for group in groups if group.spanned)
         every: Dims = tuple(sorted({d for dims in spans for d in dims}))
         cuts = list(
@@ -148,19 +148,19 @@ class Demands:
             for dims in cuts
         ]  # fmt: skip
         known: dict[tuple[int, str, int], tuple[Floats, Floats, Floats]] = {}
-        for p, ((_, job, comm), group) in enumerate(zip(plans, groups, strict=True)):
-            operation = plain(job.operation)
-            if operation not in OPERATIONS or job.size <= 0 or not group.spanned:
+        for p, ((_, call, comm), group) in enumerate(zip(plans, groups, strict=True)):
+            operation = plain(call.operation)
+            if operation not in OPERATIONS or call.size <= 0 or not group.spanned:
                 continue
-            key = id(group), operation, job.size
-            if (time := self._measured(job, comm)) is not None:
-                rows = self._as_measured(group, job, cuts, time[1])
-            elif job.splits:
-                rows = self._needs(group, job, cuts)
+            key = id(group), operation, call.size
+            if (time := self._measured(call, comm)) is not None:
+                rows = self._as_measured(group, call, cuts, time[1])
+            elif call.splits:
+                rows = self._needs(group, call, cuts)
             elif key in known:
                 rows = known[key]
             else:
-                rows = known[key] = self._needs(group, job, cuts)
+                rows = known[key] = self._needs(group, call, cuts)
             bytes_[p], each[p], ns[p] = rows
         return {
             "cut_dims": through, "cut_latency": np.array(latencies, np.float64),
@@ -168,20 +168,20 @@ class Demands:
             "call_bytes": bytes_, "call_each": each, "call_ns": ns,
         }  # fmt: skip
 
-    def _measured(self, job: Job, comm: Communicator) -> tuple[float, float] | None:
+    def _measured(self, call: CollectiveCall, comm: Communicator) -> tuple[float, float] | None:
         """Return latency and transfer of a collective that a fit times, ns; None: none does."""
         if self.platform.physical.fit is None:
             return None
         from armillary.engine.physical.fitted import timed
 
-        time = timed(job, comm, self.platform)
+        time = timed(call, comm, self.platform)
         return None if time is None else (time.latency_ns, time.transfer_ns)
 
     def _as_measured(
-        self, group: Group, job: Job, cuts: Sequence[Dims], transfer: float
+        self, group: Group, call: CollectiveCall, cuts: Sequence[Dims], transfer: float
     ) -> tuple[Floats, Floats, Floats]:
         """Return what is needed of the port that a measured collective keeps busy, as far as it was measured so."""
-        bytes_, each, ns = self._needs(group, job, cuts)
+        bytes_, each, ns = self._needs(group, call, cuts)
         for c, dims in enumerate(cuts):
             if dims != group.spanned[-1:]:
                 bytes_[c] = each[c] = ns[c] = 0
@@ -191,7 +191,9 @@ class Demands:
             ns[c] = min(float(ns[c].max()), transfer)
         return bytes_, each, ns
 
-    def _needs(self, group: Group, job: Job, cuts: Sequence[Dims]) -> tuple[Floats, Floats, Floats]:
+    def _needs(
+        self, group: Group, call: CollectiveCall, cuts: Sequence[Dims]
+    ) -> tuple[Floats, Floats, Floats]:
         bytes_, each, ns = (np.zeros((len(cuts), width)) for width in (2, 2, 4))
         asked: dict[Dims, Demand] = {}
         for c, dims in enumerate(cuts):
@@ -200,19 +202,19 @@ class Demands:
                 continue
             cut = group.cuts[own]
             if own not in asked:
-                asked[own] = self._demand(group, job, own)
+                asked[own] = self._demand(group, call, own)
             need = asked[own]
             bytes_[c] = need.out / cut.npus, need.into / cut.npus
             each[c] = need.each if cut.alone else (0.0, 0.0)
             ns[c] = need.ns(cut)
         return bytes_, each, ns
 
-    def _demand(self, group: Group, job: Job, dims: Dims) -> Demand:
-        if job.splits:
+    def _demand(self, group: Group, call: CollectiveCall, dims: Dims) -> Demand:
+        if call.splits:
             return demand_of_splits(
-                group.cuts[dims], block_of_members(group, dims), np.array(job.splits, np.int64)
+                group.cuts[dims], block_of_members(group, dims), np.array(call.splits, np.int64)
             )
-        return demand(group.cuts[dims], plain(job.operation), job.size)
+        return demand(group.cuts[dims], plain(call.operation), call.size)
 
 
 def fastest(platform: Platform) -> tuple[Dimension, ...]:

@@ -53,10 +53,10 @@ def _mismatch(lowered: Simulated, one: int, other: int) -> str:
         cls = int(lowered.items[item, lowered.layout.I_RANK])
         position = int(lowered.item_position[item])
         view = lowered.views[cls]
-        job = view.jobs[int(view.job[item - _first_item(lowered, cls)])]
+        call = view.calls[int(view.call[item - _first_item(lowered, cls)])]
         node = view.nodes.graph.node(position)
         rank = int(lowered.representatives[cls])
-        texts.append(f"rank {rank} runs {job.operation} of {job.size} bytes ({node})")
+        texts.append(f"rank {rank} runs {call.operation} of {call.size} bytes ({node})")
     return (
         f"mismatched collectives: {texts[0]} while {texts[1]} on the same group; expected every member of a group "
         "to run the same collectives in the same order"
@@ -115,9 +115,9 @@ def _wait_of(lowered: Simulated, run: Run, cls: int, view: View, node: int) -> s
         for other, counter in lowered.comm_ordinals[comm].items()
         if counter < 0 or int(ordinals[counter]) <= instance
     )
-    job = view.jobs[int(view.job[local])]
-    group = f"group {job.comm}" if job.comm else "all ranks"
+    call = view.calls[int(view.call[local])]
+    group = f"group {call.comm}" if call.comm else "all ranks"
     if late:
         names = ", ".join(map(str, late[:6])) + (", …" if len(late) > 6 else "")
-        return f"rank {names} to join {job.operation} number {instance + 1} of {group}"
-    return lowered.holds.format(job.operation)
+        return f"rank {names} to join {call.operation} number {instance + 1} of {group}"
+    return lowered.holds.format(call.operation)

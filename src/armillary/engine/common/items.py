@@ -1,4 +1,4 @@
-"""What each rank's communication and memory nodes ask for: jobs, peers and bytes, per distinct graph."""
+"""What each rank's communication and memory nodes ask for: calls, peers and bytes, per distinct graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.engine.common import layout_kernel as lk
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicators
 from armillary.engine.common.network import LIMIT
 from armillary.engine.common.nodes import OPERATION, Nodes
@@ -38,10 +38,10 @@ class View:
     """The items of one graph, in issue order: columns over `Nodes.items`."""
 
     nodes: Nodes
-    jobs: list[Job]
-    """The distinct jobs."""
-    job: Ints
-    """Index in `jobs` of a collective, else -1."""
+    calls: list[CollectiveCall]
+    """The distinct calls."""
+    call: Ints
+    """Index in `calls` of a collective, else -1."""
     peer: Ints
     """Peer rank of a send or receive, else -1."""
     tag: Ints
@@ -70,11 +70,11 @@ class View:
 
     def slots(self) -> dict[int, int]:
         """Return communicator number -> its index in order of first use."""
-        used = self.job[self.job >= 0]
+        used = self.call[self.call >= 0]
         values, first = np.unique(used, return_index=True)
         slots: dict[int, int] = {}
-        for job in values[np.argsort(first)].tolist():
-            slots.setdefault(self.jobs[job].comm, len(slots))
+        for call in values[np.argsort(first)].tolist():
+            slots.setdefault(self.calls[call].comm, len(slots))
         return slots
 
     def pattern(self) -> bytes:
@@ -82,8 +82,8 @@ class View:
         slots = self.slots()
         if len(slots) < 2:
             return b""
-        of_job = np.array([slots[job.comm] for job in self.jobs], np.int64)
-        return of_job[self.job[self.job >= 0]].tobytes()
+        of_call = np.array([slots[call.comm] for call in self.calls], np.int64)
+        return of_call[self.call[self.call >= 0]].tobytes()
 
 
 def views_of(
@@ -140,11 +140,11 @@ def read_view(
         for bad in np.flatnonzero(pair & ((ends < 0) | (ends >= most) | (size == 0))).tolist():
             _refuse_pair(graph, int(at[bad]), bool(send[bad]), int(ends[bad]), comms.npus)
     if collective.any():
-        _read_jobs(graph, at[collective], view, np.flatnonzero(collective), comms, platform)
+        _read_calls(graph, at[collective], view, np.flatnonzero(collective), comms, platform)
     return view
 
 
-def _read_jobs(
+def _read_calls(
     graph: Graph, at: Ints, view: View, items: Ints, comms: Communicators, platform: Platform
 ) -> None:
     pg_code, pg_names = graph.strings("pg_name")
@@ -177,8 +177,8 @@ def _read_jobs(
         mask = involved[dims] if dims >= 0 else None
         operation = OPERATION[CollectiveType(kind)] if kind >= 0 else list(FROM_MEMORY.values())[-1 - kind]
         replaced = prefixes[prefix] or platform.system.custom.get(operation, "")
-        view.jobs.append(Job(groups[code], operation, size, mask, replaced, root))
-    view.job[items] = inverse
+        view.calls.append(CollectiveCall(groups[code], operation, size, mask, replaced, root))
+    view.call[items] = inverse
 
 
 def _refuse_pair(graph: Graph, position: int, send: bool, peer: int, npus: int) -> None:

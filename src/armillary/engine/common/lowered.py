@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicator
 from armillary.engine.common.demands import Demands
 from armillary.engine.common.items import View
@@ -53,7 +53,7 @@ class Simulated(ABC):
     @cached_property
     def is_collective(self) -> NDArray[np.bool_]:
         """Whether each item is a collective."""
-        return join([view.job >= 0 for view in self.views], np.bool_)
+        return join([view.call >= 0 for view in self.views], np.bool_)
 
     @cached_property
     def item_position(self) -> Ints:
@@ -100,8 +100,8 @@ class Simulated(ABC):
         return np.zeros(nodes, np.int64)
 
     @abstractmethod
-    def calls(self) -> list[tuple[int, Job, Communicator]]:
-        """Return of each plan the number of its quotient communicator, its job, and the members."""
+    def calls(self) -> list[tuple[int, CollectiveCall, Communicator]]:
+        """Return of each plan the number of its quotient communicator, its call, and the members."""
 
     def node_call(self, first: Ints) -> Ints:
         """Return the plan of the collective that each node is, in graph order by class; -1: none.

@@ -86,13 +86,14 @@ def graph_table(view: View, group_names: Mapping[int, str], of_all: Sequence[str
     issue_kind[fixed & cpu] = KINDS.index("cpu")
     kind[order] = issue_kind
     labels = [
-        job.operation + (f"@{group_names.get(job.comm, job.comm)}" if job.comm else "") for job in view.jobs
+        call.operation + (f"@{group_names.get(call.comm, call.comm)}" if call.comm else "")
+        for call in view.calls
     ]
     label = np.full(graph.n_nodes, "", dtype=f"<U{max(map(len, labels), default=1)}")
     outer = nodes.items < graph.n_nodes
     positions = order[nodes.items[outer]]
     for j, text in enumerate(labels):
-        label[positions[view.job[outer] == j]] = text
+        label[positions[view.call[outer] == j]] = text
     if of_all:
         label = _named(graph, label, of_all)
     size = np.zeros(graph.n_nodes, np.int64)

@@ -105,20 +105,20 @@ def check_members(workload: Workload) -> None:
         InputError: names the node and the group.
     """
     for v, view in enumerate(workload.views):
-        for j, job in enumerate(view.jobs):
-            if not workload.comms.get(job.comm).world:
+        for j, call in enumerate(view.calls):
+            if not workload.comms.get(call.comm).world:
                 _check_members(workload, v, j)
 
 
 def node_of(view: View, j: int) -> str:
     """Return how errors call the first node that makes a call."""
-    item = int(np.flatnonzero(view.job == j)[0])
+    item = int(np.flatnonzero(view.call == j)[0])
     return view.nodes.graph.node(int(view.nodes.order[view.nodes.items[item]]))
 
 
 def _check_members(workload: Workload, v: int, j: int) -> None:
     view = workload.views[v]
-    number = view.jobs[j].comm
+    number = view.calls[j].comm
     members = workload.comms.get(number).members
     ranks = np.flatnonzero(workload.view_of == v)
     outside = ranks[~np.isin(ranks, members)]

@@ -15,7 +15,7 @@ from armillary.engine.messages.shapes import Shape, Shapes
 from armillary.engine.messages.stages import network_of
 from armillary.engine.messages.window import segments_of
 from armillary.engine.physical.classes import lines_of
-from armillary.engine.physical.jobs import PhysicalPhase
+from armillary.engine.physical.phases import PhysicalPhase
 from armillary.engine.physical.program import Plan
 from armillary.platform.model import InNetwork, Platform
 from armillary.platform.topology import Topology
@@ -62,7 +62,7 @@ class MessageLines:
         Raises:
             InputError: no switch that can reduce joins a line.
         """
-        what, comm = f"{plan.job.operation} in-switch", plan.comm
+        what, comm = f"{plan.call.operation} in-switch", plan.comm
         members = lines_of(self.platform, comm.real, phase.dim).tolist()
         lines = [self.in_switches.of(line, what) for line in members]
         n = len(phase.positions)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.collective.physical import rounds_alltoallv, rounds_for
 from armillary.collective.rounds import Rounds
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.items import Channel
 from armillary.engine.common.lowered import as_table
 from armillary.engine.common.network import LIMIT
@@ -24,8 +24,8 @@ from armillary.engine.messages.shapes import Shapes, sizes
 from armillary.engine.messages.window import window_of
 from armillary.engine.physical.channels import Channels
 from armillary.engine.physical.courses import Course, plain_course
-from armillary.engine.physical.jobs import PhysicalPhase, split_at_once
 from armillary.engine.physical.lower import Build
+from armillary.engine.physical.phases import PhysicalPhase, split_at_once
 from armillary.engine.physical.program import PhysicalProgram, Plan
 from armillary.engine.physical.workload import ListedWorkload
 from armillary.engine.transport.network import Stage
@@ -41,13 +41,13 @@ class MessageWorkload(ListedWorkload):
 
     fluid = False
 
-    def course(self, job: Job) -> Course:
+    def course(self, call: CollectiveCall) -> Course:
         """See `PhysicalWorkload`."""
-        comm = self.comms.get(job.comm)
-        if job.splits and len(comm.members) > 1 and job not in self._courses:
-            at_once = split_at_once(job, comm, self.platform)
-            self._courses[job] = plain_course([at_once], job.size, self.platform)
-        return super().course(job)
+        comm = self.comms.get(call.comm)
+        if call.splits and len(comm.members) > 1 and call not in self._courses:
+            at_once = split_at_once(call, comm, self.platform)
+            self._courses[call] = plain_course([at_once], call.size, self.platform)
+        return super().course(call)
 
 
 class MessageChannels(Channels):
@@ -127,8 +127,8 @@ def _with_messages(build: Build, program: PhysicalProgram, stages: Sequence[Stag
 
 
 def _schedule(plan: Plan, phase: PhysicalPhase) -> Rounds:
-    if plan.job.splits:
-        return rounds_alltoallv(np.array(plan.job.splits, np.int64))
+    if plan.call.splits:
+        return rounds_alltoallv(np.array(plan.call.splits, np.int64))
     return rounds_for(phase.algorithm, phase.operation, len(phase.positions), chunks=phase.parts)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, sqrt
 
 from armillary.engine.physical.courses import MOST_UNDER_WAY
-from armillary.engine.physical.jobs import PhysicalPhase
+from armillary.engine.physical.phases import PhysicalPhase
 from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
 

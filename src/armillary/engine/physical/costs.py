@@ -11,9 +11,9 @@ from math import ceil
 from armillary.collective.chunk_order.greedy import plain_sizes
 from armillary.collective.chunk_order.levels import Level, Order
 from armillary.collective.demand import plain
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicator
-from armillary.engine.physical.jobs import (
+from armillary.engine.physical.phases import (
     PhysicalPhase,
     Span,
     latency_ticks,
@@ -88,18 +88,18 @@ class Costs:
         return result
 
 
-def costs_of(job: Job, comm: Communicator, platform: Platform) -> Costs:
-    """Return what phases of a job cost in any order of the dimensions that it spans."""
-    operation = plain(job.operation)
-    found = spanned_by(job, comm, platform) or []
+def costs_of(call: CollectiveCall, comm: Communicator, platform: Platform) -> Costs:
+    """Return what phases of a call cost in any order of the dimensions that it spans."""
+    operation = plain(call.operation)
+    found = spanned_by(call, comm, platform) or []
     costs = tuple(
         tuple(
-            (step, scale, replace(phase_of(job, platform, span, step, scale), positions=()))
+            (step, scale, replace(phase_of(call, platform, span, step, scale), positions=()))
             for step, scale in _scales(operation, span, [other for other in found if other is not span])
         )
         for span in found
     )
-    largest = max((ceil(c.volume * (job.size + 1)) for level in costs for _, _, c in level), default=1)
+    largest = max((ceil(c.volume * (call.size + 1)) for level in costs for _, _, c in level), default=1)
     scale = Scale(1 << bits(max(largest, 1)))
     bandwidths = tuple(port(platform.dimensions[span.dim]).slower for span in found)
     # The bytes of the members are in the costs; what is left to know of a level is how many they are.

@@ -13,18 +13,18 @@ from armillary.collective.chunk_order.choose import MOST, chunks_for
 from armillary.collective.chunk_order.greedy import plain_sizes
 from armillary.collective.chunk_order.levels import SCHEDULABLE, plain_order
 from armillary.collective.demand import plain
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicator
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.engine.physical.fitted import fitted_phase
-from armillary.engine.physical.jobs import (
+from armillary.engine.physical.memory import OPERATIONS
+from armillary.engine.physical.phases import (
     Beside,
     PhysicalPhase,
     in_memory,
     phases,
     spanned_by,
 )
-from armillary.engine.physical.memory import OPERATIONS
 from armillary.platform.model import Platform
 
 MOST_UNDER_WAY = 256
@@ -36,7 +36,7 @@ MOST_WAYS = 720
 
 @dataclass(frozen=True)
 class Course:
-    """What the chunks of a job do.
+    """What the chunks of a call do.
 
     Every way has the same number of phases. With `choices`, the number of levels, the ways are all orders of these,
     in lexicographic order beginning with the plain one, and each chunk takes its way level by level.
@@ -71,7 +71,7 @@ def last_latency(course: Course, ticks: Callable[[PhysicalPhase, int], int]) -> 
     gone after the first at the pace of the fullest round, or when all have had their turn among those under way.
 
     Args:
-        course: Of a job.
+        course: Of a call.
         ticks: Returns how long a phase keeps its ports busy with a chunk of so many bytes.
     """
     sizes = [size for size, _ in course.chunks]
@@ -91,17 +91,17 @@ def last_latency(course: Course, ticks: Callable[[PhysicalPhase, int], int]) -> 
     )
 
 
-def course_of(job: Job, comm: Communicator, platform: Platform) -> Course:
-    """Return what the chunks of a job do on a machine.
+def course_of(call: CollectiveCall, comm: Communicator, platform: Platform) -> Course:
+    """Return what the chunks of a call do on a machine.
 
     Raises:
         InputError: an algorithm cannot do it, or there are too many orders to choose from; or the fit that the machine
             names cannot be read.
     """
-    if job.operation in OPERATIONS:
-        return Course(((in_memory(job, platform),),), ((job.size, 0),))  # a memory has chunks of its own
-    whole = fitted_phase(job, comm, platform, lambda: phases(job, comm, platform))
-    course = Course(((whole,),), ((job.size, 0),)) if whole else _scheduled(job, comm, platform)
+    if call.operation in OPERATIONS:
+        return Course(((in_memory(call, platform),),), ((call.size, 0),))  # a memory has chunks of its own
+    whole = fitted_phase(call, comm, platform, lambda: phases(call, comm, platform))
+    course = Course(((whole,),), ((call.size, 0),)) if whole else _scheduled(call, comm, platform)
     share = platform.physical.terms.communication
     return _slowed(course, share) if share else course
 
@@ -125,14 +125,14 @@ def _slowed(course: Course, share: float) -> Course:
     return replace(course, ways=ways)
 
 
-def _scheduled(job: Job, comm: Communicator, platform: Platform) -> Course:
-    physical, operation = platform.physical, plain(job.operation)
-    how, found = physical.chunk_order, spanned_by(job, comm, platform) or []
+def _scheduled(call: CollectiveCall, comm: Communicator, platform: Platform) -> Course:
+    physical, operation = platform.physical, plain(call.operation)
+    how, found = physical.chunk_order, spanned_by(call, comm, platform) or []
     if how == "online-greedy" and operation == "all-gather":
         # Its last level has the most to move; how loaded that will be, nothing says when the first is chosen.
         how = "baseline"
-    if how == "baseline" or job.splits or operation not in SCHEDULABLE or len(found) < 2:
-        return plain_course(phases(job, comm, platform), job.size, platform)
+    if how == "baseline" or call.splits or operation not in SCHEDULABLE or len(found) < 2:
+        return plain_course(phases(call, comm, platform), call.size, platform)
     choices = 0
     if how == "online-greedy":
         choices = len(found)
@@ -142,21 +142,21 @@ def _scheduled(job: Job, comm: Communicator, platform: Platform) -> Course:
                 "dimensions; expected at most 6, or another order, e.g. themis"
             )
         orders = list(permutations(plain_order(operation, choices)))
-        chosen = [(size, orders[0]) for size in plain_sizes(job.size, physical.chunks)]
+        chosen = [(size, orders[0]) for size in plain_sizes(call.size, physical.chunks)]
     else:
-        if how in ("auto", "optimal") and min(physical.chunks, job.size) > MOST:
+        if how in ("auto", "optimal") and min(physical.chunks, call.size) > MOST:
             raise InputError(
                 f"{platform.source or 'platform'}: collectives: chunks: got {physical.chunks}, expected at most "
                 f"{MOST} with chunk_order {how}, or another order, e.g. themis"
             )
-        costs = costs_of(job, comm, platform)
-        levels = levels_of(costs, job.size, physical.chunks)
+        costs = costs_of(call, comm, platform)
+        levels = levels_of(costs, call.size, physical.chunks)
         chosen = chunks_for(
-            how, physical.within_dimension, operation, levels, job.size, physical.chunks, costs
+            how, physical.within_dimension, operation, levels, call.size, physical.chunks, costs
         )
         orders = list(dict.fromkeys(order for _, order in chosen))
     number = {order: i for i, order in enumerate(orders)}
-    ways = tuple(tuple(phases(job, comm, platform, [found[at] for at in order])) for order in orders)
+    ways = tuple(tuple(phases(call, comm, platform, [found[at] for at in order])) for order in orders)
     return Course(ways, tuple((size, number[order]) for size, order in chosen), choices)
 
 

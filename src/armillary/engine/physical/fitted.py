@@ -17,10 +17,10 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.collective.demand import plain
 from armillary.engine.common import network
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicator
-from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.engine.physical.memory import OPERATIONS
+from armillary.engine.physical.phases import PhysicalPhase
 from armillary.engine.physical.scale import FRACTION_BITS
 from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
@@ -70,44 +70,47 @@ def _load(name: str, stamp: int) -> CollectiveFit:
     return load_fit(name)
 
 
-def timed(job: Job, comm: Communicator, platform: Platform) -> CollectiveTime | None:
+def timed(call: CollectiveCall, comm: Communicator, platform: Platform) -> CollectiveTime | None:
     """Return what the fit of a platform says of a collective; None: nothing."""
     choice = platform.physical.fit
-    if choice is None or len(comm.members) < 2 or job.size <= 0 or job.operation in OPERATIONS:
+    if choice is None or len(comm.members) < 2 or call.size <= 0 or call.operation in OPERATIONS:
         return None
-    used = job.involved
+    used = call.involved
     if used is not None and not all(d < len(used) and used[d] for d in _spanned(comm, platform)):
         return None
     counts = np.unique(comm.members // _node_size(platform), return_counts=True)[1]
-    size, operation = job.size, plain(job.operation)
+    size, operation = call.size, plain(call.operation)
     if operation == "all-gather":
         size *= len(comm.members)
-    if job.splits:
-        matrix = np.array(job.splits, np.int64)
+    if call.splits:
+        matrix = np.array(call.splits, np.int64)
         size = int(max(matrix.sum(axis=0).max(), matrix.sum(axis=1).max()))
     return fit_of(choice).time(operation, int(counts.max()), len(counts), size)
 
 
 def fitted_phase(
-    job: Job, comm: Communicator, platform: Platform, schedule: Callable[[], Sequence[PhysicalPhase]]
+    call: CollectiveCall,
+    comm: Communicator,
+    platform: Platform,
+    schedule: Callable[[], Sequence[PhysicalPhase]],
 ) -> PhysicalPhase | None:
     """Return a collective as the fit of a platform times it, as one phase of all members.
 
     Args:
-        job: The collective.
+        call: The collective.
         comm: Its members.
         platform: The machine.
         schedule: Returns the phases that it has without a fit: they say how many bytes are sent at least.
     """
-    time = timed(job, comm, platform)
+    time = timed(call, comm, platform)
     if time is None:
         return None
     dim = _spanned(comm, platform)[-1]
-    volume = busy(time.transfer_ns, platform, dim) / job.size
+    volume = busy(time.transfer_ns, platform, dim) / call.size
     there = [phase for phase in schedule() if any(d == dim for d, _ in phase.ports)]
     sent = min(sum((phase.sent for phase in there), Fraction(0)), volume)
     return PhysicalPhase(
-        -1, plain(job.operation), FITTED, (), time.latency_ns, volume, Fraction(0), sent, ((dim, 1),)
+        -1, plain(call.operation), FITTED, (), time.latency_ns, volume, Fraction(0), sent, ((dim, 1),)
     )
 
 
@@ -142,7 +145,7 @@ def largest_message(platform: Platform, sizes: Collection[int]) -> int:
 
 
 def fit_warnings(
-    platform: Platform, jobs: Iterable[tuple[Job, Communicator]], sizes: Collection[int]
+    platform: Platform, calls: Iterable[tuple[CollectiveCall, Communicator]], sizes: Collection[int]
 ) -> list[str]:
     """Return what a person should know of the collectives and message sizes of a run with a fit."""
     choice = platform.physical.fit
@@ -150,14 +153,14 @@ def fit_warnings(
         return []
     where, sizes = choice.source or f"collectives.fit: {choice.name}", [size for size in sizes if size > 0]
     unknown, beaten = set(), set()
-    for job, comm in jobs:
-        if len(comm.members) < 2 or job.size <= 0 or job.operation in OPERATIONS:
+    for call, comm in calls:
+        if len(comm.members) < 2 or call.size <= 0 or call.operation in OPERATIONS:
             continue
-        time = timed(job, comm, platform)
+        time = timed(call, comm, platform)
         if time is None:
-            unknown.add(job.operation)
-        elif time.transfer_ns < _least(job, comm, platform):
-            beaten.add(job.operation)
+            unknown.add(call.operation)
+        elif time.transfer_ns < _least(call, comm, platform):
+            beaten.add(call.operation)
     if sizes and fit_of(choice).time("send", 1, 2, max(sizes)) is None:
         unknown.add("send between nodes")
     if sizes and fit_of(choice).time("send", 2, 1, max(sizes)) is None:
@@ -173,7 +176,7 @@ def fit_warnings(
     return found
 
 
-def _least(job: Job, comm: Communicator, platform: Platform) -> float:
+def _least(call: CollectiveCall, comm: Communicator, platform: Platform) -> float:
     """Return the ns for which the outermost port is busy if each byte crosses it as often as any algorithm needs."""
     dim = _spanned(comm, platform)[-1]
     stride = network.strides(platform.dimensions)[dim]
@@ -186,7 +189,7 @@ def _least(job: Job, comm: Communicator, platform: Platform) -> float:
         "all-to-all": (outer - 1) / outer,
     }
     return (
-        job.size * share.get(plain(job.operation), 0.0) / port(platform.dimensions[dim]).slower * (1 - 1e-6)
+        call.size * share.get(plain(call.operation), 0.0) / port(platform.dimensions[dim]).slower * (1 - 1e-6)
     )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.compute import KernelTimes
 from armillary.engine.common import network
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicator, Communicators
 from armillary.engine.common.fold import Ring, fold
 from armillary.engine.common.items import Channel, View, read_view
@@ -20,7 +20,7 @@ from armillary.engine.common.workload import check_fits
 from armillary.engine.physical.grid_messages import GridMessages
 from armillary.engine.physical.memory import OPERATIONS, Groups
 from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes
-from armillary.engine.physical.splits import Rows, join, read_splits, with_jobs
+from armillary.engine.physical.splits import Rows, join, read_splits, with_calls
 from armillary.engine.physical.workload import SET, PhysicalWorkload
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType, Trace
@@ -91,7 +91,7 @@ class GridWorkload(PhysicalWorkload):
         self.messages = GridMessages(self.views, self.view_of, routes, grid_of(trace))
         self._splits = [read_splits(view.nodes.graph, view) for view in self.views]
         self._bound: dict[int, View] = {}
-        self._joined: dict[tuple[int, int], dict[int, Job]] = {}
+        self._joined: dict[tuple[int, int], dict[int, CollectiveCall]] = {}
 
     def _in_families(self, nodes: PhysicalNodes) -> PhysicalNodes:
         codes, names = nodes.graph.strings("pg_name")
@@ -136,16 +136,16 @@ class GridWorkload(PhysicalWorkload):
             peer = view.peer
             if self.messages.peers[v].table.size:
                 peer = np.where(peer >= 0, self.messages.peers[v].of(rank)[peer], -1)
-            jobs = [replace(job, comm=number[job.comm]) for job in view.jobs]
-            bound = replace(view, jobs=jobs, peer=peer)
-            joined: dict[int, Job] = {}
+            calls = [replace(call, comm=number[call.comm]) for call in view.calls]
+            bound = replace(view, calls=calls, peer=peer)
+            joined: dict[int, CollectiveCall] = {}
             for family, rows in self._splits[v].items():
                 found = self.joined(family, number[family])
                 joined |= {item: found[k] for k, (item, _) in rows.items()}
-            self._bound[rank] = with_jobs(bound, joined) if joined else bound
+            self._bound[rank] = with_calls(bound, joined) if joined else bound
         return self._bound[rank]
 
-    def joined(self, family: int, number: int) -> dict[int, Job]:
+    def joined(self, family: int, number: int) -> dict[int, CollectiveCall]:
         """Return the all-to-alls with splits of a group, by their place among its collectives."""
         if not any(self._splits):
             return {}
@@ -191,18 +191,18 @@ class GridWorkload(PhysicalWorkload):
         return any(True for _ in self.messages.lost())
 
     @cached_property
-    def _plain(self) -> list[list[Job]]:
-        """The jobs of each view but those that only all-to-alls with splits have."""
+    def _plain(self) -> list[list[CollectiveCall]]:
+        """The calls of each view but those that only all-to-alls with splits have."""
         plain = []
         for view, splits in zip(self.views, self._splits, strict=True):
-            job = view.job.copy()
+            call = view.call.copy()
             for rows in splits.values():
-                job[[item for item, _ in rows.values()]] = -1
-            plain.append([view.jobs[j] for j in np.unique(job[job >= 0]).tolist()])
+                call[[item for item, _ in rows.values()]] = -1
+            plain.append([view.calls[j] for j in np.unique(call[call >= 0]).tolist()])
         return plain
 
-    def _jobs(self, family: int, group: int, views: list[int]) -> list[Job]:
-        """Return the jobs of a group whose members have these views."""
+    def _calls(self, family: int, group: int, views: list[int]) -> list[CollectiveCall]:
+        """Return the calls of a group whose members have these views."""
         number = self.families.all[family].base + group
         plain = [replace(j, comm=number) for v in views for j in self._plain[v] if j.comm == family]
         return [*plain, *self.joined(family, number).values()]
@@ -235,20 +235,20 @@ class GridWorkload(PhysicalWorkload):
         return result
 
     @cached_property
-    def jobs(self) -> list[Job]:
+    def calls(self) -> list[CollectiveCall]:
         """See `PhysicalWorkload`."""
         return [
-            job
+            call
             for family, examples in self._examples.items()
             for groups, views in examples
-            for job in self._jobs(family, int(groups[0]), views)
+            for call in self._calls(family, int(groups[0]), views)
         ]
 
     def _alike(self, family: int) -> list[Alike]:
         known: dict[object, int] = {}
         result = []
         for groups, views in self._examples[family]:
-            found = [self.course(job) for job in self._jobs(family, int(groups[0]), views)]
+            found = [self.course(call) for call in self._calls(family, int(groups[0]), views)]
             key = (tuple(views), *(course.stripped() for course in found))
             dims = tuple(dict.fromkeys(d for course in found for d in course.dims))
             result.append(Alike(groups, known.setdefault(key, len(known)), dims))
@@ -272,9 +272,9 @@ class GridWorkload(PhysicalWorkload):
 
     def memory_groups(self) -> Groups:
         """See `PhysicalWorkload`."""
-        jobs = [job for view in self.views for job in view.jobs if job.operation in OPERATIONS]
+        calls = [call for view in self.views for call in view.calls if call.operation in OPERATIONS]
         result = []
-        for family in dict.fromkeys(job.comm for job in jobs):
+        for family in dict.fromkeys(call.comm for call in calls):
             slot = np.array([slots.get(family, -1) for slots in self._slots])
             table = self.families.all[family].members
             result += [(ranks, slot[self.view_of[ranks]]) for ranks in table]

@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 def priorities(view: View, platform: Platform) -> Ints:
     """Return the place of each item under scheduling "priority": the highest comm_priority is first."""
     if platform.physical.scheduling != "priority":
-        return np.zeros(len(view.job), np.int64)
+        return np.zeros(len(view.call), np.int64)
     nodes = view.nodes
     priority = nodes.graph.ints("comm_priority", 0)[nodes.order[nodes.items]]
     return -np.clip(priority, -1000, 1000)

@@ -15,8 +15,8 @@ from armillary.base.units import format_bandwidth
 from armillary.engine.common.quotient import QuotientComm
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.classes import lines_of
-from armillary.engine.physical.jobs import MEMORY_STORE, PhysicalPhase
 from armillary.engine.physical.memory import MemoryPorts
+from armillary.engine.physical.phases import MEMORY_STORE, PhysicalPhase
 from armillary.engine.physical.scale import Scale
 from armillary.engine.physical.workload import PhysicalWorkload
 from armillary.platform.bandwidth import ports

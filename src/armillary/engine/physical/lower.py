@@ -171,22 +171,22 @@ class Build:
 
     def _fill_collectives(self, view: View, items: Ints, cls: int) -> None:
         """Fill in the collectives of a class, and count what they need."""
-        which = np.flatnonzero(view.job >= 0)
+        which = np.flatnonzero(view.call >= 0)
         if not which.size:
             return
         tables, slots = self.tables, view.slots()
-        of_job = np.zeros((len(view.jobs), 5), np.int64)
-        per_job = np.zeros((2, len(view.jobs)), np.int64)
-        for j, job in enumerate(view.jobs):
-            comm = self.comm_at[(cls, slots[job.comm])]
-            plan = self.plans.plan(comm, job)
+        of_call = np.zeros((len(view.calls), 5), np.int64)
+        per_call = np.zeros((2, len(view.calls)), np.int64)
+        for j, call in enumerate(view.calls):
+            comm = self.comm_at[(cls, slots[call.comm])]
+            plan = self.plans.plan(comm, call)
             ordinal = tables.ordinal(cls, comm.number)
-            of_job[j] = plan.number, comm.number, comm.local[cls], plan.chunks, ordinal
-            per_job[:, j] = plan.chunks * len(plan.phases), plan.chunks if plan.course.choices else 0
-        own = view.job[which]
+            of_call[j] = plan.number, comm.number, comm.local[cls], plan.chunks, ordinal
+            per_call[:, j] = plan.chunks * len(plan.phases), plan.chunks if plan.course.choices else 0
+        own = view.call[which]
         columns = [lk.I_PLAN, lk.I_COMM, lk.I_LOCAL, lk.I_CHUNKS, lk.I_ORDINAL]
-        items[which[:, None], columns] = of_job[own]
-        rows, asking = per_job[:, own]
+        items[which[:, None], columns] = of_call[own]
+        rows, asking = per_call[:, own]
         items[which, lk.I_ROW] = tables.rows + np.cumsum(rows) - rows
         tables.rows += int(rows.sum())
         self.asking += int(asking.sum())

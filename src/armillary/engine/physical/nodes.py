@@ -196,12 +196,12 @@ def slots_of(view: View, nodes: PhysicalNodes) -> Ints:
     assert nodes.stream is not None
     assert nodes.group is not None
     name = nodes.stream.copy()
-    # What takes its recorded time has no job: of these, what names the same group is of one communicator.
+    # What takes its recorded time has no call: of these, what names the same group is of one communicator.
     comm = nodes.group.copy()
-    which = np.flatnonzero(view.job >= 0)
+    which = np.flatnonzero(view.call >= 0)
     if which.size:
-        comm_of_job = np.array([job.comm for job in view.jobs], np.int64)
-        comm[view.nodes.items[which]] = comm_of_job[view.job[which]]
+        comm_of_call = np.array([call.comm for call in view.calls], np.int64)
+        comm[view.nodes.items[which]] = comm_of_call[view.call[which]]
     # A collective that names no stream is in order with the others of its communicator.
     unnamed = (nodes.slot == COMM) & (name < 0)
     name[unnamed] = -2 - comm[unnamed]

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.quotient import QuotientComm
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.courses import last_latency
-from armillary.engine.physical.jobs import PhysicalPhase, latency_ticks, reduction_ns
 from armillary.engine.physical.lines import Lines
+from armillary.engine.physical.phases import PhysicalPhase, latency_ticks, reduction_ns
 from armillary.engine.physical.program import Plan
 from armillary.engine.physical.scale import Scale
 from armillary.engine.physical.workload import PhysicalWorkload
@@ -29,18 +29,18 @@ class Plans:
         self.rows: list[int] = []
         self.chunk_rows: list[int] = []
         self.phase_rows: list[int] = []
-        self._known: dict[tuple[int, Job], Plan] = {}
+        self._known: dict[tuple[int, CollectiveCall], Plan] = {}
 
-    def plan(self, comm: QuotientComm, job: Job) -> Plan:
-        """Return the plan of a job in a quotient communicator, made on first use."""
-        key = (comm.number, replace(job, comm=WORLD))
+    def plan(self, comm: QuotientComm, call: CollectiveCall) -> Plan:
+        """Return the plan of a call in a quotient communicator, made on first use."""
+        key = (comm.number, replace(call, comm=WORLD))
         if key not in self._known:
-            self._known[key] = self._add(comm, job)
+            self._known[key] = self._add(comm, call)
         return self._known[key]
 
-    def _add(self, comm: QuotientComm, job: Job) -> Plan:
-        course = self.workload.course(job)
-        plan = Plan(len(self.all), comm, job, course)
+    def _add(self, comm: QuotientComm, call: CollectiveCall) -> Plan:
+        course = self.workload.course(call)
+        plan = Plan(len(self.all), comm, call, course)
         first: dict[tuple[int, int], int] = {}
         for size, way in dict.fromkeys(course.chunks):
             first[size, way] = len(self.phase_rows) // lk.PH_COLUMNS

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicator
 from armillary.engine.common.demands import Demands
 from armillary.engine.common.items import FROM_MEMORY, View, channel_at
@@ -20,8 +20,8 @@ from armillary.engine.common.timeline import OPERATIONS
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.courses import Course
 from armillary.engine.physical.fitted import FITTED
-from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.engine.physical.least import least_ticks, plan_ticks
+from armillary.engine.physical.phases import PhysicalPhase
 from armillary.engine.physical.trains import fill_spans
 
 Ints = NDArray[np.int64]
@@ -29,11 +29,11 @@ Ints = NDArray[np.int64]
 
 @dataclass(eq=False)
 class Plan:
-    """A job lowered for one quotient communicator."""
+    """A call lowered for one quotient communicator."""
 
     number: int
     comm: QuotientComm
-    job: Job
+    call: CollectiveCall
     course: Course
     lines: int = 0
     """Lines of all phases of one chunk."""
@@ -53,7 +53,7 @@ class Plan:
         return self.course.ways[0]
 
     def _dim(self, phase: PhysicalPhase) -> int:
-        if self.job.operation in FROM_MEMORY.values():
+        if self.call.operation in FROM_MEMORY.values():
             return NO_NETWORK
         return phase.ports[0][0] if phase.algorithm == FITTED else phase.dim
 
@@ -73,7 +73,7 @@ class Plan:
 def _sends(view: View, rank: int, needs: Demands) -> Ints:
     """Return the least ticks of the items of a class of ranks that send, 0 for others."""
     items, kinds, examples = view.messages()
-    found = np.zeros(len(view.job), np.int64)
+    found = np.zeros(len(view.call), np.int64)
     if items.size:
         each = [
             needs.message(*channel_at(view, item, rank)[1:]) if view.sends(item) else 0
@@ -127,14 +127,14 @@ class PhysicalProgram(Simulated):
 
     def least(self, needs: Demands, nodes: int) -> Ints:
         """See `Simulated.least`."""
-        least = np.array([needs.least(plan.job, plan.comm.real) for plan in self.plans], np.int64)
-        of_memory = [plan.number for plan in self.plans if plan.job.operation in FROM_MEMORY.values()]
+        least = np.array([needs.least(plan.call, plan.comm.real) for plan in self.plans], np.int64)
+        of_memory = [plan.number for plan in self.plans if plan.call.operation in FROM_MEMORY.values()]
         if of_memory:
             least[of_memory] = plan_ticks(self.tables)[of_memory]
         ranks = self.representatives.tolist()
         sends = [_sends(view, rank, needs) for view, rank in zip(self.views, ranks, strict=True)]
         return least_ticks(self.tables, self.views, least, sends)
 
-    def calls(self) -> list[tuple[int, Job, Communicator]]:
+    def calls(self) -> list[tuple[int, CollectiveCall, Communicator]]:
         """See `Simulated.calls`."""
-        return [(plan.comm.number, plan.job, plan.comm.real) for plan in self.plans]
+        return [(plan.comm.number, plan.call, plan.comm.real) for plan in self.plans]

@@ -1,4 +1,4 @@
-"""All-to-all with sizes of its own: gather what each member sends to whom into one job that all agree on.
+"""All-to-all with sizes of its own: gather what each member sends to whom into one call that all agree on.
 
 A node says so with the attribute ``comm_splits``: the bytes to each member, in the order of the group.
 """
@@ -15,7 +15,7 @@ from armillary.base.errors import InputError
 from armillary.collective.load import Load, load
 from armillary.collective.physical import rounds_alltoallv
 from armillary.engine.common import network
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicator, Communicators
 from armillary.engine.common.items import View
 from armillary.platform.model import Platform
@@ -29,7 +29,7 @@ Rows = dict[int, tuple[int, tuple[int, ...]]]
 def join_splits(
     trace: Trace, views: list[View], view_of: NDArray[np.int32], comms: Communicators
 ) -> tuple[list[View], NDArray[np.int32]]:
-    """Return views in which members of an all-to-all with splits have one job, with the whole matrix.
+    """Return views in which members of an all-to-all with splits have one call, with the whole matrix.
 
     Raises:
         InputError: a list of splits has not one entry per member, or a member has none.
@@ -45,40 +45,40 @@ def join_splits(
             found.setdefault(comm, {})[rank] = rows
     if not found:
         return views, view_of
-    joined: list[dict[int, Job]] = [{} for _ in range(trace.n_ranks)]
+    joined: list[dict[int, CollectiveCall]] = [{} for _ in range(trace.n_ranks)]
     for comm, ranks in found.items():
         members = comms.get(comm).members.tolist()
         of_members = [ranks.get(rank, {}) for rank in members]
         sources = [f"{trace.graph(rank).source}: rank {rank}" for rank in members]
-        for number, job in join(comm, of_members, sources).items():
+        for number, call in join(comm, of_members, sources).items():
             for rank in members:
-                joined[rank][ranks[rank][number][0]] = job
-    result = [with_jobs(views[v], joined[rank]) for rank, v in enumerate(view_of.tolist())]
+                joined[rank][ranks[rank][number][0]] = call
+    result = [with_calls(views[v], joined[rank]) for rank, v in enumerate(view_of.tolist())]
     return result, np.arange(trace.n_ranks, dtype=np.int32)
 
 
-def with_jobs(view: View, joined: dict[int, Job]) -> View:
-    """Return a view in which items have other jobs."""
-    jobs, job = [*view.jobs, *joined.values()], view.job.copy()
-    job[list(joined)] = len(view.jobs) + np.arange(len(joined))
-    used, place = np.unique(job[job >= 0], return_inverse=True)
-    job[job >= 0] = place
-    return replace(view, jobs=[jobs[j] for j in used.tolist()], job=job)
+def with_calls(view: View, joined: dict[int, CollectiveCall]) -> View:
+    """Return a view in which items have other calls."""
+    calls, call = [*view.calls, *joined.values()], view.call.copy()
+    call[list(joined)] = len(view.calls) + np.arange(len(joined))
+    used, place = np.unique(call[call >= 0], return_inverse=True)
+    call[call >= 0] = place
+    return replace(view, calls=[calls[j] for j in used.tolist()], call=call)
 
 
-def join(comm: int, members: list[Rows], sources: list[str]) -> dict[int, Job]:
-    """Return the jobs in which the members of a communicator, in order, meet, by number; `sources` names them.
+def join(comm: int, members: list[Rows], sources: list[str]) -> dict[int, CollectiveCall]:
+    """Return the calls in which the members of a communicator, in order, meet, by number; `sources` names them.
 
     Raises:
         InputError: as `join_splits`.
     """
-    jobs = {}
+    calls = {}
     for number in sorted({number for rows in members for number in rows}):
         matrix = tuple(
             _row(rows, number, len(members), source) for rows, source in zip(members, sources, strict=True)
         )
-        jobs[number] = Job(comm, "all-to-all", max(1, *map(sum, matrix)), None, splits=matrix)
-    return jobs
+        calls[number] = CollectiveCall(comm, "all-to-all", max(1, *map(sum, matrix)), None, splits=matrix)
+    return calls
 
 
 def read_splits(graph: Graph, view: View) -> dict[int, Rows]:
@@ -89,13 +89,13 @@ def read_splits(graph: Graph, view: View) -> dict[int, Rows]:
     at = np.argsort(graph.ids, kind="stable")[view.nodes.items]
     rows: dict[int, Rows] = {}
     numbers: dict[int, int] = {}
-    for item in np.flatnonzero(view.job >= 0).tolist():
-        job = view.jobs[int(view.job[item])]
-        number = numbers.get(job.comm, 0)
-        numbers[job.comm] = number + 1
+    for item in np.flatnonzero(view.call >= 0).tolist():
+        call = view.calls[int(view.call[item])]
+        number = numbers.get(call.comm, 0)
+        numbers[call.comm] = number + 1
         code = int(codes[at[item]])
-        if code >= 0 and job.operation == "all-to-all":
-            rows.setdefault(job.comm, {})[number] = (item, lists[code])
+        if code >= 0 and call.operation == "all-to-all":
+            rows.setdefault(call.comm, {})[number] = (item, lists[code])
     return rows
 
 
@@ -114,7 +114,7 @@ def _row(rows: Rows, number: int, n_members: int, source: str) -> tuple[int, ...
     return tuple(splits)
 
 
-def loads(job: Job, comm: Communicator, platform: Platform) -> list[tuple[int, Load]]:
+def loads(call: CollectiveCall, comm: Communicator, platform: Platform) -> list[tuple[int, Load]]:
     """Return (dimension, load of its fullest line) of an all-to-all with splits, in bytes.
 
     A message goes through the dimensions in order: along each of them from where its sender is to where
@@ -124,7 +124,7 @@ def loads(job: Job, comm: Communicator, platform: Platform) -> list[tuple[int, L
         comm.members // stride % dimension.size
         for stride, dimension in zip(network.strides(platform.dimensions), platform.dimensions, strict=True)
     ]
-    matrix = np.array(job.splits, np.int64)
+    matrix = np.array(call.splits, np.int64)
     source, target = np.nonzero(matrix * (1 - np.eye(len(matrix), dtype=np.int64)))
     result = []
     for d, dimension in enumerate(platform.dimensions):

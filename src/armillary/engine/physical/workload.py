@@ -10,7 +10,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicators
 from armillary.engine.common.fold import Order, Ring, fold, pairs_of
 from armillary.engine.common.items import Channel, View, channels_of, unreceived
@@ -40,13 +40,13 @@ class PhysicalWorkload(ABC):
     platform: Platform
     comms: Communicators
     views: list[View]
-    """Distinct views; with rules, their jobs and peers are rules too."""
+    """Distinct views; with rules, their calls and peers are rules too."""
     fluid = True
     """Whether volumes go at the rates of ports; else messages move."""
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
-        self._courses: dict[Job, Course] = {}
+        self._courses: dict[CollectiveCall, Course] = {}
 
     @abstractmethod
     def view(self, rank: int) -> View:
@@ -78,8 +78,8 @@ class PhysicalWorkload(ABC):
 
     @property
     @abstractmethod
-    def jobs(self) -> Sequence[Job]:
-        """The jobs of all groups, at least one of those that are alike."""
+    def calls(self) -> Sequence[CollectiveCall]:
+        """The calls of all groups, at least one of those that are alike."""
 
     @abstractmethod
     def partition(self, special: Ints) -> Ints:
@@ -104,15 +104,15 @@ class PhysicalWorkload(ABC):
             return np.arange(self.platform.npus)
         return refined(self.platform, special_of(self.platform), self.partition, self.memory_groups())
 
-    def course(self, job: Job) -> Course:
-        """Return what the chunks of a job do."""
-        if job not in self._courses:
-            self._courses[job] = course_of(job, self.comms.get(job.comm), self.platform)
-        return self._courses[job]
+    def course(self, call: CollectiveCall) -> Course:
+        """Return what the chunks of a call do."""
+        if call not in self._courses:
+            self._courses[call] = course_of(call, self.comms.get(call.comm), self.platform)
+        return self._courses[call]
 
     def largest(self) -> int:
         """Return the most bytes that anything moves through a port."""
-        moved = [ceil(p.volume * (job.size + 1)) for job in self.jobs for p in self.course(job).phases]
+        moved = [ceil(p.volume * (call.size + 1)) for call in self.calls for p in self.course(call).phases]
         for view in self.views:
             alone = (view.peer >= 0) | (view.nodes.kind[view.nodes.items] == lk.TRANSFER)
             moved.append(int(view.size[alone].max(initial=0)))
@@ -129,8 +129,8 @@ class PhysicalWorkload(ABC):
         """Return what a person should know of a fit that times what is communicated."""
         if self.platform.physical.fit is None:
             return []
-        jobs = ((job, self.comms.get(job.comm)) for job in self.jobs)
-        return fit_warnings(self.platform, jobs, self._message_sizes())
+        calls = ((call, self.comms.get(call.comm)) for call in self.calls)
+        return fit_warnings(self.platform, calls, self._message_sizes())
 
 
 class ListedWorkload(PhysicalWorkload):
@@ -176,7 +176,7 @@ class ListedWorkload(PhysicalWorkload):
 
     def memory_groups(self) -> Groups:
         """See `PhysicalWorkload`."""
-        numbers = dict.fromkeys(job.comm for job in self.jobs if job.operation in OPERATIONS)
+        numbers = dict.fromkeys(call.comm for call in self.calls if call.operation in OPERATIONS)
         members = ((number, self.comms.get(number).members) for number in numbers)
         return [
             (ranks, np.array([self.slots(rank).get(number, -1) for rank in ranks.tolist()]))
@@ -184,9 +184,9 @@ class ListedWorkload(PhysicalWorkload):
         ]
 
     @cached_property
-    def jobs(self) -> list[Job]:
-        """The distinct jobs of all views."""
-        return list(dict.fromkeys(job for view in self.views for job in view.jobs))
+    def calls(self) -> list[CollectiveCall]:
+        """The distinct calls of all views."""
+        return list(dict.fromkeys(call for view in self.views for call in view.calls))
 
     def partition(self, special: Ints) -> Ints:
         """See `PhysicalWorkload`."""
@@ -199,7 +199,9 @@ class ListedWorkload(PhysicalWorkload):
         colour = colour * (int(special.max()) + 1) + special
         rings = []
         # A collective that moves nothing has no phases, but its members still meet.
-        for number, dim in dict.fromkeys((job.comm, d) for job in self.jobs for d in self.course(job).dims):
+        for number, dim in dict.fromkeys(
+            (call.comm, d) for call in self.calls for d in self.course(call).dims
+        ):
             lines = lines_of(self.platform, self.comms.get(number), dim)
             rings.append(Ring(dim, lines, SET, read.slots_in(number, lines)))
         pairs = pairs_of(self.views, read.view_of, read.channels, self.platform, path_code)
@@ -207,5 +209,5 @@ class ListedWorkload(PhysicalWorkload):
 
     def _costs(self, view: View, known: dict[Course, int]) -> bytes:
         """Return what the collectives of a view cost, as a key: groups of other ranks may have another shape."""
-        found = [known.setdefault(self.course(job).stripped(), len(known)) for job in view.jobs]
-        return np.array(found, np.int64)[view.job[view.job >= 0]].tobytes()
+        found = [known.setdefault(self.course(call).stripped(), len(known)) for call in view.calls]
+        return np.array(found, np.int64)[view.call[view.call >= 0]].tobytes()

@@ -11,11 +11,11 @@ from armillary.collective.physical import ROOTED
 from armillary.compute.model import Work
 from armillary.compute.times import ask
 from armillary.engine.common import network
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicator
 from armillary.engine.physical.courses import MOST_UNDER_WAY, course_of
 from armillary.engine.physical.fitted import fitted_message
-from armillary.engine.physical.jobs import PhysicalPhase, latency_ticks
+from armillary.engine.physical.phases import PhysicalPhase, latency_ticks
 from armillary.platform.bandwidth import links_per_npu, port
 from armillary.platform.model import Platform
 from armillary.trace.gemm import Gemm
@@ -120,12 +120,12 @@ class Least:
         return tuple(found)
 
     def _collective(self, operation: str, size: int, members: tuple[int, ...]) -> int:
-        job = Job(0, operation, size, None)
+        call = CollectiveCall(0, operation, size, None)
         by_size = self._by_size or operation in ROOTED
         shape = (operation, members, size if by_size else 0)
         if shape not in self._costs:
             comm = Communicator(0, np.array(members, np.int64), len(members) == self.platform.npus)
-            course = course_of(job, comm, self.platform)
+            course = course_of(call, comm, self.platform)
             ways = [] if course.choices else [course.ways[w] for w in sorted({w for _, w in course.chunks})]
             costs = [[(self._rate(phase), float(phase.volume), phase) for phase in way] for way in ways]
             sizes = [each for each, _ in course.chunks]

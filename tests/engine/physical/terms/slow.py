@@ -6,11 +6,11 @@ from math import ceil
 
 from armillary.engine.physical.memory import OPERATIONS
 from armillary.engine.physical.terms.overlap import ROUNDS
-from armillary.engine.physical.twin import Machine
-from armillary.engine.physical.twin_choice import Instance
-from armillary.engine.physical.twin_nodes import Node
 from armillary.platform.model import Platform
 from armillary.trace import NodeType, Trace
+from tests.engine.physical.reference.choice import Instance
+from tests.engine.physical.reference.evaluate import Machine
+from tests.engine.physical.reference.nodes import Node
 
 Place = tuple[int, int]
 """Rank and id of a node."""
@@ -33,7 +33,7 @@ class Watched(Machine):
 
     def _note(self, instance: Instance, line: tuple[int, ...]) -> None:
         for rank in line:
-            if instance.job.operation not in OPERATIONS:
+            if instance.call.operation not in OPERATIONS:
                 self.began.setdefault((rank, instance.nodes[rank].id), self.now)
 
 

@@ -19,20 +19,20 @@ import numpy as np
 
 from armillary.base.errors import StuckError
 from armillary.engine.common import network
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicators
 from armillary.engine.physical.courses import course_of, last_latency
 from armillary.engine.physical.fitted import fitted_message, largest_message
-from armillary.engine.physical.jobs import MEMORY_STORE, PhysicalPhase, latency_ticks, reduction_ns
+from armillary.engine.physical.phases import MEMORY_STORE, PhysicalPhase, latency_ticks, reduction_ns
 from armillary.engine.physical.scale import bits
-from armillary.engine.physical.twin_choice import Choices, Instance
-from armillary.engine.physical.twin_lanes import Lane, Port, share
-from armillary.engine.physical.twin_memory import Memories
-from armillary.engine.physical.twin_nodes import MEMORY, Node, read, split
 from armillary.platform.bandwidth import links_per_npu, ports
 from armillary.platform.model import Platform
 from armillary.trace import NodeType, Trace
 from armillary.trace.expand import expand
+from tests.engine.physical.reference.choice import Choices, Instance
+from tests.engine.physical.reference.flows import Lane, Port, share
+from tests.engine.physical.reference.memory import Memories
+from tests.engine.physical.reference.nodes import MEMORY, Node, read, split
 
 TAGS = 5 * 10**8
 """Tags are kept modulo this number."""
@@ -78,14 +78,14 @@ class Machine:
         self.ranks = {rank: read(rank, trace, platform, self.comms) for rank in range(trace.n_ranks)}
         split(self.ranks, self.comms)
         self.courses = {
-            node.job: course_of(node.job, self.comms.get(node.job.comm), platform)
-            for nodes in self.ranks.values() for node in nodes if node.job
+            node.call: course_of(node.call, self.comms.get(node.call.comm), platform)
+            for nodes in self.ranks.values() for node in nodes if node.call
         }  # fmt: skip
         largest = [
-            ceil(p.volume * (job.size + 1)) for job, course in self.courses.items() for p in course.phases
+            ceil(p.volume * (call.size + 1)) for call, course in self.courses.items() for p in course.phases
         ]
         staged = platform.memory.kind == "hierarchical" and not platform.system.replay_only
-        alone = [node for nodes in self.ranks.values() for node in nodes if not node.job]
+        alone = [node for nodes in self.ranks.values() for node in nodes if not node.call]
         largest += [
             node.attrs.get(
                 "tensor_size" if node.kind in MEMORY and staged and not node.local else "comm_size", 0
@@ -193,8 +193,8 @@ class Machine:
         node.start = self.now
         if node.slot:
             self.busy.add((node.rank, node.slot))
-        if node.job:
-            self.join(node, node.job)
+        if node.call:
+            self.join(node, node.call)
         elif node.kind == NodeType.COMP_NODE:
             self.after(node.ticks, lambda: self.complete(node))
         elif node.kind == NodeType.COMM_SEND_NODE:
@@ -268,14 +268,14 @@ class Machine:
         if len(channel.receives) >= channel.came:
             self.complete(channel.receives[channel.came - 1])
 
-    def join(self, node: Node, job: Job) -> None:
+    def join(self, node: Node, call: CollectiveCall) -> None:
         """Let a rank join a collective: it comes to the first phase of every chunk."""
-        number = self.joined.get((job.comm, node.rank), 0)
-        self.joined[(job.comm, node.rank)] = number + 1
-        made = Instance(job, self.courses[job])
-        instance = self.instances.setdefault((job.comm, number), made)
-        if instance.job != job:
-            raise StuckError(f"mismatched collectives: {instance.job} and {job}")
+        number = self.joined.get((call.comm, node.rank), 0)
+        self.joined[(call.comm, node.rank)] = number + 1
+        made = Instance(call, self.courses[call])
+        instance = self.instances.setdefault((call.comm, number), made)
+        if instance.call != call:
+            raise StuckError(f"mismatched collectives: {instance.call} and {call}")
         instance.nodes[node.rank] = node
         count = instance.left[node.rank] = len(instance.course.chunks)
         if not instance.course.phases:
@@ -289,7 +289,7 @@ class Machine:
         if self.choices.must_ask(instance, rank, chunk, p):
             return
         phase = instance.phase(chunk, p)
-        line = self.line(instance.job.comm, rank, phase.dim)
+        line = self.line(instance.call.comm, rank, phase.dim)
         came = instance.came[(chunk, p, line)] = instance.came.get((chunk, p, line), 0) + 1
         if came < len(line):
             return

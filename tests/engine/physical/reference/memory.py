@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import ceil
 
-from armillary.engine.physical.twin_lanes import Lane, Port
-from armillary.engine.physical.twin_nodes import Node
 from armillary.platform.files.memory import fill_ns
 from armillary.platform.model import Platform
+from tests.engine.physical.reference.flows import Lane, Port
+from tests.engine.physical.reference.nodes import Node
 
 
 class Memories:

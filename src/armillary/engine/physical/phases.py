@@ -17,7 +17,7 @@ from armillary.collective.load import Load, load, placed
 from armillary.collective.physical import ROOTED, choose, natural, parts_for, rounds_for
 from armillary.collective.rounds import Rounds
 from armillary.engine.common import network
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicator
 from armillary.engine.physical.in_switch import in_switch
 from armillary.engine.physical.memory import REDUCE
@@ -53,9 +53,9 @@ class Beside:
 
 @dataclass(frozen=True)
 class PhysicalPhase:
-    """One phase of every chunk of a job, on lines along `dim` (-1: one line with all members).
+    """One phase of every chunk of a call, on lines along `dim` (-1: one line with all members).
 
-    `latency` is ns per chunk but for the reduction; a chunk of the job of c bytes keeps the fullest port or link busy
+    `latency` is ns per chunk but for the reduction; a chunk of the call of c bytes keeps the fullest port or link busy
     for ``volume * c`` bytes at full port bandwidth, takes ``wait * c`` ns more in rounds in which others are busier,
     and a member reduces ``reduced * c`` bytes.
     """
@@ -100,37 +100,37 @@ def spans(platform: Platform, comm: Communicator) -> list[Span] | None:
     return [Span(d, positions) for d, positions in enumerate(used) if len(positions) > 1]
 
 
-def spanned_by(job: Job, comm: Communicator, platform: Platform) -> list[Span] | None:
-    """Return the dimensions that a job uses, innermost first; None if its group is no grid of positions."""
+def spanned_by(call: CollectiveCall, comm: Communicator, platform: Platform) -> list[Span] | None:
+    """Return the dimensions that a call uses, innermost first; None if its group is no grid of positions."""
     found = spans(platform, comm)
-    if found is not None and job.involved is not None:
-        found = [s for s in found if s.dim < len(job.involved) and job.involved[s.dim]]
+    if found is not None and call.involved is not None:
+        found = [s for s in found if s.dim < len(call.involved) and call.involved[s.dim]]
     return found
 
 
 def phases(
-    job: Job, comm: Communicator, platform: Platform, order: Sequence[Span] | None = None
+    call: CollectiveCall, comm: Communicator, platform: Platform, order: Sequence[Span] | None = None
 ) -> list[PhysicalPhase]:
-    """Return the phases of a chunk of a job in order; none for a single member.
+    """Return the phases of a chunk of a call in order; none for a single member.
 
     Args:
-        job: The job.
+        call: The call.
         comm: Its members.
         platform: The machine.
         order: The dimensions that it uses, as they are visited on the way in; None: the plain order.
     """
     if len(comm.members) < 2:
         return []
-    if job.splits:
-        return _split(job, comm, platform)
-    operation = plain(job.operation)
-    found = spanned_by(job, comm, platform)
+    if call.splits:
+        return _split(call, comm, platform)
+    operation = plain(call.operation)
+    found = spanned_by(call, comm, platform)
     if found is None:
-        return [_flat(job, comm, platform)]
+        return [_flat(call, comm, platform)]
     if order is None:
         outer_first = operation in ("all-gather", "broadcast", "scatter")
         order = found[::-1] if outer_first else found
-    return [phase_of(job, platform, span, step, scale) for span, step, scale in visits(operation, order)]
+    return [phase_of(call, platform, span, step, scale) for span, step, scale in visits(operation, order)]
 
 
 def visits(operation: str, order: Sequence[Span]) -> list[tuple[Span, str, Fraction]]:
@@ -150,41 +150,41 @@ def visits(operation: str, order: Sequence[Span]) -> list[tuple[Span, str, Fract
     return result
 
 
-def in_memory(job: Job, platform: Platform) -> PhysicalPhase:
+def in_memory(call: CollectiveCall, platform: Platform) -> PhysicalPhase:
     """A load or store of all members at once, whose data the stages of a hierarchical memory carry once."""
-    store = job.operation == REDUCE
-    fill = fill_ns(platform.memory, job.size, store, platform.npus, collective=True)
+    store = call.operation == REDUCE
+    fill = fill_ns(platform.memory, call.size, store, platform.npus, collective=True)
     return PhysicalPhase(
         -1, "reduce-scatter" if store else "all-gather", "in-memory", (), fill, Fraction(1), Fraction(0),
         Fraction(0), ((MEMORY_STORE if store else MEMORY_LOAD, 1),),
     )  # fmt: skip
 
 
-def _split(job: Job, comm: Communicator, platform: Platform) -> list[PhysicalPhase]:
+def _split(call: CollectiveCall, comm: Communicator, platform: Platform) -> list[PhysicalPhase]:
     """An all-to-all with sizes of its own: each dimension is as slow as its fullest line."""
     grid = spans(platform, comm) is not None
     return [
         PhysicalPhase(
             d if grid else -1, "all-to-all", "direct", (), cost.hops * platform.dimensions[d].latency,
-            cost.volume / job.size, Fraction(0), cost.sent / job.size, ((d, 1),), Fraction(1, job.size),
+            cost.volume / call.size, Fraction(0), cost.sent / call.size, ((d, 1),), Fraction(1, call.size),
         )
-        for d, cost in loads(job, comm, platform)
+        for d, cost in loads(call, comm, platform)
     ]  # fmt: skip
 
 
-def split_at_once(job: Job, comm: Communicator, platform: Platform) -> PhysicalPhase:
+def split_at_once(call: CollectiveCall, comm: Communicator, platform: Platform) -> PhysicalPhase:
     """Return an all-to-all with sizes of its own as one phase in which every member sends to every other.
 
     Its volume is 0: which ports its messages cross, a network says that moves them.
     """
-    matrix = np.array(job.splits, np.int64)
+    matrix = np.array(call.splits, np.int64)
     np.fill_diagonal(matrix, 0)
     most = int(max(matrix.sum(axis=0).max(), matrix.sum(axis=1).max()))
     everyone = tuple(range(len(comm.members)))
     used = tuple((d, 1) for d in range(len(platform.dimensions)))
     return PhysicalPhase(
-        -1, "all-to-all", "direct", everyone, 0.0, Fraction(0), Fraction(0), Fraction(most, job.size), used,
-        Fraction(1, job.size),
+        -1, "all-to-all", "direct", everyone, 0.0, Fraction(0), Fraction(0), Fraction(most, call.size), used,
+        Fraction(1, call.size),
     )  # fmt: skip
 
 
@@ -200,15 +200,17 @@ def _steps(operation: str, order: Sequence[Span]) -> list[tuple[Span, str]]:
     return [(s, operation) for s in order]
 
 
-def phase_of(job: Job, platform: Platform, span: Span, operation: str, scale: Fraction) -> PhysicalPhase:
+def phase_of(
+    call: CollectiveCall, platform: Platform, span: Span, operation: str, scale: Fraction
+) -> PhysicalPhase:
     """Return one phase; a member comes to it with `scale` bytes per byte of the chunk."""
     dimension = platform.dimensions[span.dim]
     n = len(span.positions)
     rate = port(dimension).slower
-    names = platform.physical.algorithm.get(job.operation, ("natural",))
+    names = platform.physical.algorithm.get(call.operation, ("natural",))
     name = names[span.dim] if span.dim < len(names) else names[-1]
-    chunks = max(1, min(platform.physical.chunks, job.size))
-    chunk = float(job.size * scale / chunks)
+    chunks = max(1, min(platform.physical.chunks, call.size))
+    chunk = float(call.size * scale / chunks)
     if name == "auto" or (name == "natural" and operation in ROOTED):
         able = dimension.in_network if name == "auto" else None
         name = choose(
@@ -221,10 +223,10 @@ def phase_of(job: Job, platform: Platform, span: Span, operation: str, scale: Fr
     try:
         rounds = rounds_for(name, operation, n, chunks=parts)
     except InputError as error:
-        where = f"{platform.source or 'platform'}: collectives: {job.operation}: {dimension.name}"
+        where = f"{platform.source or 'platform'}: collectives: {call.operation}: {dimension.name}"
         raise InputError(f"{where}: the {operation} of this dimension cannot be {name}: {error}") from error
     if name == "in-switch":
-        own = in_switch(platform, span.dim, job.operation, operation, n)
+        own = in_switch(platform, span.dim, call.operation, operation, n)
         return PhysicalPhase(
             span.dim, operation, name, span.positions, own.latency, own.volume * scale, own.added * scale,
             own.sent * scale, ((span.dim, 1),), scale, max(own.sent, own.received) * scale,
@@ -257,9 +259,9 @@ def _load(rounds: Rounds, topology: str, size: int, positions: tuple[int, ...]) 
     return load(rounds, topology, size) if n == size else placed(rounds, topology, size, positions)[0]
 
 
-def _flat(job: Job, comm: Communicator, platform: Platform) -> PhysicalPhase:
+def _flat(call: CollectiveCall, comm: Communicator, platform: Platform) -> PhysicalPhase:
     """A group that is no grid: rounds among all members, each message pays every dimension that any crosses."""
-    n, operation = len(comm.members), plain(job.operation)
+    n, operation = len(comm.members), plain(call.operation)
     strides = network.strides(platform.dimensions)
     used, latency, rate = [], 0.0, inf
     for d, (dimension, stride) in enumerate(zip(platform.dimensions, strides, strict=True)):
@@ -270,8 +272,8 @@ def _flat(job: Job, comm: Communicator, platform: Platform) -> PhysicalPhase:
             rate = min(rate, port(dimension).slower / links)
             offsets = positions[:, None] - positions[None, :]
             latency += int(network.hops(dimension, offsets).max()) * dimension.latency
-    chunks = max(1, min(platform.physical.chunks, job.size))
-    known = "Switch", n, job.size / chunks, latency / 2, rate
+    chunks = max(1, min(platform.physical.chunks, call.size))
+    known = "Switch", n, call.size / chunks, latency / 2, rate
     if operation in ROOTED:
         delay = platform.physical.endpoint_delay
         name = choose("Switch", operation, *known[1:], chunks=chunks, endpoint_delay=delay)

@@ -6,19 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicators
 from armillary.engine.physical.courses import Course
-from armillary.engine.physical.jobs import PhysicalPhase
-from armillary.engine.physical.twin_lanes import Lane
-from armillary.engine.physical.twin_nodes import Node
+from armillary.engine.physical.phases import PhysicalPhase
+from tests.engine.physical.reference.flows import Lane
+from tests.engine.physical.reference.nodes import Node
 
 
 @dataclass(eq=False)
 class Instance:
     """One collective in flight: the nodes that have joined and who has come to which phase."""
 
-    job: Job
+    call: CollectiveCall
     course: Course
     nodes: dict[int, Node] = field(default_factory=dict)
     lanes: dict[tuple[int, tuple[int, ...], tuple[tuple[int, int], ...]], Lane] = field(default_factory=dict)
@@ -63,8 +63,8 @@ class Choices:
             best: list[Any] = []
             for phase in dict.fromkeys(way[p] for way in instance.ways(chunk)):
                 lines = {
-                    self.line(instance.job.comm, rank, phase.dim)
-                    for rank in self.comms.get(instance.job.comm).members.tolist()
+                    self.line(instance.call.comm, rank, phase.dim)
+                    for rank in self.comms.get(instance.call.comm).members.tolist()
                 }
                 load = max(instance.sent.get((phase.dim, line), 0) for line in lines)
                 if not best or load < best[0]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from armillary.compute.model import Work
 from armillary.compute.times import ask
-from armillary.engine.common.calls import Job
+from armillary.engine.common.calls import CollectiveCall
 from armillary.engine.common.communicators import Communicators
 from armillary.engine.common.items import FROM_MEMORY
 from armillary.engine.common.nodes import OPERATION
@@ -38,7 +38,7 @@ class Node:
     waits: int
     slot: tuple[str, int] | None
     children: list[Node] = field(default_factory=list)
-    job: Job | None = None
+    call: CollectiveCall | None = None
     local: bool = False
     """Whether it accesses local memory."""
     start: int = -1
@@ -78,12 +78,14 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
             dims, operation = attrs.get("involved_dim"), OPERATION[CollectiveType(attrs["comm_type"])]
             group = comms.resolve(graph, p, attrs.get("pg_name", ""))
             involved = None if dims is None else tuple(dims)
-            node.job = Job(group, operation, attrs["comm_size"], involved, "", attrs.get("comm_root", 0))
+            node.call = CollectiveCall(
+                group, operation, attrs["comm_size"], involved, "", attrs.get("comm_root", 0)
+            )
         if kind in MEMORY and not platform.system.replay_only:
             _access(node, graph, p, platform, comms)
         node.slot = _slot(node, platform)
         if recorded and kind in (*MEMORY, *COMMUNICATION):
-            node.kind, node.job = NodeType.COMP_NODE, None
+            node.kind, node.call = NodeType.COMP_NODE, None
         nodes[p] = node
     for p, node in nodes.items():
         for q in parent[ptr[p] : ptr[p + 1]].tolist():
@@ -99,7 +101,7 @@ def _access(node: Node, graph: Graph, position: int, platform: Platform, comms: 
         node.ticks = max(1, ceil(platform.physical.memory.latency + size / local_speed(platform, store)))
     elif node.attrs.get("in_switch"):
         group = comms.resolve(graph, position, node.attrs.get("pg_name", ""))
-        node.job = Job(group, FROM_MEMORY[node.kind], size, None)
+        node.call = CollectiveCall(group, FROM_MEMORY[node.kind], size, None)
 
 
 def _asked(name: str, attrs: dict[str, Any], platform: Platform, recorded: int) -> int:
@@ -139,20 +141,20 @@ def _roofline(attrs: dict[str, Any], platform: Platform, recorded: int) -> int:
 
 
 def split(ranks: dict[int, list[Node]], comms: Communicators) -> None:
-    """Give the members of an all-to-all with splits one job, with what each of them sends to whom."""
+    """Give the members of an all-to-all with splits one call, with what each of them sends to whom."""
     met: dict[tuple[int, int], list[Node]] = {}
     for nodes in ranks.values():
         numbers: dict[int, int] = {}
         for node in nodes:
-            if node.job:
-                number = numbers[node.job.comm] = numbers.get(node.job.comm, 0) + 1
-                met.setdefault((node.job.comm, number), []).append(node)
+            if node.call:
+                number = numbers[node.call.comm] = numbers.get(node.call.comm, 0) + 1
+                met.setdefault((node.call.comm, number), []).append(node)
     for (comm, _), members in met.items():
         if "comm_splits" in members[0].attrs:
             rows = {node.rank: tuple(node.attrs["comm_splits"]) for node in members}
             matrix = tuple(rows[rank] for rank in comms.get(comm).members.tolist())
             for node in members:
-                node.job = Job(comm, "all-to-all", max(1, *map(sum, matrix)), None, splits=matrix)
+                node.call = CollectiveCall(comm, "all-to-all", max(1, *map(sum, matrix)), None, splits=matrix)
 
 
 def _slot(node: Node, platform: Platform) -> tuple[str, int] | None:
@@ -166,6 +168,6 @@ def _slot(node: Node, platform: Platform) -> tuple[str, int] | None:
             return ("memory", 2)
         staged = platform.memory.kind == "hierarchical" and not platform.system.replay_only
         return ("memory", int(staged and node.kind == NodeType.MEM_STORE_NODE))
-    if node.job:
-        return ("stream", stream) if stream >= 0 else ("communicator", node.job.comm)
+    if node.call:
+        return ("stream", stream) if stream >= 0 else ("communicator", node.call.comm)
     return None
