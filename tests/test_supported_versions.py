@@ -22,9 +22,9 @@ BOUND = re.compile(r"(?P<name>[\w.-]+)(?:\[[\w,]+\])?>=(?P<version>[\w.]+)")
 
 PART = (
     "tests/engine/physical/test_twin.py",  # numba and numpy: kernels compiled and interpreted
-    "tests/engine/test_timeline.py",  # numpy: files of results
+    "tests/engine/common/test_timeline.py",  # numpy: files of results
     "tests/platform/test_bad_input.py",  # pydantic and PyYAML: what is refused, and in which words
-    "tests/platform/topology/test_files.py",  # networkx
+    "tests/platform/files/test_topology.py",  # networkx
     "tests/platform/topology/test_pictures.py",  # matplotlib
     "tests/trace/test_files.py",  # zstandard
     "tests/trace/test_decoder.py",  # protobuf, hypothesis
@@ -36,11 +36,11 @@ PART = (
     "tests/compute/test_models.py",  # scalesim
     "tests/report/test_picture.py",  # matplotlib
     "tests/report/test_links.py",  # perfetto, viztracer
-    "tests/study/views/test_views.py",  # plotly
-    "tests/study/search/test_sampled.py",  # optuna
-    "tests/study/calibrate/test_gemm.py",  # scipy: least squares
-    "tests/study/cost/test_allocation.py",  # scipy: linear programs
-    "tests/study/runner/test_ray.py::test_ray_gives_the_rows_of_one_process",  # ray
+    "tests/explore/views/test_views.py",  # plotly
+    "tests/explore/search/test_sampled.py",  # optuna
+    "tests/evidence/calibrate/test_gemm.py",  # scipy: least squares
+    "tests/explore/cost/test_allocation.py",  # scipy: linear programs
+    "tests/explore/runner/test_ray.py::test_ray_gives_the_rows_of_one_process",  # ray
 )
 """Fast tests, and one of Ray, that touch every dependency but PyTorch and ns-3, whose wheels take gigabytes; all fast
 tests would take most of an hour for each case."""

@@ -73,7 +73,7 @@ def sources() -> str:
     """Return a hash of the version and of all sources on which a result can depend."""
     whole = hashlib.sha256(armillary.__version__.encode())
     home = Path(armillary.__file__).parent
-    apart = {home / "cli", home / "report", home / "study" / "runner", home / "study" / "reproduce"}
+    apart = {home / "cli", home / "report", home / "explore" / "runner", home / "evidence"}
     for path in sorted(home.rglob("*")):
         if path.suffix in (".py", ".yaml", ".json", ".csv") and apart.isdisjoint(path.parents):
             whole.update(path.relative_to(home).as_posix().encode() + path.read_bytes())
