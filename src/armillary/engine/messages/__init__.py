@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from armillary.engine.messages.program import MessageProgram
-    from armillary.engine.messages.run import MessageRun
+    from armillary.engine.messages.program import MessageProgram, MessageRun
     from armillary.platform.model import Platform
     from armillary.trace import Trace
 

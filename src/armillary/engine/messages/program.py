@@ -1,8 +1,8 @@
-"""A lowered program whose messages cross a network."""
+"""A lowered program whose messages cross a network, its finished run, and what holds up one that cannot finish."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.units import format_time
 from armillary.engine.common.network_use import NetworkUse
+from armillary.engine.common.run import Run
 from armillary.engine.messages import message_layout_kernel as lk
 from armillary.engine.messages.stages import network_of
 from armillary.engine.physical.program import PhysicalProgram
@@ -20,6 +22,20 @@ from armillary.engine.transport.use import link_use
 from armillary.platform.model import Platform
 
 Ints = NDArray[np.int64]
+SHOWN = 3
+SHOWN_OF_CYCLE = 16
+"""Links that are named, and those of a cycle."""
+
+
+@dataclass
+class MessageRun(Run):
+    """A finished run, with the network as it then was."""
+
+    net: Ints
+    blocked: list[int]
+    """Links that hold up what never arrived, see `Transport.blocked`."""
+    abandoned: list[str]
+    """See `Transport.abandoned`."""
 
 
 @dataclass(kw_only=True)
@@ -46,7 +62,56 @@ class MessageProgram(PhysicalProgram):
         return NetworkUse(topology, link_use(run.net, topology), end)
 
     def explain(self, run: Any) -> str:
-        """See `Simulated.explain`."""
-        from armillary.engine.messages.explain import explain
+        """See `Simulated.explain`; the lines name links that are down, or links that wait for each other."""
+        flying = run.scalar(lk.V_FLYING)
+        if not flying:
+            return ""
+        stage = run.scalar(lk.V_STAGE)
+        topology = self.stages[stage].topology
+        lines = [
+            f"{flying} message{'s are' if flying > 1 else ' is'} under way and never arrive{'s'[flying > 1 :]}"
+        ]
+        down = [link for link in run.blocked if not topology.bandwidth[link]]
+        lines += [
+            f"messages wait for {topology.link_name(link)}, "
+            f"which is down from {_down_since(self.stages, stage, link)} on"
+            for link in down[:SHOWN]
+        ]
+        if len(down) > SHOWN:
+            lines.append(f"and for {len(down) - SHOWN} more that are down")
+        if down:
+            lines.append("messages keep the way on which they left; only those that leave later take another")
+        elif run.blocked:
+            lines += _cycle(run.blocked, topology.link_name)
+        lines += _dropped(link_use(run.net, topology).drops, topology.link_name)
+        lines += run.abandoned
+        return "".join(f"\n{line}" for line in lines)
 
-        return explain(self, run)
+
+def _dropped(drops: Ints, name: Callable[[int], str]) -> list[str]:
+    """Return a line on packets that were dropped."""
+    links = np.argsort(-drops, kind="stable")[: np.count_nonzero(drops)].tolist()
+    if not links:
+        return []
+    shown = [f"{drops[link]:,} at {name(link)}" for link in links[:SHOWN]]
+    rest = [f"the others at {len(links) - SHOWN} more"] if len(links) > SHOWN else []
+    return [
+        f"{int(drops.sum()):,} packets were dropped where a buffer was full: {', '.join([*shown, *rest])}"
+    ]
+
+
+def _cycle(links: list[int], name: Callable[[int], str]) -> list[str]:
+    shown = [name(link) for link in links[:SHOWN_OF_CYCLE]]
+    rest = len(links) - len(shown)
+    names = ", ".join([*shown, *([f"{rest} more"] if rest else []), shown[0]])
+    return [
+        f"deadlock: the buffers of {len(links)} links are full and wait for each other, in this order: {names}",
+        "routing without such a cycle, larger buffers or more virtual channels may avoid this deadlock",
+    ]
+
+
+def _down_since(stages: Sequence[Stage], stage: int, link: int) -> str:
+    """Return from when on a link is down that is so in a stage."""
+    while stage and not stages[stage - 1].topology.bandwidth[link]:
+        stage -= 1
+    return format_time(stages[stage].time)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,9 +10,9 @@ from armillary.base.jit import Mode, load
 from armillary.base.working_memory import at_least, room
 from armillary.engine.common.flat import flat_program
 from armillary.engine.common.layout_kernel import HEAP_COLUMNS
-from armillary.engine.common.run import BUDGET, FIRST_WORDS, Run
+from armillary.engine.common.run import BUDGET, FIRST_WORDS
 from armillary.engine.messages import message_layout_kernel as lk
-from armillary.engine.messages.program import MessageProgram
+from armillary.engine.messages.program import MessageProgram, MessageRun
 from armillary.engine.physical.run import fire, first_state
 from armillary.engine.transport import layout_kernel as tk
 from armillary.engine.transport.network import lower_network
@@ -25,17 +23,6 @@ Ints = NDArray[np.int64]
 HOPS = 4
 INTERPRETED_EVENTS = 50_000
 """Below about this many events the interpreted kernel is done before the compiled one is loaded."""
-
-
-@dataclass
-class MessageRun(Run):
-    """A finished run, with the network as it then was."""
-
-    net: Ints
-    blocked: list[int]
-    """Links that hold up what never arrived, see `Transport.blocked`."""
-    abandoned: list[str]
-    """See `Transport.abandoned`."""
 
 
 def execute(program: MessageProgram, transport: Transport, mode: Mode | None = None) -> MessageRun:
