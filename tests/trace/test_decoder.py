@@ -174,7 +174,7 @@ def test_an_empty_first_frame_is_an_empty_metadata(chakra: SimpleNamespace) -> N
 
 
 def test_files_decoded_together_are_like_files_decoded_alone(chakra: SimpleNamespace) -> None:
-    from armillary.trace.decode import decode_many
+    from armillary.trace._decode import decode_many
 
     graphs = [
         graph_of(

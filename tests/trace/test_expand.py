@@ -125,7 +125,7 @@ def any_graphs(draw: Any) -> tuple[Graph, RankGrid]:
             b.nodes[-1].attrs[at] = (*b.nodes[-1].attrs[at][:3], doc)
     graph = b.graph("g")
     if draw(st.booleans()):  # as read from files: the second graph of a batch
-        from armillary.trace.decode import decode_many
+        from armillary.trace._decode import decode_many
 
         graph = decode_many([encode(graph), encode(graph)], ["g", "g"])[1]
     return graph, grid

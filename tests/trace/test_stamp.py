@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from armillary.trace import Trace
-from armillary.trace.encode import encode
+from armillary.trace._encode import encode
 from armillary.trace.expand import Expansion
 from armillary.trace.stamp import Stamps
 from armillary.workload.generate import generate

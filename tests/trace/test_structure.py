@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.trace import Graph, GraphBuilder, Node, Trace, encode, graph_of, nodes_of
-from armillary.trace.decode import decode_many
+from armillary.trace._decode import decode_many
 from armillary.trace.trace import IGNORED
 
 

@@ -97,7 +97,7 @@ def command(
             trace = recorded_trace(workload)
         if study:
             from armillary.platform.files.native import load_platform, load_study
-            from armillary.workload.plan.request import study_trace
+            from armillary.workload.of_study import study_trace
 
             if trace:
                 machine_of_study = load_platform(study)
@@ -202,7 +202,7 @@ def study_jobs(
     from armillary.base.errors import InputError
     from armillary.engine.common.multi_job import simulate_jobs
     from armillary.trace.compose import PlacedJob
-    from armillary.workload.plan.request import study_trace
+    from armillary.workload.of_study import study_trace
 
     if profile == "astra-sim":
         raise InputError(f"{study.path}: several jobs are for profile physical")

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from armillary.trace.check import Diagnostic, Severity
+from armillary.trace._check import Diagnostic, Severity
 from armillary.trace.communication import (
     DIMS,
     I64,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from armillary.trace.check import Diagnostic
+from armillary.trace._check import Diagnostic
 from armillary.trace.check_collectives import Use, sure_order
 from armillary.trace.check_rehearsal import rehearse
 from armillary.trace.communication import I64, Communication, group_name, name_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from armillary.base.errors import InputError
-from armillary.trace.check import Diagnostic, check
+from armillary.trace._check import Diagnostic, check
 from armillary.trace.check_collectives import check_collectives, uses_of
 from armillary.trace.check_deadlock import check_deadlock
 from armillary.trace.check_messages import check_messages

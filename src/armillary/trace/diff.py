@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from armillary.trace import columns as c
+from armillary.trace._encode import encode
 from armillary.trace.columns import I64
-from armillary.trace.encode import encode
 from armillary.trace.graph import Graph
 from armillary.trace.json_layout import node_to_dict, plain
 from armillary.trace.match import Codes, match, occurrence, text_codes

@@ -16,8 +16,8 @@ import numpy as np
 
 from armillary.base.errors import InputError
 from armillary.base.files import replacing
-from armillary.trace.decode import Data, decode, decode_many
-from armillary.trace.encode import choose_mode, encode
+from armillary.trace._decode import Data, decode, decode_many
+from armillary.trace._encode import choose_mode, encode
 from armillary.trace.graph import Graph
 from armillary.trace.stamp import Stamps
 from armillary.trace.trace import Trace

@@ -285,6 +285,6 @@ class Graph:
         Raises:
             InputError: names the nodes.
         """
-        from armillary.trace.check import validate
+        from armillary.trace._check import validate
 
         validate(self)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.trace.check import Diagnostic
+from armillary.trace._check import Diagnostic
 from armillary.trace.graph import Graph
 from armillary.trace.schema import NodeType
 from armillary.trace.trace import Trace

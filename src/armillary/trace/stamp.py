@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base import jit
-from armillary.trace.encode import choose_mode, encode_frames
+from armillary.trace._encode import choose_mode, encode_frames
 from armillary.trace.expand import Expansion, Form, refuse_outsider
 from armillary.trace.trace import Trace
 

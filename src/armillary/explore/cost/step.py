@@ -11,7 +11,7 @@ from armillary.explore.cost.use import Use, per_step, use_of
 from armillary.platform.files.native import Study, load_study
 from armillary.trace import Trace
 from armillary.workload.models import default_sequence, parameters
-from armillary.workload.plan.request import study_trace
+from armillary.workload.of_study import study_trace
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from armillary.platform.files.native_errors import first_error
 from armillary.trace import Trace
 from armillary.workload.generate import generate
 from armillary.workload.models import Model
-from armillary.workload.plan.request import generate_part, study_trace
+from armillary.workload.of_study import study_trace
+from armillary.workload.plan.request import generate_part
 from armillary.workload.plan.schema import Plan
 
 

@@ -13,7 +13,7 @@ from armillary.platform.document import Document, KeyPath, is_there
 from armillary.platform.files.native import Study, json_schema
 from armillary.platform.files.native_errors import first_error
 from armillary.platform.files.schema_fields import Part
-from armillary.trace import CollectiveType, GraphBuilder, Trace, load_trace
+from armillary.trace import Trace
 from armillary.workload.models import Model, load_model, preset_names
 from armillary.workload.plan.schema import Plan
 
@@ -50,21 +50,14 @@ def read_request(study: Study) -> tuple[Model, Plan]:
     return _model(study.document, _place(study), name), Plan(ranks=study.ranks, **values)
 
 
-def study_trace(study: Study) -> Trace:
-    """Return the workload of a study: its trace files, one collective on all NPUs, or a generated one.
+def requested(study: Study) -> Trace:
+    """Return the workload that a study asks to be generated.
 
     Raises:
         InputError: the request cannot be read or is impossible; names the file and the line.
     """
     from armillary.workload.generate import generate
 
-    if study.trace is not None:
-        return load_trace(study.trace)
-    if study.collective is not None:
-        kind, size = study.collective.kind, study.collective.size
-        builder = GraphBuilder()
-        builder.collective(kind, CollectiveType[kind.upper().replace("-", "_")], size)
-        return Trace.replicate(builder.graph(str(study.path)), ranks=study.ranks)
     model, plan = read_request(study)
     try:
         return generate(model, plan)
