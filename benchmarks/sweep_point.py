@@ -63,7 +63,7 @@ def measure(name: str) -> None:
     from armillary.engine.common.result import timeline_of
     from armillary.engine.physical import machine_info
     from armillary.engine.physical.lower import lower
-    from armillary.engine.physical.run import execute
+    from armillary.engine.physical.program import execute
     from armillary.platform import load_platform, with_roofline
     from armillary.report.time_breakdown import breakdown
     from armillary.workload.generate import generate

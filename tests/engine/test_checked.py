@@ -20,13 +20,13 @@ from armillary.base.jit import Mode
 from armillary.collective import synthesize
 from armillary.collective.synthesis import OPERATIONS, check_schedule
 from armillary.engine.astra_sim import program as astra_sim
-from armillary.engine.common import run as astra_sim_run
+from armillary.engine.astra_sim import run as astra_sim_run
 from armillary.engine.messages import run as messages_run
 from armillary.engine.messages.lower import lower_messages
 from armillary.engine.messages.plan import simulate_schedule
 from armillary.engine.messages.stages import stages_of
 from armillary.engine.physical import lower as physical
-from armillary.engine.physical import run as physical_run
+from armillary.engine.physical import program as physical_run
 from armillary.engine.transport.credit import Credit
 from armillary.engine.transport.dcqcn import Dcqcn
 from armillary.engine.transport.flow import Flow

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from armillary.base.errors import InputError, nearest, one_of
 
 if TYPE_CHECKING:
-    from armillary.engine.common.lowered import Simulated
-    from armillary.engine.common.run import Run
+    from armillary.engine.common.lowered import Run, Simulated
     from armillary.engine.common.timeline import Timeline
     from armillary.platform.document import Source
     from armillary.platform.model import Platform
@@ -74,10 +73,13 @@ def simulate(
             f"{one_of(NETWORK_MODELS[profile][1:])}, or platform.network instead of platform.topology"
         )
     contention = network_model == "congestion"
-    from armillary.engine.common.assumed import assumptions, unused_efficiency
+    from armillary.engine.common.assumptions import (
+        assumptions,
+        memory_of,
+        of_other_profile,
+        unused_efficiency,
+    )
     from armillary.engine.common.diagnose import check_finished
-    from armillary.engine.common.fits import memory_of
-    from armillary.engine.common.ignored import of_other_profile
     from armillary.engine.common.result import timeline_of
     from armillary.engine.physical.terms.check import check_terms
     from armillary.trace.process_groups import check_whole
@@ -87,7 +89,7 @@ def simulate(
     check_terms(platform, profile, network_model)
     found = list(of_other_profile(platform, profile))
     if profile == "physical":
-        from armillary.engine.common.effects import without_effect
+        from armillary.engine.common.assumptions import without_effect
 
         found += without_effect(platform, network_model)
     if found:

@@ -12,7 +12,7 @@ from armillary.report.plain import plain_name, plain_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from armillary.engine.common.network_use import NetworkUse
+    from armillary.engine.transport.use import NetworkUse
 
 LINKS_SHOWN = 5
 

@@ -15,9 +15,9 @@ import numpy as np
 from armillary.base.errors import InputError, one_of
 from armillary.base.files import write_text
 from armillary.base.units import format_bytes
-from armillary.engine.common.network_use import NetworkUse
 from armillary.engine.common.timeline import Timeline
 from armillary.engine.transport.layout_kernel import PS
+from armillary.engine.transport.use import NetworkUse
 from armillary.platform.topology.graph import Topology
 
 LINKS_IN_JSON = 100

@@ -10,7 +10,7 @@ from armillary.engine.common.timeline import Timeline
 
 
 def memory_fit(timeline: Timeline) -> dict[str, Any] | None:
-    """Return what a result says of memory (`armillary.engine.common.fits`), None where it says nothing."""
+    """Return what a result says of memory (`armillary.engine.common.assumptions`), None where it says nothing."""
     found: dict[str, Any] | None = timeline.info.get("memory")
     return found
 

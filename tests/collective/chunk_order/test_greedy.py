@@ -21,8 +21,7 @@ from armillary.collective.chunk_order.choose import SCHEDULERS, chunks_for
 from armillary.collective.chunk_order.levels import SCHEDULABLE, Level, Order, course, loads
 from armillary.collective.chunk_order.online import online_greedy
 from armillary.collective.chunk_order.search import least_time, search
-from armillary.engine.common.calls import Job
-from armillary.engine.common.communicators import Communicator
+from armillary.engine.common.communicators import Communicator, Job
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.platform.model import ChunkOrderName, Dimension, Physical, Platform, Port
 from armillary.trace import CollectiveType, GraphBuilder, Trace

@@ -9,7 +9,7 @@ import yaml
 
 from armillary import simulate
 from armillary.base.errors import StuckError
-from armillary.engine.common.effects import MODELS, OPTIONS, PROTOCOLS, without_effect
+from armillary.engine.common.assumptions import MODELS, OPTIONS, PROTOCOLS, without_effect
 from armillary.engine.transport.ns3.library import available
 from armillary.platform.files.native import load_platform
 from armillary.platform.model import Platform

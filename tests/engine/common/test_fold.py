@@ -17,8 +17,8 @@ from armillary.engine.astra_sim.program import Lowered, lower
 from armillary.engine.astra_sim.run import execute
 from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common.diagnose import check_finished
+from armillary.engine.common.lowered import Run
 from armillary.engine.common.result import timeline_of
-from armillary.engine.common.run import Run
 from armillary.platform.files.astra_sim import read_platform
 from armillary.platform.files.astra_sim_keys import INTER_DIMENSION, INTRA_DIMENSION
 from armillary.platform.model import Platform

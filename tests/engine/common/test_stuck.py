@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armillary.engine.common.stuck import format_stuck
+from armillary.engine.common.diagnose import format_stuck
 
 
 def test_columns_line_up():

@@ -13,13 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.base.jit import Mode
+from armillary.engine.common.lowered import Run
 from armillary.engine.common.result import timeline_of
-from armillary.engine.common.run import Run
 from armillary.engine.common.timeline import Timeline
 from armillary.engine.physical.lower import lower
 from armillary.engine.physical.plans import Plans
-from armillary.engine.physical.program import PhysicalProgram
-from armillary.engine.physical.run import execute
+from armillary.engine.physical.program import PhysicalProgram, execute
 from armillary.platform.model import Dimension, Physical, Platform, Port, System
 from armillary.trace import GraphBuilder, Trace
 from armillary.workload.generate import generate

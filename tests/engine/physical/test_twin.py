@@ -10,7 +10,7 @@ from armillary.base.jit import Mode
 from armillary.engine.common.diagnose import check_finished
 from armillary.engine.common.result import timeline_of
 from armillary.engine.physical.lower import lower
-from armillary.engine.physical.run import execute
+from armillary.engine.physical.program import execute
 from armillary.platform.model import (
     Dimension,
     Physical,

@@ -42,7 +42,7 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
         found = totals(trace, plan.iterations)
     table = workload_table(model, plan, trace, found)
     if platform:
-        from armillary.engine.common.fits import memory_of
+        from armillary.engine.common.assumptions import memory_of
         from armillary.report.memory_fit import fit_text
 
         table.add_row("memory", fit_text(memory_of(trace, platform)["memory"]))

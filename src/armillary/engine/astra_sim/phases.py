@@ -12,8 +12,7 @@ from armillary.base.errors import InputError
 from armillary.collective import Schedule, schedule_for
 from armillary.collective.chunk_order.astra_sim import Collective, Route, greedy_routes, round_robin_orders
 from armillary.collective.plan import next_size, plan
-from armillary.engine.common.calls import CollectiveCall
-from armillary.engine.common.communicators import Communicator
+from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.network import LIMIT
 from armillary.platform.model import Algorithm, Platform
 

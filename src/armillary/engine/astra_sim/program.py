@@ -17,8 +17,7 @@ from armillary.engine.astra_sim.phase_costs import CONTROL_BYTES, PhaseCosts
 from armillary.engine.astra_sim.plans import TREE_KINDS, CallPlan, Plans
 from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common import network
-from armillary.engine.common.calls import CollectiveCall
-from armillary.engine.common.communicators import Communicator
+from armillary.engine.common.communicators import CollectiveCall, Communicator, quotient_comms
 from armillary.engine.common.items import (
     Channel,
     View,
@@ -26,10 +25,8 @@ from armillary.engine.common.items import (
     channels_of,
     unreceived,
 )
-from armillary.engine.common.lowered import Simulated, as_table, join
+from armillary.engine.common.lowered import Simulated, Tables, as_table, join
 from armillary.engine.common.nodes import lower_nodes
-from armillary.engine.common.quotient import quotient_comms
-from armillary.engine.common.tables import Tables
 from armillary.engine.common.workload import Workload, read_workload
 from armillary.platform.model import Platform
 from armillary.trace import Trace

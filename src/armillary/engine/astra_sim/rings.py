@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from armillary.engine.astra_sim.phases import CallPhase
 from armillary.engine.astra_sim.phases import line as line_of
 from armillary.engine.common import layout_kernel as lk
-from armillary.engine.common.quotient import QuotientComm
+from armillary.engine.common.communicators import QuotientComm
 from armillary.platform.model import Platform
 
 Ints = NDArray[np.int64]

@@ -15,7 +15,7 @@ from armillary.engine.astra_sim.congestion.start import fire, first_rows
 from armillary.engine.astra_sim.program import Lowered
 from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common.flat import Table, flat_program, flat_state
-from armillary.engine.common.run import BUDGET, FIRST_WORDS, Run
+from armillary.engine.common.lowered import BUDGET, FIRST_WORDS, Run
 
 Ints = NDArray[np.int64]
 INTERPRETED_EVENTS = 4_000

@@ -1,9 +1,10 @@
-"""Who takes part in a collective: the world, the groups of a file, or those of the trace's metadata."""
+"""What a collective call is, who takes part in it, and the communicators of the simulated classes of ranks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,22 @@ from armillary.base.errors import InputError, nearest
 from armillary.platform.model import Platform
 from armillary.trace import Graph
 from armillary.trace.process_groups import WORLD, define, definitions, recorded_world
+
+
+@dataclass(frozen=True)
+class CollectiveCall:
+    """What the members of a collective must agree on."""
+
+    comm: int
+    operation: str
+    size: int
+    involved: tuple[bool, ...] | None
+    custom: str = ""
+    """Prefix of the traces that replace the algorithm."""
+    root: int = 0
+    """Rank a broadcast, reduce, gather or scatter has as root."""
+    splits: tuple[tuple[int, ...], ...] = ()
+    """Bytes from each member to each other one, of an all-to-all with sizes of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,3 +94,51 @@ class Communicators:
                 define(self.groups, text, self._world if self.npus >= recorded else tuple(range(recorded)))
             except ValueError as error:
                 raise InputError(f"{graph.node(position)}: {error}") from error
+
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class QuotientComm:
+    """A communicator of classes, made from a real one; `local` gives the index of each class in it."""
+
+    number: int
+    real: Communicator
+    local: dict[int, int] = field(default_factory=dict)
+
+
+class Slots(Protocol):
+    """What `quotient_comms` asks a workload."""
+
+    @property
+    def comms(self) -> Communicators:
+        """The communicators by number."""
+
+    def slots(self, rank: int) -> dict[int, int]:
+        """See `Workload.slots`."""
+
+
+def quotient_comms(
+    workload: Slots, classes: Ints, representatives: Ints
+) -> tuple[dict[tuple[int, int], QuotientComm], list[QuotientComm]]:
+    """Return the communicators of the classes, by (class, slot) and in order.
+
+    They are those of the representatives, merged where classes meet in them.
+    """
+    comm_at: dict[tuple[int, int], QuotientComm] = {}
+    quotients: list[QuotientComm] = []
+    for cls, rank in enumerate(representatives.tolist()):
+        for number, slot in workload.slots(rank).items():
+            if (cls, slot) in comm_at:
+                continue
+            comm = QuotientComm(len(quotients), workload.comms.get(number))
+            quotients.append(comm)
+            members = comm.real.members
+            _, first = np.unique(classes[members], return_index=True)
+            for member in members[np.sort(first)].tolist():
+                there = workload.slots(member).get(number)
+                if there is not None:
+                    comm_at[(int(classes[member]), there)] = comm
+                comm.local[int(classes[member])] = len(comm.local)
+    return comm_at, quotients

@@ -23,8 +23,7 @@ from armillary.collective.demand import (
 )  # fmt: skip
 from armillary.collective.demand import block_of as block_of_members
 from armillary.engine.common import network
-from armillary.engine.common.calls import CollectiveCall
-from armillary.engine.common.communicators import Communicator
+from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.platform.bandwidth import links_per_npu, port, ports
 from armillary.platform.model import Dimension, Platform, Port
 
@@ -116,7 +115,7 @@ class Demands:
             latency, moving = 0.0, size / sum(max(each.out, each.into) for each in ports(self.platform))
         least = latency + self.platform.physical.endpoint_delay + moving
         if self.platform.physical.fit is not None:
-            from armillary.engine.physical.fitted import fitted_message
+            from armillary.engine.common.fits import fitted_message
 
             if found := fitted_message(self.platform, [int(hop) for hop in hops], size):
                 rate = port(self.platform.dimensions[found.dim]).slower
@@ -172,7 +171,7 @@ class Demands:
         """Return latency and transfer of a collective that a fit times, ns; None: none does."""
         if self.platform.physical.fit is None:
             return None
-        from armillary.engine.physical.fitted import timed
+        from armillary.engine.common.fits import timed
 
         time = timed(call, comm, self.platform)
         return None if time is None else (time.latency_ns, time.transfer_ns)

@@ -1,22 +1,113 @@
-"""Whether what a workload holds fits into the memory of an NPU."""
+"""Collectives and messages as the fit of a platform times them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache, lru_cache
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from armillary.base.errors import InputError
+from armillary.collective.demand import plain
+from armillary.engine.common import network
+from armillary.engine.common.communicators import CollectiveCall, Communicator
+from armillary.engine.common.items import MEMORY_OPERATIONS
+from armillary.engine.common.network import FRACTION_BITS
+from armillary.platform.bandwidth import port
+from armillary.platform.model import Platform
+from armillary.platform.terms import FitChoice
 
 if TYPE_CHECKING:
-    from armillary.platform.model import Platform
-    from armillary.trace import Trace
-
-MEMORY = "memory"
-"""What a trace says of itself (`Trace.about`): what its fullest rank needs; recorded and old traces do not say."""
+    from armillary.collective.fitted import CollectiveFit, CollectiveTime
 
 
-def memory_of(trace: Trace, platform: Platform) -> dict[str, Any]:
-    """Return what a timeline says of memory: need, capacity (None: not given) and whether it fits (None: not known)."""
-    needs = trace.about.get(MEMORY)
-    if needs is None:
-        return {}
-    capacity = platform.physical.memory.capacity
-    fits = needs["needed_bytes"] <= capacity if capacity else None
-    return {MEMORY: {**needs, "capacity_bytes": capacity or None, "fits": fits}}
+class Message(NamedTuple):
+    """A message: ns, bytes at the full bandwidth of a port, and the dimension of that."""
+
+    latency: float
+    volume: Fraction
+    dim: int
+
+
+def fit_of(choice: FitChoice) -> CollectiveFit:
+    """Return the fit that a platform names.
+
+    Raises:
+        InputError: there is none of that name, or its file is malformed.
+    """
+    path = choice.folder / choice.name
+    named = choice.name.replace("_", "-") in _names() or not path.is_file()
+    stamp = 0 if named else path.stat().st_mtime_ns
+    try:
+        return _load(choice.name if named else str(path), stamp)
+    except InputError as error:
+        raise InputError(f"{choice.source}: {error}" if choice.source else str(error)) from error
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    from armillary.collective.fitted import fit_names
+
+    return fit_names()
+
+
+@lru_cache(maxsize=64)
+def _load(name: str, stamp: int) -> CollectiveFit:
+    from armillary.collective.fitted import load_fit
+
+    return load_fit(name)
+
+
+def timed(call: CollectiveCall, comm: Communicator, platform: Platform) -> CollectiveTime | None:
+    """Return what the fit of a platform says of a collective; None: nothing."""
+    choice = platform.physical.fit
+    if choice is None or len(comm.members) < 2 or call.size <= 0 or call.operation in MEMORY_OPERATIONS:
+        return None
+    used = call.involved
+    if used is not None and not all(d < len(used) and used[d] for d in spanned(comm, platform)):
+        return None
+    counts = np.unique(comm.members // node_size(platform), return_counts=True)[1]
+    size, operation = call.size, plain(call.operation)
+    if operation == "all-gather":
+        size *= len(comm.members)
+    if call.splits:
+        matrix = np.array(call.splits, np.int64)
+        size = int(max(matrix.sum(axis=0).max(), matrix.sum(axis=1).max()))
+    return fit_of(choice).time(operation, int(counts.max()), len(counts), size)
+
+
+def fitted_message(platform: Platform, hops: Sequence[int], size: int) -> Message | None:
+    """Return a message over so many links of each dimension as the fit of a platform times it; None: it cannot."""
+    choice = platform.physical.fit
+    if choice is None or size <= 0:
+        return None
+    dim = max(d for d, hop in enumerate(hops) if hop)
+    time = fit_of(choice).time("send", *((2, 1) if dim < choice.inner else (1, 2)), size)
+    return None if time is None else Message(time.latency_ns, busy(time.transfer_ns, platform, dim), dim)
+
+
+def busy(ns: float, platform: Platform, dim: int) -> Fraction:
+    """Return the bytes that keep the slower direction of a port of a dimension busy for so long, rounded up."""
+    # The rate that a program counts with (`Scale.rate`), so that a whole number of ns stays one.
+    return ceil(ns) * Fraction(
+        int(port(platform.dimensions[dim]).slower * (1 << FRACTION_BITS)), 1 << FRACTION_BITS
+    )
+
+
+def spanned(comm: Communicator, platform: Platform) -> list[int]:
+    """Return the dimensions in which members of a communicator differ, innermost first."""
+    strides = network.strides(platform.dimensions)
+    return [
+        d
+        for d, (dimension, stride) in enumerate(zip(platform.dimensions, strides, strict=True))
+        if np.ptp(comm.members // stride % dimension.size)
+    ]
+
+
+def node_size(platform: Platform) -> int:
+    """Return how many NPUs the fit of a platform takes for a node."""
+    assert platform.physical.fit is not None
+    return int(np.prod([dimension.size for dimension in platform.dimensions[: platform.physical.fit.inner]]))

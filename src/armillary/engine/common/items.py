@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.engine.common import layout_kernel as lk
-from armillary.engine.common.calls import CollectiveCall
-from armillary.engine.common.communicators import Communicators
+from armillary.engine.common.communicators import CollectiveCall, Communicators
 from armillary.engine.common.network import LIMIT
 from armillary.engine.common.nodes import OPERATION, Nodes
 from armillary.platform.model import Platform
@@ -29,6 +28,8 @@ FROM_MEMORY = {
     NodeType.MEM_STORE_NODE: "reduce-scatter to memory",
 }
 """What an access of all members of a group at once is called."""
+MEMORY_OPERATIONS = tuple(FROM_MEMORY.values())
+"""The collectives of such accesses."""
 Channels = dict[Channel, tuple[list[int], list[int]]]
 Ints = NDArray[np.int64]
 

@@ -1,24 +1,51 @@
-"""What the lowered programs of both profiles hold: what it takes to read their results."""
+"""What the lowered programs of both engines hold, and what is left when they have run."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.common.calls import CollectiveCall
-from armillary.engine.common.communicators import Communicator
+from armillary.engine.common import layout_kernel as lk
+from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.demands import Demands
 from armillary.engine.common.items import View
-from armillary.engine.common.network_use import NetworkUse
+from armillary.engine.common.nodes import Nodes
+
+if TYPE_CHECKING:
+    from armillary.engine.transport.use import NetworkUse
+
 
 Ints = NDArray[np.int64]
+FIRST_WORDS = 1 << 10
+"""Integers of working memory at first, beside what the first events take."""
+BUDGET = 2_000_000
+"""Events between two returns to Python, which is when an interrupt is seen."""
+
+
+@dataclass
+class Run:
+    """A finished run: the final state and where its tables are."""
+
+    state: Any
+    place: dict[str, slice]
+
+    def table(self, name: str) -> Ints:
+        """Return one table of the final state."""
+        return np.asarray(self.state[self.place[name]], np.int64)
+
+    def scalar(self, place: int) -> int:
+        """Return one scalar of the final state."""
+        return int(self.state[place])
+
+
 NO_NETWORK = -2
 """Dimension of phases that are in no network, but in a memory: timelines leave them out."""
 
@@ -131,3 +158,62 @@ def as_table(value: Any) -> Ints:
     if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
         value = np.concatenate(value)
     return np.ascontiguousarray(np.asarray(value, np.int64).ravel())
+
+
+@dataclass
+class Tables:
+    """Growing columns and running totals of the per-rank part of a program."""
+
+    nodes: list[Ints] = field(default_factory=list)
+    children: list[Ints] = field(default_factory=list)
+    ranks: list[int] = field(default_factory=list)
+    items: list[Ints] = field(default_factory=list)
+    channels: list[int] = field(default_factory=list)
+    comm_times: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    n_items: int = 0
+    states: int = 0
+    streams: int = 0
+    rows: int = 0
+    bases: int = 0
+    ordinals: int = 0
+    instances: int = 0
+    instance_items: int = 0
+    arrived: int = 0
+    pairs: int = 0
+    graph_at: dict[int, int] = field(default_factory=dict)
+    n_nodes: int = 0
+    n_children: int = 0
+    comm_ordinals: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    ordinal_at: dict[tuple[int, int], int] = field(default_factory=dict)
+    channel_at: dict[Any, int] = field(default_factory=dict)
+
+    def graph(self, nodes: Nodes) -> int:
+        """Add the node rows of a graph; returns the number of its first row."""
+        if id(nodes) not in self.graph_at:
+            self.graph_at[id(nodes)] = self.n_nodes
+            rows = np.empty((len(nodes.kind), lk.N_COLUMNS), np.int64)
+            rows[:, lk.N_KIND], rows[:, lk.N_SLOT], rows[:, lk.N_TICKS] = nodes.kind, nodes.slot, nodes.ticks
+            rows[:, lk.N_ITEM], rows[:, lk.N_INDEGREE] = nodes.item, nodes.indegree
+            rows[:, lk.N_CHILD] = nodes.child_ptr[:-1] + self.n_children
+            rows[:, lk.N_CHILDREN] = np.diff(nodes.child_ptr)
+            self.nodes.append(rows)
+            self.children.append(nodes.children)
+            self.n_nodes += len(rows)
+            self.n_children += len(nodes.children)
+        return self.graph_at[id(nodes)]
+
+    def ordinal(self, cls: int, comm: int) -> int:
+        """Return the counter of the collectives of a class in a communicator."""
+        if (cls, comm) not in self.ordinal_at:
+            self.ordinal_at[(cls, comm)] = self.ordinals
+            self.comm_ordinals[comm][cls] = self.ordinals
+            self.ordinals += 1
+        return self.ordinal_at[(cls, comm)]
+
+    def channel(self, key: tuple[Any, ...], sends: int, receives: int) -> int:
+        """Return the number of a quotient channel."""
+        if key not in self.channel_at:
+            self.channel_at[key] = len(self.channel_at)
+            self.channels += [self.pairs, key[1], key[2]]
+            self.pairs += max(sends, receives)
+        return self.channel_at[key]

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from armillary.base.errors import InputError, nearest
 from armillary.engine import simulate
-from armillary.engine.common.fits import memory_of
-from armillary.engine.common.job_timeline import job_timeline, with_group_names
-from armillary.engine.common.timeline import Timeline
+from armillary.engine.common.assumptions import memory_of
+from armillary.engine.common.result import LazyTables
+from armillary.engine.common.timeline import GraphTable, Timeline
 from armillary.platform.document import show
 from armillary.platform.files.native import platform_of
 from armillary.platform.profiles import NOT_ASTRA_SIM
+from armillary.trace import Graph, NodeType
 from armillary.trace.compose import Composed, PlacedJob, compose
 
 if TYPE_CHECKING:
@@ -162,3 +166,138 @@ def _shares(jobs: Sequence[PlacedJob], ends: Sequence[int], j: int) -> dict[str,
         if other != j and meets and (common := len(mine.intersection(job.npus))):
             found[job.name] = common
     return found
+
+
+Ints = NDArray[np.int64]
+_OF_MACHINE = ("call_group", "call_bytes", "call_each", "call_ns", "cut_dims", "cut_latency")
+
+
+def with_group_names(timeline: Timeline, composed: Composed) -> Timeline:
+    """Return the timeline of a machine whose groups have the names of their jobs."""
+    names = {str(number): name for number, name in composed.group_names.items()}
+
+    def renamed(number: int) -> GraphTable:
+        table = timeline.graphs[number]
+        texts, code = np.unique(table.label, return_inverse=True)
+        parts = [text.partition("@") for text in texts.tolist()]
+        new = [f"{head}{at}{names.get(group, group)}" for head, at, group in parts]
+        return replace(table, label=np.array(new or [""], np.str_)[code])
+
+    groups = {names.get(number, number): size for number, size in timeline.info["groups"].items()}
+    tables = LazyTables([partial(renamed, number) for number in range(len(timeline.graphs))])
+    return replace(timeline, graphs=tables, info={**timeline.info, "groups": groups})
+
+
+def job_timeline(machine: Timeline, composed: Composed, j: int) -> Timeline:
+    """Return the timeline of job `j`: its own ranks, nodes, names and ids, in ticks since its arrival."""
+    job, places = composed.jobs[j], composed.places[j]
+    by_id: dict[int, Ints] = {}
+    classes: dict[object, int] = {}
+    rank_class = np.zeros(len(places), np.int32)
+    kept: list[tuple[int, int, Ints]] = []
+    for rank, place in enumerate(places):
+        cls = int(machine.rank_class[place.npu])
+        if cls not in by_id:
+            by_id[cls] = np.argsort(composed.trace.graph(int(machine.representative[cls])).ids, kind="stable")
+        # NPUs of a class run the same nodes in the order of their ids, not in that of their graphs.
+        ids = composed.trace.graph(place.npu).ids[place.first : place.first + place.n_nodes]
+        at = by_id[cls][ids.astype(np.int64)]
+        key = (cls, at.tobytes())
+        if key not in classes:
+            classes[key] = len(kept)
+            kept.append((rank, cls, at))
+        rank_class[rank] = classes[key]
+    base = [at + int(machine.node_ptr[cls]) for _, cls, at in kept]
+    nodes = np.concatenate([np.zeros(0, np.int64), *base])
+    start, end = (_since(ticks[nodes], job.arrival_ns) for ticks in (machine.node_start, machine.node_end))
+    ptr = np.cumsum([0, *(len(at) for _, _, at in kept)])
+    makers = [partial(_table, machine, cls, at, job.trace.graph(rank)) for rank, cls, at in kept]
+    return Timeline(
+        rank_class=rank_class,
+        representative=np.array([rank for rank, _, _ in kept], np.int64),
+        class_graph=np.arange(len(kept), dtype=np.int32),
+        finish=np.array([end[a:b].max(initial=0) for a, b in pairwise(ptr.tolist())], np.int64),
+        graphs=LazyTables(makers),
+        node_ptr=ptr,
+        node_start=start,
+        node_end=end,
+        node_least=machine.node_least[nodes],
+        node_late=_moved(machine.node_late, nodes),
+        node_call=machine.node_call[nodes],
+        **{name: getattr(machine, name) for name in _OF_MACHINE},
+        **_phases(machine, [(cls, at) for _, cls, at in kept], job.arrival_ns),
+        info={
+            **machine.info,
+            **job.trace.about,
+            "npus": len(places),
+            "groups": _groups(machine, job.name),
+        },
+    )
+
+
+def _moved(late: Ints, nodes: Ints) -> Ints:
+    """Return `Timeline.node_late` of some nodes, which are now at the places 0, 1, …."""
+    place = np.full(len(late) + 1, -1, np.int64)
+    place[nodes] = np.arange(len(nodes))
+    found: Ints = place[late[nodes]]
+    return found
+
+
+def _since(ticks: Ints, arrival: int) -> Ints:
+    return np.where(ticks >= 0, ticks - arrival, -1)
+
+
+def _groups(machine: Timeline, job: str) -> dict[str, int]:
+    sizes = machine.info["groups"]
+    own = {name.removeprefix(f"{job}."): size for name, size in sizes.items() if name.startswith(f"{job}.")}
+    return {**own, **({"0": sizes[job]} if job in sizes else {})}
+
+
+def _table(machine: Timeline, cls: int, at: Ints, graph: Graph) -> GraphTable:
+    """Return the table of a graph of a job whose nodes are those `at` of a class of the machine."""
+    table = machine.table(cls)
+    columns: dict[str, Any] = {
+        field.name: getattr(table, field.name)[at]
+        for field in fields(GraphTable)
+        if field.name not in ("parent_ptr", "parent")
+    }
+    send = graph.types == NodeType.COMM_SEND_NODE
+    message = send | (graph.types == NodeType.COMM_RECV_NODE)
+    peer = np.where(send, graph.ints("comm_dst", -1), graph.ints("comm_src", -1))
+    codes, names = graph.strings("pg_name")
+    suffix = [f"@{int(name)}" if name.strip("0") else "" for name in names]
+    operations = [text.partition("@")[::2] for text in columns["label"].tolist()]
+    label = [
+        head + (suffix[code] if group and code >= 0 else "")
+        for (head, group), code in zip(operations, codes.tolist(), strict=True)
+    ]
+    ptr, parent = graph.parents()
+    columns |= {
+        "name": np.array(graph.names() or [""], np.str_)[: graph.n_nodes],
+        "node_id": graph.ids,
+        "label": np.array(label or [""], np.str_)[: graph.n_nodes],
+        "stream": graph.ints("stream", -1),
+        "peer": np.where(message, peer, -1).astype(np.int32),
+    }
+    return GraphTable(parent_ptr=ptr, parent=parent, **columns)
+
+
+def _phases(machine: Timeline, kept: list[tuple[int, Ints]], arrival: int) -> dict[str, Any]:
+    """Return the phase columns of the nodes that were kept of each class."""
+    by_class = np.argsort(machine.phase_class, kind="stable")
+    bounds = np.searchsorted(machine.phase_class[by_class], np.arange(len(machine.finish) + 1))
+    rows, classes, nodes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+    for number, (cls, at) in enumerate(kept):
+        place = np.full(int(machine.node_ptr[cls + 1] - machine.node_ptr[cls]), -1, np.int32)
+        place[at] = np.arange(len(at))
+        found = by_class[bounds[cls] : bounds[cls + 1]]
+        found = found[place[machine.phase_node[found]] >= 0]
+        rows.append(found)
+        classes.append(np.full(len(found), number, np.int32))
+        nodes.append(place[machine.phase_node[found]])
+    chosen = np.concatenate(rows)
+    same = ("chunk", "index", "dim", "operation", "bytes", "port_bytes")
+    columns = {f"phase_{name}": getattr(machine, f"phase_{name}")[chosen] for name in same}
+    for name in ("phase_start", "phase_end"):
+        columns[name] = _since(getattr(machine, name)[chosen], arrival)
+    return columns | {"phase_class": np.concatenate(classes), "phase_node": np.concatenate(nodes)}

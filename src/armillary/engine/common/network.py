@@ -1,7 +1,10 @@
-"""The analytical network: hops and delay of a message between two NPUs, without contention."""
+"""The analytical network, hops and delay of a message without contention; and the unit in which volumes are counted."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -86,3 +89,28 @@ def whole_ticks(ns: NDArray[np.floating[Any]], what: str) -> Ranks:
     if ns.size and not ns.max() < LIMIT:
         raise InputError(f"{what} takes {ns.max():.3g} ns on this machine; expected less than {LIMIT:.3g} ns")
     return ns.astype(np.int64)
+
+
+FRACTION_BITS = 20
+MOST_BITS = 61
+"""Volumes are counted in parts of a byte that keep them below 2 to this power."""
+
+
+def bits(largest: int) -> int:
+    """Return how many binary digits of a byte are counted where no volume is above `largest` bytes."""
+    return max(0, min(FRACTION_BITS, MOST_BITS - largest.bit_length()))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Units per byte: volumes are counted in parts of a byte, so that rates can be integers."""
+
+    units: int
+
+    def volume(self, size: int | Fraction) -> int:
+        """Return bytes in units, rounded up."""
+        return ceil(size * self.units)
+
+    def rate(self, rate: float) -> int:
+        """Return bytes per ns in units per tick, rounded down."""
+        return int(min(rate * self.units, 1 << MOST_BITS))

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common.demands import Demands
 from armillary.engine.common.items import View
-from armillary.engine.common.lowered import NO_NETWORK, Simulated
+from armillary.engine.common.lowered import NO_NETWORK, Run, Simulated
 from armillary.engine.common.nodes import OPERATION
-from armillary.engine.common.run import Run
 from armillary.engine.common.timeline import KINDS, GraphTable, Timeline, sum_by_dimension
 from armillary.platform.model import PRECISIONS, Platform
 from armillary.trace import Graph, NodeType

@@ -18,7 +18,7 @@ from armillary.base.files import replacing
 from armillary.platform.model import PRECISIONS
 
 if TYPE_CHECKING:
-    from armillary.engine.common.network_use import NetworkUse
+    from armillary.engine.transport.use import NetworkUse
 
 KINDS = ("none", "compute", "cpu", "collective", "send", "recv", "memory")
 """Meaning of `GraphTable.kind`, by index."""
@@ -291,7 +291,7 @@ def sum_by_dimension(
 
 
 def _network(head: dict[str, Any], data: Any) -> NetworkUse:
-    from armillary.engine.common.network_use import NetworkUse
+    from armillary.engine.transport.use import NetworkUse
 
     return NetworkUse.read(
         head, {name.removeprefix("network."): data[name] for name in data if name.startswith("network.")}

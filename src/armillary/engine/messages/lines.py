@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 from armillary.collective import in_switch
 from armillary.collective.load import placed
 from armillary.collective.rounds import Rounds
-from armillary.engine.common.quotient import QuotientComm
+from armillary.engine.common.communicators import QuotientComm
 from armillary.engine.messages import message_layout_kernel as lk
 from armillary.engine.messages.in_switch import SwitchLines
 from armillary.engine.messages.shapes import Shape, Shapes
 from armillary.engine.messages.stages import network_of
 from armillary.engine.messages.window import segments_of
-from armillary.engine.physical.classes import lines_of
 from armillary.engine.physical.phases import PhysicalPhase
 from armillary.engine.physical.program import Plan
+from armillary.engine.physical.workload import lines_of
 from armillary.platform.model import InNetwork, Platform
 from armillary.platform.topology import Topology
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.collective.physical import rounds_alltoallv, rounds_for
 from armillary.collective.rounds import Rounds
-from armillary.engine.common.calls import CollectiveCall
+from armillary.engine.common.communicators import CollectiveCall
 from armillary.engine.common.items import Channel
 from armillary.engine.common.lowered import as_table
 from armillary.engine.common.network import LIMIT
@@ -22,8 +22,8 @@ from armillary.engine.messages.program import MessageProgram
 from armillary.engine.messages.routes import routes_of
 from armillary.engine.messages.shapes import Shapes, sizes
 from armillary.engine.messages.window import window_of
-from armillary.engine.physical.channels import Channels
 from armillary.engine.physical.courses import Course, plain_course
+from armillary.engine.physical.lines import Channels
 from armillary.engine.physical.lower import Build
 from armillary.engine.physical.phases import PhysicalPhase, split_at_once
 from armillary.engine.physical.program import PhysicalProgram, Plan

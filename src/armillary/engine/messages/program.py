@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.units import format_time
-from armillary.engine.common.network_use import NetworkUse
-from armillary.engine.common.run import Run
+from armillary.engine.common.lowered import Run
 from armillary.engine.messages import message_layout_kernel as lk
 from armillary.engine.messages.stages import network_of
 from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.transport import layout_kernel as tk
 from armillary.engine.transport.network import Routes, Stage
-from armillary.engine.transport.use import link_use
+from armillary.engine.transport.use import NetworkUse, link_use
 from armillary.platform.model import Platform
 
 Ints = NDArray[np.int64]

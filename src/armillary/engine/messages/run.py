@@ -10,10 +10,10 @@ from armillary.base.jit import Mode, load
 from armillary.base.working_memory import at_least, room
 from armillary.engine.common.flat import flat_program
 from armillary.engine.common.layout_kernel import HEAP_COLUMNS
-from armillary.engine.common.run import BUDGET, FIRST_WORDS
+from armillary.engine.common.lowered import BUDGET, FIRST_WORDS
 from armillary.engine.messages import message_layout_kernel as lk
 from armillary.engine.messages.program import MessageProgram, MessageRun
-from armillary.engine.physical.run import fire, first_state
+from armillary.engine.physical.program import fire, first_state
 from armillary.engine.transport import layout_kernel as tk
 from armillary.engine.transport.network import lower_network
 from armillary.engine.transport.transport import Room, Transport

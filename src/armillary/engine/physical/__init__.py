@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from armillary.engine.common.run import Run
+    from armillary.engine.common.lowered import Run
     from armillary.engine.physical.program import PhysicalProgram
     from armillary.platform.model import Platform
     from armillary.trace import Trace
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[PhysicalProgram, Run, dict[str, Any]]:
     """Lower and run; returns the program, its final state and what a timeline says about the machine."""
     from armillary.engine.physical.lower import lower
-    from armillary.engine.physical.run import execute
+    from armillary.engine.physical.program import execute
     from armillary.platform import check_physical
 
     check_physical(platform)
@@ -46,7 +46,7 @@ def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]
     if platform.system.local_mem_bandwidth > 0:
         info["memory_bytes_per_ns"] = platform.system.local_mem_bandwidth / 1e9
     if platform.physical.fit:
-        from armillary.engine.physical.fitted import fit_of
+        from armillary.engine.common.fits import fit_of
 
         fit = fit_of(platform.physical.fit)
         info["collective_fit"] = {"name": platform.physical.fit.name, "notes": list(fit.notes)}

@@ -11,17 +11,9 @@ from math import ceil
 from armillary.collective.chunk_order.greedy import plain_sizes
 from armillary.collective.chunk_order.levels import Level, Order
 from armillary.collective.demand import plain
-from armillary.engine.common.calls import CollectiveCall
-from armillary.engine.common.communicators import Communicator
-from armillary.engine.physical.phases import (
-    PhysicalPhase,
-    Span,
-    latency_ticks,
-    phase_of,
-    spanned_by,
-    visits,
-)
-from armillary.engine.physical.scale import Scale, bits
+from armillary.engine.common.communicators import CollectiveCall, Communicator
+from armillary.engine.common.network import Scale, bits
+from armillary.engine.physical.phases import PhysicalPhase, Span, latency_ticks, phase_of, spanned_by, visits
 from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
 

@@ -13,18 +13,11 @@ from armillary.collective.chunk_order.choose import MOST, chunks_for
 from armillary.collective.chunk_order.greedy import plain_sizes
 from armillary.collective.chunk_order.levels import SCHEDULABLE, plain_order
 from armillary.collective.demand import plain
-from armillary.engine.common.calls import CollectiveCall
-from armillary.engine.common.communicators import Communicator
+from armillary.engine.common.communicators import CollectiveCall, Communicator
+from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.engine.physical.fitted import fitted_phase
-from armillary.engine.physical.memory import OPERATIONS
-from armillary.engine.physical.phases import (
-    Beside,
-    PhysicalPhase,
-    in_memory,
-    phases,
-    spanned_by,
-)
+from armillary.engine.physical.phases import Beside, PhysicalPhase, in_memory, phases, spanned_by
 from armillary.platform.model import Platform
 
 MOST_UNDER_WAY = 256
@@ -98,7 +91,7 @@ def course_of(call: CollectiveCall, comm: Communicator, platform: Platform) -> C
         InputError: an algorithm cannot do it, or there are too many orders to choose from; or the fit that the machine
             names cannot be read.
     """
-    if call.operation in OPERATIONS:
+    if call.operation in MEMORY_OPERATIONS:
         return Course(((in_memory(call, platform),),), ((call.size, 0),))  # a memory has chunks of its own
     whole = fitted_phase(call, comm, platform, lambda: phases(call, comm, platform))
     course = Course(((whole,),), ((call.size, 0),)) if whole else _scheduled(call, comm, platform)

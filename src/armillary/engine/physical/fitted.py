@@ -8,84 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from fractions import Fraction
-from functools import cache, lru_cache
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from armillary.base.errors import InputError
 from armillary.collective.demand import plain
 from armillary.engine.common import network
-from armillary.engine.common.calls import CollectiveCall
-from armillary.engine.common.communicators import Communicator
-from armillary.engine.physical.memory import OPERATIONS
+from armillary.engine.common.communicators import CollectiveCall, Communicator
+from armillary.engine.common.fits import busy, fit_of, fitted_message, spanned, timed
+from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.physical.phases import PhysicalPhase
-from armillary.engine.physical.scale import FRACTION_BITS
 from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
-from armillary.platform.terms import FitChoice
 
 if TYPE_CHECKING:
-    from armillary.collective.fitted import CollectiveFit, CollectiveTime
+    pass
 
 FITTED = "fitted"
 """Name of the algorithm of a phase that a fit timed."""
-
-
-class Message(NamedTuple):
-    """A message: ns, bytes at the full bandwidth of a port, and the dimension of that."""
-
-    latency: float
-    volume: Fraction
-    dim: int
-
-
-def fit_of(choice: FitChoice) -> CollectiveFit:
-    """Return the fit that a platform names.
-
-    Raises:
-        InputError: there is none of that name, or its file is malformed.
-    """
-    path = choice.folder / choice.name
-    named = choice.name.replace("_", "-") in _names() or not path.is_file()
-    stamp = 0 if named else path.stat().st_mtime_ns
-    try:
-        return _load(choice.name if named else str(path), stamp)
-    except InputError as error:
-        raise InputError(f"{choice.source}: {error}" if choice.source else str(error)) from error
-
-
-@cache
-def _names() -> tuple[str, ...]:
-    from armillary.collective.fitted import fit_names
-
-    return fit_names()
-
-
-@lru_cache(maxsize=64)
-def _load(name: str, stamp: int) -> CollectiveFit:
-    from armillary.collective.fitted import load_fit
-
-    return load_fit(name)
-
-
-def timed(call: CollectiveCall, comm: Communicator, platform: Platform) -> CollectiveTime | None:
-    """Return what the fit of a platform says of a collective; None: nothing."""
-    choice = platform.physical.fit
-    if choice is None or len(comm.members) < 2 or call.size <= 0 or call.operation in OPERATIONS:
-        return None
-    used = call.involved
-    if used is not None and not all(d < len(used) and used[d] for d in _spanned(comm, platform)):
-        return None
-    counts = np.unique(comm.members // _node_size(platform), return_counts=True)[1]
-    size, operation = call.size, plain(call.operation)
-    if operation == "all-gather":
-        size *= len(comm.members)
-    if call.splits:
-        matrix = np.array(call.splits, np.int64)
-        size = int(max(matrix.sum(axis=0).max(), matrix.sum(axis=1).max()))
-    return fit_of(choice).time(operation, int(counts.max()), len(counts), size)
 
 
 def fitted_phase(
@@ -105,30 +46,12 @@ def fitted_phase(
     time = timed(call, comm, platform)
     if time is None:
         return None
-    dim = _spanned(comm, platform)[-1]
+    dim = spanned(comm, platform)[-1]
     volume = busy(time.transfer_ns, platform, dim) / call.size
     there = [phase for phase in schedule() if any(d == dim for d, _ in phase.ports)]
     sent = min(sum((phase.sent for phase in there), Fraction(0)), volume)
     return PhysicalPhase(
         -1, plain(call.operation), FITTED, (), time.latency_ns, volume, Fraction(0), sent, ((dim, 1),)
-    )
-
-
-def fitted_message(platform: Platform, hops: Sequence[int], size: int) -> Message | None:
-    """Return a message over so many links of each dimension as the fit of a platform times it; None: it cannot."""
-    choice = platform.physical.fit
-    if choice is None or size <= 0:
-        return None
-    dim = max(d for d, hop in enumerate(hops) if hop)
-    time = fit_of(choice).time("send", *((2, 1) if dim < choice.inner else (1, 2)), size)
-    return None if time is None else Message(time.latency_ns, busy(time.transfer_ns, platform, dim), dim)
-
-
-def busy(ns: float, platform: Platform, dim: int) -> Fraction:
-    """Return the bytes that keep the slower direction of a port of a dimension busy for so long, rounded up."""
-    # The rate that a program counts with (`Scale.rate`), so that a whole number of ns stays one.
-    return ceil(ns) * Fraction(
-        int(port(platform.dimensions[dim]).slower * (1 << FRACTION_BITS)), 1 << FRACTION_BITS
     )
 
 
@@ -154,7 +77,7 @@ def fit_warnings(
     where, sizes = choice.source or f"collectives.fit: {choice.name}", [size for size in sizes if size > 0]
     unknown, beaten = set(), set()
     for call, comm in calls:
-        if len(comm.members) < 2 or call.size <= 0 or call.operation in OPERATIONS:
+        if len(comm.members) < 2 or call.size <= 0 or call.operation in MEMORY_OPERATIONS:
             continue
         time = timed(call, comm, platform)
         if time is None:
@@ -178,7 +101,7 @@ def fit_warnings(
 
 def _least(call: CollectiveCall, comm: Communicator, platform: Platform) -> float:
     """Return the ns for which the outermost port is busy if each byte crosses it as often as any algorithm needs."""
-    dim = _spanned(comm, platform)[-1]
+    dim = spanned(comm, platform)[-1]
     stride = network.strides(platform.dimensions)[dim]
     outer = len(np.unique(comm.members // stride))
     inner = len(comm.members) / outer
@@ -191,17 +114,3 @@ def _least(call: CollectiveCall, comm: Communicator, platform: Platform) -> floa
     return (
         call.size * share.get(plain(call.operation), 0.0) / port(platform.dimensions[dim]).slower * (1 - 1e-6)
     )
-
-
-def _spanned(comm: Communicator, platform: Platform) -> list[int]:
-    strides = network.strides(platform.dimensions)
-    return [
-        d
-        for d, (dimension, stride) in enumerate(zip(platform.dimensions, strides, strict=True))
-        if np.ptp(comm.members // stride % dimension.size)
-    ]
-
-
-def _node_size(platform: Platform) -> int:
-    assert platform.physical.fit is not None
-    return int(np.prod([dimension.size for dimension in platform.dimensions[: platform.physical.fit.inner]]))

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.compute import KernelTimes
 from armillary.engine.common import network
-from armillary.engine.common.calls import CollectiveCall
-from armillary.engine.common.communicators import Communicator, Communicators
+from armillary.engine.common.communicators import CollectiveCall, Communicator, Communicators
 from armillary.engine.common.fold import Ring, fold
-from armillary.engine.common.items import Channel, View, read_view
+from armillary.engine.common.items import MEMORY_OPERATIONS, Channel, View, read_view
 from armillary.engine.common.workload import check_fits
 from armillary.engine.physical.grid_messages import GridMessages
-from armillary.engine.physical.memory import OPERATIONS, Groups
+from armillary.engine.physical.memory import Groups
 from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes
 from armillary.engine.physical.splits import Rows, join, read_splits, with_calls
 from armillary.engine.physical.workload import SET, PhysicalWorkload
@@ -272,7 +271,7 @@ class GridWorkload(PhysicalWorkload):
 
     def memory_groups(self) -> Groups:
         """See `PhysicalWorkload`."""
-        calls = [call for view in self.views for call in view.calls if call.operation in OPERATIONS]
+        calls = [call for view in self.views for call in view.calls if call.operation in MEMORY_OPERATIONS]
         result = []
         for family in dict.fromkeys(call.comm for call in calls):
             slot = np.array([slots.get(family, -1) for slots in self._slots])

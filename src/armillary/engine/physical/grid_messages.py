@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.engine.common.fold import Pairs
 from armillary.engine.common.items import Channel, View
-from armillary.engine.physical.classes import path_code
+from armillary.engine.physical.workload import path_code
 from armillary.platform.model import Platform
 from armillary.trace.families import Route
 from armillary.trace.grid import RankGrid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
@@ -9,24 +10,60 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.collective.chunk_order.alone import WITHIN
+from armillary.engine.common.communicators import quotient_comms
 from armillary.engine.common.items import View
-from armillary.engine.common.lowered import as_table
-from armillary.engine.common.quotient import quotient_comms
-from armillary.engine.common.tables import Tables
+from armillary.engine.common.lowered import Tables, as_table
+from armillary.engine.common.network import Scale, bits
 from armillary.engine.physical import fluid_layout_kernel as lk
-from armillary.engine.physical.channels import Channels
-from armillary.engine.physical.item_rows import fill_accesses, fill_messages, fill_transfers, priorities
-from armillary.engine.physical.lines import Lines
-from armillary.engine.physical.paces import Paces
-from armillary.engine.physical.plans import Plans
+from armillary.engine.physical.lines import Channels, Lines
+from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
+from armillary.engine.physical.plans import Plans, fill_accesses, fill_messages, fill_transfers, priorities
 from armillary.engine.physical.program import PhysicalProgram
-from armillary.engine.physical.scale import Scale, bits
+from armillary.engine.physical.terms.straggler import slowest
 from armillary.engine.physical.workload import ListedWorkload, PhysicalWorkload
 from armillary.platform.model import Platform
 from armillary.trace import Trace
 from armillary.trace.expand import MOST_NODES
 
 Ints = NDArray[np.int64]
+
+
+class Paces:
+    """The views of ranks with slots by stream and durations of their own; ranks that are alike share them."""
+
+    def __init__(self, workload: PhysicalWorkload) -> None:
+        self.workload, self.physical = workload, workload.platform.physical
+        self._nodes: dict[tuple[int, float, int], PhysicalNodes] = {}
+        self._views: dict[tuple[int, int], View] = {}
+
+    def view(self, rank: int) -> View:
+        """Return the view of a rank."""
+        view, speed = self.workload.view(rank), self.physical.speed.get(rank, 1.0)
+        key = (self.workload.kind(rank), speed, rank if self.physical.jitter else -1)
+        if key not in self._nodes:
+            assert isinstance(view.nodes, PhysicalNodes)
+            slot = slots_of(view, view.nodes)
+            self._nodes[key] = replace(view.nodes, slot=slot, ticks=self._ticks(view.nodes, rank, speed))
+        nodes = self._nodes[key]
+        at = (id(view), id(nodes))
+        if at not in self._views:
+            self._views[at] = replace(view, nodes=nodes)
+        return self._views[at]
+
+    def _ticks(self, nodes: PhysicalNodes, rank: int, speed: float) -> Ints:
+        jitter, terms = self.physical.jitter, self.physical.terms
+        if speed == 1.0 and not (jitter or terms.straggler or terms.launch):
+            return nodes.ticks
+        stretch: NDArray[np.float64] | float = 1.0 / speed
+        if jitter:
+            random = np.random.default_rng([jitter.seed, rank])
+            stretch *= np.maximum(1 + jitter.sigma * random.standard_normal(len(nodes.kind)), 0)
+        stretch *= slowest(terms.straggler, self.workload.platform.npus)
+        timed = np.isin(nodes.slot, (COMPUTE, CPU))
+        ticks = np.where(timed, np.ceil(nodes.ticks * stretch), nodes.ticks).astype(np.int64)
+        # What the CPU has not issued yet cannot begin: of two kernels in a row, the second begins a launch later.
+        least = np.where(nodes.slot == COMPUTE, ceil(terms.launch), 0)
+        return np.maximum(ticks, least)
 
 
 def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> PhysicalProgram:

@@ -30,8 +30,6 @@ LOAD_SLOT, STORE_SLOT, LOCAL_SLOT = range(3)
 IN_SWITCH = "in_switch"
 """Attribute of an access of a group: loads bring the same to all members, stores are added up on their way."""
 REDUCE = FROM_MEMORY[NodeType.MEM_STORE_NODE]
-OPERATIONS = tuple(FROM_MEMORY.values())
-"""The collectives of such accesses."""
 
 
 def read_accesses(

@@ -15,8 +15,7 @@ from armillary.base.errors import InputError
 from armillary.collective.load import Load, load
 from armillary.collective.physical import rounds_alltoallv
 from armillary.engine.common import network
-from armillary.engine.common.calls import CollectiveCall
-from armillary.engine.common.communicators import Communicator, Communicators
+from armillary.engine.common.communicators import CollectiveCall, Communicator, Communicators
 from armillary.engine.common.items import View
 from armillary.platform.model import Platform
 from armillary.trace import Graph, Trace

@@ -10,22 +10,55 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.common.calls import CollectiveCall
-from armillary.engine.common.communicators import Communicators
-from armillary.engine.common.fold import Order, Ring, fold, pairs_of
-from armillary.engine.common.items import Channel, View, channels_of, unreceived
+from armillary.engine.common import network
+from armillary.engine.common.communicators import CollectiveCall, Communicator, Communicators
+from armillary.engine.common.fold import Order, Ring, fold, pairs_of, world_lines
+from armillary.engine.common.items import MEMORY_OPERATIONS, Channel, View, channels_of, unreceived
 from armillary.engine.common.workload import Workload, check_members, read_workload
 from armillary.engine.physical import fluid_layout_kernel as lk
-from armillary.engine.physical.classes import lines_of, path_code, special_of
 from armillary.engine.physical.courses import Course, course_of
 from armillary.engine.physical.fitted import fit_warnings, largest_message
-from armillary.engine.physical.memory import OPERATIONS, Groups, refined
+from armillary.engine.physical.memory import Groups, refined
 from armillary.engine.physical.nodes import lower_nodes
 from armillary.engine.physical.splits import join_splits
 from armillary.platform.model import Platform
 from armillary.trace import Trace
 
 Ints = NDArray[np.int64]
+
+
+def special_of(platform: Platform) -> Ints:
+    """Return a number for every rank that is equal where its speed and start delay are."""
+    kinds: dict[tuple[float, float], int] = {(1.0, 0.0): 0}
+    special = np.zeros(platform.npus, np.int64)
+    for rank in {*platform.physical.speed, *platform.physical.delay}:
+        own = (platform.physical.speed.get(rank, 1.0), platform.physical.delay.get(rank, 0.0))
+        special[rank] = kinds.setdefault(own, len(kinds))
+    return special
+
+
+def path_code(platform: Platform, source: Ints, destination: Ints) -> Ints:
+    """Return one number per pair of ranks that says how many links of each dimension lie between them."""
+    code = np.zeros(np.broadcast(source, destination).shape, np.int64)
+    for dimension, hop in zip(
+        platform.dimensions, network.path(platform.dimensions, source, destination), strict=True
+    ):
+        code = code * (dimension.size + 2) + hop
+    return code
+
+
+def lines_of(platform: Platform, comm: Communicator, dim: int) -> Ints:
+    """Return the lines of a communicator along one dimension, (lines, n); dim -1: all its members."""
+    if dim < 0:
+        return comm.members[None, :]
+    if comm.world:
+        return world_lines(platform, dim)
+    stride, size = network.strides(platform.dimensions)[dim], platform.dimensions[dim].size
+    place = comm.members // stride % size
+    order = np.lexsort((place, comm.members - place * stride))
+    return comm.members[order].reshape(-1, len(np.unique(place)))
+
+
 SET = frozenset({Order("set", (), True)})
 """A member of a line deals with all the others alike."""
 
@@ -176,7 +209,7 @@ class ListedWorkload(PhysicalWorkload):
 
     def memory_groups(self) -> Groups:
         """See `PhysicalWorkload`."""
-        numbers = dict.fromkeys(call.comm for call in self.calls if call.operation in OPERATIONS)
+        numbers = dict.fromkeys(call.comm for call in self.calls if call.operation in MEMORY_OPERATIONS)
         members = ((number, self.comms.get(number).members) for number in numbers)
         return [
             (ranks, np.array([self.slots(rank).get(number, -1) for rank in ranks.tolist()]))

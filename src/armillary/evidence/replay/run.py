@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from armillary.base.errors import ArmillaryError, InputError, StuckError, nearest, one_of
 from armillary.convert.processes import RankProcesses
 from armillary.convert.torch_import import import_torch
-from armillary.engine.common.stuck import format_stuck
+from armillary.engine.common.diagnose import format_stuck
 from armillary.evidence.replay.plan import Instance, Job, Key, Plan, plan_of
 from armillary.platform import Platform
 from armillary.trace import Trace

@@ -11,10 +11,9 @@ from armillary.collective.physical import ROOTED
 from armillary.compute.model import Work
 from armillary.compute.times import ask
 from armillary.engine.common import network
-from armillary.engine.common.calls import CollectiveCall
-from armillary.engine.common.communicators import Communicator
+from armillary.engine.common.communicators import CollectiveCall, Communicator
+from armillary.engine.common.fits import fitted_message
 from armillary.engine.physical.courses import MOST_UNDER_WAY, course_of
-from armillary.engine.physical.fitted import fitted_message
 from armillary.engine.physical.phases import PhysicalPhase, latency_ticks
 from armillary.platform.bandwidth import links_per_npu, port
 from armillary.platform.model import Platform

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from armillary.engine.common.calls import CollectiveCall
-from armillary.engine.common.communicators import Communicators
+from armillary.engine.common.communicators import CollectiveCall, Communicators
 from armillary.engine.physical.courses import Course
 from armillary.engine.physical.phases import PhysicalPhase
 from tests.engine.physical.reference.flows import Lane

@@ -19,12 +19,12 @@ import numpy as np
 
 from armillary.base.errors import StuckError
 from armillary.engine.common import network
-from armillary.engine.common.calls import CollectiveCall
-from armillary.engine.common.communicators import Communicators
+from armillary.engine.common.communicators import CollectiveCall, Communicators
+from armillary.engine.common.fits import fitted_message
+from armillary.engine.common.network import bits
 from armillary.engine.physical.courses import course_of, last_latency
-from armillary.engine.physical.fitted import fitted_message, largest_message
+from armillary.engine.physical.fitted import largest_message
 from armillary.engine.physical.phases import MEMORY_STORE, PhysicalPhase, latency_ticks, reduction_ns
-from armillary.engine.physical.scale import bits
 from armillary.platform.bandwidth import links_per_npu, ports
 from armillary.platform.model import Platform
 from armillary.trace import NodeType, Trace

@@ -10,8 +10,7 @@ import numpy as np
 
 from armillary.compute.model import Work
 from armillary.compute.times import ask
-from armillary.engine.common.calls import CollectiveCall
-from armillary.engine.common.communicators import Communicators
+from armillary.engine.common.communicators import CollectiveCall, Communicators
 from armillary.engine.common.items import FROM_MEMORY
 from armillary.engine.common.nodes import OPERATION
 from armillary.engine.physical.terms.straggler import slowest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from armillary.engine.physical.memory import OPERATIONS
+from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.physical.terms.overlap import ROUNDS
 from armillary.platform.model import Platform
 from armillary.trace import NodeType, Trace
@@ -33,7 +33,7 @@ class Watched(Machine):
 
     def _note(self, instance: Instance, line: tuple[int, ...]) -> None:
         for rank in line:
-            if instance.call.operation not in OPERATIONS:
+            if instance.call.operation not in MEMORY_OPERATIONS:
                 self.began.setdefault((rank, instance.nodes[rank].id), self.now)
 
 

@@ -14,7 +14,7 @@ from armillary.engine.common.result import timeline_of
 from armillary.engine.common.timeline import Timeline
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.lower import lower
-from armillary.engine.physical.run import execute
+from armillary.engine.physical.program import execute
 from armillary.engine.physical.terms.overlap import measure, parts, settle
 from armillary.platform.model import Dimension, Physical, Platform, Port
 from armillary.platform.terms import FitChoice, Terms

@@ -13,12 +13,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.engine.common.lowered import Run
 from armillary.engine.common.result import timeline_of
-from armillary.engine.common.run import Run
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.engine.physical import fluid_layout_kernel as lk
-from armillary.engine.physical.program import PhysicalProgram
-from armillary.engine.physical.run import execute
+from armillary.engine.physical.program import PhysicalProgram, execute
 from armillary.platform.model import Platform
 
 Ints = NDArray[np.int64]

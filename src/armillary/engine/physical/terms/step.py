@@ -10,7 +10,7 @@ import numpy as np
 from armillary.platform.terms import Terms
 
 if TYPE_CHECKING:
-    from armillary.engine.common.run import Run
+    from armillary.engine.common.lowered import Run
 
 ITERATIONS = "iterations"
 """What a trace says of itself (`Trace.about`): how many steps it is; without, one."""

@@ -1,13 +1,141 @@
-"""Which options of a machine have an effect in which network model: one table, from which the warnings follow."""
+"""What a result must say of its input: what it assumes, what it makes no use of, and whether memory holds it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from armillary.base.units import format_count
+from armillary.platform.algorithms import COLLECTIVES, natural_algorithm, parse_algorithm
+from armillary.platform.model import Kernels, Physical, Platform, System
+
 if TYPE_CHECKING:
+    from armillary.engine.common.lowered import Simulated
     from armillary.platform.model import Platform
+    from armillary.trace import Trace
+
+
+def assumptions(
+    lowered: Simulated, platform: Platform, profile: str, about: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what a timeline says of nodes that name work and have no time, and of precisions that no model knows.
+
+    ``assumptions`` has a sentence for each thing that is assumed of them, ``free_nodes`` is how many take no time,
+    ``assumed_nodes`` those and the ones that the roofline timed unasked.
+    `about` is what the trace says of itself.
+    """
+    sizes = np.bincount(lowered.classes, minlength=len(lowered.views)).tolist()
+    total: dict[str, int] = dict.fromkeys(("free", "idle", "untimed", "unmoved"), 0)
+    for view, ranks in zip(lowered.views, sizes, strict=True):
+        for name in total:
+            total[name] += getattr(view.nodes, name, 0) * ranks
+    free, idle, untimed, unmoved = total.values()
+    found = []
+    if untimed:
+        found.append(f"the roofline times {_nodes(untimed)} without a recorded time")
+    if unmoved:
+        found.append(f"bytes of {_nodes(unmoved)} cost no time: npu.memory.bandwidth is not given")
+    if free and platform.system.replay_only:
+        found.append(f"{_nodes(free)} with bytes and no recorded time take none")
+    elif free and profile == "astra-sim":
+        why = "num_ops without tensor_size" if platform.system.roofline else "no duration, roofline off"
+        found.append(f"{_nodes(free)} with operations or bytes take no time, as in ASTRA-sim ({why})")
+    if idle:
+        found.append(f"{_nodes(idle)} of CPUs with operations or bytes and no recorded time take none")
+    kept, model = about.get("precision"), platform.kernel_model.name
+    if kept and platform.system.roofline and model in ("gpu", "table", "systolic"):
+        other = [
+            f"{name} in {kept[key]}"
+            for key, name, usual in (
+                ("weights", "weights", kept["compute"]),
+                ("cache", "keys and values", "bf16"),
+            )
+            if kept[key] != usual
+        ]
+        if other:
+            found.append(f"compute model {model} takes the precision of products for {' and '.join(other)}")
+    return {"assumptions": found, "free_nodes": free + idle, "assumed_nodes": free + idle + untimed}
+
+
+def unused_efficiency(platform: Platform, info: dict[str, Any]) -> list[str]:
+    """Return a warning where an efficiency or overhead of kernels was given and no kernel was timed by the roofline."""
+    kernels, source = platform.physical.kernels, platform.source or "platform"
+    if platform.system.roofline or "roofline" in info or replace(kernels, peaks={}) == Kernels():
+        return []
+    if any(
+        each.efficiency is not None or each.factor is not None for each in platform.kernel_model.overrides
+    ):
+        return []
+    return [
+        f"{source}: compute.efficiency and compute.kernel_overhead have no effect: every compute node takes its "
+        "recorded time; compute.roofline: true times them"
+    ]
+
+
+def _nodes(count: int) -> str:
+    return f"{format_count(count)} node{'s' * (count != 1)}"
+
+
+MEMORY = "memory"
+"""What a trace says of itself (`Trace.about`): what its fullest rank needs; recorded and old traces do not say."""
+
+
+def memory_of(trace: Trace, platform: Platform) -> dict[str, Any]:
+    """Return what a timeline says of memory: need, capacity (None: not given) and whether it fits (None: not known)."""
+    needs = trace.about.get(MEMORY)
+    if needs is None:
+        return {}
+    capacity = platform.physical.memory.capacity
+    fits = needs["needed_bytes"] <= capacity if capacity else None
+    return {MEMORY: {**needs, "capacity_bytes": capacity or None, "fits": fits}}
+
+
+_TWINS = (
+    ("dataset_splits", "chunks"),
+    ("active_chunks", "active_chunks"),
+    ("endpoint_delay", "endpoint_delay"),
+)
+"""Fields of `System`, which profile ``astra-sim`` uses, and those of `Physical` that say the same to the other."""
+_SYSTEM, _PHYSICAL = System(), Physical()
+_ASTRA_SIM_ONLY = ("local_reduction_delay", "inter_dimension", "intra_dimension")
+
+
+def of_other_profile(platform: Platform, profile: str) -> Iterator[str]:
+    """Yield a warning for everything that was given and counts in the other profile only."""
+    for field, other in _of_other_profile(platform, profile):
+        words = f"{platform.source or 'platform'}: {field} has no effect in profile {profile}"
+        yield f"{words}; {other}" if other else words
+
+
+def _of_other_profile(platform: Platform, profile: str) -> Iterator[tuple[str, str]]:
+    """Yield fields that differ from their defaults and from what counts in this profile, and what to set instead."""
+    system, physical = platform.system, platform.physical
+    here = profile == "physical"
+    for of_system, of_physical in _TWINS:
+        both = ("System", of_system), ("Physical", of_physical)
+        (owner, field), (own, counts) = both if here else both[::-1]
+        given, used = (system, physical) if here else (physical, system)
+        usual: System | Physical = _SYSTEM if here else _PHYSICAL
+        value = getattr(given, field)
+        if value not in (getattr(usual, field), getattr(used, counts)):
+            yield f"{owner}.{field}", f"{own}.{counts} counts"
+    if not here:
+        for kind, names in physical.algorithm.items():
+            wanted = tuple(map(parse_algorithm, names))
+            if kind in COLLECTIVES and None not in wanted and system.algorithms.get(kind) != wanted:
+                yield f"Physical.algorithm['{kind}']", "System.algorithms counts"
+        return
+    for field in _ASTRA_SIM_ONLY:
+        if getattr(system, field) != getattr(_SYSTEM, field):
+            yield f"System.{field}", ""
+    for kind, algorithms in system.algorithms.items():
+        natural = tuple(natural_algorithm(kind, each) for each in platform.dimensions[: len(algorithms)])
+        if algorithms != natural and kind not in physical.algorithm:
+            yield f"System.algorithms['{kind}']", "Physical.algorithm counts"
+
 
 PROTOCOLS = {
     "packet": {"lossless": "packet", "tcp": "packet-tcp", "credit": "packet-credit"},
