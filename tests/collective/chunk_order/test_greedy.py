@@ -21,7 +21,7 @@ from armillary.collective.chunk_order.choose import SCHEDULERS, chunks_for
 from armillary.collective.chunk_order.levels import SCHEDULABLE, Level, Order, course, loads
 from armillary.collective.chunk_order.online import online_greedy
 from armillary.collective.chunk_order.search import least_time, search
-from armillary.engine.common.communicators import Communicator, Job
+from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.platform.model import ChunkOrderName, Dimension, Physical, Platform, Port
 from armillary.trace import CollectiveType, GraphBuilder, Trace
@@ -188,7 +188,7 @@ def simulated(machine: Platform, operation: str, size: int, how: str) -> int:
 def test_a_plan_alone_takes_as_long_as_its_simulation(space: tuple[Platform, str, int], how: str) -> None:
     machine, operation, size = space
     n, chunks, within = len(machine.dimensions), machine.physical.chunks, machine.physical.within_dimension
-    job, everyone = Job(0, operation, size, None), Communicator(0, np.arange(machine.npus), True)
+    job, everyone = CollectiveCall(0, operation, size, None), Communicator(0, np.arange(machine.npus), True)
     costs = costs_of(job, everyone, machine)
     found = levels_of(costs, size, chunks)
     if how == "online-greedy" and operation != "all-gather":

@@ -14,9 +14,9 @@ from armillary.base import working_memory
 from armillary.base.errors import InputError, StuckError
 from armillary.base.jit import Mode
 from armillary.base.working_memory import room
+from armillary.engine.astra_sim import run as engine_run
 from armillary.engine.astra_sim.program import lower
 from armillary.engine.astra_sim.run import execute
-from armillary.engine.astra_sim import run as engine_run
 from armillary.engine.common.diagnose import check_finished
 from armillary.platform.model import Algorithm, Dimension, Platform, System
 from armillary.trace import CollectiveType, Graph, GraphBuilder, Trace
