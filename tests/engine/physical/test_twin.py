@@ -75,6 +75,18 @@ def test_programs_in_which_collectives_race_agree_too(case: Case) -> None:
     check(case, stuck=True)
 
 
+def test_calls_that_move_nothing_keep_groups_of_other_sizes_apart() -> None:
+    """Even ranks work no time, odd ones some; a group of two and a group of three of them exchange nothing."""
+    platform = Platform(
+        (Dimension("d", "Ring", 5, 10.0, 0.0),), physical=Physical(), groups={2: (1, 2, 4), 3: (0, 3)}
+    )
+    nothing = {
+        "type": CollectiveType.ALL_TO_ALL, "size": 0, "dims": None, "way": [3, 2, 2, 3, 2], "splits": [0],
+        "modulus": 1,
+    }  # fmt: skip
+    check(Case(platform, (("collective", (), nothing), ("compute", (), {"micros": [0, 1]})), (0, 1)))
+
+
 def test_groups_of_other_sizes_are_not_alike() -> None:
     """One class of ranks, one number of collectives, but a group of twelve and a group of two."""
     dimensions = tuple(Dimension(f"d{i}", "Ring", n, 10.0, 0.0) for i, n in enumerate((2, 3, 3)))

@@ -225,7 +225,7 @@ class ListedWorkload(PhysicalWorkload):
         """See `PhysicalWorkload`."""
         read = self.read
         patterns: dict[tuple[bytes, bytes], int] = {}
-        costs: dict[Course, int] = {}
+        costs: dict[tuple[Course, int], int] = {}
         keys = ((view.pattern(), self._costs(view, costs)) for view in self.views)
         pattern = np.array([patterns.setdefault(key, len(patterns)) for key in keys])
         colour = self.structure.astype(np.int64) * len(patterns) + pattern[read.view_of]
@@ -240,7 +240,14 @@ class ListedWorkload(PhysicalWorkload):
         pairs = pairs_of(self.views, read.view_of, read.channels, self.platform, path_code)
         return fold(colour, rings, pairs, self.platform.dimensions)
 
-    def _costs(self, view: View, known: dict[Course, int]) -> bytes:
-        """Return what the collectives of a view cost, as a key: groups of other ranks may have another shape."""
-        found = [known.setdefault(self.course(call).stripped(), len(known)) for call in view.calls]
+    def _costs(self, view: View, known: dict[tuple[Course, int], int]) -> bytes:
+        """Return what the collectives of a view cost, as a key: groups of other ranks may have another shape.
+
+        It counts the members, too: an all-to-all that moves nothing costs as much in a group of any size, but members
+        of groups of two sizes never meet in one call.
+        """
+        found = []
+        for call in view.calls:
+            key = self.course(call).stripped(), len(self.comms.get(call.comm).members)
+            found.append(known.setdefault(key, len(known)))
         return np.array(found, np.int64)[view.call[view.call >= 0]].tobytes()
