@@ -23,6 +23,7 @@ from armillary.collective.physical import (
 )
 from armillary.collective.rounds import Round, Rounds
 from armillary.platform.model import InNetwork
+from tests.collective.slow_load import slow_load
 
 EVERY = [
     (algorithm, operation)
@@ -137,50 +138,6 @@ def test_all_to_all_v_is_bound_by_the_fullest_port() -> None:
 def told(found: Load) -> tuple[object, ...]:
     """Return hops, volume, fullest, sent, reduced, and the fullest round."""
     return found.hops, found.volume, found.fullest, found.sent, found.reduced, found.step
-
-
-def slow_load(rounds: Rounds, topology: str, size: int, where: list[int]) -> tuple[object, ...]:
-    """Do the same message by message and link by link."""
-    hops, volume, most = 0, F(0), F(0)
-    whole: dict[tuple[object, ...], F] = {}
-    sent, received, added = ([F(0)] * rounds.n for _ in range(3))
-    for part in rounds.expanded():
-        links: dict[tuple[object, ...], F] = {}
-        far = 0
-        columns = (part.source, part.target, part.numerator, part.denominator, part.reduce)
-        for s, t, over, under, reduce in zip(*(c.tolist() for c in columns), strict=True):
-            share, a, b = F(over, under), where[s], where[t]
-            sent[s] += share
-            received[t] += share
-            added[t] += share * reduce
-            paths = []
-            if topology == "Switch":
-                paths = [[(("up", a), 1), (("down", b), 1)]]
-            elif topology == "FullyConnected":
-                paths = [[((a, b), size - 1)]]
-            else:
-                for step in (1, -1):
-                    path, at = [], a
-                    while at != b and not (topology == "Mesh" and not 0 <= at + step < size):
-                        path.append((((at, step)), 2))
-                        at = (at + step) % size
-                    if at == b:
-                        paths.append(path)
-                least = min(len(path) for path in paths)
-                paths = [path for path in paths if len(path) == least]
-                if len(paths) == 2 and size > 2:  # half-way round: one way, which depends on where it begins
-                    paths = [paths[a % 2]]
-            far = max(far, len(paths[0]))
-            for path in paths:
-                for link, scale in path:
-                    links[link] = links.get(link, F(0)) + share * scale / len(paths)
-        hops += far
-        volume += max(links.values(), default=F(0))
-        most = max(most, *links.values(), F(0))
-        for link, load_ in links.items():
-            whole[link] = whole.get(link, F(0)) + load_
-    fullest = max(whole.values(), default=F(0))
-    return hops, volume, fullest, max(*sent, *received), max(added), most
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)

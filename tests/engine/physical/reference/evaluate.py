@@ -1,6 +1,6 @@
 """The slow, obvious twin of the engine of profile `physical`: every rank on its own, every rate from scratch.
 
-Nothing here is fast, folded or flat. It shares with the engine what a collective is (`course_of`) and what a
+Nothing here is fast, folded or flat. It shares with the engine which algorithm a collective uses and what a
 port can do, and nothing else, so that it is an independent witness of the rules:
 
 * A tick is made of rounds: all that ends now, then all that starts now, until nothing ends now any more.
@@ -22,7 +22,7 @@ from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicators
 from armillary.engine.common.fits import fitted_message
 from armillary.engine.common.network import bits
-from armillary.engine.physical.courses import course_of, last_latency
+from armillary.engine.physical.courses import last_latency
 from armillary.engine.physical.fitted import largest_message
 from armillary.engine.physical.phases import MEMORY_STORE, PhysicalPhase, latency_ticks, reduction_ns
 from armillary.platform.bandwidth import links_per_npu, ports
@@ -33,6 +33,7 @@ from tests.engine.physical.reference.choice import Choices, Instance
 from tests.engine.physical.reference.flows import Lane, Port, share
 from tests.engine.physical.reference.memory import Memories
 from tests.engine.physical.reference.nodes import MEMORY, Node, read, split
+from tests.engine.physical.reference.phases import own_course
 
 TAGS = 5 * 10**8
 """Tags are kept modulo this number."""
@@ -78,7 +79,7 @@ class Machine:
         self.ranks = {rank: read(rank, trace, platform, self.comms) for rank in range(trace.n_ranks)}
         split(self.ranks, self.comms)
         self.courses = {
-            node.call: course_of(node.call, self.comms.get(node.call.comm), platform)
+            node.call: own_course(node.call, self.comms.get(node.call.comm), platform)
             for nodes in self.ranks.values() for node in nodes if node.call
         }  # fmt: skip
         largest = [

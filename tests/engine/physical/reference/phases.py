@@ -1,0 +1,76 @@
+"""Latency and volume of each phase of a collective, computed afresh from the messages of its rounds.
+
+Which algorithm a phase uses, and between which positions, is the choice of the engine (`course_of`); what that costs is
+not taken from it. Phases that a fit, a switch that reduces, a memory, or a matrix of sizes decides stay as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from math import prod
+
+from armillary.collective.load import AROUND, line_order
+from armillary.collective.physical import ALGORITHMS, rounds_for
+from armillary.collective.rounds import Rounds
+from armillary.engine.common.communicators import CollectiveCall, Communicator
+from armillary.engine.physical.courses import Course, course_of
+from armillary.engine.physical.phases import PhysicalPhase
+from armillary.platform.bandwidth import port
+from armillary.platform.model import Platform
+from tests.collective.slow_load import slow_load
+
+
+def own_course(call: CollectiveCall, comm: Communicator, platform: Platform) -> Course:
+    """Return the course of a call with latencies and volumes of our own."""
+    course = course_of(call, comm, platform)
+    if call.splits or platform.physical.fit or platform.physical.terms.communication:
+        return course
+    ways = []
+    for way in course.ways:
+        scale = Fraction(1)
+        if way and way[0].operation == "gather":
+            scale /= prod(len(phase.positions) for phase in way)
+        made = []
+        for phase in way:
+            n = len(phase.positions)
+            known = phase.algorithm in ALGORITHMS and phase.algorithm != "in-switch" and phase.dim >= 0
+            bytes_here = scale * n if phase.operation == "gather" else scale
+            made.append(_computed(phase, bytes_here, platform) if known else phase)
+            if phase.operation in ("reduce-scatter", "scatter"):
+                scale /= n
+            elif phase.operation in ("all-gather", "gather"):
+                scale *= n
+        ways.append(tuple(made))
+    return replace(course, ways=tuple(ways))
+
+
+def _computed(phase: PhysicalPhase, scale: Fraction, platform: Platform) -> PhysicalPhase:
+    """Return a phase that works on `scale` bytes per byte of the chunk, with costs from its messages."""
+    dimension = platform.dimensions[phase.dim]
+    rounds = rounds_for(phase.algorithm, phase.operation, len(phase.positions), chunks=phase.parts)
+    topology = dimension.topology.replace("Torus", "Ring")
+    hops, volume, fullest, sent, added, _ = min(
+        (
+            slow_load(rounds, topology, dimension.size, where)
+            for where in _places(rounds, topology, phase, dimension.size)
+        ),
+        key=lambda cost: (cost[1], cost[0]),
+    )
+    return replace(
+        phase,
+        latency=hops * dimension.latency + rounds.count * platform.physical.endpoint_delay,
+        volume=fullest * scale,
+        wait=float(volume - fullest) / port(dimension).slower * float(scale),
+        sent=sent * scale,
+        reduced=added * scale,
+    )
+
+
+def _places(rounds: Rounds, topology: str, phase: PhysicalPhase, size: int) -> list[list[int]]:
+    """Return where the members may stand: what goes around a line goes there and back, or in order on a part of it."""
+    back = list(line_order(phase.positions))
+    if rounds.n == size:
+        return [back if topology == "Mesh" and rounds.algorithm in AROUND else list(phase.positions)]
+    around = rounds.algorithm in AROUND and topology not in ("FullyConnected", "Switch")
+    return [list(phase.positions), *([back] if around else [])]
