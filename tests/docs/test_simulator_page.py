@@ -103,4 +103,4 @@ def test_the_report_of_the_page_is_that_of_the_engine(toy: dict[str, Any]) -> No
         parts = breakdown(toy["timeline"], int(toy["timeline"].rank_class[toy["classes"].index(cls)]))
         finish, exposed = parts.finish, parts.communication + parts.waiting
         expected.append(f"{finish:,} ns: {parts.compute:,} compute, {exposed:,} exposed communication")
-    assert [line.partition(" × ")[2] for line in out.getvalue().splitlines()] == expected
+    assert [line.split(maxsplit=2)[2] for line in out.getvalue().splitlines()] == expected

@@ -55,4 +55,5 @@ message to its first link where the others compute when it arrives.
 queues that are not first come, first served insert by scanning what waits. All of this is a variant of the
 kernel, `scheduled`. The greedy scheduler forgets its work when rank 0 begins a collective, but whoever begins
 first chooses for all. So several greedy collectives run in that program's order of events, rank by rank.
+A pair of collectives of which the first leaves work over is lowered when a run asks for it.
 """

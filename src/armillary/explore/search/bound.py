@@ -1,5 +1,4 @@
-"""A time that no training step of a model under a plan on a machine can beat, without a trace and without
-simulating.
+"""A time that no training step of a model under a plan on a machine can beat, found without a trace.
 
 It is the longest path through the tasks of a pipeline, each with the least time from what it waits for to
 what waits for it. This is why it is a bound.
