@@ -102,5 +102,5 @@ def test_the_report_of_the_page_is_that_of_the_engine(toy: dict[str, Any]) -> No
     for cls in range(len(toy["graphs"])):
         parts = breakdown(toy["timeline"], int(toy["timeline"].rank_class[toy["classes"].index(cls)]))
         finish, exposed = parts.finish, parts.communication + parts.waiting
-        expected.append(f"{finish:,} ns: {parts.compute:,} compute, {exposed:,} exposed communication")
+        expected.append(f"{finish:,} ns: {parts.compute:,} compute, {exposed:,} exposed")
     assert [line.split(maxsplit=2)[2] for line in out.getvalue().splitlines()] == expected
