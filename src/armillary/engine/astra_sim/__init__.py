@@ -50,10 +50,10 @@ doubt. Above 50 million events the fast result stands, with a warning. With cont
 order is always used, and nothing is folded; the kernels are a variant of the same source, which hands a
 message to its first link where the others compute when it arrives.
 
-**Chunk schedulers.** The order of dimensions comes from that program's schedulers
-(`collective.chunk_order.astra_sim`). At issue every (chunk, phase) notes its row and its place in the queues;
-queues that are not first come, first served insert by scanning what waits. All of this is a variant of the
-kernel, `scheduled`. The greedy scheduler forgets its work when rank 0 begins a collective, but whoever begins
-first chooses for all. So several greedy collectives run in that program's order of events, rank by rank.
-A pair of collectives of which the first leaves work over is lowered when a run asks for it.
+**Chunk schedulers.** The order of dimensions comes from ASTRA-sim's own schedulers. At issue every (chunk,
+phase) notes its row and its place in the queues; queues that are not first come, first served insert by
+scanning what waits. All of this is a variant of the kernel, `scheduled`. The greedy scheduler forgets its
+work when rank 0 begins a collective, but whoever begins first chooses for all. So several greedy collectives
+run in that program's order of events, rank by rank. A pair of collectives of which the first leaves work over
+is lowered when a run asks for it.
 """

@@ -80,10 +80,11 @@ def fold(
         for p in pairs:
             p.sign(columns, colour, known)
         refined = colour
+        # A pair (old colour, what the rank met) as one number: colours only ever split, so this ends.
         for column in columns.values():
             refined = _number(refined * (int(column.max()) + 2) + column + 1)
         if refined.max(initial=0) == colour.max(initial=0):
-            break
+            break  # as many colours as before: nothing split
         colour = refined
     return colour
 
