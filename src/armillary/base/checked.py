@@ -6,6 +6,9 @@ arrays, so lying in the array is not enough: within the context a guard word, it
 every table, and at the end of the array (`before_table`). What is seen to be an element of a table, as in
 ``st[st[NAME] + i]`` and where a local variable holds such an address, must lie in that table; anything else may at
 least not touch a guard.
+
+Runs get exactly the room they asked for and return after each event. `pytest --checked` does this for any
+test.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""The errors a user can meet; their hints are those of `armillary.base.hints`."""
+"""The errors a user can meet; their hints are those of `armillary.base.hints`.
+
+A user's mistake is one line that names the file, the key or node, the value, what was expected and the
+nearest valid choice; the exit code is 2. A simulation that cannot finish prints a table of who waits for
+whom; the exit code is 3. An unknown key is an error, because a misspelt key that is ignored becomes a wrong
+number later.
+"""
 
 from __future__ import annotations
 

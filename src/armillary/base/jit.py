@@ -5,6 +5,23 @@ kernels call them; it is loaded with `load`, once per mode. In mode "compiled" `
 cache folder of its own per version of all sources that take part (Numba does not notice a change in a callee's
 file): ours, and those of another package that a kernel of it uses or imports. In mode "interpreted" `njit`
 does nothing, Numba is not even imported, and the module is the slow twin.
+
+The interpreted kernel serves two ends: small problems do not wait for a compiler, and tests compare both
+modes tick for tick. It contains no Python object, no I/O and no logging, so both do the same.
+
+Kernels get flat arrays of 64-bit integers, and few of them: a program is one array and the state of its run
+is another, and both begin with the addresses of their tables. Numba carries every array argument through
+every call. With one array per table the event loop took 80 s to compile; with two it takes about ten, once
+per machine.
+
+Compiled code does not notice an index that is too large, so room is a rule and not a guess. Tables of fixed
+size follow from the program. Heaps, rows of messages and entries of ports grow: a kernel asks (status `GROW`,
+with how much) before an event, a node or a chunk that needs more than there is, returns, and continues there
+with longer arrays. The memory that was available has no effect on ticks. `armillary.base.checked` tests all
+of this.
+
+The cache is under `$XDG_CACHE_HOME/armillary` or `~/.cache/armillary`. Where that folder cannot be written
+nothing is kept, not even beside the sources, where Numba would put it.
 """
 
 from __future__ import annotations

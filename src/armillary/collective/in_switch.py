@@ -12,6 +12,10 @@ all-gather      D                     D · (n-1)
 
 with D as in `rounds`: an all-reduce moves half of what a ring moves, 2 (n-1) / n · D. In a reduce-scatter
 a member keeps its own part and adds to it what comes, so nothing of a block goes up where its owner is below.
+
+The rounds number the switches of a tree after the members. Trees are found per line of NPUs, so every line
+may have a tree of its own shape. A chunk takes all switches of its tree at once or waits for them, so a limit
+on concurrent operations cannot deadlock.
 """
 
 from __future__ import annotations

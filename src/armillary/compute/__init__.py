@@ -1,4 +1,10 @@
-"""How long kernels take: compute models behind one protocol, `ComputeModel`."""
+"""How long kernels take: compute models behind one protocol, `ComputeModel`.
+
+Nodes of all rank graphs are reduced to distinct kernels (name, operations, bytes, precision, GEMMs, recorded
+time), and the model gets them as columns in one call. So an external program is started once, however many
+ranks there are. A kernel that the model does not know takes the roofline's time. Overrides come last, then
+speed and jitter of ranks, and rounding up.
+"""
 
 from armillary.compute.find import MODELS, find_model, make_model
 from armillary.compute.model import KINDS, ComputeModel, Device, Times, Work

@@ -2,6 +2,13 @@
 
 Nothing here depends on algorithms, chunks, the network model or what a run did: collectives count with what they need
 of any machine (`armillary.collective.demand`), computations with their own times.
+
+The bound is the largest of what must go through ports, the compute of the busiest stream, FLOPs over peak,
+and the critical path with nothing shared. `collective.demand` says what an operation needs of a cut of its
+members: every choice of dimensions makes a cut into blocks, and rings and lines are cut into halves.
+`engine.common.demands` does so for all collectives of a program. This module adds up: per rank what every NPU
+needs itself, per group, and over the machine what is true on average only (2 (n − 1) / n of an all-reduce).
+So the bound of one network model holds for all, which is tested on random machines and programs.
 """
 
 from __future__ import annotations

@@ -60,6 +60,7 @@ def own_time(steps: Sequence[Step]) -> list[Step]:
                     gap = Step("gap", "gap", last, step.key, step.lane, waits=step.waits, begin=step.begin)
                     step.waits, step.begin, step.key = [gap], last, last
                     result.append(gap)
+                # Nothing recorded ended in this time, so the thread did not wait: it takes as long on any device.
                 step.name = step.kind = "host"
         result.append(step)
     return result

@@ -50,6 +50,7 @@ def segments(items: Iterable[Item]) -> list[Segment]:
     def until(time: int) -> None:
         nonlocal cursor
         assert cursor is not None
+        # The innermost item is on top. At every moment it is the one at work; those around it wait for it.
         while stack and stack[-1].end <= time:
             top = stack.pop()
             add(top, cursor, top.end)

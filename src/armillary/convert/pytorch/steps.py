@@ -64,6 +64,8 @@ class Step:
             self.waits = [
                 step for step in dict.fromkeys(self.waits) if step is not self and step.end <= self.end
             ]
+            # What is left after the last wait is its duration. If all that it waited for ends in a replay when it did
+            # in the recording, so does this step; by induction all CPU steps do.
             self.begin = min(self.end, max((step.end for step in self.waits), default=self.begin))
             self.key = self.begin
 

@@ -37,7 +37,10 @@ def run_astra_sim(
     if messages or contention:
         return _listed(lower_with)
     lowered = lower_with(fold_ranks=fold)
+    # The fast run is worth nothing where greedy collectives carry load over: who begins first then depends on ranks
+    # that were folded away.
     run = None if lowered.carries else execute(lowered)
+    # Without a tie that could have an effect, the order within a tick is that of ASTRA-sim, or it changes nothing.
     if run and not run.scalar(lk.V_TIED):
         return lowered, run
     if (events := events_of(lowered)) <= MOST_EVENTS:
@@ -53,6 +56,8 @@ def run_astra_sim(
 def _listed(lower_with: partial[Lowered]) -> tuple[Lowered, Run]:
     lowered = lower_with(listed=True)
     run = execute(lowered)
+    # A greedy collective that leaves load over changes the next one. Which pairs meet is known only when they have run,
+    # so each pair that a run asked for is lowered, and the run repeated, until no run asks for more.
     while carried := lowered.wanted(run):
         lowered = lower_with(listed=True, carried=carried)
         run = execute(lowered)

@@ -135,6 +135,7 @@ def quotient_comms(
             comm = QuotientComm(len(quotients), workload.comms.get(number))
             quotients.append(comm)
             members = comm.real.members
+            # Members of one class start at the same tick, so one of them is enough to tell when all have come.
             _, first = np.unique(classes[members], return_index=True)
             for member in members[np.sort(first)].tolist():
                 there = workload.slots(member).get(number)

@@ -1,9 +1,25 @@
 """Partition ranks into classes that provably behave alike, so that each class is simulated once.
 
-Colour refinement: ranks start with the colour of their graph's structure; a rank's signature adds the
-colours of the ranks it deals with, in the relative order in which its schedules deal with them, and
-what the wires to them cost. Refine until no colour splits. Two ranks of one colour then see equal
-histories, so their ticks are equal; `docs/architecture.md` has the argument.
+Data-, tensor- and expert-parallel ranks do the same thing at the same time. Simulating each of 4,096 equal
+ranks would be 4,095 times wasted.
+
+This is colour refinement. Ranks start with the colour of their graph's structure and hardware. A rank's
+signature adds the colours of the ranks it deals with, in every communicator and for every send and receive,
+in the relative order in which its schedules deal with them, and what the links to them cost. Refine until no
+colour splits. Two ranks of one colour then see equal histories: by induction over events, whatever happens to
+one of them happens at the same tick to the other. The order of peers matters: two rings that run A, B, A, B
+and A, A, B, B have the same peers but not the same ticks. In profile `physical`, where the order within a
+tick has no effect, only the set of colours counts.
+
+Folding is exact. `--no-fold` simulates every rank and gives the same tick for each of them, and a
+property-based test compares the two. What cannot be folded is not: ranks that share a first-come-first-served
+server (a memory pool, the memory of a node) are served in rank order at equal ticks, so each of them is a
+class of its own.
+
+Where a trace has a `RankGrid`, groups and peers enter the refinement as columns over all ranks at once, and
+only representatives, and the ranks they deal with, ever get a graph of their own: 131,072 ranks of 16 classes
+are lowered in less than a second. `armillary.trace.expand` writes every rank out instead; a property-based
+test says that the ticks are the same.
 """
 
 from __future__ import annotations
@@ -64,10 +80,11 @@ def fold(
         for p in pairs:
             p.sign(columns, colour, known)
         refined = colour
+        # A pair (old colour, what the rank met) as one number: colours only ever split, so this ends.
         for column in columns.values():
             refined = _number(refined * (int(column.max()) + 2) + column + 1)
         if refined.max(initial=0) == colour.max(initial=0):
-            break
+            break  # as many colours as before: nothing split
         colour = refined
     return colour
 

@@ -1,4 +1,36 @@
-"""Profile `physical`: shared ports, every dimension crossed is paid for, collectives overlap."""
+"""Profile `physical`: shared ports, every dimension crossed is paid for, collectives overlap.
+
+Sharing is why this is an engine of its own. In profile `astra-sim` the end of a phase follows from the starts
+of its members. Here it depends on everything else in flight. Trace, platform, folding, communicators,
+timeline and report are the same code for both.
+
+- A phase of a chunk is a latency and a volume. Both follow from the algorithm, written as rounds of exact
+  fractions (`collective.rounds`), and from the topology: how many links the farthest message of each round
+  crosses, and what goes through the fullest port or link.
+- A collective on one line of ranks is a chunk flow; so is a channel of point-to-point messages. A chunk flow
+  serves one volume at a time, the earliest phase first and in it the lowest chunk: what other dimensions wait
+  for leaves first. With the lowest chunk first, a faster dimension could make a collective slower. Volume
+  comes first and latency after it: the port is free again while the last byte is in flight.
+- Each direction of each NPU's port in each dimension divides its bandwidth among the chunk flows that use it
+  or, with `fifo`, `lifo` or `priority`, gives it to those that come first in one order for the whole machine.
+  A chunk flow goes as fast as its slowest port lets it. With one order for the whole machine the first one
+  always moves, so nothing can deadlock.
+- A tick has two halves: everything that ends at it, then everything that starts. Neither depends on the order
+  within it, so ties need no rule, and folding needs only which classes a rank deals with, not in which order.
+- Volumes and rates are integers. A rate is rounded down and a finish up, so no result beats the links.
+- Chunks that follow each other through different links of a dimension do not wait for each other. A phase
+  keeps its ports busy for the bytes that the fullest link or port carries in all rounds; the rest of its
+  rounds is latency. In a collective of one phase chunks also hide each other's latencies, as many as are in
+  flight at a time.
+- A message takes one route. Half-way round an even ring both directions are equally long; even positions then
+  go up and odd ones down (`platform.topology.dimension_order.upwards`), in costs and in routes. Splitting
+  each message would be faster by up to a half on a ring of four, but a connection has one route. Sending all
+  messages one way, as some simulators do, leaves half of the links idle.
+
+`tests/engine/physical/reference/evaluate.py` is the slow, obvious reference: every rank on its own, plain
+objects, all rates computed afresh at every tick. A property-based test compares every node of every rank, to
+the tick. `docs/simulator-in-150-lines.md` is the method alone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The chunks of a collective of profile `physical`: how big each is, and which phases it goes through."""
+"""The chunks of a collective of profile `physical`: how big each is, and which phases it goes through.
+
+A collective over a grid of dimensions has one or more chunk routes. Each is a dimension order and so a list
+of phases, and every chunk has bytes and a route. Chunks of different routes use the same chunk flows, so
+sharing needs no rule for them.
+"""
 
 from __future__ import annotations
 

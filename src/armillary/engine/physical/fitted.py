@@ -2,6 +2,8 @@
 
 The port is that of the outermost dimension between the members, in both directions. What shares it slows, and is
 slowed, as everywhere in this profile; alone, latency and transfer add up to what was measured.
+
+One phase replaces those of the collective. The kernels of the engine know nothing of fits.
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@ with the bandwidth of all its devices. A transfer is on all of them at once and 
 it takes to fill the pipeline comes after, as a latency (`armillary.platform.files.memory`).
 
 Ranks of one class transfer at the same time, so where they share a port one of them stands for several there.
+
+Its port entry there has a weight. Classes are refined until all nodes of a type hold the same number of ranks
+of each class. Where groups of in-switch accesses lie in a way that classes cannot express, nothing folds.
 """
 
 from __future__ import annotations

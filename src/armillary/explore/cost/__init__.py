@@ -1,4 +1,10 @@
-"""What a machine costs to buy and to run, what a step of work costs, and how to spend a budget of bandwidth."""
+"""What a machine costs to buy and to run, what a step of work costs, and how to spend a budget of bandwidth.
+
+A timeline is reduced to a `Use` (operations, bytes by dimension, busy time) once per class of ranks; prices
+and energies are multiplied with it, and what a file does not say is named and never zero. An allocation of
+bandwidth is convex in 1/bandwidth: tangents of the budget make it a linear program whose value is a bound.
+Its volumes come from lowering with one dimension slow, so they count links that a sub-group leaves idle.
+"""
 
 from armillary.explore.cost.energy import Energy, energy
 from armillary.explore.cost.measures import measures_of

@@ -77,6 +77,7 @@ class Keeper:
         self._all[self._all.index(each)] = Forked(self._job, [self._upstream])
         if each.work is None:
             return
+        # Points after the one that is to blame have not been begun: the next process goes on with them.
         self._queue.appendleft(each.work)
         if limit and (end.place is None or limit[1] != end.before):
             return  # it has ended the point just in time

@@ -1,7 +1,21 @@
-"""A time that no training step of a model under a plan on a machine can beat, without a trace and without simulating.
+"""A time that no training step of a model under a plan on a machine can beat, found without a trace.
 
-It is the longest path through the tasks of a pipeline, each with the least time from what it waits for to what waits
-for it; `docs/architecture.md` says why that is a bound.
+It is the longest path through the tasks of a pipeline, each with the least time from what it waits for to
+what waits for it. This is why it is a bound.
+
+A step is a graph of tasks: kernels of a rank run one at a time, and a task waits for its input and for the
+kernels before it. Each layer is replaced by least times from (input, last kernel) to (result, last kernel,
+gradients). These form a matrix over max and plus, so layers multiply. Within a layer two facts of a stream
+are used besides the dependencies. A stream starts the free node of the lowest number and runs it to its end,
+so u precedes v if u < v and everything u waits for must end before v may start. And kernels that must precede
+v have run one after the other. A kernel counts its own integer time. A collective counts one chunk through
+all phases, or what the first chunk needs to a port, all bytes through it and the rest of a chunk: sharing
+only adds.
+
+The path goes over the tasks of one rank per stage, with messages, gathers and reductions in the order of
+their communicator, and then the optimizer. It uses a subset of what the simulator waits for, each with a
+lower bound, so by induction along the path nothing ends earlier. What is not known takes no time. Slow ranks
+are further pipelines, and the largest bound counts.
 """
 
 from __future__ import annotations
