@@ -17,8 +17,7 @@ from armillary.engine.common.communicators import Communicator
 from armillary.engine.common.jobs import Job
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.engine.physical.courses import course_of
-from armillary.platform.bandwidth import ports
-from armillary.platform.model import ChunkOrderName, Platform
+from armillary.platform.model import ChunkOrderName, Platform, ports
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 SCHEDULERS: tuple[ChunkOrderName, ...] = get_args(ChunkOrderName)

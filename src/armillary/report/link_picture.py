@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.errors import InputError, one_of
 from armillary.base.files import replacing
 from armillary.base.units import format_bytes
 from armillary.engine.common.network_use import NetworkUse
+from armillary.engine.common.timeline import Timeline
 from armillary.engine.transport.layout_kernel import PS
 from armillary.platform.topology.layout import draw
 from armillary.platform.topology.picture import draw_marks
 from armillary.platform.topology.sketch import Line, Panel
-from armillary.report.links import busiest, hot_spot_line, link_name
-from armillary.report.picture import check_picture, no_date, time_unit
+from armillary.report.links import busiest, hot_spot_line, link_name, network_of, write_links_csv
+from armillary.report.picture import SUFFIXES, check_picture, no_date, time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -237,3 +239,30 @@ def _round_up(share: float) -> float:
 def _bytes_unit(size: int) -> tuple[float, str]:
     name = format_bytes(size).split()[1]
     return float(1 << (10 * ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].index(name))), name
+
+
+def check_links_file(path: str | os.PathLike[str]) -> None:
+    """Refuse early what `write_links` could not write.
+
+    Raises:
+        InputError: The suffix is another, or matplotlib is needed and not installed.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".csv", *SUFFIXES):
+        raise InputError(f"--links {path}: suffix {suffix!r}, expected {one_of(('.csv', *SUFFIXES))}")
+    if suffix != ".csv":
+        check_picture(path)
+
+
+def write_links(timeline: Timeline, path: str | os.PathLike[str]) -> None:
+    """Write the links of a run as a table (.csv) or a picture (.png, .svg, .pdf).
+
+    Raises:
+        InputError: The timeline does not say what links did, or see `check_links_file`.
+    """
+    network = network_of(timeline)
+    check_links_file(path)
+    if Path(path).suffix.lower() == ".csv":
+        write_links_csv(network, path)
+    else:
+        links_picture(network, path)

@@ -24,7 +24,8 @@ from armillary.collective.chunk_order.search import least_time, search
 from armillary.engine.common.communicators import Communicator
 from armillary.engine.common.jobs import Job
 from armillary.engine.physical.costs import costs_of, levels_of
-from armillary.platform.model import ChunkOrderName, Dimension, Physical, Platform, Port
+from armillary.platform.model import ChunkOrderName, Physical, Platform
+from armillary.platform.network import Dimension, Port
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 KINDS = {

@@ -24,8 +24,8 @@ from armillary.engine.physical.twin_choice import Instance
 from armillary.engine.physical.twin_lanes import Lane
 from armillary.engine.physical.twin_nodes import Node
 from armillary.engine.transport.network import paces
-from armillary.platform.bandwidth import ports
-from armillary.platform.model import InNetwork, Platform
+from armillary.platform.model import Platform, ports
+from armillary.platform.network import InNetwork
 from armillary.trace import Trace
 
 PS = 1000

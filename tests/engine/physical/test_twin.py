@@ -12,12 +12,8 @@ from armillary.engine.common.result import timeline_of
 from armillary.engine.physical.lower import lower
 from armillary.engine.physical.run import execute
 from armillary.engine.physical.twin import simulate_slowly
-from armillary.platform.model import (
-    Dimension,
-    Physical,
-    Platform,
-    Port,
-)
+from armillary.platform.model import Physical, Platform
+from armillary.platform.network import Dimension, Port
 from armillary.report import bound
 from armillary.trace import CollectiveType
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from armillary.base import units
-from armillary.platform.files.schema_fields import Bandwidth, Count, Part, Quantity
+from armillary.platform.fields import Bandwidth, Count, Part, Quantity
 
 _Frequency = Annotated[float, Quantity(units.parse_frequency, "frequency", "1.98 GHz")]
 

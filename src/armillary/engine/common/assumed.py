@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from armillary.base.units import format_count
-from armillary.platform.model import Kernels
+from armillary.platform.kernels import Kernels
 
 if TYPE_CHECKING:
     from armillary.engine.common.lowered import Simulated

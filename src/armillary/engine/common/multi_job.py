@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from armillary.base.errors import InputError, nearest
+from armillary.base.hints import show
 from armillary.engine import simulate
 from armillary.engine.common.fits import memory_of
 from armillary.engine.common.job_timeline import job_timeline, with_group_names
 from armillary.engine.common.timeline import Timeline
-from armillary.platform.document import show
 from armillary.platform.files.native import platform_of
 from armillary.platform.profiles import NOT_ASTRA_SIM
 from armillary.trace.compose import Composed, PlacedJob, compose
 
 if TYPE_CHECKING:
-    from armillary.platform.document import Source
+    from armillary.base.document import Source
     from armillary.platform.model import Platform
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from armillary.engine.transport.layout_kernel import PS
 from armillary.engine.transport.use import LinkUse
-from armillary.platform.model import Dimension, InNetwork, Port
+from armillary.platform.network import Dimension, InNetwork, Port
 from armillary.platform.topology.graph import Tier, Topology
 
 _COLUMNS = ("first_link", "head", "bandwidth", "latency", "buffer", "kind", "forwards", "block")

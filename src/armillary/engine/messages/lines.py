@@ -17,7 +17,8 @@ from armillary.engine.messages.window import segments_of
 from armillary.engine.physical.classes import lines_of
 from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.engine.physical.program import Plan
-from armillary.platform.model import InNetwork, Platform
+from armillary.platform.model import Platform
+from armillary.platform.network import InNetwork
 from armillary.platform.topology import Topology
 
 Ints = NDArray[np.int64]

@@ -16,7 +16,7 @@ from armillary.engine.physical.fitted import fitted_message
 from armillary.engine.physical.lines import Lines, Use
 from armillary.engine.physical.scale import Scale
 from armillary.engine.physical.workload import PhysicalWorkload
-from armillary.platform.bandwidth import links_per_npu
+from armillary.platform.network import links_per_npu
 
 Ints = NDArray[np.int64]
 

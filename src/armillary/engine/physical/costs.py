@@ -22,8 +22,8 @@ from armillary.engine.physical.jobs import (
     visits,
 )
 from armillary.engine.physical.scale import Scale, bits
-from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
+from armillary.platform.network import port
 
 Cost = tuple[str, Fraction, PhysicalPhase]
 """What is done on a level with so many bytes per byte of the chunk, and the phase that does it."""

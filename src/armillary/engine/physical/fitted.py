@@ -22,8 +22,8 @@ from armillary.engine.common.jobs import Job
 from armillary.engine.physical.jobs import PhysicalPhase
 from armillary.engine.physical.memory import OPERATIONS
 from armillary.engine.physical.scale import FRACTION_BITS
-from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
+from armillary.platform.network import port
 from armillary.platform.terms import FitChoice
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from armillary.base.errors import InputError, one_of
 from armillary.collective.in_switch import ports
 from armillary.collective.physical import algorithms_for
-from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
+from armillary.platform.network import port
 
 
 class Cost(NamedTuple):

@@ -22,9 +22,9 @@ from armillary.engine.common.jobs import Job
 from armillary.engine.physical.in_switch import in_switch
 from armillary.engine.physical.memory import REDUCE
 from armillary.engine.physical.splits import loads
-from armillary.platform.bandwidth import links_per_npu, port
 from armillary.platform.files.memory import fill_ns
 from armillary.platform.model import Platform
+from armillary.platform.network import links_per_npu, port
 
 Ints = NDArray[np.int64]
 MEMORY_LOAD, MEMORY_STORE = -1, -2

@@ -19,7 +19,7 @@ from armillary.engine.physical.jobs import MEMORY_STORE, PhysicalPhase
 from armillary.engine.physical.memory import MemoryPorts
 from armillary.engine.physical.scale import Scale
 from armillary.engine.physical.workload import PhysicalWorkload
-from armillary.platform.bandwidth import ports
+from armillary.platform.model import ports
 
 Ints = NDArray[np.int64]
 Use = tuple[int, int, int]

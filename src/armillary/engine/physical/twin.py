@@ -29,8 +29,8 @@ from armillary.engine.physical.twin_choice import Choices, Instance
 from armillary.engine.physical.twin_lanes import Lane, Port, share
 from armillary.engine.physical.twin_memory import Memories
 from armillary.engine.physical.twin_nodes import MEMORY, Node, read, split
-from armillary.platform.bandwidth import links_per_npu, ports
-from armillary.platform.model import Platform
+from armillary.platform.model import Platform, ports
+from armillary.platform.network import links_per_npu
 from armillary.trace import NodeType, Trace
 from armillary.trace.expand import expand
 

@@ -12,7 +12,7 @@ from armillary.base.errors import InputError
 from armillary.base.files import replacing
 from armillary.base.units import format_bandwidth, format_bytes
 from armillary.evidence.micro.measure import Result
-from armillary.platform.bandwidth import ports
+from armillary.platform.model import ports
 from armillary.report.picture import check_picture
 
 if TYPE_CHECKING:

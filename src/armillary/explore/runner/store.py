@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import armillary
+from armillary.base import VERSION
 from armillary.base.errors import InputError
 from armillary.explore.runner.identity import Identity, sweep_digest
 from armillary.explore.runner.lock import WriterLock
@@ -79,7 +79,7 @@ class Store(Stored):
         with self.transaction():
             self._base.execute(
                 "INSERT OR IGNORE INTO sweeps(digest, path, document, study, version, started) VALUES (?,?,?,?,?,?)",
-                (known, str(sweep.path or ""), document, study, armillary.__version__, _now()),
+                (known, str(sweep.path or ""), document, study, VERSION, _now()),
             )
             number = int(self._base.execute("SELECT id FROM sweeps WHERE digest = ?", (known,)).fetchone()[0])
             self._base.execute("INSERT OR REPLACE INTO meta VALUES ('last sweep', ?)", (number,))
@@ -120,7 +120,7 @@ class Store(Stored):
 
     def add(self, rows: Iterable[tuple[Identity, Row]], limits: str = "") -> None:
         """Add results, all or none of them."""
-        about = limits, armillary.__version__, _now()
+        about = limits, VERSION, _now()
         values = (
             (
                 *known,

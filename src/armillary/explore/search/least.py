@@ -16,8 +16,8 @@ from armillary.engine.common.jobs import Job
 from armillary.engine.physical.courses import MOST_UNDER_WAY, course_of
 from armillary.engine.physical.fitted import fitted_message
 from armillary.engine.physical.jobs import PhysicalPhase, latency_ticks
-from armillary.platform.bandwidth import links_per_npu, port
 from armillary.platform.model import Platform
+from armillary.platform.network import links_per_npu, port
 from armillary.trace.gemm import Gemm
 from armillary.workload.layers.layer import Step
 

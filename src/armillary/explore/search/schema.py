@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from armillary.platform.files.schema_fields import Count, Part
+from armillary.platform.fields import Count, Part
 
 Method = Literal["planner", "tpe", "nsga2", "random"]
 

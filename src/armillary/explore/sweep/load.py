@@ -10,7 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from armillary.base.document import Document, Source, read_document
 from armillary.base.errors import InputError, nearest
+from armillary.base.hints import KeyPath
 from armillary.explore.sweep.check import check_sweep
 from armillary.explore.sweep.constraint import constraint, known_names, objective
 from armillary.explore.sweep.derived import Derived
@@ -22,7 +24,6 @@ from armillary.explore.sweep.schema import Varied, file_part
 from armillary.explore.sweep.space import Axis, Space
 from armillary.explore.sweep.sweep import Limits, Sweep
 from armillary.explore.sweep.values import values_of
-from armillary.platform.document import Document, KeyPath, Source, read_document
 from armillary.platform.files.native_errors import first_error
 
 _PLAIN = (str, int, float, bool, type(None))

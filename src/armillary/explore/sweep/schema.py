@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, WithJsonSchema, create_model, model_validator
 
 from armillary.explore.sweep.quantity import base_units
-from armillary.platform.files.schema_fields import Part, Quantity, Size, Time
+from armillary.platform.fields import Part, Quantity, Size, Time
 
 _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean", "null"]}
 _END: dict[str, Any] = {"type": ["string", "number"]}

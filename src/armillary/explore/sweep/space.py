@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import InputError, nearest
+from armillary.base.hints import show
 from armillary.explore.sweep.derived import Derived
 from armillary.explore.sweep.expression import Expression
 from armillary.explore.sweep.keys import Key, put
 from armillary.explore.sweep.point import Point, Value
 from armillary.explore.sweep.quantity import number_of
-from armillary.platform.document import show
 
 
 @dataclass(frozen=True)
