@@ -18,7 +18,7 @@ from armillary.lab.learned.contexts import surroundings
 from armillary.lab.learned.monomials import logarithms_of
 from armillary.lab.learned.neural.agree import Candidate, finish, most_probable
 from armillary.lab.learned.neural.decode import Chosen, Decoder, Place
-from armillary.lab.learned.neural.model import NeuralModel
+from armillary.lab.learned.neural.network import NeuralModel
 from armillary.lab.learned.neural.noise import Noise
 from armillary.lab.learned.reference_kernel import COUNTED
 from armillary.lab.learned.sample import Made, Sampler, joined
