@@ -9,12 +9,7 @@ from dataclasses import dataclass
 from armillary.base.document import Document
 from armillary.base.errors import nearest
 from armillary.base.hints import KeyPath, show
-from armillary.platform.limits import (
-    COUNT,
-    Choice,
-    Maybe,
-    check,
-)
+from armillary.platform.limits import COUNT, Choice, Maybe, check
 from armillary.platform.network import Dimension
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")

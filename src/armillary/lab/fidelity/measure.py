@@ -11,12 +11,7 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.engine import simulate
 from armillary.lab.fidelity.machines import NAMES, machine
-from armillary.lab.fidelity.two_sample import (
-    Test,
-    classifier_accuracy,
-    kolmogorov_smirnov,
-    nearest_distances,
-)
+from armillary.lab.fidelity.two_sample import Test, classifier_accuracy, kolmogorov_smirnov, nearest_distances
 from armillary.lab.learned.conditions import DERIVED, WORDS, Value, Wish, wish
 from armillary.lab.learned.corpus import PART, Corpus
 from armillary.lab.learned.features import Values, features_of, values_of

@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.lab.learned.conditions import (
-    Value,
-)
+from armillary.lab.learned.conditions import Value
 from armillary.lab.learned.contexts import KEYS
 from armillary.lab.learned.expressions import Rule
 from armillary.lab.learned.model import Entry, StatisticalModel, Variants

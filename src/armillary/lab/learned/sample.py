@@ -14,15 +14,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.lab.learned.agreement import check_agreement, check_microbatches
-from armillary.lab.learned.conditions import (
-    WORDS,
-    Value,
-    of_class,
-    program_of,
-    several_layers,
-    uneven,
-    wish,
-)
+from armillary.lab.learned.conditions import WORDS, Value, of_class, program_of, several_layers, uneven, wish
 from armillary.lab.learned.contexts import surroundings
 from armillary.lab.learned.graphs import Layouts, graph_of_tokens
 from armillary.lab.learned.made_pieces import Made, PieceMaker, joined
