@@ -30,7 +30,7 @@ from armillary.engine.transport.offer import offer
 from armillary.engine.transport.packet import Packet
 from armillary.engine.transport.tcp import Tcp
 from armillary.engine.transport.transport import Transport
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 from armillary.platform.topology import UNBOUNDED, DimensionOrder, Ecmp, Routing, from_dimensions, leaf_spine
 
 Ints = NDArray[np.int64]

@@ -24,7 +24,8 @@ import numpy as np
 import armillary
 from armillary.engine.common.timeline import Timeline
 from armillary.platform.logical import logical_dimensions
-from armillary.platform.model import Dimension, Packets, Physical, Platform
+from armillary.platform.model import Packets, Physical, Platform
+from armillary.platform.network import Dimension
 from armillary.platform.topology import UNBOUNDED, Network, Topology, from_dimensions, leaf_spine
 from armillary.trace import GraphBuilder, Trace
 from armillary.workload.micro.collectives import collective_trace

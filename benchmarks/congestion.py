@@ -20,8 +20,10 @@ from typing import Any
 from armillary.base.jit import load
 from armillary.engine.astra_sim.program import Lowered, lower
 from armillary.engine.astra_sim.run import execute
+from armillary.platform.algorithms import Algorithm
 from armillary.platform.links import link_blocks, route
-from armillary.platform.model import Algorithm, Dimension, Platform, System
+from armillary.platform.model import Platform, System
+from armillary.platform.network import Dimension
 from armillary.trace import GraphBuilder, Trace
 
 GIB_PER_S_50 = 50 * 2**30 / 10**9

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from armillary.engine.transport.credit import Credit
 from armillary.engine.transport.offer import offer
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 from armillary.platform.topology import DimensionOrder, Ecmp, fat_tree, from_dimensions
 from armillary.platform.topology.routing import Routing
 

@@ -19,7 +19,7 @@ import numpy as np
 from armillary.engine.transport.dcqcn import Dcqcn
 from armillary.engine.transport.offer import offer
 from armillary.engine.transport.packet import Packet
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 from armillary.platform.topology import DimensionOrder, Ecmp, Routing, fat_tree, from_dimensions, leaf_spine
 
 MTU = 4096

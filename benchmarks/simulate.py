@@ -222,7 +222,8 @@ def pipeline(tp: int, dp: int, pp: int, nodes: int, microbatches: int) -> Any:
 def symbolic(dp: int, repeat: int = 3) -> dict[str, Any]:
     """Simulate 8 x dp x 16 ranks, 15,000 nodes each."""
     import armillary
-    from armillary.platform.model import Dimension, Platform
+    from armillary.platform.model import Platform
+    from armillary.platform.network import Dimension
 
     trace = pipeline(8, dp, 16, 15_000, 64)
     platform = Platform(
@@ -243,7 +244,8 @@ def symbolic_131k_npus(_: Path) -> dict[str, Any]:
 def outstanding(profile: str = "physical", **options: Any) -> dict[str, Any]:
     """20,000 messages on one channel, all of which wait for a node of a second and then leave at once."""
     import armillary
-    from armillary.platform.model import Dimension, Platform
+    from armillary.platform.model import Platform
+    from armillary.platform.network import Dimension
     from armillary.trace import GraphBuilder, Trace
 
     graphs = []

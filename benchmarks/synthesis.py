@@ -23,7 +23,7 @@ from armillary.collective.synthesis import SynthesizedSchedule, check_schedule, 
 from armillary.explore.synthesis import compare
 from armillary.platform import load_platform
 from armillary.platform.files.preset import preset_names
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 from armillary.platform.topology import Topology, from_dimensions
 from armillary.platform.topology.grids import wafer_mesh
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from armillary.base import VERSION
+
 if TYPE_CHECKING:
     from armillary import astra_sim as astra_sim
     from armillary.convert.collect import collect as collect
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from armillary.trace import load_trace as load_trace
     from armillary.trace.compose import PlacedJob as PlacedJob
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "PlacedJob",
     "Timeline",

@@ -10,7 +10,7 @@ from armillary.base.errors import InputError, nearest
 from armillary.base.hints import SYNONYMS, whole_number
 from armillary.base.units import parse_bandwidth, parse_bytes, parse_flops, parse_time
 from armillary.compute.gpu.device import gpu_names
-from armillary.platform.topology.description import KINDS
+from armillary.platform.files.topology_schema import KINDS
 from armillary.workload.models import load_model
 
 

@@ -12,7 +12,8 @@ from click.testing import Result
 
 from armillary import simulate
 from armillary.base.errors import InputError
-from armillary.platform.model import Dimension, Platform
+from armillary.platform.model import Platform
+from armillary.platform.network import Dimension
 from armillary.report import collectives
 from armillary.trace import GraphBuilder, RankGrid, Trace
 

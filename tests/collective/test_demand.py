@@ -8,7 +8,7 @@ import pytest
 from armillary.collective.demand import Group, demand, least_ns
 from armillary.collective.load import load
 from armillary.collective.physical import algorithms_for, rounds_for
-from armillary.platform.model import Dimension, InNetwork, Port
+from armillary.platform.network import Dimension, InNetwork, Port
 
 OPERATIONS = (
     "all-reduce",

@@ -22,7 +22,7 @@ from armillary.collective.physical import (
     rounds_for,
 )
 from armillary.collective.rounds import Round, Rounds
-from armillary.platform.model import InNetwork
+from armillary.platform.network import InNetwork
 from tests.collective.slow_load import slow_load
 
 EVERY = [

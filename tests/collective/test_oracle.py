@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from armillary.collective import Phase, Schedule, next_size, plan, schedule_for
-from armillary.platform.model import Algorithm
+from armillary.platform.algorithms import Algorithm
 
 OPERATIONS = {0: "all-reduce", 2: "all-gather", 6: "all-to-all", 7: "reduce-scatter"}
 MOST_NPUS = 32

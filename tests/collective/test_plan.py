@@ -6,7 +6,7 @@ import pytest
 
 from armillary.base.errors import InputError
 from armillary.collective import Phase, next_size, plan, queue_cycle
-from armillary.platform.model import Algorithm
+from armillary.platform.algorithms import Algorithm
 
 RING = Algorithm("ring")
 THREE = [RING, Algorithm("direct", 2), Algorithm("halvingDoubling")]

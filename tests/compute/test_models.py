@@ -20,7 +20,7 @@ from armillary.compute.systolic import Dataflow, Systolic, cycles
 from armillary.compute.table import Table
 from armillary.compute.table_file import read_table
 from armillary.compute.tiled import Tiled, moved
-from armillary.platform.model import Kernels, Override
+from armillary.platform.kernels import Kernels, Override
 from armillary.testing.compute import DEVICE, check_compute_model, part, sample_work
 from armillary.trace.gemm import Gemm, to_numbers, to_products
 

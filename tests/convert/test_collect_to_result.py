@@ -11,8 +11,8 @@ import pytest
 import armillary
 from armillary.convert import Converted, front_end, report
 from armillary.convert.launch import collect_script
-from armillary.platform.model import Dimension, Platform
-from armillary.platform.recorded import recorded_machine
+from armillary.platform.model import Platform, recorded_machine
+from armillary.platform.network import Dimension
 from armillary.trace import CollectiveType, NodeType
 from armillary.trace.check_ranks import check_ranks
 

@@ -17,6 +17,7 @@ from armillary.convert import Converted, front_end
 from armillary.convert.eg_wire import FIELDS
 from armillary.platform import Algorithm, Dimension, Platform, System
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace, nodes_of, read_graph, write_trace
+from armillary.trace._check import validate
 
 INVALID, LOAD, STORE, COMP, SEND, RECV, COLL = range(7)
 
@@ -245,4 +246,4 @@ def test_any_bytes_are_nodes_or_refused(tmp_path_factory: pytest.TempPathFactory
     except InputError:
         return
     for graph in found.trace.graphs:
-        graph.validate()
+        validate(graph)

@@ -15,6 +15,7 @@ from armillary.convert import Converted, front_end, report
 from armillary.convert.flexflow.task_graph import read_tasks
 from armillary.platform import Algorithm, Dimension, Platform, System
 from armillary.trace import NodeType, Trace, nodes_of
+from armillary.trace._check import validate
 
 NAMES = [
     "alexnet.1", "alexnet.4", "alexnet.16", "alexnet.64", "cifar10_cnn.64", "inception.1", "inception.4",
@@ -285,6 +286,6 @@ def test_any_text_is_a_graph_or_refused(tmp_path_factory: pytest.TempPathFactory
     except (InputError, UnicodeEncodeError):
         return
     for part in found.trace.graphs:
-        part.validate()
+        validate(part)
     sent = messages(found.trace, NodeType.COMM_SEND_NODE)
     assert sent == messages(found.trace, NodeType.COMM_RECV_NODE)

@@ -15,6 +15,7 @@ from armillary.base.errors import InputError
 from armillary.convert import Converted, front_end, report
 from armillary.platform import Dimension, Platform, System
 from armillary.trace import Graph, NodeType, nodes_of, read_graph, write_trace
+from armillary.trace._check import validate
 
 
 def ring(n: int, coll: str = "allreduce") -> str:
@@ -161,4 +162,4 @@ def test_any_bytes_are_an_algorithm_or_refused(tmp_path_factory: pytest.TempPath
     except InputError:
         return
     for graph in found.trace.graphs:
-        graph.validate()
+        validate(graph)

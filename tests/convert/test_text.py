@@ -11,34 +11,13 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armillary.astra_sim import simulate
 from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.convert import Converted, front_end, report
 from armillary.convert.text.kinds import SCOPES
 from armillary.trace import Graph, Node, check, node_at, nodes_of
 
-TWO = """\
-a -1 1000 ALLGATHER 8 2000 ALLREDUCE 16 3000 ALLREDUCE 32 0
-b -1 4000 ALLGATHER 8 5000 ALLREDUCE 16 6000 ALLREDUCE 32 0
-"""
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Any:
-    """Convert a text, written to a file."""
-
-    def convert(content: str, npus: int | None = 8, **options: Any) -> Converted:
-        path = tmp_path / "work.txt"
-        path.write_text(content)
-        return front_end("text").convert([path], npus=npus, **options)
-
-    return convert
-
-
-def layers(count: int) -> str:
-    """Return layers 0, 1, … that compute 1 µs in each phase and communicate after each."""
-    return "".join(f"{n} -1 1000 ALLREDUCE 8 1000 ALLREDUCE 8 1000 ALLREDUCE 8 0\n" for n in range(count))
+from .text_workloads import ORDERS, TWO, layers
 
 
 def order(graph: Graph) -> str:
@@ -67,25 +46,6 @@ def group(converted: Converted, rank: int, name: str) -> tuple[int, ...]:
 
 def attributes(node: Node) -> Mapping[str, Any]:
     return {name: value for name, _, value, *_ in node.attrs}
-
-
-# Read off the iterate_* functions of ASTRA-sim 1.0 by hand: capitals compute, small letters communicate.
-ORDERS = {
-    "MICRO": ("w0 w1 w2", 3),
-    "DATA": ("F0 F1 F2 W2 w2 I2 W1 w1 I1 W0 w0", 3),
-    "DATA_REORDER": ("F0 F1 F2 I2 W2 w2 I1 W1 w1 W0 w0", 3),
-    "MODEL": ("F0 f0 F1 f1 I1 i1 W1 I0 W0", 2),
-    "DISTRIBUTED_INFERENCE": ("F0 f0 F1 f1", 2),
-    "HYBRID_DATA_MODEL": ("F0 f0 F1 f1 I1 i1 W1 w1 I0 W0 w0", 2),
-    "HYBRID_MODEL_DATA": ("F0 f0 F1 f1 I1 i1 W1 w1 I0 W0 w0", 2),
-    "HYBRID_TRANSFORMER model_parallel_NPU_group: 2": ("F0 f0 F1 f1 I1 i1 W1 w1 I0 i0 W0 w0", 2),
-    "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 checkpoints: 1 0 checkpoint_initiates: 1 2": (
-        "F0 f0 F1 f1 F2 f2 F0 f0 F1 f1 I2 i2 W2 w2 I1 i1 W1 w1 I0 i0 W0 w0",
-        3,
-    ),
-    "HYBRID_DLRM 1": ("F0 f0 F1 F2 F3 W3 w3 I3 W2 w2 I2 i0 W1 w1 I1 W0 w0", 4),
-    "HYBRID_DLRM_ENHANCED 1": ("F0 f0 F1 F2 F3 W3 w3 I3 W2 w2 I2 i0 W1 w1 I1 W0 w0", 4),
-}
 
 
 @pytest.mark.parametrize("header", ORDERS)
@@ -354,63 +314,6 @@ def test_ranks_differ_in_their_groups_alone(text: Any) -> None:
             assert node == first_like
 
 
-def ticks(converted: Converted, profile: str, shape: tuple[int, ...] = (8,)) -> int:
-    network = {
-        "topology": ["Switch"] * len(shape),
-        "npus_count": list(shape),
-        "bandwidth": [10**9 / 2**30] * len(shape),
-        "latency": [500.0] * len(shape),
-    }
-    system = {
-        "endpoint-delay": 0,
-        "active-chunks-per-dimension": 1,
-        "preferred-dataset-splits": 1,
-        "local-mem-bw": 10**9,
-        **{
-            f"{name}-implementation": ["ring"] * len(shape)
-            for name in ("all-reduce", "all-gather", "reduce-scatter")
-        },
-        "all-to-all-implementation": ["direct"] * len(shape),
-    }
-    return simulate(converted.trace, system, network, profile=profile).total_ticks
-
-
-@pytest.mark.parametrize("profile", ["astra-sim", "physical"])
-@pytest.mark.parametrize(
-    ("kind", "steps", "parts"), [("ALLREDUCE", 14, 8), ("ALLGATHER", 7, 1), ("REDUCESCATTER", 7, 8)]
-)
-def test_a_collective_takes_its_closed_form(
-    text: Any, kind: str, steps: int, parts: int, profile: str
-) -> None:
-    """A ring over a switch of 1 byte/ns: `steps` of 500 ns latency, twice over the links to and from it, and bytes."""
-    size = 8 * 10**6
-    alone = ticks(text(f"MICRO\n1\na -1 5 NONE 0 5 NONE 0 5 {kind} {size} 0"), profile)
-    assert alone == pytest.approx(steps * (1000 + size / parts), rel=1e-3)
-
-
-@pytest.mark.parametrize("profile", ["astra-sim", "physical"])
-def test_time_of_a_step_is_compute_and_what_is_not_hidden(text: Any, profile: str) -> None:
-    """In DATA the last all-reduce alone is exposed; inference waits for each."""
-    row = "-1 1000000 {0} 2000000 {0} 3000000 ALLREDUCE 80000 0\n"
-    alone = ticks(text("MICRO\n1\na -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 80000 0"), profile)
-    data = text("DATA\n3\n" + "".join(name + " " + row.format("NONE 0") for name in "abc"))
-    assert ticks(data, profile) == 3 * 4_000_000 + 2 * 2_000_000 + alone
-    body = "".join(name + " " + row.format("ALLREDUCE 80000") for name in "abc")
-    inference = text("DISTRIBUTED_INFERENCE\n3\n" + body)
-    assert ticks(inference, profile) == 3 * (1_000_000 + alone)
-
-
-@pytest.mark.parametrize("header", [*ORDERS, "HYBRID_CUSTOMIZED"])
-@pytest.mark.parametrize("dims", [None, "4,4"])
-def test_every_kind_simulates_to_the_end(text: Any, header: str, dims: str | None) -> None:
-    rows = layers(4)
-    if header == "HYBRID_CUSTOMIZED":
-        rows = rows.replace(" 0\n", " 0 HYBRID_DATA_MODEL\n")
-    converted = text(f"{header}\n4\n{rows}", npus=16, dims=dims, passes=2)
-    for profile in ("astra-sim", "physical"):
-        assert ticks(converted, profile, (4, 4)) > 0
-
-
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("work.txt").write_text(f"HYBRID_TRANSFORMER model_parallel_NPU_group: 2\n2\n{TWO}")
@@ -466,36 +369,6 @@ def test_any_text_is_an_error_or_a_valid_trace(text: Any, content: str) -> None:
     ]
     known = {str(number) for number in converted.groups}
     assert all(set(graph.strings("pg_name")[1]) <= known for graph in converted.trace.graphs)
-
-
-@pytest.mark.shared
-def test_every_text_workload_found_converts_and_simulates(shared: Path) -> None:
-    files = sorted((shared / "traces" / "astra1_text").rglob("*.txt"))
-    assert len(files) == 61
-    for file in files:
-        for dims in (None, "16,4"):
-            converted = front_end("text").convert([file], npus=64, dims=dims)
-            for profile in ("astra-sim", "physical"):
-                assert ticks(converted, profile, (16, 4)) > 0, (file, dims, profile)
-
-
-@pytest.mark.shared
-def test_collectives_of_gpt3_are_those_of_its_file(shared: Path) -> None:
-    """Counted by hand: 28 layers in three blocks of nine and one, each block but the last layer computed again."""
-    file = shared / "traces/astra1_text/tutorials/isca2022/exercise_3/inputs/gpt3.txt"
-    rows = [line.split() for line in file.read_text().splitlines()[2:]]
-    again = [*range(18, 26), *range(9, 17), *range(8)]
-    parts = [rows[at][3:5] for at in [*range(28), *again]]
-    parts += [row[at : at + 2] for row in rows for at in (6, 9)]
-    parts = [(name, int(size)) for name, size in parts if name != "NONE"]
-    converted = front_end("text").convert([file], npus=64)
-    names = {"ALL_REDUCE": "ALLREDUCE", "ALL_GATHER": "ALLGATHER"}
-    comm = report(converted)["comm"]
-    assert set(comm) == set(names)
-    for ours, theirs in names.items():
-        sizes = [size for name, size in parts if name == theirs]
-        assert comm[ours] == {"count": 64 * len(sizes), "bytes": 64 * sum(sizes)}
-    assert sorted(map(len, converted.groups.values())) == [4] * 16 + [16] * 4
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from armillary.platform.model import (
-    Algorithm,
-    Dimension,
-    InNetwork,
-    MemoryStage,
-    Packets,
-    Physical,
-    Platform,
-    RemoteMemory,
-    SharedBus,
-    System,
-)
+from armillary.platform.algorithms import Algorithm
+from armillary.platform.memory import MemoryStage, RemoteMemory
+from armillary.platform.model import Packets, Physical, Platform, SharedBus, System
+from armillary.platform.network import Dimension, InNetwork
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace
 
 COLLECTIVES = {

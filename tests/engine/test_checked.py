@@ -35,8 +35,8 @@ from armillary.engine.transport.offer import offer
 from armillary.engine.transport.packet import Packet
 from armillary.engine.transport.tcp import Tcp
 from armillary.engine.transport.transport import Congestion, Transport
-from armillary.platform.model import Dimension, Platform, System
-from armillary.platform.recorded import recorded_machine
+from armillary.platform.model import Platform, System, recorded_machine
+from armillary.platform.network import Dimension
 from armillary.platform.topology import from_dimensions
 from armillary.platform.topology.dimension_order import DimensionOrder
 from armillary.trace import GraphBuilder, Trace

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary.base.errors import StuckError
-from armillary.platform.model import Algorithm, Dimension, Platform, System
+from armillary.platform.algorithms import Algorithm
+from armillary.platform.model import Platform, System
+from armillary.platform.network import Dimension
 from armillary.trace import Graph, GraphBuilder, Trace
 
 Case = tuple[dict[int, tuple[int, ...]], tuple[tuple[int, ...], ...]]

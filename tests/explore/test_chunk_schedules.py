@@ -12,7 +12,8 @@ from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.engine import simulate
 from armillary.explore import chunk_schedules
-from armillary.platform.model import ChunkOrderName, Dimension, Physical, Platform, Port
+from armillary.platform.model import ChunkOrderName, Physical, Platform
+from armillary.platform.network import Dimension, Port
 from armillary.trace import GraphBuilder, Trace
 
 SQUARE = Platform(

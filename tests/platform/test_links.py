@@ -10,7 +10,7 @@ import pytest
 from armillary.base.errors import InputError
 from armillary.engine.common.network import path
 from armillary.platform.links import LinkBlock, link_blocks, route
-from armillary.platform.model import Dimension, TopologyName
+from armillary.platform.network import Dimension, TopologyName
 
 TOPOLOGIES: tuple[TopologyName, ...] = ("Ring", "FullyConnected", "Switch", "Mesh")
 

@@ -27,9 +27,11 @@ from armillary.platform import (
     RemoteMemory,
     SharedBus,
     System,
-    model,
 )
-from armillary.platform.model import Algorithm, InNetwork, Interval, Packets
+from armillary.platform.algorithms import Algorithm
+from armillary.platform.kernels import Interval
+from armillary.platform.model import ChunkOrderName, Packets, SchedulingName
+from armillary.platform.network import InNetwork
 from armillary.platform.terms import FitChoice, Terms
 
 DIMENSION = {"name": "d", "topology": "Ring", "size": 4, "bandwidth": "50 GB/s", "latency": "1 us"}
@@ -139,8 +141,8 @@ NUMBERS = st.one_of(
     st.floats(allow_nan=True, allow_infinity=True),
 )
 WORDS = [
-    *get_args(model.SchedulingName),
-    *get_args(model.ChunkOrderName),
+    *get_args(SchedulingName),
+    *get_args(ChunkOrderName),
     "ring",
     "direct8",
     "direct0",
@@ -259,7 +261,7 @@ def test_no_value_of_a_field_is_a_traceback(data: st.DataObject) -> None:
 @given(value=st.one_of(NUMBERS, OTHERS), data=st.data())
 @settings(deadline=None)
 def test_options_of_packets_are_checked(protocol: str, value: object, data: st.DataObject) -> None:
-    from armillary.platform.files.packets_schema import PROTOCOLS
+    from armillary.platform.packet_options import PROTOCOLS
 
     names = [*PROTOCOLS[protocol].model_fields, "nonsense"]
     name = data.draw(st.sampled_from(names))

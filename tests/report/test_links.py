@@ -21,7 +21,7 @@ from armillary.engine.common.timeline import Timeline
 from armillary.engine.transport.offer import offer
 from armillary.engine.transport.transport import Congestion
 from armillary.engine.transport.use import LinkUse, NetworkUse, left
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 from armillary.platform.topology import (
     DimensionOrder,
     Ecmp,
@@ -49,8 +49,8 @@ from armillary.report import (
     to_json,
     write_perfetto,
 )
-from armillary.report.link_picture import _panels, _shares
-from armillary.report.links import hot_spot_line, write_links, write_links_csv
+from armillary.report.link_picture import _panels, _shares, write_links
+from armillary.report.links import hot_spot_line, write_links_csv
 
 
 def made(topology, size, *, end=4000, bin=1000, series=None, **columns):

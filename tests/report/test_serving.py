@@ -9,7 +9,9 @@ import pytest
 
 import armillary
 from armillary.engine.common.timeline import Timeline
-from armillary.platform.model import Dimension, Physical, Platform, RemoteMemory, System
+from armillary.platform.memory import RemoteMemory
+from armillary.platform.model import Physical, Platform, System
+from armillary.platform.network import Dimension
 from armillary.report import ServingTimes, serving_times, to_json
 from armillary.report.serving import serving_lines
 from armillary.workload.emit.serving import FIRST, NEXT

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from armillary import simulate
 from armillary.engine.common.timeline import KINDS, Timeline
-from armillary.platform.model import Dimension, Platform, System
+from armillary.platform.model import Platform, System
+from armillary.platform.network import Dimension
 from armillary.report import collectives, to_json
 from armillary.report.communication import transfers
 from armillary.trace import GraphBuilder, Trace

@@ -29,8 +29,8 @@ from armillary.trace.check_ranks import check_trace
 from armillary.trace.cut import cut
 from armillary.trace.expand import expand, expand_for, rank_graph
 from armillary.trace.families import Families
+from armillary.trace.files import groups_of, write_group_file
 from armillary.trace.grid import AXIS, RankGrid
-from armillary.trace.group_file import groups_of, write_group_file
 from armillary.trace.stats import stats
 
 GRID = RankGrid(

@@ -11,7 +11,9 @@ import pytest
 import armillary
 from armillary.base.errors import InputError
 from armillary.engine.common.timeline import Timeline
-from armillary.platform.model import Dimension, Physical, Platform, RemoteMemory, System
+from armillary.platform.memory import RemoteMemory
+from armillary.platform.model import Physical, Platform, System
+from armillary.platform.network import Dimension
 from armillary.trace import CollectiveType, NodeType, Trace
 from armillary.trace.check_ranks import check_trace
 from armillary.trace.expand import expand

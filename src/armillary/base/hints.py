@@ -1,11 +1,16 @@
-"""Phrases that errors share: the nearest valid choice, the list of choices; and their form."""
+"""Phrases that errors share: the nearest valid choice, the list of choices, a value and its place; and their form."""
 
 from __future__ import annotations
 
 import difflib
 import re
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 
+KeyPath = tuple[str | int, ...]
+"""A place in a document: mapping keys and list positions, outermost first."""
+_SHORT = reprlib.Repr()  # stays short where YAML aliases make a value endless
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
 _LONGEST_WORD = 100
 _MOST_CHOICES = 3
 _ALIKE = 0.5
@@ -106,3 +111,21 @@ def _plain(word: str) -> str:
 def one_of(choices: Iterable[str]) -> str:
     """Return the choices as a phrase for an error message."""
     return "one of " + ", ".join(choices)
+
+
+def key_text(path: KeyPath) -> str:
+    """Return a key path as people write it, e.g. ``npus_count[0]`` or ``platform.npu.peak``."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            name = str(part)
+            text += ("." if text else "") + (name if name.isprintable() else repr(name))
+    return text
+
+
+def show(value: object) -> str:
+    """Return a short form of a value for an error message."""
+    text = "nothing" if value is None else _SHORT.repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -77,7 +77,7 @@ def training_step(layers: int = 8, hidden: int = 4096, tokens: int = 512) -> Gra
 )
 def command(out: Path) -> None:
     """Write traces and studies, simulate them, and report; pictures where matplotlib is installed."""
-    from armillary.report.picture import check_picture
+    from armillary.base.pictures import check_picture
     from armillary.trace import Trace, write_trace
 
     pictures, listed = True, "*.png                                 pictures of the breakdown"

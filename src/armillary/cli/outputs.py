@@ -92,7 +92,7 @@ def output_options(function: F) -> F:
 
     with_outputs.__doc__ = function.__doc__
     with_outputs.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
-    types = {"picture": PICTURE, "links": OutputFile("armillary.report.links:check_links_file")}
+    types = {"picture": PICTURE, "links": OutputFile("armillary.report.link_picture:check_links_file")}
     for name, text in texts.items():
         kind = types.get(name, OUTPUT)
         with_outputs = click.option(f"--{name}", type=kind, metavar="FILE", help=text)(with_outputs)

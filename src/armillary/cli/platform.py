@@ -47,11 +47,12 @@ def show(file: str | None, system: str | None, draw: Path | None, as_json: bool,
         click.echo(json.dumps(study_schema(), indent=2))
         return
     from armillary.platform import describe, load_platform, read_platform, table
+    from armillary.platform.topology import load_network
     from armillary.platform.topology import show as graphs
 
     if file is None:
         raise click.UsageError("Missing argument 'FILE'")
-    network = None if system else graphs.load_network(file)
+    network = None if system else load_network(file)
     if network:
         described, shown = graphs.describe(network), graphs.table(network)
     else:
@@ -69,10 +70,11 @@ def show(file: str | None, system: str | None, draw: Path | None, as_json: bool,
         if preset:
             _origin(preset)
     if draw:
+        from armillary.platform.topology import panels_of
         from armillary.platform.topology.levels import levels_of, panels
         from armillary.platform.topology.picture import write_picture
 
-        title, parts = (file, panels(levels_of(platform.dimensions))) if system else graphs.panels_of(file)
+        title, parts = (file, panels(levels_of(platform.dimensions))) if system else panels_of(file)
         write_picture(title, parts, draw)
         click.echo(f"wrote {draw}", err=True)
 

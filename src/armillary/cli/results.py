@@ -45,8 +45,7 @@ def command(
     from armillary.base.errors import InputError
     from armillary.base.files import write_text
     from armillary.explore.views import picture, ranked, write_html
-    from armillary.explore.views.stored_rows import chosen, stored_columns
-    from armillary.explore.views.table_file import csv_text
+    from armillary.explore.views.stored_rows import chosen, csv_text, stored_columns
 
     columns = stored_columns(store)
     rows = chosen(columns.rows, where) if where else columns.rows

@@ -124,7 +124,7 @@ def command(
             result = simulate(machine_of_study)
             costs = costs_of(machine_of_study, simulate) if term_costs else None
         elif trace and replays:
-            from armillary.platform.recorded import recorded_machine
+            from armillary.platform.model import recorded_machine
 
             result = armillary.simulate(
                 trace, recorded_machine(trace.n_ranks), profile=profile or "physical", fold=not no_fold

@@ -16,8 +16,8 @@ from armillary.cli.outputs import show_table
 
 if TYPE_CHECKING:
     from armillary.explore.search.found import Found
-    from armillary.explore.search.schema import Method
     from armillary.explore.sweep import Sweep
+    from armillary.explore.sweep.schema import Method
 
 _FILE = click.Path(path_type=Path)
 

@@ -32,8 +32,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.platform.bandwidth import port
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension, port
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

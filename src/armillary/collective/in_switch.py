@@ -28,7 +28,7 @@ from math import lcm
 from typing import NamedTuple
 
 from armillary.collective.rounds import ABSENT, Moves, Round, Rounds, SwitchTree
-from armillary.platform.model import InNetwork
+from armillary.platform.network import InNetwork
 
 Blocks = tuple[int, ...]
 

@@ -15,7 +15,7 @@ from armillary.collective.demand import OPERATIONS, plain
 from armillary.collective.load import load
 from armillary.collective.rounds import Moves, Round, Rounds
 from armillary.platform.algorithms import known_name
-from armillary.platform.model import InNetwork
+from armillary.platform.network import InNetwork
 
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 """Operations with a root."""

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.platform.model import Kernels, Platform
+from armillary.platform.kernels import Kernels
+from armillary.platform.model import Platform
 from armillary.trace.attention import Attention
 from armillary.trace.gemm import Gemm
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from armillary.compute.model import Device, Times, Work
 from armillary.compute.roofline import Roofline
-from armillary.platform.model import Override
+from armillary.platform.kernels import Override
 
 
 def find_override(work: Work, at: int, overrides: Sequence[Override]) -> Override | None:

@@ -25,7 +25,7 @@ import numpy as np
 
 from armillary.compute.model import ComputeModel, Device, Times, Work
 from armillary.compute.systolic_memory import Buffers, Dataflow, folds, moved, stalls
-from armillary.platform.option_rules import SYSTOLIC_BUFFERS
+from armillary.platform.kernels import SYSTOLIC_BUFFERS
 from armillary.trace.gemm import Gemm
 
 

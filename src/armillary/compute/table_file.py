@@ -102,7 +102,7 @@ def _rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, dict[st
 
 
 def _text(path: Path) -> str:
-    from armillary.platform.document import read_text
+    from armillary.base.document import read_text
 
     if path.suffix != ".gz":
         return read_text(path, "table of matrix products")

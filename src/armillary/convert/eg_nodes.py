@@ -10,6 +10,7 @@ from armillary.base.errors import InputError
 from armillary.convert.eg_wire import Fields, read_nodes
 from armillary.convert.groups import Groups, groups_node
 from armillary.trace import CollectiveType, Graph, Node, NodeType, graph_of
+from armillary.trace._check import validate
 from armillary.trace.node import Attribute
 
 T = TypeVar("T")
@@ -99,7 +100,7 @@ def graph_of_rank(data: bytes, source: str, meaning: Meaning) -> Graph:
         ident = max((node.id for node in nodes), default=-1) + 1
         nodes.append(groups_node(ident, meaning.groups.ranks))
     graph = graph_of(nodes, source)
-    graph.validate()
+    validate(graph)
     return graph
 
 

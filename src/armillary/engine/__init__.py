@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from armillary.base.errors import InputError, nearest, one_of
 
 if TYPE_CHECKING:
+    from armillary.base.document import Source
     from armillary.engine.common.lowered import Run, Simulated
     from armillary.engine.common.timeline import Timeline
-    from armillary.platform.document import Source
     from armillary.platform.model import Platform
     from armillary.trace import Trace
 
@@ -134,7 +134,7 @@ def check_trace(trace: object) -> None:
     Raises:
         InputError: names it and how to read one.
     """
-    from armillary.platform.document import show
+    from armillary.base.hints import show
     from armillary.trace import Trace
 
     if not isinstance(trace, Trace):

@@ -16,8 +16,7 @@ from armillary.engine import simulate
 from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.engine.physical.courses import course_of
-from armillary.platform.bandwidth import ports
-from armillary.platform.model import ChunkOrderName, Platform
+from armillary.platform.model import ChunkOrderName, Platform, ports
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 SCHEDULERS: tuple[ChunkOrderName, ...] = get_args(ChunkOrderName)

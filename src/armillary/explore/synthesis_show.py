@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.base.files import replacing
+from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.base.units import format_bytes, format_count, format_time
 from armillary.engine.transport.layout_kernel import PS
 from armillary.explore.synthesis import Comparison
@@ -85,12 +85,8 @@ def draw(found: Comparison, path: str | Path) -> None:
     Raises:
         InputError: matplotlib is missing, or the file cannot be written.
     """
-    from armillary.report.picture import check_picture
-
-    check_picture(Path(path))
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    check_picture(path)
+    figure = new_figure(10, 4)
     over_time, bars = figure.subplots(1, 2, width_ratios=(3, 2))
     topology, use = found.schedule.wires.topology, found.simulated.use
     share = use.utilisation(topology)
@@ -117,8 +113,7 @@ def draw(found: Comparison, path: str | Path) -> None:
     bars.invert_yaxis()
     bars.set(xlabel=f"time ({unit})", xlim=(0, 1.3 * max(times) / scale))
     bars.set_title("against built-in algorithms")
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=Path(path).suffix[1:], dpi=120)
+    save_figure(figure, path, 120)
 
 
 def _scale(time: float) -> tuple[float, str]:

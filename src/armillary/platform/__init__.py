@@ -6,52 +6,24 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from armillary.platform.bandwidth import ports
+    from armillary.platform.algorithms import Algorithm
     from armillary.platform.files.astra_sim import read_platform
     from armillary.platform.files.native import Collective, Study, json_schema, load_platform, load_study
-    from armillary.platform.model import (
-        Algorithm,
-        Dimension,
-        Jitter,
-        KernelModel,
-        Kernels,
-        LocalMemory,
-        MemoryStage,
-        Override,
-        Packets,
-        Physical,
-        Platform,
-        Port,
-        RemoteMemory,
-        SharedBus,
-        System,
-    )
+    from armillary.platform.kernels import Jitter, KernelModel, Kernels, Override
+    from armillary.platform.memory import LocalMemory, MemoryStage, RemoteMemory
+    from armillary.platform.model import Packets, Physical, Platform, SharedBus, System, ports
+    from armillary.platform.network import Dimension, Port
     from armillary.platform.profiles import astra_sim_view, check_physical, with_roofline
     from armillary.platform.show import describe, table
 
 _MODULES = {
+    "algorithms": ("Algorithm",),
     "files.astra_sim": ("read_platform",),
-    "model": (
-        *(
-            "Algorithm",
-            "Dimension",
-            "Jitter",
-            "KernelModel",
-            "Kernels",
-            "LocalMemory",
-            "MemoryStage",
-            "Override",
-            "Packets",
-            "Physical",
-            "Platform",
-            "Port",
-            "RemoteMemory",
-            "SharedBus",
-        ),
-        "System",
-    ),
     "files.native": ("Collective", "Study", "json_schema", "load_platform", "load_study"),
-    "bandwidth": ("ports",),
+    "kernels": ("Jitter", "KernelModel", "Kernels", "Override"),
+    "memory": ("LocalMemory", "MemoryStage", "RemoteMemory"),
+    "model": ("Packets", "Physical", "Platform", "SharedBus", "System", "ports"),
+    "network": ("Dimension", "Port"),
     "profiles": ("astra_sim_view", "check_physical", "with_roofline"),
     "show": ("describe", "table"),
 }

@@ -1,13 +1,16 @@
-"""Names of collective algorithms, as ASTRA-sim files and native files write them."""
+"""Collective algorithms of a dimension, and their names, as ASTRA-sim files and native files write them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
+from armillary.base.document import Document
 from armillary.base.errors import nearest
-from armillary.platform.document import Document, KeyPath, show
-from armillary.platform.model import Algorithm, Dimension
+from armillary.base.hints import KeyPath, show
+from armillary.platform.limits import COUNT, Choice, Maybe, check
+from armillary.platform.network import Dimension
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 """What ASTRA-sim runs."""
@@ -114,3 +117,24 @@ def natural_algorithm(kind: str, dimension: Dimension) -> Algorithm:
         return Algorithm("direct")
     power_of_two = dimension.size & (dimension.size - 1) == 0
     return Algorithm("halvingDoubling" if power_of_two else "ring")
+
+
+_ALGORITHMS = Choice(
+    ("ring", "direct", "halvingDoubling", "doubleBinaryTree", "oneRing", "oneDirect", "oneHalvingDoubling")
+)
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A collective algorithm of one dimension, e.g. ``ring``, ``direct`` with a window, ``oneRing``.
+
+    `name` is one of ring, oneRing, direct, oneDirect, halvingDoubling, oneHalvingDoubling,
+    doubleBinaryTree; `window` limits the messages in flight of the direct ones (None: no limit).
+    """
+
+    name: str
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, name=_ALGORITHMS, window=Maybe(COUNT))

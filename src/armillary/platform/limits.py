@@ -1,7 +1,7 @@
 """What the values of a machine may be: rules that study files and dataclasses share, so that both refuse the same.
 
 A rule says in words what is wrong with a value. `check` asks the rules of all fields of a dataclass, as its
-``__post_init__`` does; the layouts of study files (`platform.files.schema_fields`) are made of the same rules.
+``__post_init__`` does; the layouts of study files (`platform.fields`) are made of the same rules.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.platform.document import KeyPath, key_text, show
+from armillary.base.hints import KeyPath, key_text, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from armillary.platform.document import Document
+    from armillary.base.document import Document
 
 Rule = Callable[[object], str]
 """Returns what is wrong with a value, e.g. "got 0, expected 1 or more"; "" for nothing."""
@@ -187,3 +187,14 @@ def placed(document: Document, path: KeyPath, keys: Mapping[str, KeyPath] | None
         first, *rest = error.place or ("",)
         at = (keys or {}).get(str(first), (first,) if first else ())
         raise document.error((*path, *at, *rest), error.problem) from None
+
+
+def wrong_option(rules: Mapping[str, Rule], options: Mapping[str, Any]) -> tuple[KeyPath, str]:
+    """Return which option of a mapping is unknown or wrong by the rule of its name, and what; () and "" for none."""
+    for name, value in options.items():
+        if name not in rules:
+            hint = nearest(str(name), rules) or (f"; expected {one_of(rules)}" if rules else "")
+            return (name,), f"unknown key{hint}"
+        if problem := rules[name](value):
+            return (name,), problem
+    return (), ""

@@ -18,8 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from armillary.base.errors import InputError
-from armillary.platform.bandwidth import links_per_npu
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension, links_per_npu
 
 
 @dataclass(frozen=True)

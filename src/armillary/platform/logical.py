@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from armillary.base.errors import InputError
-from armillary.platform.model import Dimension, Port
+from armillary.platform.network import Dimension, Port
 from armillary.platform.topology.graph import Topology
 
 

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from armillary.platform.document import show
+from armillary.base.hints import show
+from armillary.platform.algorithms import PHYSICAL_ALGORITHMS, PHYSICAL_COLLECTIVES, Algorithm, wrong_name
+from armillary.platform.groups import checked_groups
+from armillary.platform.kernels import Jitter, KernelModel, Kernels
 from armillary.platform.limits import (
-    BYTES,
     COUNT,
     FLAG,
     MOST_COUNT,
     POSITIVE,
-    RATE,
-    SEED,
-    SHARE,
     TEXT,
     TIME,
     WHOLE_TIME,
     Choice,
     Kind,
-    Maybe,
     Number,
     check,
     check_table,
     refuse,
 )
+from armillary.platform.memory import LocalMemory, RemoteMemory
+from armillary.platform.network import Dimension, Port, port
 from armillary.platform.terms import FitChoice, Terms
 
 if TYPE_CHECKING:
-    from armillary.platform.topology.description import Network
+    from armillary.platform.topology.network import Network
 
-TopologyName = Literal["Ring", "FullyConnected", "Switch", "Mesh", "Torus"]
 SchedulingName = Literal["fair", "fifo", "lifo", "priority"]
 ChunkOrderName = Literal[
     "baseline", "round-robin", "themis", "themis-flex", "online-greedy", "auto", "optimal"
@@ -52,102 +52,12 @@ CollectiveName = Literal[
     "reduce-scatter-block",
 ]
 
-PRECISIONS = ("fp32", "bf16", "fp8", "fp4")
-"""Of matrix products: values of the attribute ``precision`` of a compute node, ``bf16`` where it has none."""
 
-
-_TOPOLOGIES = Choice(get_args(TopologyName))
-_ALGORITHMS = Choice(
-    ("ring", "direct", "halvingDoubling", "doubleBinaryTree", "oneRing", "oneDirect", "oneHalvingDoubling")
-)
 _COLLECTIVES = Choice(get_args(CollectiveName))
 _SCHEDULING, _CHUNK_ORDERS = Choice(get_args(SchedulingName)), Choice(get_args(ChunkOrderName))
 _WITHIN = Choice(get_args(WithinDimensionName))
 _OPTIMIZATIONS = Choice(("baseline", "localBWAware"))
-_STAGES = Choice(("npu", "node", "machine"))
-_MEMORIES = Choice(("none", "per-npu", "per-node", "pool", "hierarchical"))
 _PROTOCOLS = Choice(("lossless", "credit", "tcp"))
-
-
-@dataclass(frozen=True)
-class Port:
-    """What one NPU can send and receive at the same time in one dimension: `out` and `into`, bytes per ns."""
-
-    out: float
-    into: float
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
-        check(self, out=RATE, into=RATE)
-
-    @property
-    def slower(self) -> float:
-        """The lesser of both."""
-        return min(self.out, self.into)
-
-
-@dataclass(frozen=True)
-class InNetwork:
-    """What a switch does with data that passes: it adds up what comes in, and multicasts.
-
-    `rate` is what it adds of each port's data, bytes per ns, all ports at a time (0: as fast as data comes);
-    `latency` is ns that every message of a collective spends in it besides. `operations` is the chunks
-    of collectives that it works on at a time, further ones wait (0: no limit).
-    """
-
-    rate: float = 0.0
-    latency: float = 0.0
-    operations: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
-        check(self, rate=Maybe(RATE, 0), latency=TIME, operations=Number(high=MOST_COUNT, whole=True))
-
-
-@dataclass(frozen=True)
-class Dimension:
-    """One network dimension, innermost first: a Mesh is a line, a Torus the same as a Ring.
-
-    `bandwidth` is bytes per ns of one link, which profile ``astra-sim`` uses; `port` what an NPU has in all,
-    which ``physical`` uses (None: follows from the links, see `armillary.platform.bandwidth.ports`).
-    `latency` is ns per link hop.
-    """
-
-    name: str
-    topology: TopologyName
-    size: int
-    bandwidth: float
-    latency: float
-    port: Port | None = None
-    in_network: InNetwork | None = None
-    """What the switches of a Switch do besides; None: they only pass on."""
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
-        check(
-            self, name=TEXT, topology=_TOPOLOGIES, size=COUNT, bandwidth=RATE, latency=TIME,
-            port=Kind(Port, "a Port or None", none=True), in_network=Kind(InNetwork, "an InNetwork or None", none=True),
-        )  # fmt: skip
-        if self.in_network is not None and self.topology != "Switch":
-            raise refuse(
-                self, (), f"got in_network for topology '{self.topology}', expected it for Switch only"
-            )
-
-
-@dataclass(frozen=True)
-class Algorithm:
-    """A collective algorithm of one dimension, e.g. ``ring``, ``direct`` with a window, ``oneRing``.
-
-    `name` is one of ring, oneRing, direct, oneDirect, halvingDoubling, oneHalvingDoubling,
-    doubleBinaryTree; `window` limits the messages in flight of the direct ones (None: no limit).
-    """
-
-    name: str
-    window: int | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
-        check(self, name=_ALGORITHMS, window=Maybe(COUNT))
 
 
 @dataclass(frozen=True)
@@ -210,160 +120,6 @@ class System:
 
 
 @dataclass(frozen=True)
-class Jitter:
-    """Random spread of compute durations: `sigma` relative to the duration, 0.05 is 5 %."""
-
-    sigma: float
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
-        check(self, sigma=SHARE, seed=SEED)
-
-
-@dataclass(frozen=True)
-class Kernels:
-    """What kernels reach of an NPU in the roofline model.
-
-    Attributes:
-        peaks: Precision (`PRECISIONS`) -> FLOP/s; empty: `System.peak_performance` for every precision.
-        compute: Share of the peak that matrix products reach.
-        memory: Share of the local memory bandwidth.
-        overhead: ns that every kernel takes besides.
-    """
-
-    peaks: dict[str, float] = field(default_factory=dict)
-    compute: float = 1.0
-    memory: float = 1.0
-    overhead: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
-        check(self, compute=SHARE, memory=SHARE, overhead=TIME)
-        check_table(self, "peaks", Choice(PRECISIONS), POSITIVE)
-        if self.peaks and "bf16" not in self.peaks:
-            raise refuse(self, ("peaks",), "missing key 'bf16'")
-
-
-@dataclass(frozen=True)
-class LocalMemory:
-    """What only profile ``physical`` models of an NPU's memory.
-
-    Attributes:
-        capacity: Bytes; 0: not given.
-        latency: ns until the first byte.
-        read: Bytes per ns of a load from it; 0: not given.
-        write: The same of a store.
-    """
-
-    capacity: int = 0
-    latency: float = 0.0
-    read: float = 0.0
-    write: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
-        check(self, capacity=BYTES, latency=TIME, read=Maybe(RATE, 0), write=Maybe(RATE, 0))
-
-
-KERNEL_KINDS = ("gemm", "flops", "memory", "unknown")
-"""Products of known shape; other operations, such as fused attention; bytes only; nothing but a recorded duration."""
-FACTOR = Number(high=1e9, above=True)
-"""Of a time."""
-QUANTILE = Number(high=1e3, above=True)
-"""Of measured over predicted times."""
-COMPUTE_MODELS = ("roofline", "gpu", "tiled", "table", "systolic", "subprocess")
-"""Those that are built in."""
-
-
-def unknown_model(name: object) -> str:
-    """Return what is wrong with the name of a compute model, nothing if there is one of this or another package."""
-    if name in COMPUTE_MODELS:
-        return ""
-    from importlib.metadata import entry_points
-
-    return Choice((*COMPUTE_MODELS, *(point.name for point in entry_points(group="armillary.compute"))))(name)
-
-
-@dataclass(frozen=True)
-class Override:
-    """What is known better of some kernels; exactly one of `duration`, `factor` and `efficiency` is given.
-
-    Attributes:
-        name: Pattern of their names, as of files: ``*.attend``.
-        kind: Of what they do, see `armillary.compute.KINDS`; empty: any.
-        duration: ns that each takes.
-        factor: Times what the model says.
-        efficiency: Share of the peaks that they reach in the roofline model.
-    """
-
-    name: str = "*"
-    kind: str = ""
-    duration: float | None = None
-    factor: float | None = None
-    efficiency: float | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
-        check(
-            self, name=TEXT, kind=Choice(("", *KERNEL_KINDS)), duration=Maybe(TIME), factor=Maybe(FACTOR),
-            efficiency=Maybe(SHARE),
-        )  # fmt: skip
-        if sum(each is not None for each in (self.duration, self.factor, self.efficiency)) != 1:
-            raise refuse(self, (), "expected exactly one of duration, factor and efficiency")
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Of 80 % of measured steps: `low` and `high` are measured over predicted times, `of` says which steps."""
-
-    low: float
-    high: float
-    of: str = ""
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
-        check(self, low=QUANTILE, high=QUANTILE, of=TEXT)
-        if self.low > self.high:
-            raise refuse(self, (), f"got low {self.low} above high {self.high}, expected at most as much")
-
-
-@dataclass(frozen=True)
-class KernelModel:
-    """What times compute nodes where `System.roofline` is set: a model of `armillary.compute`.
-
-    Attributes:
-        name: ``roofline``, another built-in model, or one of another package.
-        options: Of the model.
-        overrides: The first that fits a kernel counts; they also hold for recorded durations.
-        source: The file, line and key that say so, or empty.
-        folder: What paths are relative to.
-        uncertainty: How far measured steps lie from predicted ones; None: not known.
-    """
-
-    name: str = "roofline"
-    options: dict[str, Any] = field(default_factory=dict)
-    overrides: tuple[Override, ...] = ()
-    source: str = field(default="", compare=False)
-    folder: Path = field(default=Path(), compare=False)
-    uncertainty: Interval | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
-        options, overrides = Kind(Mapping, "a mapping"), Kind(tuple, "a tuple of Override")
-        uncertainty = Kind(Interval, "an Interval or None", none=True)
-        check(self, name=unknown_model, options=options, overrides=overrides, uncertainty=uncertainty)
-        from armillary.platform.option_rules import wrong_model_option
-
-        place, problem = wrong_model_option(self.name, self.options)
-        if problem:
-            raise refuse(self, ("options", *place), problem)
-        for at, each in enumerate(self.overrides):
-            if not isinstance(each, Override):
-                raise refuse(self, ("overrides", at), f"got {show(each)}, expected an Override")
-
-
-@dataclass(frozen=True)
 class Physical:
     """What only profile ``physical`` models; peak FLOP/s and memory bandwidth are those of `System`."""
 
@@ -408,61 +164,6 @@ class Physical:
 
 
 @dataclass(frozen=True)
-class MemoryStage:
-    """Alike devices or links that every transfer to or from a hierarchical memory crosses; it is spread over all.
-
-    Attributes:
-        name: For people.
-        per: What has them for itself: an ``npu``, a ``node`` or the whole ``machine``.
-        count: How many it has.
-        read: Bytes per ns of one, towards the NPU.
-        write: The same away from it, at the same time.
-        latency: ns.
-    """
-
-    name: str
-    per: Literal["npu", "node", "machine"]
-    count: int
-    read: float
-    write: float
-    latency: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
-        check(self, name=TEXT, per=_STAGES, count=COUNT, read=RATE, write=RATE, latency=TIME)
-
-
-@dataclass(frozen=True)
-class RemoteMemory:
-    """Remote memory: latency ns, bandwidth bytes per ns (whole number; 0 = infinite).
-
-    A hierarchical one has neither, but `stages`, from the memory to the NPU, and moves `chunk` bytes at a time.
-    """
-
-    kind: Literal["none", "per-npu", "per-node", "pool", "hierarchical"] = "none"
-    latency: int = 0
-    bandwidth: int = 0
-    npus_per_node: int = 0
-    stages: tuple[MemoryStage, ...] = ()
-    chunk: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
-        whole = Number(high=2**63 - 1, whole=True)
-        check(
-            self, kind=_MEMORIES, latency=whole, bandwidth=whole, npus_per_node=Number(high=MOST_COUNT, whole=True),
-            stages=Kind(tuple, "a tuple of MemoryStage"), chunk=BYTES,
-        )  # fmt: skip
-        for at, stage in enumerate(self.stages):
-            if not isinstance(stage, MemoryStage):
-                raise refuse(self, ("stages", at), f"got {show(stage)}, expected a MemoryStage")
-        if (self.kind == "hierarchical") != bool(self.stages) or (self.stages and not self.chunk):
-            raise refuse(self, (), "expected stages and chunk with kind hierarchical, and only there")
-        if self.kind == "per-node" and not self.npus_per_node:
-            raise refuse(self, (), "expected npus_per_node with kind per-node, and only there")
-
-
-@dataclass(frozen=True)
 class Packets:
     """What network model ``packet`` moves: a protocol, and what is set of it, by the names of its fields."""
 
@@ -476,7 +177,7 @@ class Packets:
         check(self, protocol=_PROTOCOLS, options=Kind(Mapping, "a mapping"))
         if not self.options:
             return  # most machines have none, and the rules need pydantic
-        from armillary.platform.option_rules import wrong_packet_option
+        from armillary.platform.packet_options import wrong_packet_option
 
         place, problem = wrong_packet_option(self.protocol, self.options)
         if problem:
@@ -511,9 +212,7 @@ class Platform:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, see `armillary.platform.limits`."""
-        from armillary.platform.consistency import check_platform
-
-        check_platform(self)
+        _check_platform(self)
 
     @property
     def npus(self) -> int:
@@ -522,3 +221,71 @@ class Platform:
         for dimension in self.dimensions:
             total *= dimension.size
         return total
+
+
+def recorded_machine(npus: int) -> Platform:
+    """Return a machine of `npus` NPUs on which compute, communication and memory take their recorded durations."""
+    # The network carries nothing; a machine must have one.
+    network = Dimension("recorded", "Switch", npus, bandwidth=1.0, latency=0.0)
+    return Platform((network,), System(replay_only=True))
+
+
+def ports(platform: Platform) -> tuple[Port, ...]:
+    """Return `port` of every dimension, in bytes per ns: the bandwidths that profile ``physical`` uses."""
+    return tuple(map(port, platform.dimensions))
+
+
+def _check_platform(platform: Platform) -> None:
+    """Refuse a machine whose parts are of the wrong kind or do not fit each other.
+
+    Raises:
+        FieldError: names the field.
+    """
+    parts = {"system": System, "physical": Physical, "memory": RemoteMemory}
+    parts |= {"packets": Packets, "kernel_model": KernelModel}
+    check(
+        platform, dimensions=Kind(tuple, "a tuple of Dimension"), queues_per_dim=COUNT, rendezvous=FLAG,
+        dialect=Choice(("native", "astra-sim")), profile=Choice(get_args(ProfileName)),
+        groups=Kind(dict, "a mapping of group id to ranks"),
+        **{name: Kind(part, f"a {part.__name__}") for name, part in parts.items()},
+    )  # fmt: skip
+    for at, dimension in enumerate(platform.dimensions):
+        if not isinstance(dimension, Dimension):
+            raise refuse(platform, ("dimensions", at), f"got {show(dimension)}, expected a Dimension")
+    npus = platform.npus
+    if npus > MOST_COUNT:
+        raise refuse(platform, ("dimensions",), f"has {npus} NPUs in all, expected at most {MOST_COUNT}")
+    for name in ("speed", "delay"):
+        for rank in getattr(platform.physical, name):
+            if isinstance(rank, bool) or not isinstance(rank, Integral) or not 0 <= int(rank) < npus:
+                problem = f"got {show(rank)}, expected a rank from 0 to {npus - 1}"
+                raise refuse(platform, ("physical", name, rank), problem)
+    for place, problem in checked_groups(platform.groups, npus):
+        raise refuse(platform, ("groups", *place), problem)
+    _check_algorithms(platform)
+    fit, count = platform.physical.fit, len(platform.dimensions)
+    if fit and fit.inner > count:
+        problem = f"got {fit.inner}, expected {count} or less, the dimensions"
+        raise refuse(platform, ("physical", "fit", "inner"), problem)
+
+
+def _check_algorithms(platform: Platform) -> None:
+    """Refuse names of algorithms that are none, and too many of them."""
+    count = len(platform.dimensions)
+    known = Choice(PHYSICAL_COLLECTIVES)
+    for kind, names in platform.physical.algorithm.items():
+        if problem := known(kind):
+            raise refuse(platform, ("physical", "algorithm"), problem)
+        for at, name in enumerate(names):
+            if problem := wrong_name(name, PHYSICAL_ALGORITHMS):
+                raise refuse(platform, ("physical", "algorithm", kind, at), problem)
+        short = platform.dialect == "native" and len(names) != count
+        if len(names) > count or (short and not (len(names) == 1 and names[0].startswith("one"))):
+            problem = f"lists {len(names)} algorithms, expected {count}, one per network dimension"
+            raise refuse(platform, ("physical", "algorithm", kind), problem)
+    for kind, algorithms in platform.system.algorithms.items():
+        if len(algorithms) > count:
+            problem = (
+                f"lists {len(algorithms)} algorithms, expected at most {count}, one per network dimension"
+            )
+            raise refuse(platform, ("system", "algorithms", kind), problem)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.base.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
 from armillary.platform.algorithms import algorithm_text
-from armillary.platform.bandwidth import port, ports
-from armillary.platform.model import Dimension, InNetwork, MemoryStage, Platform, Port
+from armillary.platform.memory import MemoryStage
+from armillary.platform.model import Platform, ports
+from armillary.platform.network import Dimension, InNetwork, Port, port
 from armillary.platform.terms import words
 
 if TYPE_CHECKING:

@@ -16,16 +16,8 @@ if TYPE_CHECKING:
     from armillary.report.job_picture import jobs_picture
     from armillary.report.job_tables import jobs_json, print_jobs, write_jobs_json
     from armillary.report.json_report import to_json, write_json
-    from armillary.report.link_picture import links_picture
-    from armillary.report.links import (
-        KindRow,
-        LinkRow,
-        busiest,
-        kind_rows,
-        link_rows,
-        write_links,
-        write_links_csv,
-    )
+    from armillary.report.link_picture import links_picture, write_links
+    from armillary.report.links import KindRow, LinkRow, busiest, kind_rows, link_rows, write_links_csv
     from armillary.report.lower_bound import Bound, Part, bound
     from armillary.report.perfetto import write_jobs_perfetto, write_perfetto
     from armillary.report.picture import breakdown_picture
@@ -74,7 +66,7 @@ _MODULE_OF = {
     "write_jobs_json": "job_tables",
     "write_jobs_perfetto": "perfetto",
     "write_json": "json_report",
-    "write_links": "links",
+    "write_links": "link_picture",
     "write_links_csv": "links",
     "write_perfetto": "perfetto",
 }

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.common.timeline import Timeline
-from armillary.platform.model import PRECISIONS
+from armillary.platform.kernels import PRECISIONS
 from armillary.report.ranks import class_sizes, nanoseconds
 
 

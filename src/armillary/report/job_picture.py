@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armillary.base.files import replacing
+from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.report.job_tables import headline
-from armillary.report.picture import check_picture, no_date, time_unit
+from armillary.report.picture import time_unit
 from armillary.report.ranks import nanoseconds
 
 if TYPE_CHECKING:
@@ -30,15 +28,11 @@ def jobs_picture(result: JobsResult, path: str | os.PathLike[str]) -> None:
         InputError: matplotlib is not installed, the suffix is another, or the file cannot be written.
     """
     check_picture(path)
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    machine, suffix = result.timeline, Path(path).suffix.lower()
+    machine = result.timeline
     jobs = sorted(result.jobs, key=lambda job: job.arrival)[:JOBS_SHOWN]
     factor, unit = time_unit(nanoseconds(machine, machine.total_ticks))
     scale = float(nanoseconds(machine, 1)) * factor
-    figure = Figure(figsize=(9.6, 1.5 + 0.42 * len(jobs)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9.6, 1.5 + 0.42 * len(jobs))
     figure.suptitle(headline(result), fontsize=13, fontweight="bold", x=0.012, ha="left")
     axes = figure.subplots()
     for row, job in enumerate(jobs):
@@ -68,6 +62,4 @@ def jobs_picture(result: JobsResult, path: str | os.PathLike[str]) -> None:
         loc="lower left", bbox_to_anchor=(-0.008, 1.0), ncols=2, frameon=False, fontsize=9, borderaxespad=0.1
     )
     axes.set_xlabel(f"time ({unit}); a line marks the arrival")
-    with replacing(path) as temporary, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # a letter the font lacks becomes a box
-        figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=no_date(suffix))
+    save_figure(figure, path)

@@ -19,7 +19,7 @@ from armillary.report.lower_bound import bound
 from armillary.report.memory_fit import memory_fit
 from armillary.report.ranks import class_sizes, nanoseconds, slowest
 from armillary.report.serving import serving_json
-from armillary.report.terms import terms_json
+from armillary.report.summary import terms_json
 from armillary.report.time_breakdown import astra_exposed, breakdown, waited_for
 
 SCHEMA = "armillary-report"

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.base.files import replacing
+from armillary.base.errors import InputError, one_of
+from armillary.base.pictures import SUFFIXES, check_picture, new_figure, save_figure
 from armillary.base.units import format_bytes
+from armillary.engine.common.timeline import Timeline
 from armillary.engine.transport.layout_kernel import PS
 from armillary.engine.transport.use import NetworkUse
 from armillary.platform.topology.layout import draw
 from armillary.platform.topology.picture import draw_marks
 from armillary.platform.topology.sketch import Line, Panel
-from armillary.report.links import busiest, hot_spot_line, link_name
-from armillary.report.picture import check_picture, no_date, time_unit
+from armillary.report.links import busiest, hot_spot_line, link_name, network_of, write_links_csv
+from armillary.report.picture import time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,9 +51,6 @@ def links_picture(network: NetworkUse, path: str | os.PathLike[str]) -> None:
         InputError: matplotlib is not installed, the suffix is another, or the file cannot be written.
     """
     check_picture(path)
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     panels, shown = _panels(network), busiest(network, LINKS_SHOWN)
     wide = any(mark.sort == "row" for panel in panels for mark in panel.marks)
     beside = not wide and len(panels) == 1
@@ -61,16 +59,15 @@ def links_picture(network: NetworkUse, path: str | os.PathLike[str]) -> None:
     lower = 0.9 + 0.155 * max(len(shown), 6)
     if beside:
         side = (_SQUARE, _SQUARE)
-        figure = Figure(figsize=(_SQUARE + 9.4, _SQUARE + 0.6), layout="constrained")
+        figure = new_figure(_SQUARE + 9.4, _SQUARE + 0.6)
         upper, below = figure.subfigures(1, 2, squeeze=False, width_ratios=[_SQUARE + 0.4, 9.0]).ravel()
     else:
         height = 3.9 if wide else _WIDTH / columns - 0.6
         side = (0.9 * _WIDTH / columns, height)
-        figure = Figure(figsize=(_WIDTH, height * rows + lower + 0.8), layout="constrained")
+        figure = new_figure(_WIDTH, height * rows + lower + 0.8)
         upper, below = figure.subfigures(
             2, 1, squeeze=False, height_ratios=[height * rows + 0.2, lower]
         ).ravel()
-    FigureCanvasAgg(figure)
     title = f"{network.topology.name}: {hot_spot_line(network)}"
     figure.suptitle(title, fontsize=10.5, fontweight="bold", x=0.008, ha="left")
     axes = upper.subplots(rows, columns, squeeze=False).ravel()
@@ -79,10 +76,7 @@ def links_picture(network: NetworkUse, path: str | os.PathLike[str]) -> None:
         unused.axis("off")
     if shown:
         _draw_series(below, network, shown)
-    suffix = Path(path).suffix.lower()
-    with replacing(path) as temporary, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")
-        figure.savefig(temporary, format=suffix[1:], dpi=130, metadata=no_date(suffix))
+    save_figure(figure, path, 130)
 
 
 def _panels(network: NetworkUse) -> list[Panel]:
@@ -237,3 +231,30 @@ def _round_up(share: float) -> float:
 def _bytes_unit(size: int) -> tuple[float, str]:
     name = format_bytes(size).split()[1]
     return float(1 << (10 * ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].index(name))), name
+
+
+def check_links_file(path: str | os.PathLike[str]) -> None:
+    """Refuse early what `write_links` could not write.
+
+    Raises:
+        InputError: The suffix is another, or matplotlib is needed and not installed.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".csv", *SUFFIXES):
+        raise InputError(f"--links {path}: suffix {suffix!r}, expected {one_of(('.csv', *SUFFIXES))}")
+    if suffix != ".csv":
+        check_picture(path)
+
+
+def write_links(timeline: Timeline, path: str | os.PathLike[str]) -> None:
+    """Write the links of a run as a table (.csv) or a picture (.png, .svg, .pdf).
+
+    Raises:
+        InputError: The timeline does not say what links did, or see `check_links_file`.
+    """
+    network = network_of(timeline)
+    check_links_file(path)
+    if Path(path).suffix.lower() == ".csv":
+        write_links_csv(network, path)
+    else:
+        links_picture(network, path)

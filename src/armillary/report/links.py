@@ -7,12 +7,11 @@ import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from armillary.base.errors import InputError, one_of
+from armillary.base.errors import InputError
 from armillary.base.files import write_text
 from armillary.base.units import format_bytes
 from armillary.engine.common.timeline import Timeline
@@ -202,37 +201,6 @@ def write_links_csv(network: NetworkUse, path: str | os.PathLike[str]) -> None:
             row.size, row.busy, f"{row.mean:.6f}", f"{row.peak:.6f}", row.depth, row.drops, row.marks, row.paused,
         ))  # fmt: skip
     write_text(path, text.getvalue())
-
-
-def check_links_file(path: str | os.PathLike[str]) -> None:
-    """Refuse early what `write_links` could not write.
-
-    Raises:
-        InputError: The suffix is another, or matplotlib is needed and not installed.
-    """
-    from armillary.report.picture import SUFFIXES, check_picture
-
-    suffix = Path(path).suffix.lower()
-    if suffix not in (".csv", *SUFFIXES):
-        raise InputError(f"--links {path}: suffix {suffix!r}, expected {one_of(('.csv', *SUFFIXES))}")
-    if suffix != ".csv":
-        check_picture(path)
-
-
-def write_links(timeline: Timeline, path: str | os.PathLike[str]) -> None:
-    """Write the links of a run as a table (.csv) or a picture (.png, .svg, .pdf).
-
-    Raises:
-        InputError: The timeline does not say what links did, or see `check_links_file`.
-    """
-    from armillary.report.link_picture import links_picture
-
-    network = network_of(timeline)
-    check_links_file(path)
-    if Path(path).suffix.lower() == ".csv":
-        write_links_csv(network, path)
-    else:
-        links_picture(network, path)
 
 
 def _amounts(row: LinkRow | KindRow) -> dict[str, int | float]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import warnings
 from itertools import groupby, pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.base.files import replacing
+from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.base.units import format_bytes
 from armillary.report.memory_tables import TITLES
-from armillary.report.picture import check_picture
 from armillary.workload.memory.footprint import Footprint
 
 if TYPE_CHECKING:
@@ -51,11 +48,7 @@ def memory_picture(
         InputError: matplotlib is not installed, the suffix is another, or the file cannot be written.
     """
     check_picture(path)
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.6, 4.6), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9.6, 4.6)
     head = f"Peak {format_bytes(footprint.peak)} on pipeline rank {footprint.stage}, {footprint.where}"
     figure.suptitle(f"{title}\n{head}" if title else head, fontsize=12, fontweight="bold", x=0.012, ha="left")
     axes = figure.subplots()
@@ -94,11 +87,7 @@ def memory_picture(
         handles[::-1], labels[::-1], loc="outside right upper", frameon=False, fontsize=9,
         handlelength=1.0, handleheight=1.0,
     )  # fmt: skip
-    suffix = Path(path).suffix.lower()
-    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix, {})
-    with replacing(path) as temporary, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # a letter the font lacks becomes a box
-        figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=metadata)
+    save_figure(figure, path)
 
 
 def _reduced(footprint: Footprint) -> NDArray[np.int64]:

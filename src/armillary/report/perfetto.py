@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.engine.common.timeline import KINDS, OPERATIONS, Timeline
+from armillary.engine.transport.layout_kernel import PS
+from armillary.engine.transport.use import NetworkUse
 from armillary.report import chrome_trace
 from armillary.report.intervals import depth, lanes
+from armillary.report.links import busiest, link_name
 from armillary.report.ranks import class_name, class_sizes
 
 if TYPE_CHECKING:
@@ -86,8 +89,6 @@ def _job_events(result: JobsResult, most: int) -> Iterator[str]:
         yield from _events(replace(own, **moved), shown, before, tids)
         before += own.n_ranks
     if result.timeline.network:
-        from armillary.report.link_counters import counters
-
         yield from counters(result.timeline.network, before + 1, before)
 
 
@@ -128,8 +129,6 @@ def _events(
                     yield chrome_trace.slice_(pid, tid, begin, stop, texts[i])
         yield from _counters(timeline, cls, pid)
     if timeline.network:
-        from armillary.report.link_counters import counters
-
         yield from counters(timeline.network, timeline.n_ranks + 1, len(shown))
 
 
@@ -201,3 +200,42 @@ def _in_ns(timeline: Timeline, ticks: NDArray[np.int64]) -> list[int]:
         values: list[int] = ticks.tolist()
         return values
     return [round(tick * tick_ns) for tick in ticks.tolist()]
+
+
+LINKS_SHOWN = 64
+PROCESS = "network links"
+
+
+def counters(network: NetworkUse, pid: int, order: int) -> Iterator[str]:
+    """Yield the process of links: for each of the busiest its utilisation, and bytes that waited if any did.
+
+    Args:
+        network: What the links did.
+        pid: Number of the process.
+        order: Its place among processes.
+    """
+    yield chrome_trace.metadata(pid, 0, "process_name", {"name": PROCESS})
+    yield chrome_trace.metadata(pid, 0, "process_sort_index", {"sort_index": order})
+    use, series = network.use, network.series
+    starts = np.arange(series.shape[1]) * use.bin
+    for link in busiest(network, LINKS_SHOWN):
+        name = link_name(network.topology, link)
+        percent = [round(100 * share, 2) for share in series[link].tolist()]
+        yield from _counter(pid, f"{name}: utilisation", "percent", starts.tolist(), percent, network.end)
+        if use.depth[link]:
+            depths = use.depths[link].tolist()
+            yield from _counter(pid, f"{name}: queue", "bytes", starts.tolist(), depths, network.end)
+
+
+def _counter(
+    pid: int, name: str, unit: str, starts: list[int], values: list[int] | list[float], end: int
+) -> Iterator[str]:
+    """Yield a counter where it changes; it ends with 0."""
+    # Perfetto does not undo the escapes of counter names.
+    begin = f'{{"ph":"C","pid":{pid},"tid":0,"ts":'
+    rest = f',"name":{json.dumps(name, ensure_ascii=False)},"args":{{"{unit}":'
+    before: int | float = -1
+    for at, value in zip([*starts, max(end, starts[-1] + 1 if starts else 0)], [*values, 0], strict=True):
+        if value != before:
+            yield f"{begin}{chrome_trace.micros(round(at / PS))}{rest}{value}}}}}"
+        before = value

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.base.errors import InputError, one_of
-from armillary.base.files import replacing
+from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.base.units import format_time
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.report.communication import DimensionRow, dimensions
@@ -26,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CLASSES_SHOWN = 12
-SUFFIXES = (".png", ".svg", ".pdf")
 _BINS = 600
 # The palette of Okabe and Ito, which colour-blind readers can tell apart.
 _COLOURS = {
@@ -39,30 +34,6 @@ _COLOURS = {
 }
 _NETWORK = "#009E73"
 _GREY = "#555555"
-
-
-def check_picture(path: str | os.PathLike[str]) -> None:
-    """Refuse early what `breakdown_picture` could not write.
-
-    Raises:
-        InputError: the suffix is none of `SUFFIXES`, or matplotlib is not installed.
-    """
-    suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(f"{path}: suffix {suffix!r}, expected {one_of(SUFFIXES)}")
-    check_matplotlib()
-
-
-def check_matplotlib(*_: object) -> None:
-    """Refuse early what needs a picture, whatever its file.
-
-    Raises:
-        InputError: matplotlib is not installed.
-    """
-    try:
-        importlib.import_module("matplotlib.figure")
-    except ImportError as error:
-        raise InputError("pictures need matplotlib: pip install armillary[plot]") from error
 
 
 def breakdown_picture(timeline: Timeline, path: str | os.PathLike[str]) -> None:
@@ -79,17 +50,10 @@ def breakdown_picture(timeline: Timeline, path: str | os.PathLike[str]) -> None:
         InputError: matplotlib is not installed, the suffix is another, or the file cannot be written.
     """
     check_picture(path)
-    suffix = Path(path).suffix.lower()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     order = np.argsort(-timeline.finish, kind="stable")[:CLASSES_SHOWN].tolist()
     rows = _activity(timeline, order[0]) if order else []
     bars_height, rows_height = 0.45 + 0.36 * max(len(order), 1), 0.55 + 0.42 * len(rows)
-    figure = Figure(
-        figsize=(9.6, 1.25 + bars_height + (rows_height + 0.45 if rows else 0.0)), layout="constrained"
-    )
-    FigureCanvasAgg(figure)
+    figure = new_figure(9.6, 1.25 + bars_height + (rows_height + 0.45 if rows else 0.0))
     figure.suptitle(headline(timeline), fontsize=13, fontweight="bold", x=0.012, ha="left")
     ratios = [bars_height, rows_height] if rows else [bars_height]
     axes = figure.subplots(len(ratios), 1, squeeze=False, height_ratios=ratios)[:, 0]
@@ -104,9 +68,7 @@ def breakdown_picture(timeline: Timeline, path: str | os.PathLike[str]) -> None:
             title += "; network dimensions: share of bandwidth in use"
         axes[1].set_title(title, fontsize=10, loc="left", color=_GREY)
     axes[-1].set_xlabel(f"time ({unit})")
-    with replacing(path) as temporary, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # a letter the font lacks becomes a box
-        figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=no_date(suffix))
+    save_figure(figure, path)
 
 
 def _draw_bars(axes: Axes, timeline: Timeline, order: list[int], scale: float) -> None:
@@ -232,8 +194,3 @@ def time_unit(ns: float) -> tuple[float, str]:
     """Return (factor from ns, name) of the unit for the axes, the one that `format_time` takes."""
     unit = format_time(ns).split()[1]
     return {"ns": 1.0, "µs": 1e-3, "ms": 1e-6, "s": 1e-9}[unit], unit
-
-
-def no_date(suffix: str) -> dict[str, Any]:
-    """Return metadata that keeps the time of day out of the file."""
-    return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix, {})

@@ -10,6 +10,7 @@ import numpy as np
 from armillary.base import terminal
 from armillary.base.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
 from armillary.engine.common.timeline import Timeline
+from armillary.platform.terms import words
 from armillary.report.communication import collectives, dimensions
 from armillary.report.critical import contributors, critical_path, shares
 from armillary.report.flop_rate import flops
@@ -21,7 +22,6 @@ from armillary.report.plain import plain_name, plain_table
 from armillary.report.ranks import class_name, class_sizes, nanoseconds, slowest
 from armillary.report.reasons import bound_line
 from armillary.report.serving import serving_lines
-from armillary.report.terms import terms_lines
 from armillary.report.time_breakdown import TITLES, Breakdown, breakdown, waited_for
 
 if TYPE_CHECKING:
@@ -308,3 +308,15 @@ def _ratio(value: float | None) -> str:
 
 def _bandwidth(value: float | None) -> str:
     return "-" if value is None else format_bandwidth(value)
+
+
+def terms_lines(timeline: Timeline) -> list[str]:
+    """Return "Collectives timed by fit a100-sxm" and "Terms: launch 5 µs, straggler 2 %", as far as there are any."""
+    fit, terms = timeline.info.get("collective_fit"), timeline.info.get("terms")
+    lines = [f"Collectives timed by fit {'; '.join([fit['name'], *fit['notes']])}"] if fit else []
+    return [*lines, f"Terms: {words(terms)}"] if terms else lines
+
+
+def terms_json(timeline: Timeline) -> dict[str, Any]:
+    """Return the same for programs; None where there are none."""
+    return {name: timeline.info.get(name) for name in ("collective_fit", "terms", "host_ns")}

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.files import replacing
-from armillary.report.picture import check_matplotlib
+from armillary.base.pictures import check_matplotlib
 from armillary.report.trace_drawing import CTRL, DATA, MAX_NODES, Drawing, drawing
 from armillary.report.trace_graph_html import COLOURS, about, graph_page
 from armillary.report.trace_times import KINDS, durations

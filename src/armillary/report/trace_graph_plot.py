@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import numpy as np
 
 from armillary.base.errors import InputError
-from armillary.base.files import replacing
+from armillary.base.pictures import check_matplotlib, save_figure
 from armillary.report.layered_layout import BOX, Layout, layered
 from armillary.report.trace_drawing import CTRL, Drawing
 from armillary.report.trace_graph_html import COLOURS, about
@@ -31,17 +30,15 @@ def plot_graph(drawn: Drawing, path: Path) -> None:
             f"{path}: {drawn.n_boxes:,} boxes, expected at most {BOXES_AT_MOST:,} in a picture; collapse the graph, "
             "or write .html, .dot or .graphml"
         )
-    try:
-        figures = importlib.import_module("matplotlib.figure")
-    except ImportError as error:
-        raise InputError("pictures need matplotlib: pip install armillary[plot]") from error
+    check_matplotlib()
     from matplotlib.collections import LineCollection
+    from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
     placed = layered(drawn.n_boxes, drawn.src, drawn.dst, drawn.lane)
     width, height = float(placed.width.max(initial=200)), float(placed.height.max(initial=50)) + 24
     scale = min(1.0, _LARGEST * _PER_INCH / max(width, height))
-    figure = figures.Figure(figsize=(width * scale / _PER_INCH, height * scale / _PER_INCH))
+    figure = Figure(figsize=(width * scale / _PER_INCH, height * scale / _PER_INCH))
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, width), ylim=(height - 24, -24))
     axes.axis("off")
@@ -64,10 +61,8 @@ def plot_graph(drawn: Drawing, path: Path) -> None:
     axes.text(
         8, -10, f"{drawn.graph.source}: {about(drawn)}", fontsize=10 * scale, va="center", parse_math=False
     )
-    dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
     dpi = min(2 * _PER_INCH, _PIXELS / max(figure.get_size_inches()))
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=dpi, metadata=dates)
+    save_figure(figure, path, dpi)
 
 
 def _line(drawn: Drawing, placed: Layout, edge: int) -> list[tuple[float, float]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from armillary.compute.model import ComputeModel, Device, Times, Work
-from armillary.platform.model import Kernels
+from armillary.platform.kernels import Kernels
 from armillary.trace.attention import Attention
 from armillary.trace.gemm import Gemm
 

@@ -52,7 +52,11 @@ def check(graph: Graph) -> list[Diagnostic]:
 
 
 def validate(graph: Graph) -> None:
-    """Raise InputError for the first error of the graph's structure; see `Graph.validate`."""
+    """Refuse what cannot be simulated: ids that occur twice, and cycles.
+
+    Raises:
+        InputError: names the nodes.
+    """
     for finding in _structure(graph):
         if finding.severity == "error":
             raise InputError(f"{graph.source}: {finding.message}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,132 +28,190 @@ from armillary.trace.schema import (
 )
 from armillary.trace.texts import intern
 
-if TYPE_CHECKING:
-    from armillary.trace.graph import Graph
-
 I64 = NDArray[np.int64]
+_Read = TypeVar("_Read", bound=Callable[..., Any])
 
 
-def _find(graph: Graph, name: str) -> tuple[I64, I64]:
-    """Return the attributes called `name` (indices into the batch) and their nodes."""
-    found: tuple[I64, I64] = graph._cached(_search, name)
-    return found
+def _kept(read: _Read) -> _Read:
+    """Let a method of `AttributeColumns` keep what it returns, by its arguments: graphs are immutable."""
+
+    @wraps(read)
+    def kept(self: AttributeColumns, *key: Any) -> Any:
+        of = (read.__name__, *key)
+        found = self.kept.get(of)
+        if found is None:
+            found = self.kept[of] = read(self, *key)
+        return found
+
+    return cast(_Read, kept)
 
 
-def names(graph: Graph) -> tuple[I64, list[str]]:
-    """See `Graph.name_codes`."""
-    codes, first = intern(graph.columns, graph._field(c.NAME_AT))
-    return codes, [raw.decode() for raw in graph.columns.raws(first)]
+class AttributeColumns:
+    """The attributes of the nodes of one graph of a batch.
 
+    Attributes:
+        columns: those of the batch.
+        first: frame of the graph's first node.
+        n_nodes: number of nodes.
+        source: path of the file, or a label such as "rank 3", for messages.
+        kept: what was read before.
+    """
 
-def _search(graph: Graph, name: str) -> tuple[I64, I64]:
-    by_name, bounds, nodes = graph._cached(_by_name)
-    code = graph.columns.name_code.get(name, -1)
-    if code < 0:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    found = by_name[bounds[code] : bounds[code + 1]]
-    return found + int(graph.columns.rows[c.ATTR_AT, graph.first]), nodes[found]
+    def __init__(self, columns: Columns, first: int, n_nodes: int, source: str) -> None:
+        self.columns = columns
+        self.first = first
+        self.n_nodes = n_nodes
+        self.source = source
+        self.kept: dict[tuple[Any, ...], Any] = {}
 
+    def name(self, position: int) -> str:
+        """Return the name of one node."""
+        return self.columns.text(int(self.columns.rows[c.NAME_AT, self.first + position]))
 
-def _by_name(graph: Graph) -> tuple[I64, list[int], I64]:
-    """Return the attributes of a graph ordered by name, where those of each name begin, and the node of each."""
-    names, count = graph.attr_name, len(graph.columns.names)
-    # Of 16 bits, they are sorted by counting.
-    by_name = np.argsort(names.astype(np.int16) if count < 1 << 15 else names, kind="stable")
-    bounds = np.concatenate([[0], np.cumsum(np.bincount(names, minlength=count))])
-    nodes = np.repeat(np.arange(graph.n_nodes), np.diff(graph.attr_ptr))
-    return by_name, bounds.tolist(), nodes
+    def node(self, position: int) -> str:
+        """Return how messages name one node: source, id and name."""
+        found = int(self.columns.rows[c.ID, self.first + position]) & 0xFFFF_FFFF_FFFF_FFFF
+        return f"{self.source}: node {found} '{self.name(position)}'"
 
+    @_kept
+    def name_codes(self) -> tuple[I64, list[str]]:
+        """Return the names of all nodes as codes, int64 (n_nodes,), and the distinct names."""
+        codes, first = intern(self.columns, self.columns.rows[c.NAME_AT, self._frames])
+        return codes, [raw.decode() for raw in self.columns.raws(first)]
 
-def _require(graph: Graph, name: str, found: I64, nodes: I64, kinds: frozenset[int], wanted: str) -> None:
-    kind = graph.columns.attr_kind[found]
-    right = np.zeros(256, np.bool_)
-    right[list(kinds)] = True
-    wrong = np.flatnonzero(~right[kind])
-    if len(wrong):
-        first = int(wrong[0])
-        raise InputError(
-            f"{graph.node(int(nodes[first]))}: attribute '{name}' is of kind {KIND_NAMES[kind[first]]}, "
-            f"expected {wanted}"
-        )
+    @_kept
+    def has(self, name: str) -> NDArray[np.bool_]:
+        """Say for every node whether it has the attribute, bool (n_nodes,)."""
+        result = np.zeros(self.n_nodes, dtype=np.bool_)
+        result[self._find(name)[1]] = True
+        return result
 
+    @_kept
+    def ints(self, name: str, default: int = 0) -> I64:
+        """Return an integer attribute of every node, int64 (n_nodes,).
 
-def has(graph: Graph, name: str) -> NDArray[np.bool_]:
-    """See `Graph.has`."""
-    result = np.zeros(graph.n_nodes, dtype=np.bool_)
-    result[_find(graph, name)[1]] = True
-    return result
+        Args:
+            name: the attribute; every integer kind and bool converts.
+            default: value of the nodes that do not have it.
 
+        Raises:
+            InputError: it is of another kind somewhere, or does not fit into int64.
+        """
+        found, nodes = self._of_kind(name, INTEGER_KINDS, "an integer (such as int64)")
+        values = self.columns.attr_value[found]
+        kind = self.columns.attr_kind[found]
+        huge = np.flatnonzero((values < 0) & ((kind == UINT64) | (kind == FIXED64)))
+        if len(huge):
+            first = int(huge[0])
+            raise InputError(
+                f"{self.node(int(nodes[first]))}: attribute '{name}' is {int(values[first]) + 2**64}, "
+                f"expected at most {2**63 - 1}"
+            )
+        result = np.full(self.n_nodes, default, dtype=np.int64)
+        result[nodes] = values
+        return result
 
-def ints(graph: Graph, name: str, default: int) -> I64:
-    """See `Graph.ints`."""
-    found, nodes = _find(graph, name)
-    _require(graph, name, found, nodes, INTEGER_KINDS, "an integer (such as int64)")
-    values = graph.columns.attr_value[found]
-    kind = graph.columns.attr_kind[found]
-    huge = np.flatnonzero((values < 0) & ((kind == UINT64) | (kind == FIXED64)))
-    if len(huge):
-        first = int(huge[0])
-        raise InputError(
-            f"{graph.node(int(nodes[first]))}: attribute '{name}' is {int(values[first]) + 2**64}, "
-            f"expected at most {2**63 - 1}"
-        )
-    result = np.full(graph.n_nodes, default, dtype=np.int64)
-    result[nodes] = values
-    return result
+    @_kept
+    def floats(self, name: str, default: float = 0.0) -> NDArray[np.float64]:
+        """Return a numeric attribute of every node as float64 (n_nodes,); see `ints`."""
+        kinds = INTEGER_KINDS | FLOAT_KINDS
+        found, nodes = self._of_kind(name, kinds, "a number (such as double or int64)")
+        bits, kind = self.columns.attr_value[found], self.columns.attr_kind[found]
+        values = bits.astype(np.float64)
+        unsigned = (kind == UINT64) | (kind == FIXED64)
+        values[unsigned] = bits[unsigned].view(np.uint64)
+        values[kind == DOUBLE] = bits[kind == DOUBLE].view(np.float64)
+        values[kind == FLOAT] = bits[kind == FLOAT].astype(np.uint32).view(np.float32)
+        result = np.full(self.n_nodes, default, dtype=np.float64)
+        result[nodes] = values
+        return result
 
+    @_kept
+    def strings(self, name: str) -> tuple[NDArray[np.int32], list[str]]:
+        """Return a string attribute: codes int32 (n_nodes,), -1 where absent, and the distinct values.
 
-def floats(graph: Graph, name: str, default: float) -> NDArray[np.float64]:
-    """See `Graph.floats`."""
-    found, nodes = _find(graph, name)
-    _require(graph, name, found, nodes, INTEGER_KINDS | FLOAT_KINDS, "a number (such as double or int64)")
-    bits, kind = graph.columns.attr_value[found], graph.columns.attr_kind[found]
-    values = bits.astype(np.float64)
-    unsigned = (kind == UINT64) | (kind == FIXED64)
-    values[unsigned] = bits[unsigned].view(np.uint64)
-    values[kind == DOUBLE] = bits[kind == DOUBLE].view(np.float64)
-    values[kind == FLOAT] = bits[kind == FLOAT].astype(np.uint32).view(np.float32)
-    result = np.full(graph.n_nodes, default, dtype=np.float64)
-    result[nodes] = values
-    return result
+        Raises:
+            InputError: it is of another kind somewhere.
+        """
+        found, nodes = self._of_kind(name, frozenset((STRING,)), "string")
+        codes, first = intern(self.columns, self.columns.attr_value[found])
+        result = np.full(self.n_nodes, -1, dtype=np.int32)
+        result[nodes] = codes
+        return result, [raw.decode() for raw in self.columns.raws(first)]
 
+    @_kept
+    def bool_lists(self, name: str) -> tuple[NDArray[np.int32], list[tuple[bool, ...]]]:
+        """Return a bool_list attribute: codes int32 (n_nodes,), -1 where absent, and the distinct lists.
 
-def strings(graph: Graph, name: str) -> tuple[NDArray[np.int32], list[str]]:
-    """See `Graph.strings`."""
-    found, nodes = _find(graph, name)
-    _require(graph, name, found, nodes, frozenset((STRING,)), "string")
-    codes, first = intern(graph.columns, graph.columns.attr_value[found])
-    result = np.full(graph.n_nodes, -1, dtype=np.int32)
-    result[nodes] = codes
-    return result, [raw.decode() for raw in graph.columns.raws(first)]
+        Raises:
+            InputError: it is of another kind somewhere.
+        """
+        codes, lists = self._lists(name, frozenset((BOOL_LIST,)), "bool_list")
+        return codes, [tuple(bool(item) for item in items) for items in lists]
 
+    @_kept
+    def int_lists(self, name: str) -> tuple[NDArray[np.int32], list[tuple[int, ...]]]:
+        """Return an attribute that is a list of integers: codes int32 (n_nodes,), -1 where absent, and the lists.
 
-def bool_lists(graph: Graph, name: str) -> tuple[NDArray[np.int32], list[tuple[bool, ...]]]:
-    """See `Graph.bool_lists`."""
-    codes, lists = _lists(graph, name, frozenset((BOOL_LIST,)), "bool_list")
-    return codes, [tuple(bool(item) for item in items) for items in lists]
+        Raises:
+            InputError: it is of another kind somewhere.
+        """
+        return self._lists(name, frozenset(kind + 1 for kind in INTEGER_KINDS - {BOOL}), "a list of integers")
 
+    def _lists(
+        self, name: str, kinds: frozenset[int], wanted: str
+    ) -> tuple[NDArray[np.int32], list[tuple[int, ...]]]:
+        found, nodes = self._of_kind(name, kinds, wanted)
+        columns = self.columns
+        lists = columns.attr_value[found]
+        index: dict[tuple[int, ...], int] = {}
+        codes = [
+            index.setdefault(tuple(columns.items[first:after].tolist()), len(index))
+            for first, after in zip(columns.list_ptr[lists], columns.list_ptr[lists + 1], strict=True)
+        ]
+        result = np.full(self.n_nodes, -1, dtype=np.int32)
+        result[nodes] = codes
+        return result, list(index)
 
-def int_lists(graph: Graph, name: str) -> tuple[NDArray[np.int32], list[tuple[int, ...]]]:
-    """See `Graph.int_lists`."""
-    return _lists(graph, name, frozenset(kind + 1 for kind in INTEGER_KINDS - {BOOL}), "a list of integers")
+    @property
+    def _frames(self) -> slice:
+        return slice(self.first, self.first + self.n_nodes)
 
+    @_kept
+    def _by_name(self) -> tuple[I64, list[int], I64]:
+        """Return the attributes of a graph ordered by name, where those of each name begin, and the node of each."""
+        columns = self.columns
+        ends = columns.rows[c.ATTR_AT, self.first : self.first + self.n_nodes + 1]
+        names, count = columns.attr_name[int(ends[0]) : int(ends[-1])], len(columns.names)
+        # Of 16 bits, they are sorted by counting.
+        by_name = np.argsort(names.astype(np.int16) if count < 1 << 15 else names, kind="stable")
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(names, minlength=count))])
+        return by_name, bounds.tolist(), np.repeat(np.arange(self.n_nodes), np.diff(ends))
 
-def _lists(
-    graph: Graph, name: str, kinds: frozenset[int], wanted: str
-) -> tuple[NDArray[np.int32], list[tuple[int, ...]]]:
-    found, nodes = _find(graph, name)
-    _require(graph, name, found, nodes, kinds, wanted)
-    columns = graph.columns
-    lists = columns.attr_value[found]
-    index: dict[tuple[int, ...], int] = {}
-    codes = [
-        index.setdefault(tuple(columns.items[first:after].tolist()), len(index))
-        for first, after in zip(columns.list_ptr[lists], columns.list_ptr[lists + 1], strict=True)
-    ]
-    result = np.full(graph.n_nodes, -1, dtype=np.int32)
-    result[nodes] = codes
-    return result, list(index)
+    @_kept
+    def _find(self, name: str) -> tuple[I64, I64]:
+        """Return the attributes called `name` (indices into the batch) and their nodes."""
+        by_name, bounds, nodes = self._by_name()
+        code = self.columns.name_code.get(name, -1)
+        if code < 0:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        found = by_name[bounds[code] : bounds[code + 1]]
+        return found + int(self.columns.rows[c.ATTR_AT, self.first]), nodes[found]
+
+    def _of_kind(self, name: str, kinds: frozenset[int], wanted: str) -> tuple[I64, I64]:
+        """Return what `_find` does; refuse attributes of other kinds."""
+        found, nodes = self._find(name)
+        kind = self.columns.attr_kind[found]
+        right = np.zeros(256, np.bool_)
+        right[list(kinds)] = True
+        wrong = np.flatnonzero(~right[kind])
+        if len(wrong):
+            first = int(wrong[0])
+            raise InputError(
+                f"{self.node(int(nodes[first]))}: attribute '{name}' is of kind {KIND_NAMES[kind[first]]}, "
+                f"expected {wanted}"
+            )
+        return found, nodes
 
 
 def value(columns: Columns, kind: int, bits: int) -> Any:

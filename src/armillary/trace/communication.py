@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.units import format_bytes
+from armillary.trace._check import validate
 from armillary.trace.graph import Graph
 from armillary.trace.node import REPLAY_ONLY
 from armillary.trace.order import csr, issue_order
@@ -100,7 +101,7 @@ def read_communication(trace: Trace, groups: Groups) -> list[Communication]:
         kinds, meets = graph.types, graph.ints(REPLAY_ONLY) == 0
         collective = (kinds == NodeType.COMM_COLL_NODE) & meets
         message = ((kinds == NodeType.COMM_SEND_NODE) | (kinds == NodeType.COMM_RECV_NODE)) & meets
-        graph.validate()
+        validate(graph)
         order = issue_order(graph)
         found.append(
             Communication(

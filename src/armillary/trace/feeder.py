@@ -7,6 +7,7 @@ import heapq
 import numpy as np
 
 from armillary.base.errors import InputError, StuckError
+from armillary.trace._check import validate
 from armillary.trace.graph import Graph
 
 
@@ -23,7 +24,7 @@ class Feeder:
         Raises:
             InputError: ids occur twice or dependencies form a cycle.
         """
-        graph.validate()
+        validate(graph)
         self.graph = graph
         ptr, parent = graph.parents()
         n = graph.n_nodes

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.trace import attributes, parents
 from armillary.trace import columns as c
+from armillary.trace.attributes import AttributeColumns, triples
 from armillary.trace.columns import Columns
+from armillary.trace.parents import resolve
 from armillary.trace.schema import KIND_NAMES
 
 I64 = NDArray[np.int64]
 
 
-class Graph:
+class Graph(AttributeColumns):
     """The execution trace of one rank, or of many equal ones; immutable.
 
     Nodes are in file order and a *position* is an index in that order. Columns are views of the
@@ -31,12 +32,9 @@ class Graph:
     """
 
     def __init__(self, columns: Columns, index: int, source: str) -> None:
-        self.columns = columns
+        metadata, after = columns.bounds[index : index + 2]
+        super().__init__(columns, metadata + 1, after - metadata - 1, source)
         self.index = index
-        first, after = columns.bounds[index : index + 2]
-        self.first = first + 1
-        self.n_nodes = after - first - 1
-        self.source = source
 
     def __repr__(self) -> str:
         return f"Graph({self.source!r}, {self.n_nodes} nodes)"
@@ -131,12 +129,12 @@ class Graph:
     def metadata(self) -> list[tuple[str, str, Any]]:
         """GlobalMetadata.attr as (name, kind, value) triples."""
         ends = self.columns.rows[c.ATTR_AT]
-        return attributes.triples(self.columns, int(ends[self.first - 1]), int(ends[self.first]))
+        return triples(self.columns, int(ends[self.first - 1]), int(ends[self.first]))
 
     def attrs(self, position: int) -> list[tuple[str, str, Any]]:
         """Return the attributes of one node as (name, kind, value) triples."""
         ends, frame = self.columns.rows[c.ATTR_AT], self.first + position
-        return attributes.triples(self.columns, int(ends[frame]), int(ends[frame + 1]))
+        return triples(self.columns, int(ends[frame]), int(ends[frame + 1]))
 
     def attrs_with_docs(self, position: int) -> list[tuple[str, str, Any] | tuple[str, str, Any, str]]:
         """Return `attrs` of one node, with its doc string as a fourth member where there is one."""
@@ -156,10 +154,6 @@ class Graph:
         }
         return [(*triple, docs[i]) if i in docs else triple for i, triple in enumerate(found)]
 
-    def name(self, position: int) -> str:
-        """Return the name of one node."""
-        return self.columns.text(int(self.columns.rows[c.NAME_AT, self.first + position]))
-
     @cached_property
     def _names(self) -> list[str]:
         codes, names = self.name_codes()
@@ -168,11 +162,6 @@ class Graph:
     def names(self) -> list[str]:
         """Return the names of all nodes."""
         return self._names
-
-    def name_codes(self) -> tuple[I64, list[str]]:
-        """Return the names of all nodes as codes, int64 (n_nodes,), and the distinct names."""
-        found: tuple[I64, list[str]] = self._cached(attributes.names)
-        return found
 
     def io(self, position: int) -> dict[str, tuple[str, str, str]]:
         """Return the IOInfo of one node: (values, shapes, types) of "inputs" and "outputs", where present."""
@@ -187,13 +176,9 @@ class Graph:
         """Return IOInfo.inputs.values of one node, "" where absent."""
         return self.io(position).get("inputs", ("", "", ""))[0]
 
-    def node(self, position: int) -> str:
-        """Return how messages name one node: source, id and name."""
-        return f"{self.source}: node {int(self.ids[position])} '{self.name(position)}'"
-
     @cached_property
     def _parents(self) -> tuple[I64, NDArray[np.int32], list[tuple[int, int]]]:
-        return parents.resolve(self)
+        return resolve(self.ids, (self.ctrl_ptr, self.ctrl_deps), (self.data_ptr, self.data_deps))
 
     def parents(self) -> tuple[I64, NDArray[np.int32]]:
         """Return the dependencies of all nodes as positions, in CSR.
@@ -210,67 +195,6 @@ class Graph:
         """Dependencies on absent nodes: (position of the node, missing id)."""
         return self._parents[2]
 
-    @cached_property
-    def _cache(self) -> dict[tuple[Any, ...], Any]:
-        return {}
-
-    def _cached(self, reader: Any, *key: Any) -> Any:
-        cache = self._cache
-        found = cache.get((reader, *key))
-        if found is None:
-            found = cache[(reader, *key)] = reader(self, *key)
-        return found
-
-    def has(self, name: str) -> NDArray[np.bool_]:
-        """Say for every node whether it has the attribute, bool (n_nodes,)."""
-        found: NDArray[np.bool_] = self._cached(attributes.has, name)
-        return found
-
-    def ints(self, name: str, default: int = 0) -> I64:
-        """Return an integer attribute of every node, int64 (n_nodes,).
-
-        Args:
-            name: the attribute; every integer kind and bool converts.
-            default: value of the nodes that do not have it.
-
-        Raises:
-            InputError: it is of another kind somewhere, or does not fit into int64.
-        """
-        found: I64 = self._cached(attributes.ints, name, default)
-        return found
-
-    def floats(self, name: str, default: float = 0.0) -> NDArray[np.float64]:
-        """Return a numeric attribute of every node as float64 (n_nodes,); see `ints`."""
-        found: NDArray[np.float64] = self._cached(attributes.floats, name, default)
-        return found
-
-    def strings(self, name: str) -> tuple[NDArray[np.int32], list[str]]:
-        """Return a string attribute: codes int32 (n_nodes,), -1 where absent, and the distinct values.
-
-        Raises:
-            InputError: it is of another kind somewhere.
-        """
-        found: tuple[NDArray[np.int32], list[str]] = self._cached(attributes.strings, name)
-        return found
-
-    def bool_lists(self, name: str) -> tuple[NDArray[np.int32], list[tuple[bool, ...]]]:
-        """Return a bool_list attribute: codes int32 (n_nodes,), -1 where absent, and the distinct lists.
-
-        Raises:
-            InputError: it is of another kind somewhere.
-        """
-        found: tuple[NDArray[np.int32], list[tuple[bool, ...]]] = self._cached(attributes.bool_lists, name)
-        return found
-
-    def int_lists(self, name: str) -> tuple[NDArray[np.int32], list[tuple[int, ...]]]:
-        """Return an attribute that is a list of integers: codes int32 (n_nodes,), -1 where absent, and the lists.
-
-        Raises:
-            InputError: it is of another kind somewhere.
-        """
-        found: tuple[NDArray[np.int32], list[tuple[int, ...]]] = self._cached(attributes.int_lists, name)
-        return found
-
     def attribute_kinds(self) -> dict[str, dict[str, int]]:
         """Return how often each attribute occurs with each kind."""
         keys, counts = np.unique(self.attr_name.astype(np.int64) * 64 + self.attr_kind, return_counts=True)
@@ -278,13 +202,3 @@ class Graph:
         for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
             kinds.setdefault(self.attr_names[key // 64], {})[KIND_NAMES[key % 64]] = count
         return kinds
-
-    def validate(self) -> None:
-        """Refuse what cannot be simulated: ids that occur twice, and cycles.
-
-        Raises:
-            InputError: names the nodes.
-        """
-        from armillary.trace._check import validate
-
-        validate(self)

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from armillary.trace.graph import Graph
 
 
 def locate(ids: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -34,20 +29,23 @@ def distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     return keys[np.concatenate(([True], keys[1:] > keys[:-1]))]
 
 
-def resolve(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int32], list[tuple[int, int]]]:
-    """Return CSR offsets, positions and the dangling (position, id) pairs; see `Graph.parents`."""
-    n = graph.n_nodes
+def resolve(
+    ids: NDArray[np.uint64], *dependencies: tuple[NDArray[np.int64], NDArray[np.uint64]]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], list[tuple[int, int]]]:
+    """Return CSR offsets, positions and the dangling (position, id) pairs; see `Graph.parents`.
+
+    Args:
+        ids: Of all nodes.
+        dependencies: Of each sort CSR offsets, and ids as written.
+    """
+    n = len(ids)
     nodes = np.arange(n, dtype=np.int64)
-    pairs = [
-        (np.repeat(nodes, np.diff(ptr)), deps)
-        for ptr, deps in ((graph.ctrl_ptr, graph.ctrl_deps), (graph.data_ptr, graph.data_deps))
-        if len(deps)
-    ]
+    pairs = [(np.repeat(nodes, np.diff(ptr)), deps) for ptr, deps in dependencies if len(deps)]
     if not pairs:
         return np.zeros(n + 1, dtype=np.int64), np.zeros(0, dtype=np.int32), []
     node = np.concatenate([pair[0] for pair in pairs]) if len(pairs) > 1 else pairs[0][0]
     wanted = np.concatenate([pair[1] for pair in pairs]) if len(pairs) > 1 else pairs[0][1]
-    at = locate(graph.ids, wanted)
+    at = locate(ids, wanted)
     missing = at < 0
     dangling: list[tuple[int, int]] = []
     if missing.any():

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from armillary.base import jit
 from armillary.trace import columns as c
+from armillary.trace._check import validate
 from armillary.trace.columns import I64
 from armillary.trace.graph import Graph
 from armillary.trace.order import COMPILED_FROM, csr, owners, topological
@@ -59,7 +60,7 @@ def slice_graph(graph: Graph, chosen: NDArray[np.bool_]) -> Graph:
     Raises:
         InputError: the graph has a cycle, or ids occur twice.
     """
-    graph.validate()
+    validate(graph)
     keep = (chosen | (graph.types == NodeType.METADATA_NODE)).astype(np.int64)
     joined = _bridge(graph, keep)
     return _rebuild(graph, keep, *joined)

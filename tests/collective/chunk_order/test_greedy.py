@@ -23,7 +23,8 @@ from armillary.collective.chunk_order.online import online_greedy
 from armillary.collective.chunk_order.search import least_time, search
 from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.physical.costs import costs_of, levels_of
-from armillary.platform.model import ChunkOrderName, Dimension, Physical, Platform, Port
+from armillary.platform.model import ChunkOrderName, Physical, Platform
+from armillary.platform.network import Dimension, Port
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 KINDS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 from armillary.platform.topology import Topology, from_dimensions, leaf_spine
 from armillary.platform.topology.wiring import Wiring
 

@@ -20,7 +20,7 @@ from armillary.collective.synthesis.messages import MOST_WRITTEN, messages_of
 from armillary.collective.synthesis.spread import Options
 from armillary.collective.synthesis.wires import wires_of
 from armillary.collective.synthesis.xml import to_msccl
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 from armillary.platform.topology import Shortest, Topology, from_dimensions
 from tests.collective.synthesis.networks import dimensions, fabric, networks
 from tests.collective.synthesis.twins import Greedy, results

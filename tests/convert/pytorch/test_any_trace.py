@@ -15,7 +15,7 @@ import armillary
 from armillary.base.errors import ArmillaryError, InputError
 from armillary.convert import report
 from armillary.convert.front_ends.pytorch import convert
-from armillary.platform.recorded import recorded_machine
+from armillary.platform.model import recorded_machine
 from armillary.trace import write_trace
 from armillary.trace.check_ranks import check_trace
 from tests.convert.pytorch.recording import Recording, tensor

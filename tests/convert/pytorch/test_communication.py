@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from armillary.convert.pytorch.arguments import element_bytes
 from armillary.convert.pytorch.communicating_nodes import communications
 from armillary.convert.pytorch.communication import Communication, kind_of
-from armillary.convert.pytorch.element_types import element_bytes
 from tests.convert.pytorch.recording import Recording, tensor
 
 PG, OP, NONE = "<Object>", "<Object>", "<None>"

@@ -16,8 +16,8 @@ import armillary
 from armillary.convert import front_end, report
 from armillary.convert.converted import Converted
 from armillary.convert.pytorch.communication_kernels import UNSAID, kernel_kind
-from armillary.platform.model import Dimension, Platform
-from armillary.platform.recorded import recorded_machine
+from armillary.platform.model import Platform, recorded_machine
+from armillary.platform.network import Dimension
 from armillary.trace import NodeType
 from tests.convert.pytorch.test_device_only import event, kernel
 

@@ -13,7 +13,7 @@ from armillary.convert.pytorch.device import read_device
 from armillary.convert.pytorch.host import read_host
 from armillary.convert.pytorch.job import convert_job
 from armillary.convert.pytorch.link import link
-from armillary.platform.recorded import recorded_machine
+from armillary.platform.model import recorded_machine
 from tests.convert.pytorch.recording import Recording, tensor
 
 US = 1000

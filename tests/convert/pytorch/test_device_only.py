@@ -13,7 +13,7 @@ from armillary.base.errors import InputError
 from armillary.convert import front_end, report
 from armillary.convert.pytorch.device_only import said, without_host
 from armillary.convert.pytorch.link_files import read_linked
-from armillary.platform.recorded import recorded_machine
+from armillary.platform.model import recorded_machine
 from armillary.trace import NodeType, check
 from tests.convert.pytorch.recording import Recording, tensor
 

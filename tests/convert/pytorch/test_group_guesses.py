@@ -9,7 +9,8 @@ import pytest
 
 import armillary
 from armillary.convert.converted import Converted
-from armillary.platform.model import Dimension, Platform
+from armillary.platform.model import Platform
+from armillary.platform.network import Dimension
 from armillary.trace import NodeType
 from armillary.trace.check_ranks import check_ranks
 from tests.convert.pytorch.test_process_groups import PG, T, attrs, group, groups_of, job, rank

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from armillary.convert.pytorch.group_threads import groups_of_threads
 from armillary.convert.pytorch.job import convert_job
+from armillary.convert.pytorch.process_groups import groups_of_threads
 from tests.convert.pytorch.recording import Recording, tensor
 from tests.convert.pytorch.test_process_groups import group, groups_of
 

@@ -19,8 +19,8 @@ from armillary.convert.pytorch.host import HostTrace
 from armillary.convert.pytorch.job import convert_job
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.link import link as join
-from armillary.platform.model import Dimension, Platform, System
-from armillary.platform.recorded import recorded_machine
+from armillary.platform.model import Platform, System, recorded_machine
+from armillary.platform.network import Dimension
 from armillary.trace import NodeType
 from armillary.trace.check_ranks import check_trace
 from tests.convert.pytorch.recording import SCHEMAS, Op, Recording, tensor

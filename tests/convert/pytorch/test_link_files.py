@@ -14,7 +14,7 @@ from armillary.convert import report
 from armillary.convert.front_ends.pytorch import convert, pairs
 from armillary.convert.pytorch.job import convert_job
 from armillary.convert.pytorch.link_files import link_files, read_linked, write_linked
-from armillary.platform.recorded import recorded_machine
+from armillary.platform.model import recorded_machine
 from armillary.trace import encode
 from tests.convert.pytorch.recording import SCHEMAS, Recording
 from tests.convert.pytorch.test_job import data_parallel, device_step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from armillary.convert import report
 from armillary.convert.pytorch.job import convert_job
 from armillary.convert.pytorch.link import Linked
-from armillary.convert.pytorch.parents import mend_parents
+from armillary.convert.pytorch.rank import mend_parents
 from tests.convert.pytorch.recording import Recording, tensor
 
 NAMES = ["Optimizer.step", "c10d::broadcast_", "c10d::broadcast_", "c10d::broadcast_"]

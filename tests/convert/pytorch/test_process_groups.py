@@ -12,8 +12,8 @@ from armillary.convert import report
 from armillary.convert.converted import Converted
 from armillary.convert.pytorch.job import convert_job
 from armillary.lab.extrapolation import ranks_named_by, recognise_one
-from armillary.platform.model import Dimension, Platform
-from armillary.platform.recorded import recorded_machine
+from armillary.platform.model import Platform, recorded_machine
+from armillary.platform.network import Dimension
 from armillary.trace import Graph
 from armillary.trace.process_groups import recorded_rank, recorded_world
 from tests.convert.pytorch.recording import Recording, tensor

@@ -10,7 +10,7 @@ import pytest
 import armillary
 from armillary.convert import report
 from armillary.convert.converted import Converted
-from armillary.platform.recorded import recorded_machine
+from armillary.platform.model import recorded_machine
 from tests.convert.pytorch.kineto import AMD, NVIDIA, Document, Vendor, with_kernels_of
 
 VENDORS = pytest.mark.parametrize("vendor", [NVIDIA, AMD], ids=lambda vendor: vendor.name)

@@ -27,8 +27,8 @@ from armillary.convert.pytorch.device import read_device
 from armillary.convert.pytorch.host import read_host
 from armillary.convert.pytorch.job import convert_job
 from armillary.convert.pytorch.link import Linked, link
-from armillary.platform.model import Dimension, Platform, System
-from armillary.platform.recorded import recorded_machine
+from armillary.platform.model import Platform, System, recorded_machine
+from armillary.platform.network import Dimension
 from armillary.trace import CollectiveType, NodeType
 from armillary.trace.check_ranks import check_trace
 from armillary.trace.node import REPLAY_ONLY

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import armillary
 from armillary.convert import report
 from armillary.convert.converted import Converted
-from armillary.platform.recorded import recorded_machine
+from armillary.platform.model import recorded_machine
 from armillary.trace import NodeType, check
 from tests.convert.pytorch.kineto import AMD, NVIDIA, Document, Vendor, with_kernels_of
 

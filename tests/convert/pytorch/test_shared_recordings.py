@@ -14,7 +14,7 @@ import pytest
 import armillary
 from armillary.convert import report
 from armillary.convert.front_ends.pytorch import convert
-from armillary.platform.recorded import recorded_machine
+from armillary.platform.model import recorded_machine
 from tests.convert.pytorch.kineto import with_kernels_of
 
 pytestmark = [pytest.mark.shared, pytest.mark.slow]

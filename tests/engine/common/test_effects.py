@@ -220,7 +220,7 @@ def test_packets_have_none_where_there_are_none(tmp_path: Any) -> None:
 
 
 def test_every_key_of_packets_is_in_the_table() -> None:
-    from armillary.platform.files.packets_schema import PROTOCOLS as SCHEMAS
+    from armillary.platform.packet_options import PROTOCOLS as SCHEMAS
 
     for protocol, schema in SCHEMAS.items():
         known = {option.key.removeprefix("packets.") for option in OPTIONS if option.protocol == protocol}

@@ -13,7 +13,10 @@ import armillary
 from armillary import PlacedJob, simulate_jobs
 from armillary.base.errors import InputError
 from armillary.engine.common.multi_job import JobsResult
-from armillary.platform.model import Dimension, Jitter, Physical, Platform, RemoteMemory, System
+from armillary.platform.kernels import Jitter
+from armillary.platform.memory import RemoteMemory
+from armillary.platform.model import Physical, Platform, System
+from armillary.platform.network import Dimension
 from armillary.report import breakdown
 from armillary.trace import Graph, GraphBuilder, RankGrid, Trace
 from armillary.trace.compose import compose

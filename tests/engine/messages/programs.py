@@ -10,7 +10,7 @@ from armillary.collective.physical import ALGORITHMS
 from armillary.platform.logical import logical_dimensions
 from armillary.platform.topology import Topology, dragonfly, fat_tree, leaf_spine, rail_optimised
 from armillary.platform.topology.aggregation import with_in_network
-from armillary.platform.topology.description import Network
+from armillary.platform.topology.network import Network
 
 from ..physical.programs import IN_NETWORK, Case, cases
 

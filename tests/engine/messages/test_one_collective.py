@@ -11,8 +11,8 @@ import pytest
 import armillary
 from armillary.collective.demand import OPERATIONS
 from armillary.collective.physical import algorithms_for
-from armillary.platform.bandwidth import links_per_npu
-from armillary.platform.model import Dimension, Physical, Platform, Port
+from armillary.platform.model import Physical, Platform
+from armillary.platform.network import Dimension, Port, links_per_npu
 from armillary.report import bound
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 

@@ -20,8 +20,8 @@ from armillary.engine.messages.window import segments_of, window_of
 from armillary.engine.physical.courses import plain_course
 from armillary.engine.physical.phases import split_at_once
 from armillary.engine.transport.network import paces
-from armillary.platform.bandwidth import ports
-from armillary.platform.model import InNetwork, Platform
+from armillary.platform.model import Platform, ports
+from armillary.platform.network import InNetwork
 from armillary.trace import Trace
 from tests.engine.physical.reference.choice import Instance
 from tests.engine.physical.reference.evaluate import Channel, Machine

@@ -9,21 +9,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from armillary.collective.physical import algorithms_for
-from armillary.platform.model import (
-    Dimension,
-    InNetwork,
-    Jitter,
-    KernelModel,
-    Kernels,
-    LocalMemory,
-    MemoryStage,
-    Override,
-    Physical,
-    Platform,
-    Port,
-    RemoteMemory,
-    System,
-)
+from armillary.platform.kernels import Jitter, KernelModel, Kernels, Override
+from armillary.platform.memory import LocalMemory, MemoryStage, RemoteMemory
+from armillary.platform.model import Physical, Platform, System
+from armillary.platform.network import Dimension, InNetwork, Port
 from armillary.trace import CollectiveType, Graph, GraphBuilder, NodeType, Trace, encode
 
 TYPES = {

@@ -10,7 +10,10 @@ import pytest
 
 import armillary
 from armillary.base.errors import InputError, StuckError
-from armillary.platform.model import Dimension, Kernels, Physical, Platform, Port, RemoteMemory, System
+from armillary.platform.kernels import Kernels
+from armillary.platform.memory import RemoteMemory
+from armillary.platform.model import Physical, Platform, System
+from armillary.platform.network import Dimension, Port
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace
 
 KINDS = list(CollectiveType)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import armillary
 from armillary.base.errors import InputError
 from armillary.collective.fitted import load_fit
-from armillary.platform.model import Dimension, Physical, Platform, Port
+from armillary.platform.model import Physical, Platform
+from armillary.platform.network import Dimension, Port
 from armillary.platform.terms import FitChoice, Terms
 from armillary.report import bound
 from armillary.trace import CollectiveType, GraphBuilder, Trace

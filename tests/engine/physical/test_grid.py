@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary.base.errors import InputError, StuckError
-from armillary.platform.model import Dimension, Jitter, Physical, Platform, Port, RemoteMemory, System
+from armillary.platform.kernels import Jitter
+from armillary.platform.memory import RemoteMemory
+from armillary.platform.model import Physical, Platform, System
+from armillary.platform.network import Dimension, Port
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 from armillary.trace.expand import expand
 from armillary.trace.grid import AXIS, RankGrid

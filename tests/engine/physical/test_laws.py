@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary.engine.common.timeline import Timeline
-from armillary.platform.model import Dimension, Physical, Platform, Port
+from armillary.platform.model import Physical, Platform
+from armillary.platform.network import Dimension, Port
 from armillary.report import bound
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 

@@ -16,15 +16,9 @@ from armillary.engine.transport.offer import offer
 from armillary.engine.transport.packet import Packet
 from armillary.platform.files.memory import together_ns
 from armillary.platform.files.topology import edges
-from armillary.platform.model import (
-    Dimension,
-    LocalMemory,
-    MemoryStage,
-    Physical,
-    Platform,
-    RemoteMemory,
-    System,
-)
+from armillary.platform.memory import LocalMemory, MemoryStage, RemoteMemory
+from armillary.platform.model import Physical, Platform, System
+from armillary.platform.network import Dimension
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 from armillary.platform.topology.routing import Shortest
 from armillary.trace import GraphBuilder, Trace

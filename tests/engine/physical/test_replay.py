@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import armillary
 from armillary.base.errors import InputError
 from armillary.platform.files.native import load_platform
-from armillary.platform.model import Dimension, Physical, Platform, System
-from armillary.platform.recorded import recorded_machine
+from armillary.platform.model import Physical, Platform, System, recorded_machine
+from armillary.platform.network import Dimension
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace
 from armillary.trace.node import REPLAY_ONLY
 from tests.engine.physical.reference.evaluate import simulate_slowly

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary.base.errors import InputError
-from armillary.platform.model import Dimension, Physical, Platform, Port, System
+from armillary.platform.model import Physical, Platform, System
+from armillary.platform.network import Dimension, Port
 from armillary.report import bound
 from armillary.trace import GraphBuilder, Trace
 

@@ -19,7 +19,8 @@ from armillary.engine.common.timeline import Timeline
 from armillary.engine.physical.lower import lower
 from armillary.engine.physical.plans import Plans
 from armillary.engine.physical.program import PhysicalProgram, execute
-from armillary.platform.model import Dimension, Physical, Platform, Port, System
+from armillary.platform.model import Physical, Platform, System
+from armillary.platform.network import Dimension, Port
 from armillary.trace import GraphBuilder, Trace
 from armillary.workload.generate import generate
 from armillary.workload.models import load_model

@@ -11,12 +11,8 @@ from armillary.engine.common.diagnose import check_finished
 from armillary.engine.common.result import timeline_of
 from armillary.engine.physical.lower import lower
 from armillary.engine.physical.program import execute
-from armillary.platform.model import (
-    Dimension,
-    Physical,
-    Platform,
-    Port,
-)
+from armillary.platform.model import Physical, Platform
+from armillary.platform.network import Dimension, Port
 from armillary.report import bound
 from armillary.trace import CollectiveType
 from tests.engine.physical.reference.evaluate import simulate_slowly

@@ -15,7 +15,7 @@ from armillary.engine.transport.credit import Credit, datelines, explained
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.offer import offer
 from armillary.engine.transport.transport import Room, first_state
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 from armillary.platform.topology import (
     UNBOUNDED,
     DimensionOrder,

@@ -15,7 +15,7 @@ from armillary.engine.transport.ns3 import library
 from armillary.engine.transport.ns3.transport import Ns3
 from armillary.engine.transport.offer import Offered, offer
 from armillary.engine.transport.transport import Room, first_state
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 from armillary.platform.topology import Ecmp, Routing, Shortest, from_dimensions, leaf_spine
 
 GBPS100 = 12.5

@@ -20,7 +20,7 @@ from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.offer import Offered, offer
 from armillary.engine.transport.packet import Packet, reverse_links
 from armillary.engine.transport.transport import Room, first_state
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 from armillary.platform.topology import Ecmp, Routing, Shortest, Static, Topology, from_dimensions, leaf_spine
 
 from .packet_twin import PacketTwin

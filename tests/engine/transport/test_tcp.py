@@ -18,7 +18,7 @@ from armillary.engine.transport.ns3 import library
 from armillary.engine.transport.ns3.transport import Ns3
 from armillary.engine.transport.offer import Offered, offer
 from armillary.engine.transport.tcp import ALGORITHMS, Tcp
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 from armillary.platform.topology import Ecmp, Routing, Shortest, from_dimensions, leaf_spine
 from armillary.platform.topology.graph import UNBOUNDED
 from armillary.platform.topology.wiring import Wiring

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from armillary.evidence.validate.fitted_files import is_fitted
+from armillary.evidence.validate.gemm import is_fitted
 
 
 @pytest.mark.parametrize("name", ["a100", "h100", "b200"])

@@ -20,7 +20,7 @@ from armillary.explore.cost.allocation.solve import allocate, in_steps, spend
 from armillary.explore.cost.allocation.traffic import Traffic, traffic_of
 from armillary.platform import Dimension, Platform
 from armillary.platform.files.native import load_study
-from armillary.platform.model import Port
+from armillary.platform.network import Port
 from armillary.trace import GraphBuilder, Trace
 
 

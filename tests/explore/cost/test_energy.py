@@ -15,7 +15,8 @@ from armillary.cli import main
 from armillary.explore.cost import Costs, Use, energy, measures_of, use_of
 from armillary.explore.cost.use import crossing
 from armillary.platform import Dimension, Platform
-from armillary.platform.model import Physical, Port, System
+from armillary.platform.model import Physical, System
+from armillary.platform.network import Port
 from armillary.trace import GraphBuilder, NodeType, Trace
 
 MACHINE = Platform(

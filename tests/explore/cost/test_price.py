@@ -8,10 +8,13 @@ import pytest
 
 from armillary.base.errors import InputError
 from armillary.explore.cost import Costs, load_costs, price
-from armillary.explore.cost.presets import cost_preset_names, read_cost_preset, unverified
+from armillary.explore.cost.presets import cost_preset_names, read_cost_preset
 from armillary.explore.cost.price import classes, per_bandwidth
+from armillary.explore.cost.schema import unverified
 from armillary.platform import Dimension, Platform
-from armillary.platform.model import LocalMemory, Physical, Port
+from armillary.platform.memory import LocalMemory
+from armillary.platform.model import Physical
+from armillary.platform.network import Port
 
 LIBRA_4D = Platform(
     tuple(

@@ -8,7 +8,7 @@ import pytest
 
 from armillary.base.errors import InputError
 from armillary.explore.cost.measures import measures_of
-from armillary.explore.cost.presets import load_costs
+from armillary.explore.cost.schema import load_costs
 from armillary.explore.cost.step import simulate_step
 from armillary.explore.sweep.evaluate import Evaluator
 from armillary.explore.sweep.load import load_sweep

@@ -12,7 +12,8 @@ import pytest
 
 from armillary.base.errors import InputError
 from armillary.explore.runner import Store, Stored, run, screen
-from armillary.explore.runner.executor import Executor, make_executor
+from armillary.explore.runner.executor import Executor
+from armillary.explore.runner.executors import make_executor
 from armillary.explore.sweep import Row, Sweep
 from armillary.testing.executor import check_executor
 

@@ -15,15 +15,10 @@ from armillary.base.errors import InputError, StuckError
 from armillary.explore.search.bound import StepBound
 from armillary.explore.search.pipeline_kernel import T_LIST, T_PARENT, T_RANK, TASK_COLUMNS
 from armillary.explore.search.timetable import timetable
-from armillary.platform.model import (
-    Dimension,
-    Jitter,
-    Kernels,
-    Physical,
-    Platform,
-    RemoteMemory,
-    System,
-)
+from armillary.platform.kernels import Jitter, Kernels
+from armillary.platform.memory import RemoteMemory
+from armillary.platform.model import Physical, Platform, System
+from armillary.platform.network import Dimension
 from armillary.platform.terms import FitChoice, Terms
 from armillary.workload.generate import generate
 from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp, Model

@@ -10,7 +10,8 @@ from armillary.base.errors import InputError
 from armillary.explore.sweep import load_sweep
 from armillary.explore.sweep.facts import FACTS
 from armillary.explore.sweep.measures import MEASURES
-from armillary.explore.sweep.schema import Limits, Varied, file_part, sweep_schema
+from armillary.explore.sweep.schema import Limits, Varied, sweep_schema
+from armillary.explore.sweep.schema import Sweep as SweepFile
 
 G = "workload.generate."
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "sweep.md"
@@ -133,7 +134,7 @@ def test_the_page_has_all_keys_names_and_measures():
     tables = "\n".join(line for line in PAGE.read_text().splitlines() if line.startswith("|"))
     known = set(re.findall(r"`([\w.]+)`", tables))
     limits = {f"limits.{name}" for name in Limits.model_fields}
-    keys = {*file_part().model_fields, *limits} - {"limits"}
+    keys = {*SweepFile.model_fields, *limits} - {"limits"}
     keys |= {field.alias or name for name, field in Varied.model_fields.items()}
     assert keys | FACTS.keys() | MEASURES.keys() <= known
     firsts = set(re.findall(r"^\| `([\w.]+)`", tables, re.M)) - FACTS.keys() - MEASURES.keys()
@@ -142,7 +143,7 @@ def test_the_page_has_all_keys_names_and_measures():
 
 def test_the_schema_has_all_keys():
     schema = sweep_schema()
-    assert schema["properties"].keys() == file_part().model_fields.keys()
+    assert schema["properties"].keys() == SweepFile.model_fields.keys()
     assert not schema["additionalProperties"]
     varied = schema["$defs"]["Varied"]
     assert varied["properties"].keys() == {field.alias or name for name, field in Varied.model_fields.items()}

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
 from armillary.cli import main
-from armillary.explore.compare.comparison import as_json, compared
-from armillary.explore.compare.documents import ABSENT, differences
+from armillary.explore.compare.comparison import ABSENT, as_json, compared, differences
 from armillary.explore.compare.nodes import node_changes
 from armillary.explore.compare.show import headline
 from armillary.explore.compare.sides import Side, read_side, side_of_row

@@ -19,7 +19,9 @@ from armillary.lab.learned.graphs import Layouts, graph_of_tokens
 from armillary.lab.learned.reference_kernel import ENDS, EVERY
 from armillary.lab.learned.tokens import Tokens, parents_of, same, tokens_of
 from armillary.lab.learned.vocabulary import Vocabulary, split_name
-from armillary.platform.model import Dimension, Physical, Platform, RemoteMemory, System
+from armillary.platform.memory import RemoteMemory
+from armillary.platform.model import Physical, Platform, System
+from armillary.platform.network import Dimension
 from armillary.trace import Graph, GraphBuilder, NodeType, Trace
 from armillary.workload.generate import generate
 from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp

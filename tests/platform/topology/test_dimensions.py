@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
 from armillary.engine.common.network import path
-from armillary.platform.bandwidth import port
-from armillary.platform.model import Dimension, Port
+from armillary.platform.network import Dimension, Port, port
 from armillary.platform.topology import (
     DimensionOrder,
     Failure,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from armillary.base.errors import InputError
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 from armillary.platform.topology import (
     Ecmp,
     Failure,

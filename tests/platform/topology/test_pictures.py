@@ -9,7 +9,7 @@ import pytest
 
 from armillary.base.errors import InputError
 from armillary.platform.files.preset import preset_names
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 from armillary.platform.topology import (
     Failure,
     degraded,

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from armillary.workload.layers.layer import Layer
 from armillary.workload.memory.advice import advise
-from armillary.workload.memory.footprint import CATEGORIES, footprint, worst
+from armillary.workload.memory.footprint import CATEGORIES, footprint, server, worst
 from armillary.workload.memory.inference import serving
-from armillary.workload.memory.server import server
 from armillary.workload.memory.states import states
 from armillary.workload.pipeline.partition import partition
 from armillary.workload.pipeline.tasks import tasks

@@ -14,7 +14,7 @@ from armillary.trace import CollectiveType
 from armillary.trace.check_ranks import check_trace
 from armillary.trace.process_groups import read_groups
 from armillary.workload.micro import COLLECTIVES, ELEMENTS, PATTERNS, Case, sizes, sweep
-from armillary.workload.micro.groups import group_sizes
+from armillary.workload.micro.collectives import group_sizes
 from armillary.workload.micro.messages import busiest
 
 

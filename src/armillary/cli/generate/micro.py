@@ -191,7 +191,7 @@ def _sizes(smallest: str, largest: str, factor: int) -> list[int]:
 
 def _cases(tests: list[str], npus: int, groups: str | None, element: str, sizes: list[int]) -> list[Case]:
     from armillary.workload.micro import sweep
-    from armillary.workload.micro.groups import group_sizes
+    from armillary.workload.micro.collectives import group_sizes
 
     chosen = None
     if groups is not None:

@@ -12,7 +12,7 @@ import click
 from armillary.base.errors import InputError
 
 if TYPE_CHECKING:
-    from armillary.platform.document import KeyPath
+    from armillary.base.hints import KeyPath
     from armillary.platform.model import Platform
     from armillary.workload.plan.schema import Plan
 
@@ -91,7 +91,7 @@ class PlanOptions:
         """
         from pydantic import ValidationError
 
-        from armillary.platform.document import Document, read_document
+        from armillary.base.document import Document, read_document
         from armillary.platform.files.native_errors import first_error, first_problem
         from armillary.workload.plan.schema import Plan
 

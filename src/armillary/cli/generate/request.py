@@ -122,7 +122,7 @@ def request_options(function: F) -> F:
 
 def _write(folder: Path, trace: Trace) -> None:
     from armillary.trace import write_trace
-    from armillary.trace.group_file import write_group_file
+    from armillary.trace.files import write_group_file
 
     folder.mkdir(parents=True, exist_ok=True)
     prefix, groups = folder / "rank", folder / "groups.json"

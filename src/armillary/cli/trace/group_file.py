@@ -24,8 +24,8 @@ def read_group_file(path: Path | None, ranks: int) -> dict[int, tuple[int, ...]]
     """
     if path is None:
         return {}
-    from armillary.platform.document import read_document
-    from armillary.platform.files.groups import read_groups
+    from armillary.base.document import read_document
+    from armillary.platform.groups import read_groups
 
     document = read_document(path, "communicator groups", "json")
     if document.duplicates:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from armillary.collective.fitted.between import Spanning
-from armillary.collective.fitted.model import CollectiveFit
+from armillary.collective.fitted.model import CollectiveFit, DataSheet
 from armillary.collective.fitted.regimes import Curve, Regime, share
-from armillary.collective.fitted.sheet import DataSheet
 
 SWITCH_EFFICIENCY = 0.8
 """Of the bandwidth that reducing in the switch saves, what is left: H100 over A100, all-reduce of 2 to 8 GPUs."""

@@ -27,15 +27,15 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
+from armillary.base.document import Document, read_document
 from armillary.base.errors import InputError, nearest
+from armillary.base.hints import KeyPath
 from armillary.collective.fitted.between import Spanning, Stage
 from armillary.collective.fitted.derive import borrowed, derive
-from armillary.collective.fitted.model import STAND_INS, CollectiveFit
+from armillary.collective.fitted.model import STAND_INS, CollectiveFit, DataSheet
 from armillary.collective.fitted.regimes import Curve, Regime
-from armillary.collective.fitted.sheet import DataSheet
-from armillary.platform.document import Document, KeyPath, read_document
+from armillary.platform.fields import Bandwidth, Count, Part, Size, Time
 from armillary.platform.files.native_errors import first_error
-from armillary.platform.files.schema_fields import Bandwidth, Count, Part, Size, Time
 
 _FOLDER = Path(__file__).parent / "fits"
 _SHEETS = Path(__file__).parent / "sheets.yaml"

@@ -6,9 +6,8 @@ import json
 import math
 
 from armillary.collective.fitted.between import Spanning
-from armillary.collective.fitted.model import CollectiveFit
+from armillary.collective.fitted.model import CollectiveFit, DataSheet
 from armillary.collective.fitted.regimes import Curve
-from armillary.collective.fitted.sheet import DataSheet
 
 
 def text_of(fit: CollectiveFit, title: str, device: str | None = None) -> str:

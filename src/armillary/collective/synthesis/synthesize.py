@@ -11,8 +11,8 @@ from armillary.base.errors import InputError, nearest, one_of
 from armillary.collective.synthesis.search import Request, best_spread, chunk_bytes
 from armillary.collective.synthesis.spread import Spread
 from armillary.collective.synthesis.wires import Wires
-from armillary.platform.topology.description import Network
 from armillary.platform.topology.graph import Topology
+from armillary.platform.topology.network import Network
 from armillary.platform.topology.routing import Routing, Shortest
 
 OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter")

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from armillary.base.document import read_document
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.compute.gpu.read import Reader
-from armillary.platform.document import read_document
 
 FOLDER = Path(__file__).parent / "devices"
 STAND_IN = {"fp4": ("fp8", "bf16"), "fp8": ("bf16",), "fp32": ("bf16",), "bf16": ()}

@@ -13,7 +13,6 @@ from armillary.base.errors import InputError, one_of
 from armillary.compute.gpu.attention import attention_seconds
 from armillary.compute.gpu.device import SECOND, Factors, Gpu, load_gpu
 from armillary.compute.gpu.gemm import BOUNDS, ELEMENT, gemm_seconds
-from armillary.compute.gpu.pointwise import memory_seconds
 from armillary.compute.model import ComputeModel, Device, Floats, Times, Work
 
 LAYOUTS = ("input", "weight")
@@ -144,3 +143,9 @@ class GpuModel(ComputeModel):
         ns[which] = np.maximum(moving, computing + self.gpu.launch * (flops > 0)) * SECOND
         for at, computes in zip(which, (computing > moving).tolist(), strict=True):
             bound[at] = "compute" if computes else "memory"
+
+
+def memory_seconds(gpu: Gpu, size: Floats) -> Floats:
+    """Return (kernels) s of kernels that read and write (kernels) bytes."""
+    result: Floats = gpu.launch + size / (gpu.bandwidth * gpu.share)
+    return result

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from armillary.base import units
+from armillary.base.document import Document
 from armillary.base.errors import nearest, one_of
-from armillary.platform.document import Document, KeyPath
+from armillary.base.hints import KeyPath
 
 PRECISIONS = ("fp32", "bf16", "fp8", "fp4")
 LAYOUTS = ("input", "weight", "grouped")

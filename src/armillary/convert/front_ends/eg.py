@@ -21,10 +21,10 @@ def convert(inputs: Sequence[Path], *, cycle: str = "1 ns", groups: Path | None 
     Raises:
         InputError: a file cannot be read or is not of that schema; names the byte.
     """
+    from armillary.base.document import read_document
     from armillary.base.units import parse_time
     from armillary.convert.eg_nodes import Meaning, graph_of_rank
-    from armillary.platform.document import read_document
-    from armillary.platform.files.groups import read_groups
+    from armillary.platform.groups import read_groups
     from armillary.trace import Graph, Trace
 
     try:

@@ -6,12 +6,11 @@ as a list, and its type as ``Tensor(float)``; lists nest all three, the type as 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-
-from armillary.convert.pytorch.element_types import element_bytes
 
 UNKNOWN, UNDEFINED = -1, -2
 
@@ -101,3 +100,60 @@ def measure(kind: Kind, value: Any, shape: Any) -> tuple[int, int]:
         if type(kind) is not int or kind < 0:
             raise MalformedError(value)
     return count, count * kind
+
+
+_BYTES = {
+    "bool": 1, "byte": 1, "int8": 1, "uint8": 1, "qint8": 1, "quint8": 1, "quint4x2": 1, "quint2x4": 1, "bits8": 1,
+    "bits1x8": 1, "bits2x4": 1, "bits4x2": 1, "float4e2m1fnx2": 1,
+    "half": 2, "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2, "bits16": 2,
+    "float": 4, "float32": 4, "int32": 4, "uint32": 4, "qint32": 4, "complexhalf": 4, "complex32": 4,
+    "double": 8, "float64": 8, "int64": 8, "uint64": 8, "complexfloat": 8, "complex64": 8,
+    "complexdouble": 16, "complex128": 16,
+}  # fmt: skip
+_WORDS = frozenset(("signed", "unsigned", "char", "short", "int", "long"))
+"""C++ spells one integer in several ways: long, long int, unsigned long, long unsigned int, long long."""
+
+
+@lru_cache(maxsize=256)
+def element_bytes(dtype: object) -> int:
+    """Return the bytes of one element of a dtype as PyTorch's profilers name it; 0 if unknown."""
+    text = re.sub(r"\b(c10|at|torch|std)(::|\.)", "", str(dtype).strip().lower())
+    words = set(text.split())
+    if words and words <= _WORDS:
+        return next((size for word, size in (("char", 1), ("short", 2), ("long", 8)) if word in words), 4)
+    bare = re.sub(r"[^a-z0-9]", "", text)
+    return 1 if re.match(r"float8e\d", bare) else _BYTES.get(bare, 0)
+
+
+_LIMIT = 1 << 48
+
+
+def tensors(value: Any, depth: int = 0) -> Iterator[list[Any]]:
+    """Give the tensor records in one input or output, which may be a list of lists of them."""
+    if not isinstance(value, list) or depth > 4:
+        return
+    if is_tensor(value):
+        yield value
+        return
+    for item in value:
+        yield from tensors(item, depth + 1)
+
+
+def is_tensor(value: list[Any]) -> bool:
+    """Whether `value` is one record."""
+    return (
+        5 <= len(value) <= 7
+        and all(type(part) is int and 0 <= part < _LIMIT for part in value[:5])
+        and value[3] * value[4] < _LIMIT
+        and not isinstance(value[-1], int)
+    )
+
+
+def size(value: Any) -> int:
+    """Return the bytes of all tensors in one input or output."""
+    return sum(record[3] * record[4] for record in tensors(value))
+
+
+def elements(value: Any) -> int:
+    """Return the elements of all tensors in one input or output."""
+    return sum(record[3] for record in tensors(value))

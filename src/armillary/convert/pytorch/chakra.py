@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from armillary.convert.pytorch.arguments import tensors
 from armillary.convert.pytorch.communication import RECV, SEND, Communication
 from armillary.convert.pytorch.device import DeviceOp
 from armillary.convert.pytorch.host import HostNode
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.rank import Rank
 from armillary.convert.pytorch.steps import Step
-from armillary.convert.pytorch.tensors import tensors
 from armillary.trace import CollectiveType, Node, NodeType
 from armillary.trace.gemm import GEMM, Gemm, to_numbers
 from armillary.trace.node import REPLAY_ONLY, Attribute

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from armillary.convert.pytorch.arguments import element_bytes, elements, size, tensors
 from armillary.convert.pytorch.communication_kernels import kernel_kind, words_kind
-from armillary.convert.pytorch.element_types import element_bytes
 from armillary.convert.pytorch.host import HostNode, HostTrace
-from armillary.convert.pytorch.tensors import elements, size, tensors
 from armillary.trace import CollectiveType
 
 SEND, RECV = "SEND", "RECV"

@@ -10,8 +10,8 @@ import json
 from math import prod
 from typing import Any
 
+from armillary.convert.pytorch.arguments import element_bytes
 from armillary.convert.pytorch.device import CpuOp, DeviceTrace
-from armillary.convert.pytorch.element_types import element_bytes
 from armillary.convert.pytorch.host import HostNode, HostTrace
 from armillary.convert.pytorch.link import Linked
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,14 @@ from armillary.convert.converted import Converted, communication
 from armillary.convert.groups import Groups
 from armillary.convert.pytorch.chakra import Group, nodes_of_rank
 from armillary.convert.pytorch.closing import close, statements
-from armillary.convert.pytorch.communication import MOST_RANKS, RECV, SEND, Communication
+from armillary.convert.pytorch.communication import ASYNCHRONOUS, MOST_RANKS, RECV, SEND, Communication
 from armillary.convert.pytorch.device_only import DEVICE_ONLY
 from armillary.convert.pytorch.group_guesses import refute_guesses
-from armillary.convert.pytorch.group_order import keep_group_order
 from armillary.convert.pytorch.host_time import operators_held, was_cut
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.process_groups import ProcessGroups, says_world, world_size
 from armillary.convert.pytorch.rank import Rank, build
+from armillary.convert.pytorch.steps import Step
 from armillary.trace import Graph, GraphBuilder, Trace, graph_of
 from armillary.trace.process_groups import RANK, WORLD_SIZE
 
@@ -237,3 +237,25 @@ def _summary(facts: list[dict[str, Any]]) -> dict[str, Any]:
         "gap_fraction": max(gaps, default=None),
         "per_rank": facts,
     }
+
+
+def keep_group_order(steps: Sequence[Step], group_of: Callable[[Communication], Group]) -> None:
+    """Let each collective wait for what the one before it in its group waited for.
+
+    A backend takes them from one queue, so none starts before the one ahead of it; but it works on several at a
+    time (gloo has two threads for each group), so none waits for the end of that.
+    """
+    fronts: dict[int, dict[tuple[str, int], Step]] = {}
+    for step in steps:
+        comm = step.source
+        if not isinstance(comm, Communication) or comm.kind in (SEND, RECV):
+            continue
+        if not step.name.startswith(ASYNCHRONOUS):
+            continue  # a stream keeps the order
+        front = fronts.setdefault(group_of(comm).number, {})
+        step.waits += [wait for wait in front.values() if wait not in step.waits and wait.end <= step.end]
+        step.begin = min(step.end, max([step.begin, *(wait.end for wait in step.waits)]))
+        for wait in step.waits:  # of one thread or stream the last is enough
+            key = wait.kind if wait.kind == "comm" else "", wait.lane
+            if key not in front or front[key].end <= wait.end:
+                front[key] = wait

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from armillary.convert.pytorch.communicating_nodes import communications
-from armillary.convert.pytorch.communication import ASYNCHRONOUS, GROUP_NOTE, Communication, add_event
+from armillary.convert.pytorch.communication import (
+    ASYNCHRONOUS,
+    GROUP_NOTE,
+    RECV,
+    SEND,
+    Communication,
+    add_event,
+    of_operator,
+)
+from armillary.convert.pytorch.communication_kernels import UNSAID, names_its_kind
 from armillary.convert.pytorch.data_waits import add_data_waits
 from armillary.convert.pytorch.delays import add_delays
 from armillary.convert.pytorch.device import CpuOp, DeviceOp, RuntimeCall
 from armillary.convert.pytorch.device_only import DEVICE_ONLY
+from armillary.convert.pytorch.host import HostTrace
 from armillary.convert.pytorch.host_time import own_time, was_cut
-from armillary.convert.pytorch.kernel_calls import describe_kernels
 from armillary.convert.pytorch.launches import Launches, full_queues, launches
 from armillary.convert.pytorch.link import Linked
-from armillary.convert.pytorch.parents import mend_parents
 from armillary.convert.pytorch.segments import Item
 from armillary.convert.pytorch.steps import SHORT, Step, Thread, connect, fork_and_join
 from armillary.convert.pytorch.streams import add_kernels, blocks
@@ -249,3 +257,67 @@ def issue_order(steps: Sequence[Step]) -> list[Step]:
             if not waiting[child]:
                 heapq.heappush(ready, (steps[child].key, child))
     return result
+
+
+def mend_parents(linked: Linked) -> None:
+    """Move nodes up that began after their parent had ended, or that a backend's thread seems to be around.
+
+    While such a thread (gloo) records, PyTorch now and then takes its annotation, or the operator before, for the
+    operator around.
+    """
+    nodes, ops = linked.host.nodes, linked.device.ops
+    event = {node.id: ops[op] for node, op in zip(nodes, linked.op_of, strict=True) if op >= 0}
+    parent: dict[int, int] = {}
+    for node in nodes:  # parents stand before their children
+        own, above = event.get(node.id), event.get(node.parent)
+        while own and above and node.parent in parent:
+            ended = above.tid == own.tid and above.end < own.start
+            elsewhere = above.tid != own.tid and above.is_annotation and above.name.startswith(ASYNCHRONOUS)
+            if (
+                not (ended or elsewhere) or parent[node.parent] >= node.parent
+            ):  # a damaged trace may go in circles
+                break
+            node.parent = parent[node.parent]
+            above = event.get(node.parent)
+        parent[node.id] = node.parent
+
+
+def describe_kernels(steps: Sequence[Step], host: HostTrace) -> None:
+    """Complete the communications that only a kernel tells of.
+
+    Bytes are those of the operator that launched it, if that is a collective by its name. Where the name leaves the
+    kind open, as NCCL's SendRecv and RCCL's generic kernels do, it is that of most calls with a kernel of this name.
+    """
+    kinds: dict[str, Counter[str]] = {}
+    alone: list[tuple[Step, Communication]] = []
+    for step, comm in _of_kernels(steps):
+        if comm.node >= 0 or comm.sized:
+            kinds.setdefault(step.name, Counter())[comm.kind] += 1
+        else:
+            alone.append((step, comm))
+    for step, comm in alone:
+        found = next((made for at in _around(step.item) if (made := of_operator(at, host, step.name))), None)
+        if found is not None:
+            comm.kind, comm.size, comm.sized, comm.path = found.kind, found.size, True, found.path
+        elif not names_its_kind(step.name) and step.name in kinds:
+            comm.kind = kinds[step.name].most_common(1)[0][0]
+        if comm.kind == UNSAID:
+            comm.kind = "ALL_TO_ALL"
+        if comm.kind in (SEND, RECV) and comm.peer is None:
+            comm.kind = "ALL_TO_ALL"  # a message without its other end cannot be told
+        if comm.kind == "BARRIER":
+            comm.sized = True
+
+
+def _of_kernels(steps: Sequence[Step]) -> Iterator[tuple[Step, Communication]]:
+    for step in steps:
+        if step.kind == "comm" and isinstance(step.source, Communication):
+            yield step, step.source
+
+
+def _around(item: Item | None) -> Iterator[int]:
+    """Give the host nodes that a kernel was launched in, innermost first."""
+    while item is not None:
+        if item.host >= 0:
+            yield item.host
+        item = item.above

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from armillary.base.errors import nearest, one_of
-from armillary.convert.text.kinds import DLRM, SCOPES
-from armillary.convert.text.words import Word
+from armillary.convert.text.kinds import DLRM, SCOPES, Word
 
 NUMBERS = (
     "model_parallel_NPU_group",

@@ -1,4 +1,4 @@
-"""The parallelism kinds: which NPUs take part in the collectives of a layer.
+"""The words of a text file with their places, and the parallelism kinds: who takes part in a layer's collectives.
 
 Source: ``decode_involved_dimensions`` of ASTRA-sim 1.0, where network dimension 0 is the inner part and the others
 are the outer part, and SimAI's suffixes ``_EP`` and ``_DP_EP``.
@@ -6,7 +6,12 @@ are the outer part, and SimAI's suffixes ``_EP`` and ``_DP_EP``.
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from armillary.base.errors import InputError
 
 
 class Phase(IntEnum):
@@ -57,3 +62,52 @@ SCOPES: dict[str, Scopes] = {
 layer 0, of HYBRID_DLRM, which are spread over all NPUs."""
 
 DLRM = ("HYBRID_DLRM", "HYBRID_DLRM_ENHANCED")
+
+
+INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
+_END = re.compile("\r\n|\r|\n")
+_COMMENT = re.compile(r"(?:^|(?<=\s))(?:#|//)")
+
+
+class Word(NamedTuple):
+    """What stands between blanks; line and column count from 1."""
+
+    path: Path
+    text: str
+    line: int
+    column: int
+
+    @property
+    def number(self) -> int | None:
+        """The whole number it is, if it is one of at most 18 digits."""
+        return int(self.text) if INTEGER.fullmatch(self.text) else None
+
+    def reject(self, what: str, expected: str) -> NoReturn:
+        """Raise InputError: `what` is this word, but `expected` was."""
+        raise InputError(
+            f"{self.path}: line {self.line}, column {self.column}: {what} is '{self.text}', expected {expected}"
+        )
+
+
+def read_lines(path: Path) -> list[list[Word]]:
+    """Return the words of every line that is not blank; ``#`` or ``//`` at the start of a word begins a comment.
+
+    Raises:
+        InputError: the file cannot be read, or is no UTF-8.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(
+            f"{path}: {error.strerror or error}, expected a text workload of ASTRA-sim 1.0"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start} is not UTF-8, expected text") from error
+    lines = [
+        [
+            Word(path, match[0], number, match.start() + 1)
+            for match in re.finditer(r"\S+", _COMMENT.split(line)[0])
+        ]
+        for number, line in enumerate(_END.split(text), 1)
+    ]
+    return [words for words in lines if words]

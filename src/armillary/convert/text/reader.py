@@ -13,8 +13,7 @@ from pathlib import Path
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.convert.text.header import LISTS, Options, read_kind, read_options
-from armillary.convert.text.kinds import DLRM, SCOPES, Phase, Scope
-from armillary.convert.text.words import Word, read_lines
+from armillary.convert.text.kinds import DLRM, SCOPES, Phase, Scope, Word, read_lines
 from armillary.trace import CollectiveType
 
 COLLECTIVES = {

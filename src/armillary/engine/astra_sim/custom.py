@@ -21,6 +21,7 @@ from armillary.engine.common.items import TAGS, View
 from armillary.engine.common.network import LIMIT
 from armillary.engine.common.nodes import Nodes
 from armillary.trace import Graph, NodeType, read_graph
+from armillary.trace._check import validate
 
 Ints = NDArray[np.int64]
 
@@ -95,7 +96,7 @@ def _graph(prefix: str, position: int, size: int) -> Graph:
     if not Path(path).exists():
         raise InputError(f"{path}: no such file; expected the trace of one member of a custom collective")
     graph = read_graph(path)
-    graph.validate()
+    validate(graph)
     if graph.n_nodes == 0:
         raise InputError(f"{path} has no nodes; expected the messages of one member of a custom collective")
     return graph

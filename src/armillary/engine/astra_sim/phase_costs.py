@@ -16,7 +16,8 @@ from armillary.engine.astra_sim.congestion.network import Links
 from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common import network
 from armillary.engine.common.flat import flat_program, flat_state
-from armillary.platform.model import Dimension, SharedBus
+from armillary.platform.model import SharedBus
+from armillary.platform.network import Dimension
 
 Ints = NDArray[np.int64]
 INNER_GAP = 0.0038

@@ -14,7 +14,8 @@ from armillary.collective.chunk_order.astra_sim import Collective, Route, greedy
 from armillary.collective.plan import next_size, plan
 from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.network import LIMIT
-from armillary.platform.model import Algorithm, Platform
+from armillary.platform.algorithms import Algorithm
+from armillary.platform.model import Platform
 
 LOCAL_ENDPOINT_NS = 10
 """Endpoint delay inside a sub-group, whatever the system file says (spec: 1(c), Endpoint)."""

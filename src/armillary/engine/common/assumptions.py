@@ -10,11 +10,11 @@ import numpy as np
 
 from armillary.base.units import format_count
 from armillary.platform.algorithms import COLLECTIVES, natural_algorithm, parse_algorithm
-from armillary.platform.model import Kernels, Physical, Platform, System
+from armillary.platform.kernels import Kernels
+from armillary.platform.model import Physical, Platform, System
 
 if TYPE_CHECKING:
     from armillary.engine.common.lowered import Simulated
-    from armillary.platform.model import Platform
     from armillary.trace import Trace
 
 

@@ -16,8 +16,8 @@ from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.common.network import FRACTION_BITS
-from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
+from armillary.platform.network import port
 from armillary.platform.terms import FitChoice
 
 if TYPE_CHECKING:

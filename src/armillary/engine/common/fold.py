@@ -32,7 +32,8 @@ from numpy.typing import NDArray
 
 from armillary.engine.common import network
 from armillary.engine.common.items import Channel, Channels, View, channel_at
-from armillary.platform.model import Dimension, Platform
+from armillary.platform.model import Platform
+from armillary.platform.network import Dimension
 from armillary.trace.distinct import distinct_columns
 
 Colours = NDArray[np.int64]

@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError, nearest
+from armillary.base.hints import show
 from armillary.engine import simulate
 from armillary.engine.common.assumptions import memory_of
 from armillary.engine.common.result import LazyTables
 from armillary.engine.common.timeline import GraphTable, Timeline
-from armillary.platform.document import show
 from armillary.platform.files.native import platform_of
 from armillary.platform.profiles import NOT_ASTRA_SIM
 from armillary.trace import Graph, NodeType
 from armillary.trace.compose import Composed, PlacedJob, compose
 
 if TYPE_CHECKING:
-    from armillary.platform.document import Source
+    from armillary.base.document import Source
     from armillary.platform.model import Platform
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 
 Ranks = NDArray[np.int64]
 LIMIT = 1 << 60

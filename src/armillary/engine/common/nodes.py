@@ -14,6 +14,7 @@ from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common.network import LIMIT
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType
+from armillary.trace._check import validate
 from armillary.trace.node import REPLAY_ONLY
 
 Ints = NDArray[np.int64]
@@ -59,7 +60,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
     Raises:
         InputError: a node that profile ``astra-sim`` cannot run, a cycle, or a value out of range.
     """
-    graph.validate()
+    validate(graph)
     ids = graph.ids
     n = graph.n_nodes
     ascending = n < 2 or bool((ids[1:] > ids[:-1]).all())

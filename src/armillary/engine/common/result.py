@@ -15,7 +15,8 @@ from armillary.engine.common.items import View
 from armillary.engine.common.lowered import NO_NETWORK, Run, Simulated
 from armillary.engine.common.nodes import OPERATION
 from armillary.engine.common.timeline import KINDS, GraphTable, Timeline, sum_by_dimension
-from armillary.platform.model import PRECISIONS, Platform
+from armillary.platform.kernels import PRECISIONS
+from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
 from armillary.trace.distinct import distinct_columns
 

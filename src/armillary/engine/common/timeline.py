@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.base.files import replacing
-from armillary.platform.model import PRECISIONS
+from armillary.platform.kernels import PRECISIONS
 
 if TYPE_CHECKING:
     from armillary.engine.transport.use import NetworkUse

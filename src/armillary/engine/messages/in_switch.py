@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.collective.rounds import ABSENT, SwitchTree
-from armillary.platform.model import InNetwork
+from armillary.platform.network import InNetwork
 from armillary.platform.topology import Topology
 from armillary.platform.topology.aggregation import Aggregation, AggregationTree, capable_switches
-from armillary.platform.topology.description import Network
+from armillary.platform.topology.network import Network
 
 Ints = NDArray[np.int64]
 

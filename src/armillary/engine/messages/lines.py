@@ -17,7 +17,8 @@ from armillary.engine.messages.window import segments_of
 from armillary.engine.physical.phases import PhysicalPhase
 from armillary.engine.physical.program import Plan
 from armillary.engine.physical.workload import lines_of
-from armillary.platform.model import InNetwork, Platform
+from armillary.platform.model import Platform
+from armillary.platform.network import InNetwork
 from armillary.platform.topology import Topology
 
 Ints = NDArray[np.int64]

@@ -29,8 +29,8 @@ from armillary.engine.physical.phases import PhysicalPhase, split_at_once
 from armillary.engine.physical.program import PhysicalProgram, Plan
 from armillary.engine.physical.workload import ListedWorkload
 from armillary.engine.transport.network import Stage
-from armillary.platform.bandwidth import ports
-from armillary.platform.model import InNetwork, Platform
+from armillary.platform.model import Platform, ports
+from armillary.platform.network import InNetwork
 from armillary.trace import Trace
 
 Ints = NDArray[np.int64]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from armillary.engine.transport.network import Stage
-from armillary.platform.bandwidth import links_per_npu, ports
-from armillary.platform.model import Platform
-from armillary.platform.topology.description import Network, routing_of
+from armillary.platform.model import Platform, ports
+from armillary.platform.network import links_per_npu
 from armillary.platform.topology.failures import stages
 from armillary.platform.topology.grids import from_dimensions
+from armillary.platform.topology.network import Network, routing_of
 
 
 def network_of(platform: Platform) -> Network:

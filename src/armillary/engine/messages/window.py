@@ -6,8 +6,8 @@ from math import ceil, sqrt
 
 from armillary.engine.physical.courses import MOST_UNDER_WAY
 from armillary.engine.physical.phases import PhysicalPhase
-from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
+from armillary.platform.network import port
 
 FILL = 1000
 """Segments of all chunks together per level of a tree, at most: to fill and empty it takes one part in so many then."""

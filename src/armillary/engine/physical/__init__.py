@@ -67,7 +67,7 @@ def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[Physical
 def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]:
     """Return what a timeline says about the machine."""
     from armillary.engine.physical.nodes import PhysicalNodes
-    from armillary.platform.bandwidth import ports
+    from armillary.platform.model import ports
 
     info: dict[str, Any] = {
         "ports": [{"out_bytes_per_ns": port.out, "into_bytes_per_ns": port.into} for port in ports(platform)],

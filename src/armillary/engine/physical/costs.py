@@ -14,8 +14,8 @@ from armillary.collective.demand import plain
 from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.network import Scale, bits
 from armillary.engine.physical.phases import PhysicalPhase, Span, latency_ticks, phase_of, spanned_by, visits
-from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
+from armillary.platform.network import port
 
 Cost = tuple[str, Fraction, PhysicalPhase]
 """What is done on a level with so many bytes per byte of the chunk, and the phase that does it."""

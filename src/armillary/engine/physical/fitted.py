@@ -21,8 +21,8 @@ from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.fits import busy, fit_of, fitted_message, spanned, timed
 from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.physical.phases import PhysicalPhase
-from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
+from armillary.platform.network import port
 
 if TYPE_CHECKING:
     pass

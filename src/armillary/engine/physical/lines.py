@@ -24,7 +24,8 @@ from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.memory import MemoryPorts
 from armillary.engine.physical.phases import MEMORY_STORE, PhysicalPhase
 from armillary.engine.physical.workload import PhysicalWorkload, lines_of
-from armillary.platform.bandwidth import links_per_npu, ports
+from armillary.platform.model import ports
+from armillary.platform.network import links_per_npu
 
 Ints = NDArray[np.int64]
 Use = tuple[int, int, int]

@@ -27,6 +27,7 @@ from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.memory import read_accesses
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
+from armillary.trace._check import validate
 from armillary.trace.distinct import distinct_columns
 from armillary.trace.join import DELAY
 
@@ -57,7 +58,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Physica
     Raises:
         InputError: a node that cannot be simulated, a cycle, or a value out of range.
     """
-    graph.validate()
+    validate(graph)
     n = graph.n_nodes
     order = np.argsort(graph.ids, kind="stable")
     types = graph.types[order]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from armillary.engine.transport import layout_kernel as lk
 from armillary.engine.transport.layout_kernel import PS
-from armillary.platform.model import Dimension, InNetwork, Port
+from armillary.platform.network import Dimension, InNetwork, Port
 from armillary.platform.topology.graph import Tier, Topology
 
 Ints = NDArray[np.int64]

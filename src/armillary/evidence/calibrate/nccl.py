@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from armillary.collective.fitted.between import Spanning
-from armillary.collective.fitted.model import CollectiveFit
+from armillary.collective.fitted.model import CollectiveFit, DataSheet
 from armillary.collective.fitted.read import plain_name, sheets
 from armillary.collective.fitted.regimes import Curve, at_size, share
-from armillary.collective.fitted.sheet import DataSheet
 from armillary.evidence.calibrate.nccl_between import fit_spanning
 from armillary.evidence.calibrate.regime_fit import curve_of, fit_curves, steady
 from armillary.evidence.calibrate.samples import Sample, merged

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from armillary.base.files import replacing
+from armillary.base.pictures import new_figure, save_figure
 from armillary.collective.fitted.model import CollectiveFit
 from armillary.collective.fitted.regimes import share
 from armillary.evidence.calibrate.samples import Sample, merged
@@ -18,15 +18,11 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 
 def draw(fit: CollectiveFit, samples: Sequence[Sample], path: Path) -> None:
     """Draw a panel for each operation, with points as measured and lines as fitted (.png, .svg or .pdf)."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     points = merged(samples)
     operations = sorted({sample.operation for sample in points})
     across = min(len(operations), 3)
     down = -(-len(operations) // across)
-    figure = Figure(figsize=(4.6 * across + 0.4, 3.5 * down + 0.4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(4.6 * across + 0.4, 3.5 * down + 0.4)
     panels = list(figure.subplots(down, across, squeeze=False).flat)
     for panel, operation in zip(panels, operations, strict=False):
         mine = [sample for sample in points if sample.operation == operation]
@@ -50,5 +46,4 @@ def draw(fit: CollectiveFit, samples: Sequence[Sample], path: Path) -> None:
     for panel in panels[len(operations) :]:
         panel.set_axis_off()
     figure.suptitle(f"{fit.name}: points measured, lines fitted", fontsize=11)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=150)
+    save_figure(figure, path)

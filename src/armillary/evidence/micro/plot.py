@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armillary.base.errors import InputError
-from armillary.base.files import replacing
+from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.base.units import format_bandwidth, format_bytes
 from armillary.evidence.micro.measure import Result
-from armillary.platform.bandwidth import ports
-from armillary.report.picture import check_picture
+from armillary.platform.model import ports
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,11 +41,7 @@ def bandwidth_picture(results: Iterable[Result], platform: Platform, path: Path)
     lines = _lines(results)
     if not lines:
         raise InputError(f"{path}: nothing to draw: expected a test that has a bus bandwidth")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.6, 5.6), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9.6, 5.6)
     axes = figure.subplots()
     tests = list(dict.fromkeys(line.tests[0] for line in lines))
     groups = list(dict.fromkeys(line.members for line in lines))
@@ -62,10 +57,7 @@ def bandwidth_picture(results: Iterable[Result], platform: Platform, path: Path)
     _style(axes, [size for line in lines for size in line.points])
     axes.set_title(f"Bus bandwidth on {platform.npus:,} NPUs", loc="left", fontsize=12, fontweight="bold")
     figure.legend(loc="outside right upper", frameon=False, fontsize=9)
-    suffix = path.suffix[1:].lower()
-    no_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix, {})
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=suffix, dpi=150, metadata=no_date)
+    save_figure(figure, path)
 
 
 @dataclass

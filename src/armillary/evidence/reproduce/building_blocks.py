@@ -19,13 +19,14 @@ from armillary.evidence.reproduce.assumptions import assumed, choice
 from armillary.evidence.reproduce.judge import Case, at_most, joined, percent, share, stated, times
 from armillary.evidence.reproduce.outcome import Claim, Grid, Outcome
 from armillary.evidence.reproduce.sources import TALK
-from armillary.platform.bandwidth import links_per_npu
-from armillary.platform.model import Algorithm, Dimension, Physical, Platform, Port, System
+from armillary.platform.algorithms import Algorithm
+from armillary.platform.model import Physical, Platform, System
+from armillary.platform.network import Dimension, Port, links_per_npu
 from armillary.report import figures
 from armillary.trace import GraphBuilder, Trace
 
 if TYPE_CHECKING:
-    from armillary.platform.model import TopologyName
+    from armillary.platform.network import TopologyName
 
 LISTED: dict[TopologyName, str] = {"Ring": "ring", "FullyConnected": "direct", "Switch": "halvingDoubling"}
 """Block -> the algorithm that the slides list for it."""

@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from armillary.base.units import format_time
 from armillary.evidence.reproduce.assumptions import choice
 from armillary.evidence.reproduce.case_machines import EQUALS, MACHINES, machine
-from armillary.evidence.reproduce.case_workloads import (
-    Time,
-    WorkloadAssumptions,
-    measure,
-    workloads,
-)
+from armillary.evidence.reproduce.case_workloads import Time, WorkloadAssumptions, measure, workloads
 from armillary.evidence.reproduce.judge import Case, above, joined, percent
 from armillary.evidence.reproduce.outcome import Claim, Grid, Outcome
 from armillary.evidence.reproduce.sources import TALK

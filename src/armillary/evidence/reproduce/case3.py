@@ -20,7 +20,7 @@ from armillary.evidence.reproduce.judge import Case, above, at_most, percent, sh
 from armillary.evidence.reproduce.outcome import Claim, Grid, Outcome
 from armillary.evidence.reproduce.sources import CASE_3
 from armillary.platform import Platform, load_platform
-from armillary.platform.model import MemoryStage, RemoteMemory
+from armillary.platform.memory import MemoryStage, RemoteMemory
 from armillary.report import figures
 from armillary.report.time_breakdown import breakdown
 from armillary.trace import Trace

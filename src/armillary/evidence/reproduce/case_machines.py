@@ -12,16 +12,8 @@ from typing import NamedTuple
 from armillary.evidence.reproduce import readers
 from armillary.evidence.reproduce.assumptions import assumed, choice
 from armillary.platform.algorithms import COLLECTIVES, natural_algorithm
-from armillary.platform.bandwidth import links_per_npu
-from armillary.platform.model import (
-    Dimension,
-    Physical,
-    Platform,
-    Port,
-    ProfileName,
-    System,
-    TopologyName,
-)
+from armillary.platform.model import Physical, Platform, ProfileName, System
+from armillary.platform.network import Dimension, Port, TopologyName, links_per_npu
 
 
 class Block(NamedTuple):

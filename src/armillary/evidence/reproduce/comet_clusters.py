@@ -9,7 +9,8 @@ from typing import Any
 from armillary.base.errors import InputError
 from armillary.evidence.reproduce.comet_assumptions import NODES, Assumptions
 from armillary.platform import load_platform
-from armillary.platform.model import KernelModel, Platform
+from armillary.platform.kernels import KernelModel
+from armillary.platform.model import Platform
 
 BASE = "A100"
 CLUSTERS = (BASE, "H100", "TPU v4", "Dojo")

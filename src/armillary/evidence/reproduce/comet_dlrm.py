@@ -19,7 +19,8 @@ from armillary.evidence.reproduce.comet_clusters import BASE, CLUSTERS, part
 from armillary.evidence.reproduce.comet_memory import Expansion, beyond, fits, hybrid_bandwidth
 from armillary.evidence.reproduce.comet_sweep import CAPACITIES, RATES, Best, Choice, fastest
 from armillary.evidence.reproduce.comet_workload import Share
-from armillary.platform.model import Override, Platform
+from armillary.platform.kernels import Override
+from armillary.platform.model import Platform
 from armillary.workload.generate import generate, replica_layers
 from armillary.workload.memory.footprint import worst
 from armillary.workload.models import Model, load_model

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from armillary.evidence.reproduce.comet_assumptions import Assumptions
 from armillary.evidence.reproduce.comet_workload import Share, share
-from armillary.platform.model import Platform, RemoteMemory
+from armillary.platform.memory import RemoteMemory
+from armillary.platform.model import Platform
 
 _TRACE = 1e-9
 """A share of the weights that counts for nothing, but lets the footprint hold a layer that was loaded."""

@@ -17,7 +17,8 @@ from armillary.evidence.reproduce.judge import Case, above, below, share
 from armillary.evidence.reproduce.outcome import Claim, Grid, Outcome
 from armillary.evidence.reproduce.sources import SCALING
 from armillary.platform import load_platform
-from armillary.platform.model import KernelModel, Platform
+from armillary.platform.kernels import KernelModel
+from armillary.platform.model import Platform
 from armillary.report import figures
 from armillary.report.time_breakdown import breakdown
 from armillary.workload.generate import generate

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import html
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from armillary.base.files import replacing, write_text
+from armillary.base.files import write_text
+from armillary.base.pictures import check_picture, new_figure, save_figure, svg_text
 from armillary.evidence.reproduce.assumptions import about, flag
 from armillary.evidence.reproduce.judge import DEFINITION, STYLES, VERDICTS
 from armillary.evidence.reproduce.outcome import Grid, Line, Outcome
-from armillary.report.picture import check_picture
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
@@ -34,7 +36,6 @@ th, td { text-align: left; padding: .3rem 1rem .3rem 0; border-bottom: 1px solid
   svg { background: #fff }
 }
 """
-_NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 def picture(outcome: Outcome, path: Path) -> None:
@@ -44,8 +45,7 @@ def picture(outcome: Outcome, path: Path) -> None:
         InputError: matplotlib is not installed, the suffix is unknown, or the file cannot be written.
     """
     check_picture(path)
-    with replacing(path) as temporary:
-        _draw(outcome, temporary, path.suffix[1:].lower(), outcome.title)
+    save_figure(_drawn(outcome, outcome.title), path)
 
 
 def write_page(
@@ -70,17 +70,14 @@ def write_page(
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
     """
-    check_picture(path.with_suffix(".svg"))
-    drawn = io.StringIO()
-    _draw(outcome, drawn, "svg")
-    svg = drawn.getvalue()
+    svg = svg_text(_drawn(outcome))
     parts = [
         f"<h1>{html.escape(outcome.title)}</h1>",
         f"<p>armillary reproduce {html.escape(name)}</p>",
         "<h2>Claims</h2>",
         claims_html([claim.line() for claim in outcome.claims]),
         f"<p>{html.escape(DEFINITION)}</p>",
-        svg[svg.index("<svg") :],
+        svg,
         *(_grid(grid) for grid in outcome.grids),
         *([_grid(sweep)] if sweep else []),
         "<h2>What was assumed</h2>",
@@ -105,19 +102,12 @@ def write_html(path: Path, title: str, parts: Iterable[str]) -> None:
     )
 
 
-def _draw(outcome: Outcome, file: Any, suffix: str, title: str = "") -> None:
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    # A fixed salt and no date give the same bytes for the same figure.
-    with rc_context({"svg.hashsalt": "armillary"}):
-        figure = Figure(figsize=(9.0, 4.8), layout="constrained")
-        FigureCanvasAgg(figure)
-        outcome.draw(figure)
-        if title:
-            figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
-        figure.savefig(file, format=suffix, dpi=150, metadata=_NO_DATE.get(suffix, {}))
+def _drawn(outcome: Outcome, title: str = "") -> Figure:
+    figure = new_figure(9.0, 4.8)
+    outcome.draw(figure)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    return figure
 
 
 def claims_html(lines: Sequence[Line]) -> str:

@@ -27,8 +27,8 @@ from armillary.evidence.reproduce.outcome import Claim, Grid, Outcome
 from armillary.evidence.reproduce.sources import BUFFERS
 from armillary.platform.logical import logical_dimensions
 from armillary.platform.model import Packets, Physical, Platform
-from armillary.platform.topology.description import Network
 from armillary.platform.topology.graph import Topology
+from armillary.platform.topology.network import Network
 from armillary.platform.topology.wiring import Wiring
 from armillary.report import figures
 from armillary.trace import GraphBuilder, Trace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import math
 from collections.abc import Sequence
@@ -20,7 +21,6 @@ from armillary.compute.table_file import PRECISIONS
 from armillary.evidence.calibrate import attention as attention_fit
 from armillary.evidence.calibrate import gemm as gemm_fit
 from armillary.evidence.calibrate.measured_file import measured_text
-from armillary.evidence.validate.fitted_files import is_fitted
 from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
 
 COLUMNS = ("device", "gemm_dtype", "m", "n", "k", "latency")
@@ -232,3 +232,16 @@ SUITES: tuple[Suite, ...] = (
         attention_fit.COLUMNS,
     ),
 )
+
+
+_DIGESTS = {
+    "04e356f529e9b12e": "gemm/a100.csv.gz",
+    "21940ddba8ae8082": "gemm/h100.csv.gz",
+    "1f0b61aa971ce00a": "gemm/b200.csv.gz",
+    "4de1a99173bd4887": "aiconfigurator/h100_context_attention.csv.gz",
+}
+
+
+def is_fitted(text: str) -> bool:
+    """Tell whether constants were fitted to rows of a file with this text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16] in _DIGESTS

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armillary.base.errors import InputError
-from armillary.base.files import replacing
+from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.evidence.validate.accuracy import NEAR, accuracy, is_refused, verdict
 from armillary.evidence.validate.show import percent
 from armillary.evidence.validate.table import Row, Table
 from armillary.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
-from armillary.report.picture import check_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +22,6 @@ _MARKS = "os^Dv<"
 _INK = "#555555"
 _FEW = 2_000
 """More points than this are drawn as pixels into .svg and .pdf."""
-_NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 def picture(tables: Sequence[Table], path: Path) -> None:
@@ -35,29 +33,19 @@ def picture(tables: Sequence[Table], path: Path) -> None:
     check_picture(path)
     if not tables:
         raise InputError(f"{path}: nothing to draw, since no validation ran")
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     across = min(len(tables), max(3, math.ceil(math.sqrt(len(tables)))))
     down = math.ceil(len(tables) / across)
-    suffix = path.suffix[1:].lower()
-    # A fixed salt and no date give the same bytes for the same figure.
-    with rc_context({"svg.hashsalt": "armillary"}), replacing(path) as temporary:
-        figure = Figure(figsize=(3.6 * across + 0.4, 4.6 * down), layout="constrained")
-        FigureCanvasAgg(figure)
-        grid = figure.subplots(2 * down, across, squeeze=False, height_ratios=[3, 1] * down)
-        pairs = [
-            (grid[2 * row][column], grid[2 * row + 1][column])
-            for row in range(down)
-            for column in range(across)
-        ]
-        for (above, below), table in zip(pairs, tables, strict=False):
-            _draw(above, below, table)
-        for pair in pairs[len(tables) :]:
-            for axes in pair:
-                axes.remove()
-        figure.savefig(temporary, format=suffix, dpi=150, metadata=_NO_DATE.get(suffix, {}))
+    figure = new_figure(3.6 * across + 0.4, 4.6 * down)
+    grid = figure.subplots(2 * down, across, squeeze=False, height_ratios=[3, 1] * down)
+    pairs = [
+        (grid[2 * row][column], grid[2 * row + 1][column]) for row in range(down) for column in range(across)
+    ]
+    for (above, below), table in zip(pairs, tables, strict=False):
+        _draw(above, below, table)
+    for pair in pairs[len(tables) :]:
+        for axes in pair:
+            axes.remove()
+    save_figure(figure, path)
 
 
 def _draw(above: Axes, below: Axes, table: Table) -> None:

@@ -82,12 +82,12 @@ def _of_store(text: str, path: Path, number: int) -> Side:
 
 
 def _of_study(text: str) -> Side:
+    from armillary.base.document import read_document
     from armillary.engine import simulate
     from armillary.explore.sweep.measured import before_run, of_run
     from armillary.explore.sweep.prepared import prepare
     from armillary.explore.sweep.space import Space
     from armillary.explore.sweep.sweep import Sweep
-    from armillary.platform.document import read_document
 
     document = read_document(text, "study file", "yaml")
     prepared = prepare(document.data, Path(text))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from armillary.base.errors import InputError
-from armillary.base.files import replacing
+from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.base.units import format_time
 from armillary.explore.compare.comparison import Comparison
 from armillary.explore.compare.show import headline, short_side
 from armillary.explore.compare.terms import Term
 from armillary.report.figures import BLUE, GREY, VERMILION, panels, written
-from armillary.report.picture import check_picture, no_date
 from armillary.report.time_breakdown import TITLES
 
 _LEAST = 0.002
@@ -30,14 +28,9 @@ def waterfall(found: Comparison, path: str | os.PathLike[str]) -> None:
     check_picture(path)
     if len(found.sides) != 2:
         raise InputError(f"{path}: a waterfall shows two runs, got {len(found.sides)}")
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     steps = bars(found)
     before, after = found.terms.total.ns
-    figure = Figure(figsize=(9.6, 1.5 + 0.36 * (len(steps) + 2)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9.6, 1.5 + 0.36 * (len(steps) + 2))
     figure.suptitle(headline(found), fontsize=12, fontweight="bold", x=0.012, ha="left")
     axes = panels(figure)[0]
     axes.grid(visible=False, axis="y")
@@ -70,9 +63,7 @@ def waterfall(found: Comparison, path: str | os.PathLike[str]) -> None:
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     written(axes.xaxis, format_time)
-    suffix = Path(path).suffix.lower()
-    with rc_context({"svg.hashsalt": "armillary"}), replacing(path) as temporary:
-        figure.savefig(temporary, format=suffix[1:], dpi=130, metadata=no_date(suffix))
+    save_figure(figure, path, 130)
 
 
 def bars(found: Comparison) -> list[Term]:

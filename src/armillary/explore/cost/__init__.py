@@ -8,9 +8,9 @@ Its volumes come from lowering with one dimension slow, so they count links that
 
 from armillary.explore.cost.energy import Energy, energy
 from armillary.explore.cost.measures import measures_of
-from armillary.explore.cost.presets import cost_preset_names, load_costs
+from armillary.explore.cost.presets import cost_preset_names
 from armillary.explore.cost.price import Price, price
-from armillary.explore.cost.schema import Costs
+from armillary.explore.cost.schema import Costs, load_costs
 from armillary.explore.cost.use import Use, use_of
 
 __all__ = [

@@ -8,8 +8,7 @@ from armillary.base.errors import InputError
 from armillary.explore.cost.price import Item, classes, gigabytes, hosts
 from armillary.explore.cost.schema import Costs
 from armillary.explore.cost.use import Use
-from armillary.platform.bandwidth import ports
-from armillary.platform.model import Platform
+from armillary.platform.model import Platform, ports
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.explore.cost.schema import CLASSES, Costs, LinkCosts
-from armillary.platform.bandwidth import ports
-from armillary.platform.model import Dimension, Platform
+from armillary.platform.model import Platform, ports
+from armillary.platform.network import Dimension
 
 
 @dataclass(frozen=True)

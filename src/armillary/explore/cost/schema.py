@@ -17,12 +17,18 @@ counted, and every table says so.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from armillary.base import units
-from armillary.platform.files.schema_fields import Count, Efficiency, Part, Quantity
+from armillary.base.document import Source, is_there, read_document
+from armillary.base.errors import InputError, nearest, one_of
+from armillary.explore.cost.presets import cost_preset_names, expanded, read_cost_preset
+from armillary.platform.fields import Count, Efficiency, Part, Quantity
+from armillary.platform.files.native_errors import first_error
 from armillary.platform.limits import Number
 
 Money = Annotated[float, Quantity(units.parse_money, "money", "250 USD", Number())]
@@ -114,14 +120,10 @@ class Costs(Part):
     @model_validator(mode="before")
     @classmethod
     def _with_preset(cls, data: Any) -> Any:
-        from armillary.explore.cost.presets import expanded
-
         return expanded(data) if isinstance(data, dict) and isinstance(data.get("preset"), str) else data
 
     @model_validator(mode="after")
     def _classes(self) -> Costs:
-        from armillary.base.errors import nearest, one_of
-
         for name, kind in self.dimensions.items():
             if kind not in self.links:
                 known = one_of(self.links) if self.links else "a class of links"
@@ -129,3 +131,44 @@ class Costs(Part):
                     f"dimensions.{name}: got '{kind}', expected {known}{nearest(kind, self.links)}"
                 )
         return self
+
+
+def load_costs(source: Source) -> Costs:
+    """Read a file of costs, or a preset by its name; what such a file holds may be given as a mapping.
+
+    Raises:
+        InputError: it is neither, or malformed.
+    """
+    if isinstance(source, str) and source in cost_preset_names() and not is_there(source):
+        return Costs(preset=source)
+    if not isinstance(source, Mapping) and not Path(source).suffix and not is_there(source):
+        names = cost_preset_names()
+        raise InputError(
+            f"{source}: neither a file nor a preset of costs{nearest(str(source), names)}; "
+            f"presets: {', '.join(names)}"
+        )
+    document = read_document(source, "costs", "yaml")
+    try:
+        return Costs.model_validate(document.data)
+    except ValidationError as error:
+        raise first_error(document, error) from None
+
+
+def unverified(costs: Costs) -> tuple[str, ...]:
+    """Return the keys of a preset's numbers that no public source says and that are still as they were."""
+    if costs.preset is None:
+        return ()
+    preset = read_cost_preset(costs.preset)
+    original = Costs(preset=costs.preset)
+    return tuple(
+        number.key
+        for number in preset.numbers
+        if number.unverified and _value(costs, number.key) == _value(original, number.key)
+    )
+
+
+def _value(costs: Costs, key: str) -> object:
+    value: Any = costs
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else getattr(value, part, None)
+    return value

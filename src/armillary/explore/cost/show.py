@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from armillary.explore.cost.energy import Energy
-from armillary.explore.cost.presets import read_cost_preset, unverified
+from armillary.explore.cost.presets import read_cost_preset
 from armillary.explore.cost.price import Item, Price
-from armillary.explore.cost.schema import Costs
+from armillary.explore.cost.schema import Costs, unverified
 from armillary.explore.sweep.measures import MEASURES
 
 if TYPE_CHECKING:

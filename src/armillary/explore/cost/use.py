@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.common.timeline import KINDS, GraphTable, Timeline
-from armillary.platform.model import PRECISIONS
+from armillary.platform.kernels import PRECISIONS
 from armillary.report.intervals import measure, union
 from armillary.report.ranks import class_sizes
 

@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 from abc import ABC, abstractmethod
-from importlib import import_module
-from importlib.metadata import entry_points
 from typing import NamedTuple
 
-from armillary.base.errors import InputError, one_of
 from armillary.explore.runner.task import Job, Outcome, Task
-
-GROUP = "armillary.executors"
-"""Entry points by which other packages add executors: classes that take `workers`."""
-EXECUTORS = {
-    "processes": "armillary.explore.runner.executors.processes:Processes",
-    "serial": "armillary.explore.runner.executors.serial:Serial",
-    "ray": "armillary.explore.runner.executors.ray:Ray",
-}
-"""Name -> class of those that are built in."""
 
 
 class Arrived(NamedTuple):
@@ -60,36 +47,3 @@ class Executor(ABC):
     @abstractmethod
     def close(self) -> None:
         """End everything; nothing more arrives."""
-
-
-def make_executor(
-    wanted: str | Executor | concurrent.futures.Executor | None = None, workers: int | None = None
-) -> Executor:
-    """Return an executor by its name, or for one of ``concurrent.futures``.
-
-    Args:
-        wanted: "processes" (the default), "serial", "ray", a name of the entry points "armillary.executors", an
-            executor, or anything that is a ``concurrent.futures.Executor``.
-        workers: How many points at a time; by default as many as it has cores.
-
-    Raises:
-        InputError: there is none of that name, or the number of workers is not above 0.
-    """
-    if workers is not None and workers < 1:
-        raise InputError(f"workers: got {workers}, expected 1 or more")
-    if isinstance(wanted, Executor):
-        return wanted
-    if isinstance(wanted, concurrent.futures.Executor):
-        from armillary.explore.runner.executors.futures import Futures
-
-        return Futures(wanted, workers)
-    name = wanted or "processes"
-    if name in EXECUTORS:
-        module, _, attribute = EXECUTORS[name].partition(":")
-        made: Executor = getattr(import_module(module), attribute)(workers)
-        return made
-    outside = {point.name: point for point in entry_points(group=GROUP)}
-    if name not in outside:
-        raise InputError(f"executor: got '{name}', expected {one_of([*EXECUTORS, *outside])}")
-    other: Executor = outside[name].load()(workers)
-    return other

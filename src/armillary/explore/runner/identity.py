@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import armillary
+from armillary.base import VERSION
 
 if TYPE_CHECKING:
     from armillary.explore.sweep.point import Point
@@ -71,8 +71,8 @@ def sweep_digest(sweep: Sweep) -> str:
 @cache
 def sources() -> str:
     """Return a hash of the version and of all sources on which a result can depend."""
-    whole = hashlib.sha256(armillary.__version__.encode())
-    home = Path(armillary.__file__).parent
+    whole = hashlib.sha256(VERSION.encode())
+    home = Path(__file__).parents[2]
     apart = {home / "cli", home / "report", home / "explore" / "runner", home / "evidence"}
     for path in sorted(home.rglob("*")):
         if path.suffix in (".py", ".yaml", ".json", ".csv") and apart.isdisjoint(path.parents):

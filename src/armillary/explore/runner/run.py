@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from armillary.explore.runner.executor import Executor, make_executor
+from armillary.explore.runner.executor import Executor
+from armillary.explore.runner.executors import make_executor
 from armillary.explore.runner.identity import Identities, Identity
 from armillary.explore.runner.task import Evaluates, Job, Kind, Limits, Task
 from armillary.explore.sweep.point import Point, Row, Status

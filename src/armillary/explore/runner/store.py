@@ -2,24 +2,72 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import socket
 import sqlite3
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import armillary
+from armillary.base import VERSION
 from armillary.base.errors import InputError
 from armillary.explore.runner.identity import Identity, sweep_digest
-from armillary.explore.runner.lock import WriterLock
 from armillary.explore.runner.stored import APPLICATION, LAYOUT, Stored
 from armillary.explore.sweep.measures import MEASURES
 from armillary.explore.sweep.point import Point, Row, Status
 
 if TYPE_CHECKING:
     from armillary.explore.sweep.sweep import Sweep
+
+
+class WriterLock:
+    """Holds FILE.lock until it is closed; the file says who does."""
+
+    def __init__(self, path: Path) -> None:
+        """Take the lock of the store at `path`.
+
+        Raises:
+            InputError: another process writes to it (or this one, by another `Store`), or the folder cannot be written.
+        """
+        self._name = path.with_name(f"{path.name}.lock")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            while True:
+                self._file = os.open(self._name, os.O_RDWR | os.O_CREAT, 0o644)
+                try:
+                    fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    owner = os.pread(self._file, 1000, 0).decode(errors="replace").strip()
+                    os.close(self._file)
+                    raise InputError(
+                        f"{path}: {owner or 'another process'} is writing to it, expected one writer at a time: "
+                        "wait until it is done, stop it, or name another store"
+                    ) from None
+                if self._still_there():
+                    break
+                os.close(self._file)  # its last owner removed it between our two calls
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+        command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200]
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, f"process {os.getpid()} on {socket.gethostname()} ({command})".encode(), 0)
+
+    def _still_there(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._file), self._name.stat())
+        except FileNotFoundError:
+            return False
+
+    def close(self) -> None:
+        """Let go; the file is removed while it is still held."""
+        self._name.unlink(missing_ok=True)
+        os.close(self._file)
+
 
 _TABLES = f"""
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -79,7 +127,7 @@ class Store(Stored):
         with self.transaction():
             self._base.execute(
                 "INSERT OR IGNORE INTO sweeps(digest, path, document, study, version, started) VALUES (?,?,?,?,?,?)",
-                (known, str(sweep.path or ""), document, study, armillary.__version__, _now()),
+                (known, str(sweep.path or ""), document, study, VERSION, _now()),
             )
             number = int(self._base.execute("SELECT id FROM sweeps WHERE digest = ?", (known,)).fetchone()[0])
             self._base.execute("INSERT OR REPLACE INTO meta VALUES ('last sweep', ?)", (number,))
@@ -120,7 +168,7 @@ class Store(Stored):
 
     def add(self, rows: Iterable[tuple[Identity, Row]], limits: str = "") -> None:
         """Add results, all or none of them."""
-        about = limits, armillary.__version__, _now()
+        about = limits, VERSION, _now()
         values = (
             (
                 *known,

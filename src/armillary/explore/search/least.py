@@ -15,8 +15,8 @@ from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.fits import fitted_message
 from armillary.engine.physical.courses import MOST_UNDER_WAY, course_of
 from armillary.engine.physical.phases import PhysicalPhase, latency_ticks
-from armillary.platform.bandwidth import links_per_npu, port
 from armillary.platform.model import Platform
+from armillary.platform.network import links_per_npu, port
 from armillary.trace.gemm import Gemm
 from armillary.workload.layers.layer import Step
 

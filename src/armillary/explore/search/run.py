@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from armillary.base.document import Source
 from armillary.base.errors import InputError
+from armillary.base.hints import key_text
 from armillary.explore.search.found import EvaluateMany, Found
 from armillary.explore.search.planner import Progress, plan, serially
-from armillary.explore.search.schema import Search
 from armillary.explore.sweep.load import load_sweep
 from armillary.explore.sweep.measures import MEASURES
 from armillary.explore.sweep.point import Point, Row
+from armillary.explore.sweep.schema import Search
 from armillary.explore.sweep.sweep import Sweep
-from armillary.platform.document import Source, key_text
 from armillary.platform.files.native_errors import first_problem
 
 if TYPE_CHECKING:
-    from armillary.explore.search.schema import Method
+    from armillary.explore.sweep.schema import Method
 
 
 def search(

@@ -13,10 +13,10 @@ from armillary.base.files import check_writable
 from armillary.explore.search.found import EvaluateMany, Found, best_of, objectives_of, once
 from armillary.explore.search.optimistic import Optimist, values, vector
 from armillary.explore.search.planner import Progress, serially
-from armillary.explore.search.schema import Search
 from armillary.explore.sweep.constraint import Objective
 from armillary.explore.sweep.evaluate import Evaluator
 from armillary.explore.sweep.point import Point, Row, Value
+from armillary.explore.sweep.schema import Search
 from armillary.explore.sweep.sweep import Sweep
 
 WORST = 1e300

@@ -8,17 +8,18 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from armillary.base.document import Document
 from armillary.base.errors import InputError
+from armillary.base.hints import KeyPath
 from armillary.explore.sweep.constraint import OF_COSTS, OF_MODEL, OF_RUN
 from armillary.explore.sweep.facts import known_model
 from armillary.explore.sweep.keys import at
 from armillary.explore.sweep.measures import MEASURES
 from armillary.explore.sweep.space import Axis
 from armillary.explore.sweep.sweep import Sweep
-from armillary.platform.document import Document, KeyPath
+from armillary.platform.fields import TAGS
 from armillary.platform.files.native_errors import first_problem
 from armillary.platform.files.preset import expand
-from armillary.platform.files.schema_fields import TAGS
 from armillary.platform.files.study_schema import StudyFile
 from armillary.workload.plan.request import generate_part
 

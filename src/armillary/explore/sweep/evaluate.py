@@ -8,6 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from armillary.base.document import Source, read_document
 from armillary.base.errors import InputError, StuckError
 from armillary.explore.sweep.constraint import BEFORE, Constraint
 from armillary.explore.sweep.facts import FACTS, facts_of
@@ -18,7 +19,6 @@ from armillary.explore.sweep.prepared import Prepared, prepare
 from armillary.explore.sweep.quantity import number_of
 from armillary.explore.sweep.space import Space
 from armillary.explore.sweep.sweep import Sweep
-from armillary.platform.document import Source, read_document
 
 if TYPE_CHECKING:
     from armillary.engine.common.timeline import Timeline

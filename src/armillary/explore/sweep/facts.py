@@ -9,9 +9,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from armillary.base.document import Document, is_there
 from armillary.base.errors import InputError
+from armillary.base.hints import KeyPath
 from armillary.explore.sweep.keys import at
-from armillary.platform.document import Document, KeyPath, is_there
 from armillary.workload import models
 from armillary.workload.models import Model, summary
 from armillary.workload.models.schema import Decoder

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 from armillary.base.errors import InputError, nearest
+from armillary.base.hints import KeyPath
 from armillary.base.units import unit_pattern
-from armillary.platform.document import KeyPath
 from armillary.platform.files.preset import preset_names, read_preset
 
 _KINDS = ("bytes", "bandwidth", "time", "flops", "frequency", "percent")

@@ -10,19 +10,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from armillary.base.document import Document, Source, read_document
 from armillary.base.errors import InputError, nearest
+from armillary.base.hints import KeyPath
 from armillary.explore.sweep.check import check_sweep
 from armillary.explore.sweep.constraint import constraint, known_names, objective
-from armillary.explore.sweep.derived import Derived
 from armillary.explore.sweep.expression import Expression
 from armillary.explore.sweep.facts import FACTS, depends
 from armillary.explore.sweep.keys import Key, find_key
 from armillary.explore.sweep.measures import MEASURES
-from armillary.explore.sweep.schema import Varied, file_part
-from armillary.explore.sweep.space import Axis, Space
+from armillary.explore.sweep.schema import Sweep as SweepFile
+from armillary.explore.sweep.schema import Varied
+from armillary.explore.sweep.space import Axis, Derived, Space
 from armillary.explore.sweep.sweep import Limits, Sweep
 from armillary.explore.sweep.values import values_of
-from armillary.platform.document import Document, KeyPath, Source, read_document
 from armillary.platform.files.native_errors import first_error
 
 _PLAIN = (str, int, float, bool, type(None))
@@ -37,7 +38,7 @@ def load_sweep(source: Source) -> Sweep:
     """
     document = read_document(source, "sweep file", "yaml")
     try:
-        model = file_part().model_validate(document.data)
+        model = SweepFile.model_validate(document.data)
     except ValidationError as error:
         raise first_error(document, error) from None
     base = _base(document, model.study)
@@ -66,10 +67,10 @@ def load_sweep(source: Source) -> Sweep:
         space=Space(axes, derived, base.data, base.path.parent if base.path else Path()),
         constraints=tuple(constraints),
         objectives=tuple(objectives),
-        costs=getattr(model, "costs", None),
+        costs=model.costs,
         tokens=model.tokens,
         limits=Limits(seconds, model.limits.memory),
-        search=getattr(model, "search", None),
+        search=model.search,
     )
     check_sweep(sweep)
     return sweep

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from armillary.base.document import Document
 from armillary.base.errors import InputError
 from armillary.explore.sweep.facts import known_model
 from armillary.explore.sweep.keys import at
-from armillary.platform.document import Document
 from armillary.platform.files.native import Study, study_of
 from armillary.platform.files.native_errors import first_error
 from armillary.trace import Trace

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WithJsonSchema, create_model, model_validator
+from pydantic import Field, WithJsonSchema, model_validator
 
+from armillary.explore.cost.schema import Costs
 from armillary.explore.sweep.quantity import base_units
-from armillary.platform.files.schema_fields import Part, Quantity, Size, Time
+from armillary.platform.fields import Count, Part, Quantity, Size, Time
+
+Method = Literal["planner", "tpe", "nsga2", "random"]
+
+
+class Search(Part):
+    """How `armillary search` looks for the best."""
+
+    method: Method = Field(
+        default="planner",
+        description="planner: exact, by bounds; tpe and nsga2: Optuna's samplers; random: points by lot.",
+    )
+    trials: Count = Field(default=100, description="Points that tpe, nsga2 and random look at.")
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = Field(
+        default=0, description="Of tpe, nsga2 and random: the same seed gives the same points."
+    )
+    population: Annotated[int, Field(ge=2, le=100_000)] = Field(
+        default=50, description="Points of a generation (nsga2)."
+    )
+    storage: str | None = Field(
+        default=None,
+        min_length=1,
+        description="File that keeps the trials of tpe and nsga2, to go on later: .db is SQLite, else a journal.",
+    )
+
 
 _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean", "null"]}
 _END: dict[str, Any] = {"type": ["string", "number"]}
@@ -112,27 +136,13 @@ class Sweep(Part):
     objectives: list[str] = Field(default=["minimize step_time"], min_length=1, description="What is best.")
     tokens: Tokens | None = Field(default=None, description="Of the whole run: 15.6 T.")
     limits: Limits = Limits()
-
-
-@cache
-def file_part() -> type[Sweep]:
-    """Return the layout of a sweep file, with the parts that packages beside this one describe."""
-    parts: dict[str, Any] = {}
-    for name, module, part, text in (
-        ("costs", "armillary.explore.cost.schema", "Costs", "Prices and energies."),
-        ("search", "armillary.explore.search.schema", "Search", "How `armillary search` looks for the best."),
-    ):
-        try:
-            found = getattr(__import__(module, fromlist=[part]), part)
-        except ModuleNotFoundError:
-            found = dict[str, Any]
-        parts[name] = (found | None, Field(default=None, description=text))
-    return create_model("SweepFile", __base__=Sweep, __doc__=Sweep.__doc__, **parts)
+    costs: Costs | None = Field(default=None, description="Prices and energies.")
+    search: Search | None = Field(default=None, description="How `armillary search` looks for the best.")
 
 
 def sweep_schema() -> dict[str, Any]:
     """Return the JSON Schema of a sweep file."""
-    schema = file_part().model_json_schema(by_alias=True)
+    schema = Sweep.model_json_schema(by_alias=True)
     varied = Varied.model_json_schema(by_alias=True)
     schema["$defs"] = schema.get("$defs", {}) | varied.pop("$defs", {}) | {"Varied": varied}
     listed = {"type": "array", "items": _SCALAR, "minItems": 1}

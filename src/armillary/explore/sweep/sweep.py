@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from armillary.base.document import Document
 from armillary.explore.sweep.constraint import Constraint, Objective
 from armillary.explore.sweep.space import Space
-from armillary.platform.document import Document
 
 
 @dataclass(frozen=True)

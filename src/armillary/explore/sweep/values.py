@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from armillary.base.errors import InputError
+from armillary.base.hints import show
 from armillary.explore.sweep.point import Value
 from armillary.explore.sweep.quantity import base_units, joined, split
 from armillary.explore.sweep.schema import Varied
-from armillary.platform.document import show
 
 MOST = 1_000_000
 """Values of an axis."""

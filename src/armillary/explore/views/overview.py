@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.base.files import replacing
+from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.explore.sweep.point import Row
 from armillary.explore.views import charts
 from armillary.explore.views.columns import Columns, columns_of, measure_text
 from armillary.explore.views.reasons import LETTERS, reason_classes, status_line
 from armillary.explore.views.slices import telling_axes
-from armillary.report.picture import check_picture, no_date
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,13 +52,10 @@ def picture(
     pair = _pair(columns, over)
     _check(columns, path, chart, pair)
     from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     bands = _bands(columns, chart, pair)
-    with rc_context({"svg.hashsalt": "armillary", "hatch.linewidth": 0.5}):
-        figure = Figure(figsize=(_WIDTH, 0.7 + sum(height for height, _ in bands)), layout="constrained")
-        FigureCanvasAgg(figure)
+    with rc_context({"hatch.linewidth": 0.5}):
+        figure = new_figure(_WIDTH, 0.7 + sum(height for height, _ in bands))
         head = f"{Path(columns.title).name}: {_answer(columns)}" if columns.title else _answer(columns)
         head = "\n".join((*textwrap.wrap(head, 118, break_on_hyphens=False), status_line(rows)))
         figure.suptitle(head, fontsize=11, x=0.012, ha="left", fontweight="bold", parse_math=False)
@@ -68,9 +64,7 @@ def picture(
         )[:, 0]
         for part, (_, draw) in zip(parts, bands, strict=True):
             draw(part)
-        suffix = Path(path).suffix.lower()
-        with replacing(path) as temporary:
-            figure.savefig(temporary, format=suffix[1:], dpi=110, metadata=no_date(suffix))
+        save_figure(figure, path, 110)
 
 
 def _answer(columns: Columns) -> str:

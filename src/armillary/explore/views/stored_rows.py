@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from armillary.base.errors import InputError
 from armillary.explore.runner.stored import Stored
@@ -11,7 +14,7 @@ from armillary.explore.sweep.constraint import known_names, objective
 from armillary.explore.sweep.expression import Expression
 from armillary.explore.sweep.point import Row
 from armillary.explore.sweep.quantity import number_of
-from armillary.explore.views.columns import Columns, Objective, axis_of
+from armillary.explore.views.columns import Columns, Objective, axis_of, columns_of
 
 _DEFAULT = "minimize step_time"
 
@@ -51,3 +54,17 @@ def chosen(rows: Sequence[Row], where: str) -> list[Row]:
         if all(names.get(name) is not None for name in expression.names) and expression.value(names):
             kept.append(row)
     return kept
+
+
+def csv_text(rows: Sequence[Row], sweep: Any) -> str:
+    """Return number, values, status, reason and measures (base units) of every row; see `columns_of`."""
+    columns = columns_of(rows, sweep)
+    axes = [axis.name for axis in columns.axes]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["number", *axes, "status", "reason", *columns.measures, "seconds"])
+    for row in columns.rows:
+        values = [row.values.get(name) for name in axes]
+        found = [row.measures.get(name) for name in columns.measures]
+        writer.writerow([row.number, *values, row.status, row.reason, *found, row.seconds])
+    return text.getvalue()

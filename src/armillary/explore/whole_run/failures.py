@@ -18,11 +18,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
+from armillary.base.document import Source, is_there, read_document
 from armillary.base.errors import InputError, nearest
 from armillary.explore.whole_run.quantities import seconds
-from armillary.platform.document import Source, is_there, read_document
+from armillary.platform.fields import Count, Part, Quantity
 from armillary.platform.files.native_errors import first_error
-from armillary.platform.files.schema_fields import Count, Part, Quantity
 
 _FOLDER = Path(__file__).parent / "presets"
 Long = Annotated[float, Quantity(seconds, "time", "50000 h")]

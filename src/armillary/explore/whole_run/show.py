@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.base.units import format_time
 from armillary.explore.sweep.measures import MEASURES
 from armillary.explore.whole_run.failures import Failures
@@ -105,13 +106,8 @@ def draw(run: WholeRun, failures: Failures, path: Path) -> None:
     Raises:
         InputError: matplotlib is missing, or the file cannot be written.
     """
-    from armillary.base.files import replacing
-    from armillary.report.picture import check_picture
-
     check_picture(path)
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 4.4), layout="constrained")
+    figure = new_figure(11, 4.4)
     left, right = figure.subplots(1, 2)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
@@ -122,8 +118,7 @@ def draw(run: WholeRun, failures: Failures, path: Path) -> None:
         axes.set_ylim(0, 100)
     _by_npus(left, run, failures)
     _by_interval(right, run)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=130, format=path.suffix[1:])
+    save_figure(figure, path, 130)
 
 
 _COLOURS = ("#0072B2", "#E69F00", "#D55E00", "#999999", "#CC79A7")

@@ -15,7 +15,7 @@ from armillary.lab.extrapolation.token_axis import scale_tokens
 from armillary.trace import CollectiveType
 from armillary.trace.attention import ATTENTION
 from armillary.trace.grid import RankGrid
-from armillary.workload.divisors import divisors, near
+from armillary.workload.layers.shard import divisors, near
 
 GATHER, SCATTER = CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER
 

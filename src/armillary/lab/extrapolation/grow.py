@@ -13,7 +13,7 @@ from armillary.lab.extrapolation.symbolic import ALONE
 from armillary.trace import NodeType, Trace
 from armillary.trace.families import grid_of
 from armillary.trace.grid import RankGrid
-from armillary.workload.divisors import near
+from armillary.workload.layers.shard import near
 from armillary.workload.plan.ranks import MOST
 
 

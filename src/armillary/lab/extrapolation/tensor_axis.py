@@ -17,7 +17,7 @@ from armillary.lab.extrapolation.tensor_products import divide_products, divide_
 from armillary.trace import CollectiveType
 from armillary.trace.attention import ATTENTION, Attention
 from armillary.trace.gemm import GEMM
-from armillary.workload.divisors import divisors, near
+from armillary.workload.layers.shard import divisors, near
 
 GATHER, SCATTER, REDUCE = CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_REDUCE
 

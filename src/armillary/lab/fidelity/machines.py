@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from armillary.platform.document import Document
+from armillary.base.document import Document
 from armillary.platform.files.native import study_of
 from armillary.platform.model import Platform
 from armillary.platform.profiles import with_roofline

@@ -8,15 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-import armillary
 from armillary.base.errors import InputError
+from armillary.engine import simulate
 from armillary.lab.fidelity.machines import NAMES, machine
-from armillary.lab.fidelity.two_sample import (
-    Test,
-    classifier_accuracy,
-    kolmogorov_smirnov,
-    nearest_distances,
-)
+from armillary.lab.fidelity.two_sample import Test, classifier_accuracy, kolmogorov_smirnov, nearest_distances
 from armillary.lab.learned.conditions import DERIVED, WORDS, Value, Wish, wish
 from armillary.lab.learned.corpus import PART, Corpus
 from armillary.lab.learned.features import Values, features_of, values_of
@@ -145,7 +140,7 @@ def step_time(trace: Trace, name: str) -> float:
         ArmillaryError: it cannot be simulated.
     """
     platform = machine(name, trace.n_ranks)
-    return float(armillary.simulate(trace, platform, profile="physical").total_ticks)
+    return float(simulate(trace, platform, profile="physical").total_ticks)
 
 
 def _drawn(requests: Sequence[Request], known: _Known) -> Iterator[tuple[Wish, Trace]]:

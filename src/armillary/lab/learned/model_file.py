@@ -9,14 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from armillary.base.errors import InputError
-from armillary.lab.learned.archive import (
-    check_sum,
-    read_archive,
-    reading,
-    real,
-    whole,
-    write_archive,
-)
+from armillary.lab.learned.archive import check_sum, read_archive, reading, real, whole, write_archive
 from armillary.lab.learned.conditions import Value, program_of
 from armillary.lab.learned.expressions import Rule
 from armillary.lab.learned.model import Entry, Program, Shape, StatisticalModel, Sums, Variants

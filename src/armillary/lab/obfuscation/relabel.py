@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.lab.obfuscation.keyed import generator, word
 from armillary.lab.obfuscation.rows import MISSING, Coded, Rows, kept, read, write
-from armillary.platform.model import PRECISIONS
+from armillary.platform.kernels import PRECISIONS
 from armillary.trace.communication import TAGS
 from armillary.trace.graph import Graph
 from armillary.trace.grid import RankGrid

@@ -40,7 +40,7 @@ def read_legend(path: Path) -> Legend:
     Raises:
         InputError: the file is no legend, or of another version.
     """
-    from armillary.platform.document import read_document
+    from armillary.base.document import read_document
 
     data = dict(read_document(path, "obfuscation map", "json").data)
     version = data.pop("armillary_obfuscation_map", None)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.trace import columns as c
+from armillary.trace._check import validate
 from armillary.trace.columns import Columns
 from armillary.trace.expand import TEXTS as DEFINITION
 from armillary.trace.graph import Graph
@@ -96,7 +97,7 @@ def read(graph: Graph) -> Rows:
     Raises:
         InputError: the graph has a cycle, ids twice, or an attribute of another kind than simulators expect.
     """
-    graph.validate()
+    validate(graph)
     ptr, parent = graph.parents()
     order = kept(graph)
     place = np.full(graph.n_nodes, -1, np.int64)

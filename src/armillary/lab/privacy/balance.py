@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import armillary
 from armillary.base.errors import ArmillaryError
+from armillary.engine import simulate
 from armillary.engine.common.timeline import Timeline
 from armillary.lab.obfuscation.keyed import Floats
 from armillary.lab.obfuscation.relabel import Draft
@@ -48,7 +48,7 @@ class Balanced:
 
 def simulate_on(draft: Draft, machine: Machine) -> Timeline:
     """Return the timeline of a draft."""
-    return armillary.simulate(draft.trace(), machine.platform, profile=machine.profile)
+    return simulate(draft.trace(), machine.platform, profile=machine.profile)
 
 
 def balance(

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-import armillary
 from armillary.base.errors import InputError
+from armillary.engine import simulate
 from armillary.lab.privacy.features import Floats, features
 from armillary.lab.privacy.learners import forest, linear, nearest, ordered
 from armillary.lab.privacy.machines import Machine, usual_machines
@@ -204,13 +204,13 @@ def _samples(task: Task) -> tuple[Floats, list[Sample]]:
     configuration, key, settings = task
     trace = configuration.trace()
     machines, other = usual_machines(trace.n_ranks), elsewhere_machine(trace.n_ranks)
-    before = armillary.simulate(trace, other.platform).total_ticks
-    base = np.log([armillary.simulate(trace, machine.platform).total_ticks for machine in machines])
+    before = simulate(trace, other.platform).total_ticks
+    base = np.log([simulate(trace, machine.platform).total_ticks for machine in machines])
     found = []
     for number, setting in enumerate(settings):
         asked = setting.strength
         made = obfuscated(trace, machines[: setting.machines], setting, f"{key}-{number}")
-        after = armillary.simulate(made.trace, other.platform).total_ticks
+        after = simulate(made.trace, other.platform).total_ticks
         found.append(
             Sample(
                 features(made.trace), np.log(made.ticks * (1 + made.errors)),

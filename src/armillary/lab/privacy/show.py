@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from armillary.base.errors import InputError
-from armillary.base.files import replacing
+from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.lab.privacy.evaluate import RULES, Evaluation
 from armillary.lab.privacy.public import PLAIN, PRIOR, PUBLIC, Named
 from armillary.lab.privacy.rules import Guess
@@ -113,12 +112,8 @@ def trade_off_picture(found: Evaluation, path: Path, named: Sequence[Named] = ()
     Raises:
         InputError: the suffix is none of a picture, or matplotlib is not there.
     """
-    from armillary.report.picture import check_picture, no_date
-
     check_picture(path)
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(15 + 3 * bool(named), 4.6), layout="constrained")
+    figure = new_figure(15 + 3 * bool(named), 4.6)
     error = [100 * float(np.abs(each.errors).mean()) for each in found.outcomes]
     many = max(each.setting.machines for each in found.outcomes)
     places = figure.subplots(1, len(SECRETS) + bool(named), sharey=True)
@@ -152,12 +147,7 @@ def trade_off_picture(found: Evaluation, path: Path, named: Sequence[Named] = ()
     figure.legend(handles=_legend(found, many), loc="outside upper center", ncols=6, fontsize=8)
     text = ";  ".join(f"{number} {each.setting.name}" for number, each in enumerate(found.outcomes, 1))
     figure.supxlabel(text, fontsize=8)
-    with replacing(path) as temporary:
-        suffix = path.suffix.lower()
-        try:
-            figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=no_date(suffix))
-        except ValueError as error:
-            raise InputError(f"{path}: {error}") from error
+    save_figure(figure, path)
 
 
 def _draw_public(axes: Any, named: Sequence[Named], error: Mapping[str, float]) -> None:

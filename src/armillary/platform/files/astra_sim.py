@@ -11,8 +11,9 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from armillary.base.document import Document, Source, is_there, read_document
+from armillary.base.hints import KeyPath, show
 from armillary.platform.algorithms import COLLECTIVES, algorithm_text, read_algorithms
-from armillary.platform.document import Document, KeyPath, Source, is_there, read_document, show
 from armillary.platform.files.astra_sim_keys import (
     INTER_DIMENSION,
     INTRA_DIMENSION,
@@ -23,18 +24,11 @@ from armillary.platform.files.astra_sim_keys import (
     SYSTEM_KEYS,
 )
 from armillary.platform.files.flags import read_flags
-from armillary.platform.files.groups import read_groups
+from armillary.platform.groups import read_groups
 from armillary.platform.limits import placed
-from armillary.platform.model import (
-    Dimension,
-    Physical,
-    Platform,
-    RemoteMemory,
-    SchedulingName,
-    SharedBus,
-    System,
-    TopologyName,
-)
+from armillary.platform.memory import RemoteMemory
+from armillary.platform.model import Physical, Platform, SchedulingName, SharedBus, System
+from armillary.platform.network import Dimension, TopologyName
 
 TOPOLOGIES = ("Ring", "FullyConnected", "Switch")
 _MEMORY_KINDS = {

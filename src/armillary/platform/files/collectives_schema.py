@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, WithJsonSchema
 
 from armillary.platform.algorithms import PHYSICAL_ALGORITHMS
-from armillary.platform.files.schema_fields import Count, Part
+from armillary.platform.fields import Count, Part
 from armillary.platform.model import ChunkOrderName, WithinDimensionName
 
 _ALGORITHM = {

@@ -7,20 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, WithJsonSchema, model_validator
 
 from armillary.base import units
-from armillary.platform.document import Document, KeyPath, key_text
+from armillary.base.document import Document
+from armillary.base.hints import KeyPath, key_text
+from armillary.platform.fields import BY_TYPE, TAGS, Count, Efficiency, Part, Quantity, Ruled, Size, Time
 from armillary.platform.files.native_errors import first_error
-from armillary.platform.files.schema_fields import (
-    BY_TYPE,
-    TAGS,
-    Count,
-    Efficiency,
-    Part,
-    Quantity,
-    Ruled,
-    Size,
-    Time,
-)
-from armillary.platform.model import (
+from armillary.platform.kernels import (
     COMPUTE_MODELS,
     FACTOR,
     QUANTILE,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from armillary.base.errors import InputError, nearest
-from armillary.platform.document import show
+from armillary.base.hints import show
 
 _FLAGS = ("num-queues-per-dim", "rendezvous-protocol", "injection-scale", "comm-scale", "compute-scale")
 _FLAGS_IGNORED = ("logging-configuration", "logging-folder")

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
+from armillary.base.document import Document
 from armillary.base.errors import InputError
-from armillary.platform.document import Document, KeyPath
+from armillary.base.hints import KeyPath
+from armillary.platform.fields import Count, Part
 from armillary.platform.files.native_errors import first_error
-from armillary.platform.files.schema_fields import Count, Part
 from armillary.platform.files.workload_schema import Job
 
 _RANGES = re.compile(r"\s*\d{1,10}(\s*-\s*\d{1,10})?(\s*,\s*\d{1,10}(\s*-\s*\d{1,10})?)*\s*")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from armillary.base.document import Document
 from armillary.base.errors import InputError, one_of
+from armillary.base.hints import KeyPath, key_text, show
 from armillary.base.units import parse_time
 from armillary.platform.algorithms import (
     COLLECTIVES,
@@ -19,39 +21,27 @@ from armillary.platform.algorithms import (
     parse_algorithm,
     read_names,
 )
-from armillary.platform.bandwidth import links_per_npu
-from armillary.platform.document import Document, KeyPath, key_text, show
+from armillary.platform.fields import Part, Quantity
 from armillary.platform.files.collectives_schema import Collectives
 from armillary.platform.files.compute_schema import Compute, kernel_model, read_compute
-from armillary.platform.files.groups import read_groups
 from armillary.platform.files.memory import local_memory, remote_memory
 from armillary.platform.files.native_errors import first_error
-from armillary.platform.files.network_schema import InNetwork as InNetworkKeys
-from armillary.platform.files.network_schema import NetworkDimension
-from armillary.platform.files.schema_fields import Quantity
+from armillary.platform.files.network_schema import dimensions_of
 from armillary.platform.files.study_schema import Npu, Peaks, PlatformFile
 from armillary.platform.files.terms_schema import terms_of
+from armillary.platform.groups import read_groups
+from armillary.platform.kernels import Jitter, Kernels
 from armillary.platform.limits import POSITIVE, TIME, placed
-from armillary.platform.model import (
-    Dimension,
-    InNetwork,
-    Jitter,
-    Kernels,
-    Packets,
-    Physical,
-    Platform,
-    Port,
-    ProfileName,
-    RemoteMemory,
-    System,
-)
+from armillary.platform.memory import RemoteMemory
+from armillary.platform.model import Packets, Physical, Platform, ProfileName, System
+from armillary.platform.network import Dimension
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
 from armillary.platform.terms import FitChoice
 
 _TIME = Quantity(parse_time, "time", "2 ms", TIME)
 
 if TYPE_CHECKING:
-    from armillary.platform.topology.description import Network
+    from armillary.platform.topology.network import Network
 
 
 def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile: ProfileName) -> Platform:
@@ -168,9 +158,9 @@ def graph_of(
     Raises:
         InputError: the profile knows dimensions only, or the graph or the levels do not fit.
     """
+    from armillary.platform.files.topology_schema import read_topology
     from armillary.platform.logical import logical_dimensions
     from armillary.platform.topology.aggregation import with_in_network
-    from armillary.platform.topology.description import read_topology
 
     if profile == "astra-sim":
         raise document.error(
@@ -187,7 +177,7 @@ def graph_of(
 def _packets(model: PlatformFile, document: Document, path: KeyPath) -> Packets:
     if model.packets is None:
         return Packets()
-    from armillary.platform.files.packets_schema import PROTOCOLS, packets_of
+    from armillary.platform.packet_options import PROTOCOLS
 
     path = (*path, "packets")
     if not isinstance(model.packets, dict) or "protocol" not in model.packets:
@@ -235,46 +225,6 @@ def _warnings(model: PlatformFile, compute: Compute, document: Document, profile
     if model.npu.memory is None:
         warnings.append(f"{document.name}: no npu.memory.bandwidth: reductions cost no time")
     return warnings
-
-
-def dimensions_of(
-    network: Sequence[NetworkDimension], document: Document, path: KeyPath, profile: ProfileName
-) -> tuple[tuple[Dimension, ...], dict[str, int]]:
-    """Return the dimensions listed at `path`, and for the name of each its position there."""
-    result: list[Dimension] = []
-    entry: dict[str, int] = {}
-    for position, part in enumerate(network):
-        name = part.name or f"dim{position}"
-        shape = part.shape or [part.size or 0]
-        if shape == [1] and len(network) > 1:
-            document.reject((*path, position, "size"), 1, "2 or more")
-        for axis, size in enumerate(shape):
-            full = f"{name}.{axis}" if part.shape else name
-            if full in entry:
-                raise document.error((*path, position, "name"), f"name '{full}' is used twice")
-            entry[full] = position
-            with placed(document, (*path, position)):
-                result.append(_dimension(part, full, size, part.per or _per(profile)))
-    return tuple(result), entry
-
-
-def _per(profile: ProfileName) -> str:
-    return "npu" if profile == "physical" else "link"
-
-
-def _dimension(part: NetworkDimension, name: str, size: int, per: str) -> Dimension:
-    stated = part.bandwidth
-    out, into = (stated, stated) if isinstance(stated, float) else (stated.up, stated.down)
-    links = links_per_npu(part.topology, size)
-    link = min(out, into) / (links if per == "npu" else 1)
-    scale = 1 if per == "npu" else links
-    both = Port(out * scale, into * scale)
-    return Dimension(name, part.topology, size, link, part.latency, both, in_network_of(part.in_network))
-
-
-def in_network_of(part: InNetworkKeys | None) -> InNetwork | None:
-    """Return what switches can do; None where nothing is said."""
-    return InNetwork(part.rate or 0.0, part.latency, part.operations or 0) if part else None
 
 
 def _algorithms(
@@ -329,3 +279,15 @@ def _time(document: Document, path: KeyPath, value: object) -> float:
         return _TIME.read(value)
     except ValueError as error:
         raise document.error(path, str(error)) from None
+
+
+_MILLISECONDS = ("min_rto", "max_rto", "ack_delay")
+
+
+def packets_of(model: Part) -> Packets:
+    """Return what a checked part of a study file says; what it leaves out is left to the model."""
+    options: dict[str, Any] = model.model_dump(exclude_none=True, exclude_unset=True)
+    for name in _MILLISECONDS:
+        if name in options:
+            options[name] /= 1e6
+    return Packets(options.pop("protocol"), options)

@@ -17,7 +17,8 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-from armillary.platform.model import LocalMemory, MemoryStage, Platform, RemoteMemory
+from armillary.platform.memory import LocalMemory, MemoryStage, RemoteMemory
+from armillary.platform.model import Platform
 
 if TYPE_CHECKING:
     from armillary.platform.files import memory_schema

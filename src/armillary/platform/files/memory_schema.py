@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
-from armillary.platform.files.schema_fields import (
+from armillary.platform.fields import (
     BY_TYPE,
     TAGS,
     Bandwidth,

@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from armillary.base.document import Document
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.base.hints import whole_number
-from armillary.platform.document import Document, KeyPath, key_text, show
-from armillary.platform.files.schema_fields import TAGS
+from armillary.base.hints import KeyPath, key_text, show, whole_number
+from armillary.platform.fields import TAGS
 
 
 def first_error(document: Document, error: ValidationError, at: KeyPath = ()) -> InputError:

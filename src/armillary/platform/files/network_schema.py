@@ -1,14 +1,20 @@
-"""What a study file says of the dimensions of a network, and of switches that compute."""
+"""What a study file says of the dimensions of a network, and of switches that compute, and what that makes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
-from armillary.platform.files.schema_fields import BY_TYPE, TAGS, Bandwidth, Count, Part, Side, Time
-from armillary.platform.model import TopologyName
+from armillary.base.document import Document
+from armillary.base.hints import KeyPath
+from armillary.platform.fields import BY_TYPE, TAGS, Bandwidth, Count, Part, Side, Time
+from armillary.platform.limits import placed
+from armillary.platform.model import ProfileName
+from armillary.platform.network import Dimension, Port, TopologyName, links_per_npu
+from armillary.platform.network import InNetwork as SwitchWork
 
 
 class UpDown(Part):
@@ -71,3 +77,43 @@ class NetworkDimension(Part):
         if self.shape is None and self.size is None:
             raise PydanticCustomError("missing_key", "missing key", {"key": "size"})
         return self
+
+
+def dimensions_of(
+    network: Sequence[NetworkDimension], document: Document, path: KeyPath, profile: ProfileName
+) -> tuple[tuple[Dimension, ...], dict[str, int]]:
+    """Return the dimensions listed at `path`, and for the name of each its position there."""
+    result: list[Dimension] = []
+    entry: dict[str, int] = {}
+    for position, part in enumerate(network):
+        name = part.name or f"dim{position}"
+        shape = part.shape or [part.size or 0]
+        if shape == [1] and len(network) > 1:
+            document.reject((*path, position, "size"), 1, "2 or more")
+        for axis, size in enumerate(shape):
+            full = f"{name}.{axis}" if part.shape else name
+            if full in entry:
+                raise document.error((*path, position, "name"), f"name '{full}' is used twice")
+            entry[full] = position
+            with placed(document, (*path, position)):
+                result.append(_dimension(part, full, size, part.per or _per(profile)))
+    return tuple(result), entry
+
+
+def _per(profile: ProfileName) -> str:
+    return "npu" if profile == "physical" else "link"
+
+
+def _dimension(part: NetworkDimension, name: str, size: int, per: str) -> Dimension:
+    stated = part.bandwidth
+    out, into = (stated, stated) if isinstance(stated, float) else (stated.up, stated.down)
+    links = links_per_npu(part.topology, size)
+    link = min(out, into) / (links if per == "npu" else 1)
+    scale = 1 if per == "npu" else links
+    both = Port(out * scale, into * scale)
+    return Dimension(name, part.topology, size, link, part.latency, both, in_network_of(part.in_network))
+
+
+def in_network_of(part: InNetwork | None) -> SwitchWork | None:
+    """Return what switches can do; None where nothing is said."""
+    return SwitchWork(part.rate or 0.0, part.latency, part.operations or 0) if part else None

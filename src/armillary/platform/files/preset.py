@@ -22,8 +22,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from armillary.base.document import Document, read_document
 from armillary.base.errors import nearest
-from armillary.platform.document import Document, KeyPath, read_document, show
+from armillary.base.hints import KeyPath, show
 
 _FOLDER = Path(__file__).parent / "presets"
 _MEMORIES = Path(__file__).parent / "memory_presets"

@@ -12,10 +12,10 @@ from pydantic import ConfigDict, Field, Tag, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from armillary.base import units
+from armillary.platform.fields import BY_TYPE, TAGS, Efficiency, Flops, Part, Ruled, WholeTime
 from armillary.platform.files.collectives_schema import Collectives
 from armillary.platform.files.memory_schema import Memory, RemoteMemory
 from armillary.platform.files.network_schema import NetworkDimension
-from armillary.platform.files.schema_fields import BY_TYPE, TAGS, Efficiency, Flops, Part, Ruled, WholeTime
 from armillary.platform.files.terms_schema import TermsKeys
 from armillary.platform.files.workload_schema import Job, Workload
 from armillary.platform.limits import SEED

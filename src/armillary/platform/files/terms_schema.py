@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from armillary.base import units
-from armillary.platform.files.schema_fields import Part, Quantity, Time
+from armillary.platform.fields import Part, Quantity, Time
 from armillary.platform.limits import SHARE_OR_NONE
 from armillary.platform.terms import Terms
 

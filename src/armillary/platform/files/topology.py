@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from armillary.base import units
+from armillary.base.document import read_document, read_text
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.platform.document import read_document, read_text, show
+from armillary.base.hints import show
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 from armillary.platform.topology.wiring import Wiring
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema, model_validator
 
-from armillary.platform.files.schema_fields import Count, Part, Size, WholeTime
+from armillary.platform.fields import Count, Part, Size, WholeTime
 from armillary.platform.model import CollectiveName
 
 _NPU = {"type": "integer", "minimum": 0}

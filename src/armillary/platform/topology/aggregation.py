@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.platform.model import Dimension, InNetwork
+from armillary.platform.network import Dimension, InNetwork
 from armillary.platform.topology.graph import Floats, Ints, Topology
 from armillary.platform.topology.reach import distances
 
 if TYPE_CHECKING:
-    from armillary.platform.topology.description import Network
+    from armillary.platform.topology.network import Network
 
 MOST_TREES = 16
 _PARTS = 64

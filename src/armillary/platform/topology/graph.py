@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from armillary.base.errors import InputError, nearest
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

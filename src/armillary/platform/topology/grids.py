@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from armillary.base.errors import InputError
-from armillary.platform.bandwidth import port
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension, port
 from armillary.platform.topology.graph import UNBOUNDED, Ints, Topology, check_size
 from armillary.platform.topology.wiring import Wiring
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import html
-import importlib
 import math
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armillary.base.errors import InputError, one_of
-from armillary.base.files import replacing, write_text
+from armillary.base.files import write_text
+from armillary.base.pictures import check_matplotlib, new_figure, save_figure
 from armillary.platform.topology.sketch import Panel
 
 if TYPE_CHECKING:
@@ -36,10 +35,7 @@ def check_picture(path: str | os.PathLike[str]) -> None:
     if suffix not in SUFFIXES:
         raise InputError(f"--draw {path}: suffix {suffix!r}, expected {one_of(SUFFIXES)}")
     if suffix != ".html":
-        try:
-            importlib.import_module("matplotlib.figure")
-        except ImportError as error:
-            raise InputError("pictures need matplotlib: pip install armillary[plot]") from error
+        check_matplotlib()
 
 
 def write_picture(title: str, panels: Sequence[Panel], path: str | os.PathLike[str]) -> None:
@@ -52,20 +48,14 @@ def write_picture(title: str, panels: Sequence[Panel], path: str | os.PathLike[s
     if Path(path).suffix.lower() == ".html":
         write_text(path, _page(title, panels))
         return
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(max(5.4 * columns, 6.5), 5.6 * rows + 0.4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(max(5.4 * columns, 6.5), 5.6 * rows + 0.4)
     figure.suptitle(title, fontsize=12)
     colours = _colours(panels)
     for position, panel in enumerate(panels):
         _draw(figure.add_subplot(rows, columns, position + 1), panel, colours)
-    with replacing(path) as temporary, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")
-        figure.savefig(temporary, format=Path(path).suffix[1:].lower(), dpi=110)
+    save_figure(figure, path, 110)
 
 
 def _draw(axes: Axes, panel: Panel, colours: dict[str, str]) -> None:

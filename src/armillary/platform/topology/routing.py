@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from armillary.base.document import read_text
 from armillary.base.errors import InputError
-from armillary.platform.document import read_text
 from armillary.platform.topology.graph import Bools, Ints, Topology
 from armillary.platform.topology.reach import distances, unreachable
 

@@ -3,64 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from armillary.base.errors import InputError
 from armillary.base.units import format_bandwidth, format_bytes, format_count, format_time
-from armillary.platform.files.astra_sim_keys import NETWORK_KEYS
-from armillary.platform.files.native import load_platform, platform_document
-from armillary.platform.files.preset import preset_names, read_preset
-from armillary.platform.topology.description import Network, read_topology
-from armillary.platform.topology.failures import Failure, degraded, stages
+from armillary.platform.topology.failures import Failure, stages
 from armillary.platform.topology.graph import UNBOUNDED
-from armillary.platform.topology.layout import draw
-from armillary.platform.topology.levels import levels_of, panels
+from armillary.platform.topology.network import Network
 from armillary.platform.topology.reach import check_connected
-from armillary.platform.topology.sketch import Panel
 
 if TYPE_CHECKING:
     from rich.console import Group
 
 _CHECKED = 1024
 """NPUs up to which a table says whether all reach each other."""
-
-
-def load_network(path: str | Path) -> Network | None:
-    """Return the graph that a platform file describes with ``topology``, or None if it has dimensions.
-
-    Raises:
-        InputError: The file is missing or malformed.
-    """
-    document = platform_document(path)
-    at = ("platform",) if "platform" in document.data else ()
-    data = document.data["platform"] if at else document.data
-    if all(key in document.data for key in NETWORK_KEYS):  # a file of ASTRA-sim, which has such a key, too
-        return None
-    if not isinstance(data, dict) or data.get("topology") is None or "preset" in data or "network" in data:
-        return None
-    return read_topology(document, (*at, "topology"), data["topology"])
-
-
-def panels_of(path: str | Path) -> tuple[str, list[Panel]]:
-    """Return the title and the panels of a picture of a platform file or preset.
-
-    Raises:
-        InputError: The file is missing or malformed.
-    """
-    network = load_network(path)
-    title = Path(path).name
-    document = platform_document(path)
-    if document.path is None and str(path) in preset_names():
-        preset = read_preset(str(path))
-        title = preset.title
-        if preset.topology is not None:
-            network = read_topology(preset.document, ("topology",), preset.topology)
-    if network is None:
-        return title, panels(levels_of(load_platform(path).dimensions))
-    return title, draw(degraded(network.topology, network.failures))
 
 
 def describe(network: Network) -> dict[str, Any]:

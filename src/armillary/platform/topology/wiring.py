@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from armillary.base.errors import InputError
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 from armillary.platform.topology.graph import UNBOUNDED, Bools, Ints, Tier, Topology, check_size
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.trace import Graph, GraphBuilder, NodeType, Trace
 from armillary.trace.node import Attribute
-from armillary.workload.divisors import near
 from armillary.workload.layers.layer import Layer, Step
+from armillary.workload.layers.shard import near
 from armillary.workload.plan.numbers import MOMENTS, gradient, weight
 from armillary.workload.plan.schema import Plan
 

@@ -8,8 +8,7 @@ from armillary.trace.gemm import Gemm
 from armillary.workload.layers.attention_core import Heads, core
 from armillary.workload.layers.block import Block
 from armillary.workload.layers.layer import Step
-from armillary.workload.layers.linear import column, gather, replicated, row
-from armillary.workload.layers.pointwise import norm
+from armillary.workload.layers.linear import column, gather, norm, replicated, row
 from armillary.workload.layers.shard import Shard
 from armillary.workload.models.schema import Decoder, Latent
 

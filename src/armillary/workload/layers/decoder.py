@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from math import gcd
 
 from armillary.base.errors import InputError
-from armillary.workload.divisors import divisors, near
 from armillary.workload.layers.attention import attention_blocks, cache_bytes
 from armillary.workload.layers.block import Block, layer, recomputed
 from armillary.workload.layers.embedding import embedding, head
 from armillary.workload.layers.experts import check_experts, expert_blocks
 from armillary.workload.layers.layer import Layer
-from armillary.workload.layers.mlp import mlp_blocks
-from armillary.workload.layers.pointwise import norm, residual
-from armillary.workload.layers.shard import Shard, inference_shard, training_shard
+from armillary.workload.layers.linear import mlp_blocks, norm, residual
+from armillary.workload.layers.shard import Shard, divisors, inference_shard, near, training_shard
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
 

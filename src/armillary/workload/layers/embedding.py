@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from armillary.workload.layers.block import Block, layer
 from armillary.workload.layers.layer import Layer, Step
-from armillary.workload.layers.linear import column, gather, reduce, scatter
-from armillary.workload.layers.pointwise import norm
+from armillary.workload.layers.linear import column, gather, norm, reduce, scatter
 from armillary.workload.layers.shard import Shard
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.numbers import stored

@@ -13,9 +13,15 @@ from armillary.trace import CollectiveType
 from armillary.workload.layers.block import Block
 from armillary.workload.layers.expert_load import Load, load, places
 from armillary.workload.layers.layer import Step
-from armillary.workload.layers.linear import gather, products, reduce, replicated, scatter
-from armillary.workload.layers.mlp import mlp_blocks
-from armillary.workload.layers.pointwise import activation
+from armillary.workload.layers.linear import (
+    activation,
+    gather,
+    mlp_blocks,
+    products,
+    reduce,
+    replicated,
+    scatter,
+)
 from armillary.workload.layers.shard import Shard, check_divides
 from armillary.workload.models.schema import Decoder, Experts
 

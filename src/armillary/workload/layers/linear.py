@@ -1,4 +1,6 @@
-"""Matrix products with weights, divided over ranks as Megatron-LM divides them (arXiv 1909.08053, 2205.05198).
+"""Products with weights, and what stands around them: norms, activations, the feed-forward block.
+
+Products are divided over ranks as Megatron-LM divides them (arXiv 1909.08053, 2205.05198).
 
 Of a product Y = X·W a column-parallel one has some of the columns of W, and the whole X; a row-parallel one has some of
 the rows, and its Y are terms of a sum. With sequence parallelism X of the first is gathered, and gathered once more for
@@ -184,3 +186,60 @@ def _beside(steps: list[Step]) -> list[Step]:
     """
     product, other = sorted(steps, key=lambda step: step.collective is not None)
     return [replace(product, after=("",)), replace(other, after=("",))]
+
+
+def norm(shard: Shard, name: str, size: int, weights: int) -> Block:
+    """Return a norm of the residual; its backward pass adds the gradient that goes past it."""
+    held = shard.own * size * shard.element
+    return Block(
+        name,
+        (Step("norm", bytes=2 * held),),
+        (Step("norm", bytes=4 * held),),
+        parameters={"dp+cp": weights},
+        partial=weights * shard.sequence,
+        saved=held,
+        working=2 * held,
+    )
+
+
+def residual(shard: Shard, name: str, size: int) -> Block:
+    """Return what adds to the residual, after dropout if there is any."""
+    mask = shard.own * size if shard.dropout else 0
+    held = shard.own * size * shard.element
+    back = (Step("dropout", bytes=2 * held + mask),) if mask else ()
+    return Block(name, (Step("add", bytes=3 * held + mask),), back, saved=mask, working=2 * held)
+
+
+def activation(shard: Shard, name: str, rows: int, inputs: int, outputs: int) -> Block:
+    """Return an activation function of `rows` vectors; gated ones have twice as many inputs as outputs."""
+    read, written = rows * inputs * shard.element, rows * outputs * shard.element
+    return Block(
+        name,
+        (Step("apply", bytes=read + written),),
+        (Step("apply", bytes=2 * read + written),),
+        saved=read,
+        working=read + written,
+    )
+
+
+def mlp_blocks(
+    shard: Shard, hidden: int, size: int, *, gated: bool, bias: bool, name: str = "mlp", keep: bool = True
+) -> list[Block]:
+    """Return the blocks of hidden -> size -> hidden; up and gate are one product.
+
+    Args:
+        shard: The share of this rank.
+        hidden: Inputs and outputs.
+        size: Inner size over all ranks of tp.
+        gated: Whether there are two input projections.
+        bias: Whether projections have one.
+        name: Prefix of the names of the blocks.
+        keep: Whether no other block keeps the input.
+    """
+    inner = size // shard.tp
+    wide = inner * (2 if gated else 1)
+    return [
+        column(shard, f"{name}.up", hidden, wide, bias=bias, keep=keep),
+        activation(shard, f"{name}.activation", shard.tokens, wide, inner),
+        row(shard, f"{name}.down", inner, hidden, bias=bias),
+    ]

@@ -6,10 +6,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 from armillary.base.errors import InputError
-from armillary.workload.divisors import divisors, near
 from armillary.workload.layers.layer import Precision
 from armillary.workload.plan.numbers import Stores, dispatch, gradient, stored, stores
 from armillary.workload.plan.schema import ELEMENT, Plan
+
+
+def divisors(number: int) -> list[int]:
+    """Return the divisors of a number, ascending."""
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return sorted({*small, *(number // d for d in small)})
+
+
+def near(wanted: int, possible: list[int]) -> int:
+    """Return the possible number nearest to the one wanted."""
+    return min(possible, key=lambda each: (abs(each - wanted), each))
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from armillary.workload.layers.block import Block, layer
 from armillary.workload.layers.decoder import Kind, check_width, transformer_layer
 from armillary.workload.layers.experts import check_experts
 from armillary.workload.layers.layer import Layer, Step
-from armillary.workload.layers.linear import products
-from armillary.workload.layers.pointwise import norm
+from armillary.workload.layers.linear import norm, products
 from armillary.workload.layers.shard import Shard, training_shard
 from armillary.workload.models.schema import Attention, Decoder, Mlp, Vit
 from armillary.workload.plan.schema import Plan

@@ -10,8 +10,9 @@ import numpy as np
 
 from armillary.workload.layers.layer import Layer
 from armillary.workload.memory.chunk import Chunk, Ints
-from armillary.workload.memory.states import States, states
+from armillary.workload.memory.states import States, left, states
 from armillary.workload.pipeline.tasks import Task, in_flight, tasks, weight_versions
+from armillary.workload.plan.numbers import MOMENTS, gradient
 from armillary.workload.plan.ranks import microbatches, rank_grid
 from armillary.workload.plan.schema import Plan
 
@@ -216,3 +217,23 @@ def buckets(every: list[States], plan: Plan) -> int:
         return 0
     whole = sum(each.weights for each in every)
     return min(plan.data.bucket * (2 if plan.data.overlap else 1), whole)
+
+
+def server(
+    layers: Sequence[Layer], plan: Plan, *, fragmentation: float = FRAGMENTATION, framework: int = 0
+) -> Footprint:
+    """Return what one of the parameter servers of a plan holds: its part of the model, summed gradients, buckets.
+
+    Weights and optimizer states are in fp32. It receives the gradients of one worker and sends weights at a time.
+    """
+    servers, each = plan.data.servers, gradient(plan)
+    count = -(-sum(sum(layer.parameters.values()) for layer in layers) // servers)
+    bucket = min(-(-plan.data.bucket // servers), each * count)
+    sizes = {
+        "weights": left(4 * count, plan.offload.weights),
+        "gradients": each * count,
+        "optimizer": left(4 * MOMENTS[plan.optimizer] * count, plan.offload.optimizer),
+        "communication": 2 * bucket,
+    }
+    line = {category: np.array([size], np.int64) for category, size in sizes.items()}
+    return Footprint(0, (), np.zeros(1, np.int64), ("optimizer",), line, fragmentation, framework)

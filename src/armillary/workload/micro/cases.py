@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.units import format_bytes
 from armillary.trace import Trace
-from armillary.workload.micro.collectives import COLLECTIVES, collective_trace, comm_size, parts
-from armillary.workload.micro.groups import check_group
+from armillary.workload.micro.collectives import COLLECTIVES, check_group, collective_trace, comm_size, parts
 from armillary.workload.micro.messages import PATTERNS, pattern_trace
-from armillary.workload.micro.sizes import ELEMENTS
 
 
 @dataclass(frozen=True)
@@ -101,3 +100,30 @@ def _known(name: str, known: Iterable[str], what: str) -> None:
     choices = list(known)
     if name not in choices:
         raise InputError(f"{what} '{name}': expected {one_of(choices)}{nearest(name, choices)}")
+
+
+ELEMENTS = {
+    "int8": 1, "uint8": 1, "float8": 1, "float16": 2, "bfloat16": 2,
+    "int32": 4, "float32": 4, "int64": 8, "float64": 8,
+}  # fmt: skip
+"""Bytes of an element by its type."""
+
+
+def sizes(smallest: int, largest: int, factor: int = 2) -> list[int]:
+    """Return `smallest`, `smallest` x `factor`, … up to `largest`, in bytes.
+
+    Raises:
+        InputError: there is none, or they do not grow.
+    """
+    if smallest < 1 or largest < smallest:
+        raise InputError(
+            f"sizes from {format_bytes(smallest)} to {format_bytes(largest)}: "
+            "expected a smallest one of at least 1 B, and a largest one that is not below it"
+        )
+    if factor < 2:
+        raise InputError(f"sizes grow by the factor {factor}: expected at least 2")
+    found = []
+    while smallest <= largest:
+        found.append(smallest)
+        smallest *= factor
+    return found

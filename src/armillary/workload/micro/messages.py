@@ -8,7 +8,7 @@ from functools import cache
 
 from armillary.base.errors import InputError
 from armillary.trace import Graph, GraphBuilder, Trace
-from armillary.workload.micro.groups import blocks
+from armillary.workload.micro.collectives import blocks
 
 Message = tuple[int, int]
 """The member of a group that sends, and the one that receives."""

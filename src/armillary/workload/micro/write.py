@@ -11,8 +11,7 @@ from armillary.base.files import write_text
 from armillary.convert.groups import Groups
 from armillary.trace import write_trace
 from armillary.workload.micro.cases import Case
-from armillary.workload.micro.collectives import COLLECTIVES
-from armillary.workload.micro.groups import blocks
+from armillary.workload.micro.collectives import COLLECTIVES, blocks
 
 FORMAT = "armillary-micro-1"
 MANIFEST = "manifest.json"

@@ -13,8 +13,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from armillary.base.document import Document, read_document
 from armillary.base.errors import InputError
-from armillary.platform.document import Document, key_text, read_document
+from armillary.base.hints import key_text
 from armillary.workload.models.schema import Decoder, Model, Vit
 
 _ACTIVATIONS = {

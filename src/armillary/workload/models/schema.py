@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from armillary.platform.files.schema_fields import Count, Part
+from armillary.platform.fields import Count, Part
 
 Natural = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Many = Annotated[int, Field(ge=1, le=2**63 - 1)]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from armillary.base.errors import InputError
-from armillary.workload.divisors import divisors
 from armillary.workload.layers.layer import Layer
+from armillary.workload.layers.shard import divisors
 from armillary.workload.plan.schema import Plan
 
 EMBEDDING = "embedding"

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.workload.divisors import near
+from armillary.workload.layers.shard import near
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble", "pipedream")
 

@@ -7,7 +7,7 @@ from math import prod
 
 from armillary.base.errors import InputError, nearest
 from armillary.trace.grid import RankGrid
-from armillary.workload.divisors import divisors, near
+from armillary.workload.layers.shard import divisors, near
 from armillary.workload.plan.schema import Parallel, Plan
 
 MOST = 2**24

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from armillary.platform.files.schema_fields import Count, Part, Size, WholeTime
+from armillary.platform.fields import Count, Part, Size, WholeTime
 from armillary.workload.layers.layer import Precision
 
 Natural = Annotated[int, Field(ge=0, le=2**31 - 1)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from armillary.base.errors import InputError
-from armillary.platform.files.schema_fields import Part
+from armillary.platform.fields import Part
 from armillary.workload.plan.schema import Plan
 
 OF_INFERENCE = {("numbers", key) for key in ("weights", "embeddings", "cache", "activations")}

@@ -18,7 +18,9 @@ from armillary.engine.astra_sim import run as engine_run
 from armillary.engine.astra_sim.program import lower
 from armillary.engine.astra_sim.run import execute
 from armillary.engine.common.diagnose import check_finished
-from armillary.platform.model import Algorithm, Dimension, Platform, System
+from armillary.platform.algorithms import Algorithm
+from armillary.platform.model import Platform, System
+from armillary.platform.network import Dimension
 from armillary.trace import CollectiveType, Graph, GraphBuilder, Trace
 
 from .twin import Step, Twin

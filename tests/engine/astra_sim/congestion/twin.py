@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from armillary.platform.links import link_blocks, route
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 
 Do = Callable[[], None]
 Step = tuple[int, int, int]

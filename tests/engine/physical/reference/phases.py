@@ -16,8 +16,8 @@ from armillary.collective.rounds import Rounds
 from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.physical.courses import Course, course_of
 from armillary.engine.physical.phases import PhysicalPhase
-from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
+from armillary.platform.network import port
 from tests.collective.slow_load import slow_load
 
 

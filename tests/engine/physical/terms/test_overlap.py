@@ -16,7 +16,8 @@ from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.lower import lower
 from armillary.engine.physical.program import execute
 from armillary.engine.physical.terms.overlap import measure, parts, settle
-from armillary.platform.model import Dimension, Physical, Platform, Port
+from armillary.platform.model import Physical, Platform
+from armillary.platform.network import Dimension, Port
 from armillary.platform.terms import FitChoice, Terms
 from armillary.report import bound
 from armillary.trace import CollectiveType, GraphBuilder, Trace

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import armillary
 from armillary.base.errors import InputError
 from armillary.engine.physical.terms.straggler import slowest
-from armillary.platform.model import Dimension, Physical, Platform, Port
+from armillary.platform.model import Physical, Platform
+from armillary.platform.network import Dimension, Port
 from armillary.platform.terms import Terms, words
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 

@@ -12,9 +12,8 @@ from armillary.evidence.calibrate.recipes import RECIPES, Recipe
 from armillary.evidence.calibrate.training import fit, half, mean_error, residuals
 from armillary.evidence.calibrate.training_files import calibrate
 from armillary.evidence.validate.training import selective
-from armillary.evidence.validate.training.case import Case
+from armillary.evidence.validate.training.case import Case, gpt
 from armillary.evidence.validate.training.constants import Constants
-from armillary.evidence.validate.training.gpt import gpt
 from armillary.evidence.validate.training.predict import platform_of, seconds
 from armillary.evidence.validate.training.stacks import constants_of, stack_names
 from armillary.evidence.validate.training.tables import row_of

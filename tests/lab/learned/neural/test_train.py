@@ -13,8 +13,8 @@ import pytest
 from armillary.base.errors import InputError
 from armillary.lab.fidelity.measure import measure, step_time
 from armillary.lab.learned.corpus import Corpus, read_corpus, write_corpus
-from armillary.lab.learned.neural.model import NeuralModel
 from armillary.lab.learned.neural.model_file import load_neural, open_sampler, save_neural
+from armillary.lab.learned.neural.network import NeuralModel
 from armillary.lab.learned.neural.network_torch import import_torch
 from armillary.lab.learned.neural.sample import NeuralSampler
 from armillary.lab.learned.neural.train import train

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common.network import whole_ticks
 from armillary.platform.links import LinkBlock, link_blocks
-from armillary.platform.model import Dimension
+from armillary.platform.network import Dimension
 
 Ints = NDArray[np.int64]
 KINDS = {"loop": lk.LOOP, "line": lk.LINE, "all-pairs": lk.ALL_PAIRS, "star": lk.STAR}

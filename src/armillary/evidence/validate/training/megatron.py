@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from armillary.evidence.validate.training.case import Case
-from armillary.evidence.validate.training.gpt import gpt, megatron_flops
+from armillary.evidence.validate.training.case import Case, gpt, megatron_flops
 from armillary.evidence.validate.training.vtrain import MEGATRON
 
 SOURCE = "https://arxiv.org/abs/2104.04473"

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from armillary.evidence.validate.training.case import Case
-from armillary.evidence.validate.training.gpt import gpt
+from armillary.evidence.validate.training.case import Case, gpt
 from armillary.evidence.validate.training.rows import count, number, read_rows
 
 COLUMNS = (

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from armillary.evidence.validate.training.case import Case
-from armillary.evidence.validate.training.gpt import gpt
+from armillary.evidence.validate.training.case import Case, gpt
 from armillary.evidence.validate.training.vtrain import MEGATRON
 
 SOURCE = "https://arxiv.org/abs/2205.05198"

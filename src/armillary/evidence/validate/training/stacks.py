@@ -8,9 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from armillary.base.document import Document, read_document
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.evidence.validate.training.constants import NAMES, Constants
-from armillary.platform.document import Document, read_document
 
 FOLDER = Path(__file__).parent / "constants"
 ALL = "all"

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import InputError
-from armillary.evidence.validate.training.case import Case
-from armillary.evidence.validate.training.gpt import gpt, padded
+from armillary.evidence.validate.training.case import Case, gpt, padded
 from armillary.evidence.validate.training.rows import count, number, read_rows
 
 COLUMNS = (

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.common.timeline import KINDS, Timeline
-from armillary.platform.bandwidth import links_per_npu
-from armillary.platform.model import Platform, Port
+from armillary.platform.model import Platform
+from armillary.platform.network import Port, links_per_npu
 from armillary.trace import Trace
 
 Floats = NDArray[np.float64]

@@ -24,7 +24,7 @@ from armillary.lab.extrapolation.recorded.tensors import Call, Program, Tensor, 
 from armillary.lab.extrapolation.scaling import Scaling
 from armillary.lab.extrapolation.shapes import Sizes, token_sizes
 from armillary.trace import CollectiveType
-from armillary.workload.divisors import divisors, near
+from armillary.workload.layers.shard import divisors, near
 
 GATHER, SCATTER, REDUCE = CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_REDUCE
 

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from armillary.base.errors import InputError
-from armillary.convert.pytorch.tensors import size
+from armillary.convert.pytorch.arguments import size
 from armillary.lab.extrapolation.kernels import Mask, Nodes
 from armillary.lab.extrapolation.recorded.costs import elements
 from armillary.lab.extrapolation.recorded.dimensions import Dim, Factors

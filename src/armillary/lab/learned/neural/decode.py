@@ -13,8 +13,7 @@ from armillary.lab.learned.expressions import library, table_of
 from armillary.lab.learned.neural.grammar import BLOCK, CLOSE, END, STEP, Written, read
 from armillary.lab.learned.neural.inputs import count_features, features
 from armillary.lab.learned.neural.lexicon import Group
-from armillary.lab.learned.neural.model import NeuralModel
-from armillary.lab.learned.neural.network import Floats, hidden
+from armillary.lab.learned.neural.network import Floats, NeuralModel, hidden
 from armillary.lab.learned.neural.noise import Noise
 
 _MOST_PIECES = 200_000

@@ -13,8 +13,7 @@ from armillary.lab.learned.archive import reading, whole, write_archive
 from armillary.lab.learned.expressions import library
 from armillary.lab.learned.neural.grammar import Grammar
 from armillary.lab.learned.neural.inputs import width
-from armillary.lab.learned.neural.model import NeuralModel
-from armillary.lab.learned.neural.network import Sizes
+from armillary.lab.learned.neural.network import NeuralModel, Sizes
 from armillary.lab.learned.neural.sample import NeuralSampler
 from armillary.lab.learned.sample import Sampler
 

@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.lab.learned.model import StatisticalModel
+from armillary.lab.learned.neural.grammar import Grammar
 from armillary.lab.learned.neural.inputs import COUNT_SIZE
+from armillary.lab.learned.neural.lexicon import Lexicon
 
 Floats = NDArray[np.float32]
 Weights = Mapping[str, Floats]
@@ -146,3 +149,26 @@ def _norm(x: Any, w: Weights, name: str) -> Any:
 def _gelu(x: Any) -> Any:
     """Return the GELU in its tanh form (Hendrycks and Gimpel, 2016, section 2)."""
     return 0.5 * x * (1 + np.tanh(np.float32(sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x * x * x)))
+
+
+@dataclass
+class NeuralModel:
+    """All that is learned.
+
+    Attributes:
+        base: The library: vocabulary, variants, references, sums and rules; it says what it was trained on.
+        grammar: Of programs.
+        sizes: Of the network.
+        weights: Of the network.
+        scales: Mean and standard deviation of every feature of a condition, (2, features).
+    """
+
+    base: StatisticalModel
+    grammar: Grammar
+    sizes: Sizes
+    weights: dict[str, Floats]
+    scales: Floats
+
+    def lexicon(self) -> Lexicon:
+        """Return the numbers of tokens and candidates."""
+        return Lexicon(self.base, self.grammar.blocks)

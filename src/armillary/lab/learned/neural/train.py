@@ -19,10 +19,8 @@ from armillary.lab.learned.neural.examples import Examples, PieceExample, cut, e
 from armillary.lab.learned.neural.grammar import Grammar
 from armillary.lab.learned.neural.inputs import features, scales, varied, width
 from armillary.lab.learned.neural.lexicon import Lexicon
-from armillary.lab.learned.neural.losses import LOSSES, piece_losses, program_losses
-from armillary.lab.learned.neural.model import NeuralModel
-from armillary.lab.learned.neural.network import Sizes, initial
-from armillary.lab.learned.neural.network_torch import import_torch
+from armillary.lab.learned.neural.network import NeuralModel, Sizes, initial
+from armillary.lab.learned.neural.network_torch import LOSSES, import_torch, piece_losses, program_losses
 from armillary.lab.learned.train import train as train_library
 
 STEPS = 2000

@@ -13,8 +13,7 @@ from armillary.base.errors import InputError
 from armillary.trace import CollectiveType
 from armillary.trace.gemm import Gemm
 from armillary.workload.layers.layer import Layer, Step
-from armillary.workload.layers.nets.kernels import REPLICAS, Kernel, Kernels, gemm, recomputed
-from armillary.workload.layers.nets.limits import check_plan
+from armillary.workload.layers.nets.kernels import REPLICAS, Kernel, Kernels, check_plan, gemm, recomputed
 from armillary.workload.layers.nets.tables import Share, shares
 from armillary.workload.models.schema import Dlrm
 from armillary.workload.plan.numbers import MOMENTS

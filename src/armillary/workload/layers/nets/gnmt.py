@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from armillary.trace.gemm import Gemm
 from armillary.workload.layers.layer import Layer
-from armillary.workload.layers.nets.kernels import Kernel, Kernels, gemm, product
-from armillary.workload.layers.nets.limits import check_plan
+from armillary.workload.layers.nets.kernels import Kernel, Kernels, check_plan, gemm, product
 from armillary.workload.models.operations import HEAD, SCORES, default_sequence
 from armillary.workload.models.schema import Gnmt
 from armillary.workload.plan.schema import Plan

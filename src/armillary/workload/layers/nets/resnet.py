@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from armillary.trace.gemm import Gemm
 from armillary.workload.layers.layer import Layer
-from armillary.workload.layers.nets.kernels import Kernel, Kernels, gemm, product
-from armillary.workload.layers.nets.limits import check_plan
+from armillary.workload.layers.nets.kernels import Kernel, Kernels, check_plan, gemm, product
 from armillary.workload.models.operations import HEAD
 from armillary.workload.models.resnet import convolutions, features
 from armillary.workload.models.schema import Conv2d, Resnet

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 from armillary.base.errors import InputError
 from armillary.trace import CollectiveType
-from armillary.workload.divisors import divisors, near
 from armillary.workload.layers.layer import Layer, Step
-from armillary.workload.layers.nets.kernels import Kernels, gemm
-from armillary.workload.layers.nets.limits import check_plan
+from armillary.workload.layers.nets.kernels import Kernels, check_plan, gemm
 from armillary.workload.layers.nets.resnet import convolution
+from armillary.workload.layers.shard import divisors, near
 from armillary.workload.models.schema import Stack, StackLayer
 from armillary.workload.plan.schema import Plan
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Discriminator, model_validator
+from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticCustomError, core_schema
 
 from armillary.base import units
 from armillary.base.errors import nearest
-from armillary.platform.document import show
+from armillary.base.hints import show
 from armillary.platform.limits import COUNT, POSITIVE, RATE, SHARE, SIDE, TIME, Number
 
 _NEGATIVE = re.compile(r"\s*-\s*([\d.].*)")
@@ -105,3 +106,14 @@ class Part(BaseModel):
                 hint = nearest(str(key), known) or f"; known keys: {', '.join(known)}"
                 raise PydanticCustomError("unknown_key", "unknown key{hint}", {"key": key, "hint": hint})
         return data
+
+
+def choice_schema(name: str, models: Iterable[type[Part]], description: str) -> dict[str, Any]:
+    """Return the JSON Schemas of layouts, by name, and of the choice of one of them as `name`."""
+    models = tuple(models)
+    _, schema = models_json_schema(
+        [(model, "validation") for model in models], ref_template="#/$defs/{model}"
+    )
+    parts: dict[str, Any] = schema["$defs"]
+    choices = [{"$ref": f"#/$defs/{model.__name__}"} for model in models]
+    return parts | {name: {"oneOf": choices, "description": description}}

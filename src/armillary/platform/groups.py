@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from numbers import Integral
 from typing import Any
 
-from armillary.platform.document import Document, KeyPath, show
-
-_INT_MAX = 2**31 - 1
+from armillary.base.document import Document
+from armillary.base.hints import KeyPath, show
+from armillary.platform.limits import MOST_COUNT
 
 
 def read_groups(
@@ -29,7 +29,7 @@ def checked_groups(table: Mapping[Any, Any], npus: int) -> Iterator[tuple[KeyPat
     """Yield where and what is wrong in a table of groups on `npus` NPUs."""
     known: set[int] = set()
     for key, ranks in table.items():
-        if not re.fullmatch(r"[0-9]{1,10}", str(key)) or not 0 < int(key) <= _INT_MAX:
+        if not re.fullmatch(r"[0-9]{1,10}", str(key)) or not 0 < int(key) <= MOST_COUNT:
             yield (key,), f"got group id {show(key)}, expected a whole number above 0"
             return
         if int(key) in known:

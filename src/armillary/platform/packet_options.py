@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import Field
-from pydantic.json_schema import models_json_schema
 
-from armillary.platform.files.schema_fields import Count, Efficiency, Part, Ruled, Size, Time
-from armillary.platform.limits import BYTES
-from armillary.platform.model import Packets
+from armillary.base.hints import KeyPath
+from armillary.platform.fields import Count, Efficiency, Part, Quantity, Ruled, Size, Time, choice_schema
+from armillary.platform.limits import BYTES, FLAG, TEXT, Choice, Number, Rule, wrong_option
 
 Whole = Annotated[int, Ruled(BYTES)]
 
@@ -88,22 +88,36 @@ class TcpPackets(Part):
 
 
 PROTOCOLS: dict[str, type[Part]] = {"lossless": Lossless, "credit": Credits, "tcp": TcpPackets}
-_MILLISECONDS = ("min_rto", "max_rto", "ack_delay")
-
-
-def packets_of(model: Part) -> Packets:
-    """Return what a checked part of a study file says; what it leaves out is left to the model."""
-    options: dict[str, Any] = model.model_dump(exclude_none=True, exclude_unset=True)
-    for name in _MILLISECONDS:
-        if name in options:
-            options[name] /= 1e6
-    return Packets(options.pop("protocol"), options)
 
 
 def packets_schema() -> dict[str, Any]:
     """Return the JSON Schemas of all protocols, by name, and of their choice as ``Packets``."""
-    models = [(model, "validation") for model in PROTOCOLS.values()]
-    _, schema = models_json_schema(models, ref_template="#/$defs/{model}")  # type: ignore[arg-type]
-    parts: dict[str, Any] = schema["$defs"]
-    choices = [{"$ref": f"#/$defs/{model.__name__}"} for model in PROTOCOLS.values()]
-    return parts | {"Packets": {"oneOf": choices, "description": "What network model packet moves."}}
+    return choice_schema("Packets", PROTOCOLS.values(), "What network model packet moves.")
+
+
+def wrong_packet_option(protocol: str, options: Mapping[str, Any]) -> tuple[KeyPath, str]:
+    """Return which option of a packet protocol is wrong and what; () and "" for none. Times of TCP are in ms."""
+    fields = PROTOCOLS[protocol].model_fields
+    rules = {
+        name: _rule(each.annotation, each.metadata) for name, each in fields.items() if name != "protocol"
+    }
+    return wrong_option(rules, options)
+
+
+def _rule(annotation: Any, metadata: Any = ()) -> Rule:
+    """Return the rule of a field of a layout, for values without units."""
+    for each in metadata:
+        if isinstance(each, Quantity):
+            limits = each.limits
+            return Number(limits.low, limits.high, limits.above, bool(each.whole))
+        if isinstance(each, Ruled):
+            return each.rule
+    parts = get_args(annotation)
+    if get_origin(annotation) is Annotated:
+        return _rule(parts[0], parts[1:])
+    if get_origin(annotation) is Literal:
+        return Choice(parts)
+    if get_origin(annotation) is Union or type(None) in parts:  # what is left to the model is not given
+        (part,) = (each for each in parts if each is not type(None))
+        return _rule(part)
+    return FLAG if annotation is bool else TEXT

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
-from pydantic.json_schema import models_json_schema
 
+from armillary.base.document import Document
 from armillary.base.errors import InputError, one_of
-from armillary.platform.document import Document, KeyPath, key_text
-from armillary.platform.files.machine import dimensions_of, in_network_of
+from armillary.base.hints import KeyPath, key_text
+from armillary.platform.fields import Bandwidth, Count, Part, Percent, Side, Size, Time, choice_schema
 from armillary.platform.files.native_errors import first_error
-from armillary.platform.files.network_schema import InNetwork, NetworkDimension
-from armillary.platform.files.schema_fields import Bandwidth, Count, Part, Percent, Side, Size, Time
+from armillary.platform.files.network_schema import InNetwork, NetworkDimension, dimensions_of, in_network_of
 from armillary.platform.files.topology import read_graph
-from armillary.platform.model import InNetwork as SwitchWork
 from armillary.platform.topology.aggregation import named_switches
-from armillary.platform.topology.dimension_order import DimensionOrder
 from armillary.platform.topology.failures import Failure, degraded
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 from armillary.platform.topology.grids import from_dimensions, hypercube, optical_torus, wafer_mesh
-from armillary.platform.topology.routing import Adaptive, Ecmp, Rail, Routing, Shortest, Static
+from armillary.platform.topology.network import Network, RoutingName, routing_of
 from armillary.platform.topology.trees import dragonfly, fat_tree, leaf_spine, rail_optimised
-
-RoutingName = Literal["dimension-order", "shortest", "ecmp", "adaptive", "rail", "static"]
 
 
 class FailureEntry(Part):
@@ -180,43 +174,6 @@ _BUILDERS: dict[str, Callable[..., Topology]] = {
 }
 
 
-@dataclass(frozen=True)
-class Network:
-    """A described topology: the graph as built, the routing's name, what fails when, and what switches can do."""
-
-    topology: Topology
-    routing: RoutingName
-    seed: int = 0
-    failures: tuple[Failure, ...] = ()
-    table: Path | None = None
-    in_network: SwitchWork | None = None
-    """What `switches` can do; None: what the dimensions say of which the graph was built."""
-    switches: tuple[int, ...] = ()
-
-    def at(self, time: float = 0.0) -> Routing:
-        """Return the routing over the topology as it is at a time (ns)."""
-        return routing_of(self.routing, degraded(self.topology, self.failures, time), self.seed, self.table)
-
-
-def routing_of(name: RoutingName, topology: Topology, seed: int = 0, table: Path | None = None) -> Routing:
-    """Return a routing by its name.
-
-    Raises:
-        InputError: The topology does not allow it, or a table is missing.
-    """
-    if name == "dimension-order":
-        return DimensionOrder(topology)
-    if name == "static":
-        if table is None:
-            raise InputError(
-                f"{topology.name}: routing 'static' needs a table, expected a CSV file node,destination,next"
-            )
-        return Static.read(topology, table)
-    if name == "shortest":
-        return Shortest(topology)
-    return {"ecmp": Ecmp, "adaptive": Adaptive, "rail": Rail}[name](topology, seed)
-
-
 def read_topology(document: Document, path: KeyPath, data: Any) -> Network:
     """Return what the mapping `data`, which stands at `path` of a document, describes.
 
@@ -269,11 +226,7 @@ def read_topology(document: Document, path: KeyPath, data: Any) -> Network:
 
 def topology_schema() -> dict[str, Any]:
     """Return the JSON Schemas of all kinds, by name, and of their choice as ``Topology``."""
-    models = [(model, "validation") for model in KINDS.values()]
-    _, schema = models_json_schema(models, ref_template="#/$defs/{model}")  # type: ignore[arg-type]
-    parts: dict[str, Any] = schema["$defs"]
-    choices = [{"$ref": f"#/$defs/{model.__name__}"} for model in KINDS.values()]
-    return parts | {"Topology": {"oneOf": choices, "description": "A graph of NPUs and switches."}}
+    return choice_schema("Topology", KINDS.values(), "A graph of NPUs and switches.")
 
 
 def _build(named: str, kind: _Any, document: Document, path: KeyPath, folder: Path) -> Topology:

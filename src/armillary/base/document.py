@@ -7,22 +7,17 @@ import json
 import math
 import os
 import re
-import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from armillary.base.errors import InputError, nearest, one_of
-
-KeyPath = tuple[str | int, ...]
-"""A place in a document: mapping keys and list positions, outermost first."""
+from armillary.base.hints import KeyPath, key_text, show
 
 Source = str | Path | Mapping[str, Any]
 """A configuration: the path of a file, or its already-parsed content."""
 
-_SHORT = reprlib.Repr()  # stays short where YAML aliases make a value endless
-_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
 
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+|\n')
 
@@ -191,24 +186,6 @@ def read_text(path: Path, kind: str) -> str:
         ) from None
     except ValueError as error:
         raise InputError(f"{str(path)!r}: not a file name ({kind}): {error}") from None
-
-
-def key_text(path: KeyPath) -> str:
-    """Return a key path as people write it, e.g. ``npus_count[0]`` or ``platform.npu.peak``."""
-    text = ""
-    for part in path:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        else:
-            name = str(part)
-            text += ("." if text else "") + (name if name.isprintable() else repr(name))
-    return text
-
-
-def show(value: object) -> str:
-    """Return a short form of a value for an error message."""
-    text = "nothing" if value is None else _SHORT.repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def is_there(path: str | Path) -> bool:

@@ -1,0 +1,218 @@
+"""How long kernels take on an NPU, as values: the roofline, compute models and their options, overrides, jitter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from armillary.base.hints import KeyPath, show
+from armillary.platform.limits import (
+    COUNT,
+    FLAG,
+    MOST_BYTES,
+    POSITIVE,
+    SEED,
+    SHARE,
+    TEXT,
+    TIME,
+    Choice,
+    Kind,
+    Maybe,
+    Number,
+    Rule,
+    check,
+    check_table,
+    refuse,
+    wrong_option,
+)
+
+SYSTOLIC_BUFFERS = ("ifmap", "filter", "ofmap")
+"""SCALE-sim's names of the buffers of the left operand, the right one and the result."""
+_ON_CHIP = Number(1, MOST_BYTES, whole=True)
+
+
+class _Buffers:
+    """Of a systolic array: bytes of all three, or None."""
+
+    def __call__(self, value: object) -> str:
+        if value is None:
+            return ""
+        if not isinstance(value, Mapping) or set(value) != set(SYSTOLIC_BUFFERS):
+            return f"got {value!r:.60}, expected a mapping of {', '.join(SYSTOLIC_BUFFERS)} to bytes"
+        wrong = ((name, _ON_CHIP(size)) for name, size in value.items())
+        return next((f"{name}: {problem}" for name, problem in wrong if problem), "")
+
+
+_FLOWS = Choice(("output", "weight", "input"))
+_WORDS = Kind((list, tuple), "a list of words, at least one")
+_OF_MODELS: dict[str, tuple[dict[str, Rule], dict[str, Rule]]] = {
+    "roofline": ({}, {}),
+    "gpu": ({"device": TEXT}, {"factors": Kind(Mapping, "a mapping")}),
+    "tiled": ({"buffer": Number(above=True, whole=True)}, {}),
+    "table": (
+        {"file": TEXT},
+        {"columns": Kind(Mapping, "a mapping"), "unit_ns": POSITIVE, "precision": Choice(("fp32", "bf16", "fp8"))},
+    ),
+    "systolic": (
+        {"rows": COUNT, "columns": COUNT, "dataflow": _FLOWS, "clock": POSITIVE},
+        {"arrays": COUNT, "stall": FLAG, "buffers": _Buffers()},
+    ),
+    "subprocess": ({"command": _WORDS}, {"timeout_ns": POSITIVE}),
+}  # fmt: skip
+"""Options that a built-in model needs, and those that it may have."""
+
+
+def wrong_model_option(model: str, options: Mapping[str, Any]) -> tuple[KeyPath, str]:
+    """Return which option of a compute model is wrong and what; () and "" for none, or for another package's model."""
+    if model not in _OF_MODELS:
+        return (), ""
+    needed, more = _OF_MODELS[model]
+    for name in needed:
+        if name not in options:
+            return (), f"missing key '{name}'"
+    if model == "subprocess":
+        words = options["command"]
+        if (
+            not isinstance(words, list | tuple)
+            or not words
+            or not all(isinstance(each, str) for each in words)
+        ):
+            return ("command",), f"got {words!r:.60}, expected {_WORDS.name}"
+    return wrong_option(needed | more, options)
+
+
+PRECISIONS = ("fp32", "bf16", "fp8", "fp4")
+"""Of matrix products: values of the attribute ``precision`` of a compute node, ``bf16`` where it has none."""
+
+
+@dataclass(frozen=True)
+class Jitter:
+    """Random spread of compute durations: `sigma` relative to the duration, 0.05 is 5 %."""
+
+    sigma: float
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, sigma=SHARE, seed=SEED)
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What kernels reach of an NPU in the roofline model.
+
+    Attributes:
+        peaks: Precision (`PRECISIONS`) -> FLOP/s; empty: `System.peak_performance` for every precision.
+        compute: Share of the peak that matrix products reach.
+        memory: Share of the local memory bandwidth.
+        overhead: ns that every kernel takes besides.
+    """
+
+    peaks: dict[str, float] = field(default_factory=dict)
+    compute: float = 1.0
+    memory: float = 1.0
+    overhead: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, compute=SHARE, memory=SHARE, overhead=TIME)
+        check_table(self, "peaks", Choice(PRECISIONS), POSITIVE)
+        if self.peaks and "bf16" not in self.peaks:
+            raise refuse(self, ("peaks",), "missing key 'bf16'")
+
+
+KERNEL_KINDS = ("gemm", "flops", "memory", "unknown")
+"""Products of known shape; other operations, such as fused attention; bytes only; nothing but a recorded duration."""
+FACTOR = Number(high=1e9, above=True)
+"""Of a time."""
+QUANTILE = Number(high=1e3, above=True)
+"""Of measured over predicted times."""
+COMPUTE_MODELS = ("roofline", "gpu", "tiled", "table", "systolic", "subprocess")
+"""Those that are built in."""
+
+
+def unknown_model(name: object) -> str:
+    """Return what is wrong with the name of a compute model, nothing if there is one of this or another package."""
+    if name in COMPUTE_MODELS:
+        return ""
+    from importlib.metadata import entry_points
+
+    return Choice((*COMPUTE_MODELS, *(point.name for point in entry_points(group="armillary.compute"))))(name)
+
+
+@dataclass(frozen=True)
+class Override:
+    """What is known better of some kernels; exactly one of `duration`, `factor` and `efficiency` is given.
+
+    Attributes:
+        name: Pattern of their names, as of files: ``*.attend``.
+        kind: Of what they do, see `armillary.compute.KINDS`; empty: any.
+        duration: ns that each takes.
+        factor: Times what the model says.
+        efficiency: Share of the peaks that they reach in the roofline model.
+    """
+
+    name: str = "*"
+    kind: str = ""
+    duration: float | None = None
+    factor: float | None = None
+    efficiency: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(
+            self, name=TEXT, kind=Choice(("", *KERNEL_KINDS)), duration=Maybe(TIME), factor=Maybe(FACTOR),
+            efficiency=Maybe(SHARE),
+        )  # fmt: skip
+        if sum(each is not None for each in (self.duration, self.factor, self.efficiency)) != 1:
+            raise refuse(self, (), "expected exactly one of duration, factor and efficiency")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Of 80 % of measured steps: `low` and `high` are measured over predicted times, `of` says which steps."""
+
+    low: float
+    high: float
+    of: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, low=QUANTILE, high=QUANTILE, of=TEXT)
+        if self.low > self.high:
+            raise refuse(self, (), f"got low {self.low} above high {self.high}, expected at most as much")
+
+
+@dataclass(frozen=True)
+class KernelModel:
+    """What times compute nodes where `System.roofline` is set: a model of `armillary.compute`.
+
+    Attributes:
+        name: ``roofline``, another built-in model, or one of another package.
+        options: Of the model.
+        overrides: The first that fits a kernel counts; they also hold for recorded durations.
+        source: The file, line and key that say so, or empty.
+        folder: What paths are relative to.
+        uncertainty: How far measured steps lie from predicted ones; None: not known.
+    """
+
+    name: str = "roofline"
+    options: dict[str, Any] = field(default_factory=dict)
+    overrides: tuple[Override, ...] = ()
+    source: str = field(default="", compare=False)
+    folder: Path = field(default=Path(), compare=False)
+    uncertainty: Interval | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        options, overrides = Kind(Mapping, "a mapping"), Kind(tuple, "a tuple of Override")
+        uncertainty = Kind(Interval, "an Interval or None", none=True)
+        check(self, name=unknown_model, options=options, overrides=overrides, uncertainty=uncertainty)
+        place, problem = wrong_model_option(self.name, self.options)
+        if problem:
+            raise refuse(self, ("options", *place), problem)
+        for at, each in enumerate(self.overrides):
+            if not isinstance(each, Override):
+                raise refuse(self, ("overrides", at), f"got {show(each)}, expected an Override")

@@ -1,0 +1,101 @@
+"""The dimensions of a network as values, and what an NPU can send and receive in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from armillary.platform.limits import (
+    COUNT,
+    MOST_COUNT,
+    RATE,
+    TEXT,
+    TIME,
+    Choice,
+    Kind,
+    Maybe,
+    Number,
+    check,
+    refuse,
+)
+
+TopologyName = Literal["Ring", "FullyConnected", "Switch", "Mesh", "Torus"]
+_TOPOLOGIES = Choice(get_args(TopologyName))
+
+
+@dataclass(frozen=True)
+class Port:
+    """What one NPU can send and receive at the same time in one dimension: `out` and `into`, bytes per ns."""
+
+    out: float
+    into: float
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, out=RATE, into=RATE)
+
+    @property
+    def slower(self) -> float:
+        """The lesser of both."""
+        return min(self.out, self.into)
+
+
+@dataclass(frozen=True)
+class InNetwork:
+    """What a switch does with data that passes: it adds up what comes in, and multicasts.
+
+    `rate` is what it adds of each port's data, bytes per ns, all ports at a time (0: as fast as data comes);
+    `latency` is ns that every message of a collective spends in it besides. `operations` is the chunks
+    of collectives that it works on at a time, further ones wait (0: no limit).
+    """
+
+    rate: float = 0.0
+    latency: float = 0.0
+    operations: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(self, rate=Maybe(RATE, 0), latency=TIME, operations=Number(high=MOST_COUNT, whole=True))
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One network dimension, innermost first: a Mesh is a line, a Torus the same as a Ring.
+
+    `bandwidth` is bytes per ns of one link, which profile ``astra-sim`` uses; `port` what an NPU has in all,
+    which ``physical`` uses (None: follows from the links, see `armillary.platform.model.ports`).
+    `latency` is ns per link hop.
+    """
+
+    name: str
+    topology: TopologyName
+    size: int
+    bandwidth: float
+    latency: float
+    port: Port | None = None
+    in_network: InNetwork | None = None
+    """What the switches of a Switch do besides; None: they only pass on."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        check(
+            self, name=TEXT, topology=_TOPOLOGIES, size=COUNT, bandwidth=RATE, latency=TIME,
+            port=Kind(Port, "a Port or None", none=True), in_network=Kind(InNetwork, "an InNetwork or None", none=True),
+        )  # fmt: skip
+        if self.in_network is not None and self.topology != "Switch":
+            raise refuse(
+                self, (), f"got in_network for topology '{self.topology}', expected it for Switch only"
+            )
+
+
+def links_per_npu(topology: TopologyName, size: int) -> int:
+    """Return how many links an NPU has in a dimension: n-1 fully connected, but 1 if alone; 1 to a switch, else 2."""
+    return {"FullyConnected": max(size - 1, 1), "Switch": 1}.get(topology, 2)
+
+
+def port(dimension: Dimension) -> Port:
+    """Return what an NPU can send and receive in a dimension: as stated, or all of its links together."""
+    if dimension.port is not None:
+        return dimension.port
+    rate = dimension.bandwidth * links_per_npu(dimension.topology, dimension.size)
+    return Port(rate, rate)

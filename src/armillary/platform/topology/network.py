@@ -1,0 +1,53 @@
+"""A graph with its routing, its failures, and switches that compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from armillary.base.errors import InputError
+from armillary.platform.network import InNetwork
+from armillary.platform.topology.dimension_order import DimensionOrder
+from armillary.platform.topology.failures import Failure, degraded
+from armillary.platform.topology.graph import Topology
+from armillary.platform.topology.routing import Adaptive, Ecmp, Rail, Routing, Shortest, Static
+
+RoutingName = Literal["dimension-order", "shortest", "ecmp", "adaptive", "rail", "static"]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A described topology: the graph as built, the routing's name, what fails when, and what switches can do."""
+
+    topology: Topology
+    routing: RoutingName
+    seed: int = 0
+    failures: tuple[Failure, ...] = ()
+    table: Path | None = None
+    in_network: InNetwork | None = None
+    """What `switches` can do; None: what the dimensions say of which the graph was built."""
+    switches: tuple[int, ...] = ()
+
+    def at(self, time: float = 0.0) -> Routing:
+        """Return the routing over the topology as it is at a time (ns)."""
+        return routing_of(self.routing, degraded(self.topology, self.failures, time), self.seed, self.table)
+
+
+def routing_of(name: RoutingName, topology: Topology, seed: int = 0, table: Path | None = None) -> Routing:
+    """Return a routing by its name.
+
+    Raises:
+        InputError: The topology does not allow it, or a table is missing.
+    """
+    if name == "dimension-order":
+        return DimensionOrder(topology)
+    if name == "static":
+        if table is None:
+            raise InputError(
+                f"{topology.name}: routing 'static' needs a table, expected a CSV file node,destination,next"
+            )
+        return Static.read(topology, table)
+    if name == "shortest":
+        return Shortest(topology)
+    return {"ecmp": Ecmp, "adaptive": Adaptive, "rail": Rail}[name](topology, seed)
