@@ -10,7 +10,16 @@ import click
 
 from armillary.cli import COMMANDS
 from armillary.cli.efficiency import efficiency_option, with_efficiency
-from armillary.cli.outputs import Outputs, network_model_option, output_options, working
+from armillary.cli.command import Command, option
+from armillary.cli.options import (
+    MACHINE,
+    WORKLOAD,
+    astra_sim_options,
+    comm_groups_option,
+    network_model_option,
+    profile_option,
+)
+from armillary.cli.outputs import Outputs, output_options, working
 from armillary.cli.terms import chosen_terms, costs_of, print_costs, terms_options
 
 if TYPE_CHECKING:
@@ -23,26 +32,35 @@ _PATH = click.Path()
 
 
 @click.command(
+    cls=Command,
     help=f"{COMMANDS['run']}\n\nEither STUDY, or --workload with --system and --network. --pytorch replaces the "
     "workload of either; it takes a Kineto trace alone, too. With --pytorch or --workload and no machine "
-    "everything takes its recorded time."
+    "everything takes its recorded time.",
+    examples=(
+        "armillary run examples/all_reduce.yaml --json -",
+        "armillary run examples/llama.yaml --plot step.png --save step.npz",
+    ),
 )
 @click.argument("study", type=_PATH, required=False)
-@click.option("--workload", type=_PATH, metavar="PREFIX", help="Trace files PREFIX.<rank>.et")
-@click.option(
+@option("--workload", type=_PATH, metavar="PREFIX", heading=WORKLOAD, help="Trace files PREFIX.<rank>.et")
+@option(
     "--pytorch",
     type=_PATH,
     metavar="PATH",
+    heading=WORKLOAD,
     help="A PyTorch trace, such as Kineto's, or a folder of those of all ranks.",
 )
-@click.option("--from-one-rank", is_flag=True, help="All ranks do what the one of --pytorch did.")
-@click.option("--system", type=_PATH, metavar="JSON", help="ASTRA-sim system file.")
-@click.option("--network", type=_PATH, metavar="YAML", help="ASTRA-sim network file.")
-@click.option("--memory", type=_PATH, metavar="JSON", help="ASTRA-sim remote-memory file.")
-@click.option("--comm-groups", type=_PATH, metavar="JSON", help="ASTRA-sim communicator-group file.")
-@click.option("--profile", type=click.Choice(("astra-sim", "physical")), help="Meaning of the numbers.")
+@option(
+    "--from-one-rank", is_flag=True, heading=WORKLOAD, help="All ranks do what the one of --pytorch did."
+)
+@comm_groups_option
+@astra_sim_options
+@option("--memory", type=_PATH, metavar="JSON", heading=MACHINE, help="ASTRA-sim remote-memory file.")
+@profile_option()
 @network_model_option
-@click.option("--no-fold", is_flag=True, help="Simulate every rank on its own; same result, slower.")
+@option(
+    "--no-fold", is_flag=True, heading=MACHINE, help="Simulate every rank on its own; same result, slower."
+)
 @terms_options
 @efficiency_option
 @output_options
@@ -51,10 +69,10 @@ def command(
     workload: str | None,
     pytorch: str | None,
     from_one_rank: bool,
-    system: str | None,
-    network: str | None,
+    system: Path | None,
+    network: Path | None,
     memory: str | None,
-    comm_groups: str | None,
+    comm_groups: Path | None,
     profile: str | None,
     network_model: str | None,
     no_fold: bool,

@@ -8,12 +8,18 @@ from typing import Any
 
 import click
 
-from armillary.cli.output_file import OUTPUT, OutputPrefix
-from armillary.cli.outputs import working
+from armillary.cli.command import Command, Option, option
+from armillary.cli.options import json_option
+from armillary.cli.output_file import OutputPrefix
+from armillary.cli.outputs import working, write_json
 from armillary.cli.trace import SUBCOMMANDS
 
 
-class _Convert(click.Command):
+_SAME = {"npus": "--ranks"}
+"""Option of a format -> what commands call that; its own name is taken, too."""
+
+
+class _Convert(Command):
     """A command whose options depend on ``--from``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -39,21 +45,22 @@ def _options(name: str) -> list[click.Option]:
     from armillary.convert import front_end
 
     found = []
-    for option in front_end(name).options:
-        flag = f"--{option.name.replace('_', '-')}"
-        required = option.default is inspect.Parameter.empty
-        kind: Any = click.Path(path_type=Path) if option.kind is Path else option.kind
-        shape = {"is_flag": True} if option.kind is bool else {"type": kind}
+    for each in front_end(name).options:
+        flag = f"--{each.name.replace('_', '-')}"
+        required = each.default is inspect.Parameter.empty
+        kind: Any = click.Path(path_type=Path) if each.kind is Path else each.kind
+        shape = {"is_flag": True} if each.kind is bool else {"type": kind}
         # An explicit default of None would satisfy `required`.
         given: Any = (
             {}
             if required
-            else {"default": option.default, "show_default": option.default not in (None, False)}
+            else {"default": each.default, "show_default": each.default not in (None, False)}
         )
-        made = click.Option(
-            [flag, option.name],
+        made = Option(
+            [*([_SAME[each.name]] if each.name in _SAME else []), flag, each.name],
             required=required,
-            help=option.help,
+            help=each.help,
+            heading="This format",
             **shape,
             **given,
         )
@@ -64,21 +71,25 @@ def _options(name: str) -> list[click.Option]:
 
 @click.command(
     cls=_Convert,
-    help=f"{SUBCOMMANDS['convert']}\n\nEach format has options of its own: `--from NAME --help` lists them.",
+    help=f"{SUBCOMMANDS['convert']}\n\nEach format has options of its own: `--from FORMAT --help` lists them.",
+    examples=(
+        "armillary trace convert --from pytorch traces -o step --json -",
+        "armillary trace convert --from text mlp.txt --ranks 8 -o mlp",
+    ),
 )
-@click.option("--from", "source", required=True, metavar="NAME", help="The format; without one, the list.")
+@option("--from", "source", required=True, metavar="FORMAT", help="The format; without one, the list.")
 @click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="INPUT...")
-@click.option(
+@option(
     "-o",
-    "--output",
+    "--out",
     type=OutputPrefix(".0.et"),
     required=True,
     metavar="PREFIX",
     help="Write PREFIX.<rank>.et.",
 )
-@click.option("--json", "report_path", type=OUTPUT, metavar="REPORT", help="Write a report.")
+@json_option("Write a report as JSON.")
 def command(
-    source: str, inputs: tuple[Path, ...], output: str, report_path: Path | None, **options: Any
+    source: str, inputs: tuple[Path, ...], out: str, json_file: Path | None, **options: Any
 ) -> None:
     """Convert and write."""
     from armillary.base.files import write_text
@@ -87,16 +98,15 @@ def command(
 
     with working("converting"):
         converted = front_end(source).convert(inputs, **options)
-        write_trace(output, converted.trace)
+        write_trace(out, converted.trace)
     facts = report(converted)
     for warning in converted.warnings:
         click.echo(f"warning: {warning}", err=True)
     for line in converted.statements:
         click.echo(line, err=True)
     if converted.groups:
-        groups = Path(f"{output}.groups.json")
+        groups = Path(f"{out}.groups.json")
         write_text(groups, json.dumps(facts["groups"]))
         click.echo(f"wrote {groups}", err=True)
-    if report_path:
-        write_text(report_path, json.dumps(facts, indent=1))
-    click.echo(f"wrote {output}.<rank>.et: {facts['ranks']} ranks, {facts['nodes']} nodes", err=True)
+    write_json(json_file, facts)
+    click.echo(f"wrote {out}.<rank>.et: {facts['ranks']} ranks, {facts['nodes']} nodes", err=True)

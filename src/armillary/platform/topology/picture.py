@@ -34,7 +34,7 @@ def check_picture(path: str | os.PathLike[str]) -> None:
     """
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
-        raise InputError(f"--draw {path}: suffix {suffix!r}, expected {one_of(SUFFIXES)}")
+        raise InputError(f"{path}: suffix {suffix!r}, expected {one_of(SUFFIXES)}")
     if suffix != ".html":
         try:
             importlib.import_module("matplotlib.figure")
@@ -50,7 +50,7 @@ def write_picture(title: str, panels: Sequence[Panel], path: str | os.PathLike[s
     """
     check_picture(path)
     if Path(path).suffix.lower() == ".html":
-        write_text(path, _page(title, panels))
+        write_page(title, panels, path)
         return
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -66,6 +66,11 @@ def write_picture(title: str, panels: Sequence[Panel], path: str | os.PathLike[s
     with replacing(path) as temporary, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")
         figure.savefig(temporary, format=Path(path).suffix[1:].lower(), dpi=110)
+
+
+def write_page(title: str, panels: Sequence[Panel], path: str | os.PathLike[str]) -> None:
+    """Write a web page with the panels of `write_picture`, whatever the suffix of the file."""
+    write_text(path, _page(title, panels))
 
 
 def _draw(axes: Axes, panel: Panel, colours: dict[str, str]) -> None:

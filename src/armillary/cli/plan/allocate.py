@@ -1,17 +1,18 @@
-"""`armillary allocate`: spend a budget of bandwidth, or of money, on the dimensions of a network."""
+"""`armillary plan allocate`: spend a budget of bandwidth, or of money, on the dimensions of a network."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from armillary.base.errors import InputError
-from armillary.cli import COMMANDS
-from armillary.cli.output_file import OUTPUT
-from armillary.cli.outputs import show_table, working
+from armillary.cli.command import Command, option
+from armillary.cli.completion import complete_costs
+from armillary.cli.options import json_option
+from armillary.cli.outputs import show_table, working, write_json
+from armillary.cli.plan import SUBCOMMANDS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,36 +21,43 @@ if TYPE_CHECKING:
     from armillary.explore.cost.allocation.traffic import Floats
     from armillary.platform.model import Platform
 
-_HELP = f"""{COMMANDS["allocate"]}
+_HELP = f"""{SUBCOMMANDS["allocate"]}
 
 STUDY is a study file with a network of dimensions. Its traffic is taken from a simulation with equal bandwidths; those
 found, which minimise the time of communication, are simulated beside them. Needs scipy (extra cost).
 """
 
 
-@click.command(help=_HELP)
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        'armillary plan allocate study.yaml --budget "1000 GB/s"',
+        'armillary plan allocate study.yaml --dollars "20 MUSD" --costs libra',
+    ),
+)
 @click.argument("study", type=click.Path(path_type=Path))
-@click.option("--budget", metavar="BANDWIDTH", help='Sum of the bandwidths of an NPU, e.g. "1000 GB/s".')
-@click.option(
+@option("--budget", metavar="BANDWIDTH", help='Sum of the bandwidths of an NPU, e.g. "1000 GB/s".')
+@option(
     "--dollars", metavar="PRICE", help='Price of the network instead, e.g. "20 MUSD", with --costs.'
 )
-@click.option("--costs", metavar="COSTS", help="Prices per GB/s: a file, or a preset, e.g. libra.")
-@click.option(
+@option("--costs", metavar="COSTS", shell_complete=complete_costs, help="Prices per GB/s: a file, or a preset, e.g. libra.")
+@option(
     "--min",
     "least",
     multiple=True,
     metavar="NAME=BANDWIDTH",
     help="Least of a dimension (by default 1 % of an equal share).",
 )
-@click.option(
+@option(
     "--max",
     "most",
     multiple=True,
     metavar="NAME=BANDWIDTH",
     help="Most of a dimension; with --min of the same value it is fixed.",
 )
-@click.option("--step", metavar="BANDWIDTH", help="Only multiples of this.")
-@click.option("--json", "as_json", type=OUTPUT, metavar="FILE", help="Write the same as JSON.")
+@option("--step", metavar="BANDWIDTH", help="Only multiples of this.")
+@json_option()
 def command(
     study: Path,
     budget: str | None,
@@ -58,10 +66,9 @@ def command(
     least: tuple[str, ...],
     most: tuple[str, ...],
     step: str | None,
-    as_json: Path | None,
+    json_file: Path | None,
 ) -> None:
     """Allocate, simulate and print."""
-    from armillary.base.files import write_text
     from armillary.explore.cost.allocation.compare import compare
     from armillary.platform.files.native import load_study
     from armillary.report.summary import first_lines
@@ -82,9 +89,7 @@ def command(
     show_table(_table(found, money=dollars is not None))
     for line in _lines(found):
         click.echo(line)
-    if as_json:
-        write_text(as_json, json.dumps(_json(found), indent=2) + "\n")
-        click.echo(f"wrote {as_json}", err=True)
+    write_json(json_file, _json(found))
 
 
 def _budget(

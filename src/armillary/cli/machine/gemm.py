@@ -1,12 +1,16 @@
-"""`armillary platform gemm`: ask the compute model of a machine for matrix products."""
+"""`armillary machine gemm`: ask the compute model of a machine for matrix products."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from armillary.cli.outputs import show_table
+from armillary.cli.command import Command
+from armillary.cli.machine import SUBCOMMANDS
+from armillary.cli.options import json_option, machine_argument
+from armillary.cli.outputs import show_table, write_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -15,29 +19,32 @@ if TYPE_CHECKING:
     from armillary.platform.model import Platform
 
 
-@click.command("gemm")
-@click.argument("file", type=click.Path(), metavar="FILE|PRESET")
+@click.command(
+    cls=Command,
+    help=f"{SUBCOMMANDS['gemm']}\n\nEach GEMM is of (M, K) with (K, N). Without a compute model in MACHINE it is the "
+    "roofline. A GEMM that the model had to extrapolate to says how far.",
+    examples=(
+        "armillary machine gemm hgx-h100 4096x4096x4096",
+        "armillary machine gemm hgx-h100 8192x8192x1024 --precision fp8 --json -",
+    ),
+)
+@machine_argument()
 @click.argument("sizes", nargs=-1, required=True, metavar="MxNxK…")
 @click.option("--precision", type=click.Choice(("fp32", "bf16", "fp8")), default="bf16", show_default=True)
-@click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Products in a kernel.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, in ns.")
-def command(file: str, sizes: tuple[str, ...], precision: str, batch: int, as_json: bool) -> None:
-    """Time matrix products of (M, K) with (K, N) by the compute model of a machine.
-
-    Without a model in FILE it is the roofline. A product that the model had to extrapolate to says how far.
-    """
-    import json
-
+@click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="GEMMs in a kernel.")
+@json_option("Write the same as JSON, in ns.")
+def command(
+    machine: str, sizes: tuple[str, ...], precision: str, batch: int, json_file: Path | None
+) -> None:
+    """Ask the model and print."""
     from armillary.compute.times import ask
     from armillary.platform import load_platform, with_roofline
 
-    platform = with_roofline(load_platform(file))
+    platform = with_roofline(load_platform(machine))
     work = _work(sizes, precision, batch)
     times = ask(platform, work)
-    if as_json:
-        click.echo(json.dumps(_rows(work, times), indent=2))
-        return
     show_table(_table(platform, work, times))
+    write_json(json_file, _rows(work, times))
     for note in times.notes:
         click.echo(f"warning: {note}", err=True)
 

@@ -13,8 +13,11 @@ import click
 
 from armillary.base.terminal import console
 from armillary.cli import COMMANDS
-from armillary.cli.output_file import OUTPUT, PAGE, PICTURE, STORE
+from armillary.cli.command import Command, option
+from armillary.cli.options import csv_option, html_option, json_option, plot_option, top_option, workers_option
+from armillary.cli.output_file import STORE
 from armillary.cli.outputs import show_table
+from armillary.cli.sweep import SUBCOMMANDS
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -24,33 +27,40 @@ if TYPE_CHECKING:
     from armillary.explore.sweep import Sweep
 
 _FILE = click.Path(path_type=Path)
-_OUTPUTS = {
-    "csv": "Write all rows as a table, measures in base units.",
-    "json": "Write all rows as JSON.",
-    "html": "Write one interactive page.",
-    "plot": "Draw the results (.png, .svg or .pdf).",
-}
+_RUN = "How it runs"
 
 
 @click.command(
+    cls=Command,
     help=f"{COMMANDS['sweep']}\n\nResults go into a store, where they are found again: stopped and called again, it "
-    "goes on; changed, it does what is new."
+    "goes on; changed, it does what is new.",
+    examples=(
+        "armillary sweep sweep.yaml --store sweep.sqlite --workers 2",
+        "armillary sweep sweep.yaml --dry-run",
+    ),
+    beside=SUBCOMMANDS,
 )
 @click.argument("file", type=_FILE, metavar="SWEEP")
-@click.option(
+@option(
     "--store", type=STORE, metavar="FILE", help="SQLite file; by default SWEEP.sqlite beside the sweep."
 )
-@click.option("--executor", default="processes", show_default=True, help="Where: processes, serial or ray.")
-@click.option("--workers", type=int, metavar="N", help="Points at a time; by default one per core.")
-@click.option(
-    "--top", type=click.IntRange(0), default=10, show_default=True, metavar="N", help="Rows to show."
+@option(
+    "--executor",
+    default="processes",
+    show_default=True,
+    heading=_RUN,
+    help="Where: processes, serial or ray.",
 )
-@click.option("--retry", is_flag=True, help="Do again what failed or was over a limit.")
-@click.option("--dry-run", is_flag=True, help="Screen only: how many points, and why some are rejected.")
-@click.option("--csv", type=OUTPUT, metavar="FILE", help=_OUTPUTS["csv"])
-@click.option("--json", type=OUTPUT, metavar="FILE", help=_OUTPUTS["json"])
-@click.option("--html", type=PAGE, metavar="FILE", help=_OUTPUTS["html"])
-@click.option("--plot", type=PICTURE, metavar="FILE", help=_OUTPUTS["plot"])
+@workers_option("Points at a time; by default one per core.", default=None, heading=_RUN)
+@option("--retry", is_flag=True, heading=_RUN, help="Do again what failed or was over a limit.")
+@option(
+    "--dry-run", is_flag=True, heading=_RUN, help="Screen only: how many points, and why some are rejected."
+)
+@top_option("Points", 10, 0, heading=_RUN)
+@csv_option
+@json_option("Write all rows as JSON.")
+@html_option()
+@plot_option("the results")
 def command(
     file: Path,
     store: Path | None,
@@ -59,12 +69,14 @@ def command(
     top: int,
     retry: bool,
     dry_run: bool,
+    json_file: Path | None,
     **outputs: Path | None,
 ) -> None:
     """Run a sweep and report."""
     from armillary.explore.runner import Results, Store, run
     from armillary.explore.sweep import load_sweep
 
+    outputs |= {"json": json_file}
     wanted = {name: path for name, path in outputs.items() if path}
     if dry_run and (wanted or store or retry):
         raise click.UsageError("--dry-run writes nothing")

@@ -1,4 +1,4 @@
-"""`armillary validate`: predictions beside measurements of real machines."""
+"""`armillary validate`, without a command: predictions beside measurements of real machines."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.base.terminal import console
-from armillary.cli.output_file import OUTPUT, PAGE, PICTURE
+from armillary.cli import COMMANDS
+from armillary.cli.command import Command, option
+from armillary.cli.options import html_option, json_option, plot_option
 from armillary.cli.outputs import show_table
+from armillary.cli.validate import SUBCOMMANDS
 
 if TYPE_CHECKING:
     from armillary.evidence.validate.run import Told
 
-_HELP = """Set predictions beside measurements of real machines.
+_HELP = f"""{COMMANDS["validate"]}
 
 NAMES are validations or patterns of them ('vtrain-*'); without one all run whose measurements are there: those
 published in papers always, others from the folder of measurements.
@@ -25,26 +28,32 @@ published in papers always, others from the folder of measurements.
 _FILE = click.Path(path_type=Path)
 
 
-@click.command(help=_HELP)
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary validate 'published-*' --html validation.html",
+        "armillary validate --data measured.csv --json predicted.json",
+    ),
+    beside=SUBCOMMANDS,
+)
 @click.argument("names", nargs=-1, metavar="[NAMES]...")
-@click.option(
+@option(
     "--list", "only_list", is_flag=True, help="List the validations and the columns of their files."
 )
-@click.option(
+@option(
     "--data", type=_FILE, multiple=True, metavar="FILE",
     help="Measurements (.csv, .csv.gz, .json, .md) to predict instead; what they are is found by their columns.",
 )  # fmt: skip
-@click.option(
+@option(
     "--measured", type=_FILE, metavar="DIR",
     help="Folder of measurements; by default ../shared/measured, where that is.",
 )  # fmt: skip
-@click.option("--rows", is_flag=True, help="Show every row, the worst first.")
-@click.option("--json", type=OUTPUT, metavar="FILE", help="Write all of it as JSON.")
-@click.option("--html", type=PAGE, metavar="FILE", help="Write one interactive page.")
-@click.option(
-    "--picture", type=PICTURE, metavar="FILE", help="Draw predicted over measured (.png, .svg or .pdf)."
-)
-@click.option("--check", is_flag=True, help="Exit with 1 if a bar is missed.")
+@option("--rows", is_flag=True, help="Show every row, the worst first.")
+@json_option("Write all of it as JSON.")
+@html_option()
+@plot_option("predicted over measured")
+@option("--check", is_flag=True, help="Exit with 1 if a bar is missed.")
 def command(
     names: tuple[str, ...],
     only_list: bool,
@@ -52,7 +61,9 @@ def command(
     measured: Path | None,
     rows: bool,
     check: bool,
-    **outputs: Path | None,
+    json_file: Path | None,
+    html: Path | None,
+    plot: Path | None,
 ) -> None:
     """Run, print and write."""
     from armillary.evidence.validate import run, show
@@ -64,25 +75,24 @@ def command(
         return
     if data and measured:
         raise click.UsageError("--data says what is measured, so --measured has no use")
-    wanted = {name: path for name, path in outputs.items() if path}
     jobs, skipped = run.plan(names, data, measured)
     with _bars() as tell:
         tables = run.run(jobs, tell)
     for part in show.shown(tables, skipped, rows=rows):
         show_table(part)
-    for name, path in wanted.items():
-        if name == "json":
-            from armillary.evidence.validate.saved import write_json
+    if json_file:
+        from armillary.evidence.validate.saved import write_json
 
-            write_json(tables, path, skipped)
-        elif name == "html":
-            from armillary.evidence.validate.page import write_html
+        write_json(tables, json_file, skipped)
+    if html:
+        from armillary.evidence.validate.page import write_html
 
-            write_html(tables, path, skipped)
-        else:
-            from armillary.evidence.validate.picture import picture
+        write_html(tables, html, skipped)
+    if plot:
+        from armillary.evidence.validate.picture import picture
 
-            picture(tables, path)
+        picture(tables, plot)
+    for path in filter(None, (json_file, html, plot)):
         click.echo(f"wrote {path}", err=True)
     if check and verdicts(tables)["missed"]:
         click.get_current_context().exit(1)

@@ -1,4 +1,4 @@
-"""`armillary search`: find the best points of a sweep file without simulating all of them."""
+"""`armillary plan FILE`: find the best points of a sweep file without simulating all of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.base.terminal import unfiltered
-from armillary.cli import COMMANDS
-from armillary.cli.output_file import OUTPUT, STORE
+from armillary.cli.command import Command, option
+from armillary.cli.options import csv_option, json_option, seed_option, top_option, workers_option
+from armillary.cli.output_file import STORE
 from armillary.cli.outputs import show_table
+from armillary.cli.plan import SUBCOMMANDS
 
 if TYPE_CHECKING:
     from armillary.explore.search.found import Found
@@ -22,25 +24,40 @@ if TYPE_CHECKING:
 _FILE = click.Path(path_type=Path)
 
 
+_HOW = "How it searches"
+
+
 @click.command(
-    help=f"{COMMANDS['search']}\n\nThe planner bounds every point and simulates only those that might still win: its "
-    "result is that of simulating all. The other methods look at some points only."
+    cls=Command,
+    help="Find the best points of a sweep without simulating all of them.\n\nThe planner bounds every point and "
+    "simulates only those that might still win: its result is that of simulating all. The other methods look at some "
+    "points only.",
+    examples=(
+        "armillary plan sweep.yaml --top 3",
+        "armillary plan sweep.yaml --method tpe --trials 50 --json found.json",
+    ),
+    beside=SUBCOMMANDS,
 )
 @click.argument("file", type=_FILE, metavar="SWEEP")
-@click.option(
-    "--method", type=click.Choice(("planner", "tpe", "nsga2", "random")), help="By default planner: exact."
+@option(
+    "--method",
+    type=click.Choice(("planner", "tpe", "nsga2", "random")),
+    heading=_HOW,
+    help="By default planner: exact.",
 )
-@click.option("--trials", type=click.IntRange(1), metavar="N", help="Points to look at; by default 100.")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", help="Of what is random.")
-@click.option(
-    "--workers", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Points at a time."
+@option(
+    "--trials",
+    type=click.IntRange(1),
+    metavar="N",
+    heading=_HOW,
+    help="Points to look at; by default 100.",
 )
-@click.option("--store", type=STORE, metavar="FILE", help="Keep what is simulated in a store of sweeps.")
-@click.option(
-    "--top", type=click.IntRange(1), default=5, show_default=True, metavar="N", help="Points to show."
-)
-@click.option("--csv", type=OUTPUT, metavar="FILE", help="Write all rows as a table, in base units.")
-@click.option("--json", type=OUTPUT, metavar="FILE", help="Write what was found as JSON, in base units.")
+@seed_option(heading=_HOW)
+@workers_option("Points at a time.", heading=_HOW)
+@option("--store", type=STORE, metavar="FILE", help="Keep what is simulated in a store of sweeps.")
+@top_option("Points", 5)
+@csv_option
+@json_option("Write what was found as JSON, in base units.")
 def command(
     file: Path,
     method: Method | None,
@@ -50,7 +67,7 @@ def command(
     store: Path | None,
     top: int,
     csv: Path | None,
-    json: Path | None,
+    json_file: Path | None,
 ) -> None:
     """Search and report."""
     from armillary.base.files import write_text
@@ -62,7 +79,7 @@ def command(
         sweep, method=method, trials=trials, seed=seed, store=store, workers=workers, progress=_Progress()
     )
     _present(found, sweep, top)
-    for path, text in ((csv, as_csv), (json, as_json)):
+    for path, text in ((csv, as_csv), (json_file, as_json)):
         if path:
             write_text(path, text(found))
             click.echo(f"wrote {path}", err=True)

@@ -1,4 +1,4 @@
-"""`armillary results`: what is in a store of a sweep, also while it is filled."""
+"""`armillary sweep results`: what is in a store of a sweep, also while it is filled."""
 
 from __future__ import annotations
 
@@ -6,23 +6,29 @@ from pathlib import Path
 
 import click
 
-from armillary.cli import COMMANDS
-from armillary.cli.output_file import OUTPUT, PAGE, PICTURE
+from armillary.cli.command import Command
+from armillary.cli.options import csv_option, html_option, plot_option, top_option
 from armillary.cli.outputs import show_table
+from armillary.cli.sweep import SUBCOMMANDS
 
 _FILE = click.Path(path_type=Path)
 
 
-@click.command(help=f"{COMMANDS['results']}\n\nA run may be writing to it: what is done so far is shown.")
-@click.argument("store", type=_FILE, metavar="STORE.sqlite")
-@click.option(
-    "--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="Points to show."
+@click.command(
+    cls=Command,
+    help=f"{SUBCOMMANDS['results']}\n\nA run may be writing to it: what is done so far is shown.",
+    examples=(
+        "armillary sweep results sweep.sqlite --where 'tp <= 8'",
+        "armillary sweep results sweep.sqlite --plot heat.png --chart heat --over tp pp",
+    ),
 )
+@click.argument("store", type=_FILE, metavar="STORE.sqlite")
+@top_option("Points", 10)
 @click.option(
     "--where", metavar="EXPR", help="Only points for which this holds, e.g. 'tp <= 8 and mfu > 0.4'."
 )
-@click.option("--html", type=PAGE, metavar="FILE", help="Write one interactive page.")
-@click.option("--plot", type=PICTURE, metavar="FILE", help="Draw the results (.png, .svg or .pdf).")
+@html_option()
+@plot_option("the results")
 @click.option(
     "--chart",
     default="all",
@@ -30,7 +36,7 @@ _FILE = click.Path(path_type=Path)
     help="Of --plot: all, heat, front, parallel, tornado or axes.",
 )
 @click.option("--over", nargs=2, metavar="X Y", help="Axes of the heat map of --plot.")
-@click.option("--csv", type=OUTPUT, metavar="FILE", help="Write all rows as a table, measures in base units.")
+@csv_option
 def command(
     store: Path,
     top: int,

@@ -1,4 +1,4 @@
-"""`armillary collect`: run a PyTorch script on all ranks and collect its traces."""
+"""`armillary capture`: run a PyTorch script on all ranks and capture its traces."""
 
 from __future__ import annotations
 
@@ -7,29 +7,34 @@ from pathlib import Path
 import click
 
 from armillary.cli import COMMANDS
+from armillary.cli.command import Command, option
+from armillary.cli.options import ranks_option
 from armillary.cli.output_file import OUTPUT_FOLDER
 from armillary.cli.outputs import show_table
 
 
 @click.command(
-    help=f"{COMMANDS['collect']}\n\nSCRIPT runs unchanged on N processes, with the environment that torchrun gives. "
+    cls=Command,
+    help=f"{COMMANDS['capture']}\n\nSCRIPT runs unchanged on N processes, with the environment that torchrun gives. "
     "A step ends when its optimizer has stepped. Options stand before SCRIPT, its arguments after it.",
     context_settings={"allow_interspersed_args": False},
+    examples=(
+        "armillary capture --ranks 2 train.py",
+        "armillary capture --ranks 8 --steps 3 --out traces train.py --epochs 1",
+    ),
 )
-@click.option(
-    "--nproc", type=click.IntRange(1), default=1, show_default=True, help="Processes, one per rank."
-)
-@click.option(
-    "--out", type=OUTPUT_FOLDER, default=Path("traces"), show_default=True, metavar="DIR",
+@ranks_option("Processes, one per rank.", default=1, show_default=True)
+@option(
+    "-o", "--out", type=OUTPUT_FOLDER, default=Path("traces"), show_default=True, metavar="DIR",
     help="Where the traces go.",
 )  # fmt: skip
-@click.option("--steps", type=click.IntRange(1), default=1, show_default=True, help="Steps to record.")
-@click.option("--warmup", type=click.IntRange(0), default=2, show_default=True, help="Steps before those.")
-@click.option("--whole", is_flag=True, help="Record the whole script as one step.")
+@option("--steps", type=click.IntRange(1), default=1, show_default=True, help="Steps to record.")
+@option("--warmup", type=click.IntRange(0), default=2, show_default=True, help="Steps before those.")
+@option("--whole", is_flag=True, help="Record the whole script as one step.")
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENT]...")
 def command(
-    nproc: int, out: Path, steps: int, warmup: int, whole: bool, script: Path, arguments: tuple[str, ...]
+    ranks: int, out: Path, steps: int, warmup: int, whole: bool, script: Path, arguments: tuple[str, ...]
 ) -> None:
     """Run, and say what was collected."""
     from rich import box
@@ -39,7 +44,7 @@ def command(
     from armillary.convert.launch import collect_script
 
     found = collect_script(
-        script, arguments, folder=out, ranks=nproc, warmup=warmup, steps=steps, whole=whole
+        script, arguments, folder=out, ranks=ranks, warmup=warmup, steps=steps, whole=whole
     )
     if found.warning:
         click.echo(f"warning: {script}: {found.warning} after its steps were recorded", err=True)

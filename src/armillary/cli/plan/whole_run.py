@@ -1,17 +1,18 @@
-"""`armillary whole-run`: days, NPU years, energy and money of a training run, with failures and checkpoints."""
+"""`armillary plan whole-run`: days, NPU years, energy and money of a training run, with failures and checkpoints."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from armillary.base.errors import InputError
-from armillary.cli import COMMANDS
-from armillary.cli.output_file import OUTPUT, PICTURE
-from armillary.cli.outputs import show_table, working
+from armillary.cli.command import Command, option
+from armillary.cli.completion import complete_costs, complete_failures
+from armillary.cli.options import json_option, plot_option, ranks_option, seed_option
+from armillary.cli.outputs import show_table, working, write_json
+from armillary.cli.plan import SUBCOMMANDS
 
 if TYPE_CHECKING:
     from armillary.explore.cost.schema import Costs
@@ -20,54 +21,113 @@ if TYPE_CHECKING:
     from armillary.explore.whole_run.run import WholeRun, Work
 
 _PATH = click.Path(path_type=Path)
-_HELP = f"""{COMMANDS["whole-run"]}
+_HELP = f"""{SUBCOMMANDS["whole-run"]}
 
-The work is either STUDY, which is simulated, with --tokens; or --step-time, --tokens-per-step, --npus and --tokens; or
---flops, --rate and --npus. With --mtbf things fail: a preset (llama-3), a file, or the mean time between failures of
+The work is either STUDY, which is simulated, with --tokens; or --step-time, --tokens-per-step, --ranks and --tokens; or
+--flops, --rate and --ranks. With --mtbf things fail: a preset (llama-3), a file, or the mean time between failures of
 one NPU ("50000 h").
 """
 
 
-@click.command(help=_HELP)
+_WORK, _FAILURES, _CHECKPOINTS = "The work", "Failures and repair", "Checkpoints"
+
+
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        'armillary plan whole-run --flops 3.14e23 --rate "28 TFLOP/s" --ranks 1024 --costs v100-cloud',
+        "armillary plan whole-run examples/llama.yaml --tokens 15T",
+    ),
+)
 @click.argument("study", type=_PATH, required=False)
-@click.option("--tokens", metavar="COUNT", help="Of the whole run, e.g. 15.6T.")
-@click.option("--step-time", metavar="TIME", help="Of a step, instead of a study.")
-@click.option("--tokens-per-step", metavar="COUNT", help="With --step-time, e.g. 16M.")
-@click.option("--npus", type=click.IntRange(1), metavar="N", help="Without a study.")
-@click.option("--flops", metavar="COUNT", help="Operations of the whole run instead, e.g. 3.14e23.")
-@click.option("--rate", metavar="FLOPS", help='With --flops: what an NPU does, e.g. "28 TFLOP/s".')
-@click.option("--mtbf", metavar="FAILURES", help="Preset, file or time.")
-@click.option("--checkpoint", metavar="TIME", help="How long a checkpoint stops work; else from its size.")
-@click.option(
-    "--checkpoint-size", metavar="SIZE", help="With a study: 14 bytes for each parameter if absent."
+@option("--tokens", metavar="COUNT", heading=_WORK, help="Of the whole run, e.g. 15.6T.")
+@option("--step-time", metavar="TIME", heading=_WORK, help="Of a step, instead of a study.")
+@option("--tokens-per-step", metavar="COUNT", heading=_WORK, help="With --step-time, e.g. 16M.")
+@ranks_option("NPUs, without a study.", heading=_WORK)
+@option(
+    "--flops", metavar="COUNT", heading=_WORK, help="Operations of the whole run instead, e.g. 3.14e23."
 )
-@click.option("--checkpoint-bandwidth", metavar="BANDWIDTH", help='Of the storage, e.g. "2 TB/s".')
-@click.option(
-    "--asynchronous", metavar="TIME", help="Work stops for so long only; the rest is written later."
+@option(
+    "--rate", metavar="FLOPS", heading=_WORK, help='With --flops: what an NPU does, e.g. "28 TFLOP/s".'
 )
-@click.option("--interval", metavar="TIME", help="Of work between checkpoints; the best one if absent.")
-@click.option("--restart", metavar="TIME", default="5 min", show_default=True, help="From failure to work.")
-@click.option("--spares", type=click.IntRange(0), metavar="N", help="Spare nodes; no limit if absent.")
-@click.option(
-    "--repair", metavar="TIME", default="1 day", show_default=True, help="Of a node, with --spares."
+@option(
+    "--mtbf",
+    metavar="FAILURES",
+    heading=_FAILURES,
+    shell_complete=complete_failures,
+    help="Preset, file or time.",
 )
-@click.option("--costs", metavar="COSTS", help="Prices and energies: a file, or a preset.")
-@click.option(
-    "--play", "seed", type=click.IntRange(0), metavar="SEED", help="Play 30 runs of 1,000 failures, too."
+@option(
+    "--restart",
+    metavar="TIME",
+    heading=_FAILURES,
+    default="5 min",
+    show_default=True,
+    help="From failure to work.",
 )
-@click.option(
-    "--plot",
-    type=PICTURE,
-    metavar="FILE",
-    help="Draw goodput against NPUs and interval (.png, .svg or .pdf).",
+@option(
+    "--spares",
+    type=click.IntRange(0),
+    metavar="N",
+    heading=_FAILURES,
+    help="Spare nodes; no limit if absent.",
 )
-@click.option("--json", "as_json", type=OUTPUT, metavar="FILE", help="Write the same as JSON.")
+@option(
+    "--repair",
+    metavar="TIME",
+    heading=_FAILURES,
+    default="1 day",
+    show_default=True,
+    help="Of a node, with --spares.",
+)
+@option("--play", is_flag=True, heading=_FAILURES, help="Play 30 runs of 1,000 failures, too.")
+@seed_option("Random seed of --play.  [default: 0]", heading=_FAILURES)
+@option(
+    "--checkpoint",
+    metavar="TIME",
+    heading=_CHECKPOINTS,
+    help="How long a checkpoint stops work; else from its size.",
+)
+@option(
+    "--checkpoint-size",
+    metavar="SIZE",
+    heading=_CHECKPOINTS,
+    help="With a study: 14 bytes for each parameter if absent.",
+)
+@option(
+    "--checkpoint-bandwidth",
+    metavar="BANDWIDTH",
+    heading=_CHECKPOINTS,
+    help='Of the storage, e.g. "2 TB/s".',
+)
+@option(
+    "--asynchronous",
+    metavar="TIME",
+    heading=_CHECKPOINTS,
+    help="Work stops for so long only; the rest is written later.",
+)
+@option(
+    "--interval",
+    metavar="TIME",
+    heading=_CHECKPOINTS,
+    help="Of work between checkpoints; the best one if absent.",
+)
+@option(
+    "--costs",
+    metavar="COSTS",
+    heading=_WORK,
+    shell_complete=complete_costs,
+    help="Prices and energies: a file, or a preset.",
+)
+@plot_option("goodput against NPUs and interval")
+@json_option()
 def command(
     study: Path | None,
     tokens: str | None,
     step_time: str | None,
     tokens_per_step: str | None,
-    npus: int | None,
+    ranks: int | None,
     flops: str | None,
     rate: str | None,
     mtbf: str | None,
@@ -80,28 +140,30 @@ def command(
     spares: int | None,
     repair: str,
     costs: str | None,
+    play: bool,
     seed: int | None,
     plot: Path | None,
-    as_json: Path | None,
+    json_file: Path | None,
 ) -> None:
     """Sum up and print."""
-    from armillary.base.files import write_text
     from armillary.explore.cost import load_costs
     from armillary.explore.whole_run import show
     from armillary.explore.whole_run.failures import load_failures
     from armillary.explore.whole_run.goodput import Checkpoints, Recovery
-    from armillary.explore.whole_run.monte_carlo import play
+    from armillary.explore.whole_run import monte_carlo
     from armillary.explore.whole_run.quantities import parse_seconds
     from armillary.explore.whole_run.run import whole_run
     from armillary.report.memory_fit import memory_fit
     from armillary.report.summary import first_lines
 
-    if (plot or seed is not None) and not mtbf:
+    if (plot or play) and not mtbf:
         raise click.UsageError("--plot and --play need --mtbf")
+    if seed is not None and not play:
+        raise click.UsageError("--seed needs --play")
     known = load_costs(costs) if costs else None
     failures = load_failures(mtbf) if mtbf else None
     pause = parse_seconds("--asynchronous", asynchronous) if asynchronous else None
-    step, work = _work(study, tokens, step_time, tokens_per_step, npus, flops, rate)
+    step, work = _work(study, tokens, step_time, tokens_per_step, ranks, flops, rate)
     stops = Checkpoints(0.0)
     if failures:
         stops = _checkpoints(step, checkpoint, checkpoint_size, checkpoint_bandwidth, pause)
@@ -118,19 +180,18 @@ def command(
     show_table(show.run_table(run, failures, money))
     if failures:
         played = None
-        if seed is not None and run.goodput.useful:
+        if play and run.goodput.useful:
             with working("playing"):
-                played = play(run.rate, run.interval, run.checkpoints, run.recovery, seed=seed)
+                played = monte_carlo.play(
+                    run.rate, run.interval, run.checkpoints, run.recovery, seed=seed or 0
+                )
         click.echo()
         show_table(show.bar_table(run, played))
     if plot and failures:
         show.draw(run, failures, plot)
         click.echo(f"wrote {plot}", err=True)
-    if as_json:
-        described = show.describe(run, failures, money)
-        described |= {"memory": memory_fit(step.timeline)} if step else {}
-        write_text(as_json, json.dumps(described, indent=2) + "\n")
-        click.echo(f"wrote {as_json}", err=True)
+    described = show.describe(run, failures, money)
+    write_json(json_file, described | ({"memory": memory_fit(step.timeline)} if step else {}))
 
 
 def _work(
@@ -138,7 +199,7 @@ def _work(
     tokens: str | None,
     step_time: str | None,
     tokens_per_step: str | None,
-    npus: int | None,
+    ranks: int | None,
     flops: str | None,
     rate: str | None,
 ) -> tuple[Step | None, Work]:
@@ -150,23 +211,23 @@ def _work(
     if sum(each is not None for each in (study, step_time, flops)) != 1:
         raise click.UsageError("expected one of STUDY, --step-time and --flops")
     if flops is not None:
-        if rate is None or npus is None:
-            raise click.UsageError("--flops needs --rate and --npus")
+        if rate is None or ranks is None:
+            raise click.UsageError("--flops needs --rate and --ranks")
         try:
             speed = parse_flops(rate)
         except ValueError as error:
             raise InputError(f"--rate: {error}") from error
         if not speed:
             raise InputError("--rate: got 0, expected more")
-        return None, from_flops(npus, parse_tokens("--flops", flops), speed)
+        return None, from_flops(ranks, parse_tokens("--flops", flops), speed)
     if tokens is None:
         raise click.UsageError("Missing option '--tokens'")
     wanted = parse_tokens("--tokens", tokens)
     if step_time is not None:
-        if npus is None or tokens_per_step is None:
-            raise click.UsageError("--step-time needs --npus and --tokens-per-step")
+        if ranks is None or tokens_per_step is None:
+            raise click.UsageError("--step-time needs --ranks and --tokens-per-step")
         seconds = parse_seconds("--step-time", step_time)
-        return None, from_steps(npus, seconds, parse_tokens("--tokens-per-step", tokens_per_step), wanted)
+        return None, from_steps(ranks, seconds, parse_tokens("--tokens-per-step", tokens_per_step), wanted)
     assert study is not None
     with working("simulating"):
         step = simulate_step(study)

@@ -1,32 +1,45 @@
-"""`armillary cost`: what a machine costs to buy and to run, and what a step and a run of it cost."""
+"""`armillary plan cost`: what a machine costs to buy and to run, and what a step and a run of it cost."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from armillary.cli import COMMANDS
-from armillary.cli.output_file import OUTPUT
-from armillary.cli.outputs import show_table, working
+from armillary.cli.command import Command, option
+from armillary.cli.completion import complete_costs
+from armillary.cli.options import json_option
+from armillary.cli.outputs import show_table, working, write_json
+from armillary.cli.plan import SUBCOMMANDS
 
-_HELP = f"""{COMMANDS["cost"]}
+_HELP = f"""{SUBCOMMANDS["cost"]}
 
 STUDY is a study file, which is simulated. COSTS is a file of prices and energies, or one of the presets
 h100, h100-operations, libra, v100-cloud. What they do not say is not counted, and named.
 """
 
 
-@click.command(help=_HELP)
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary plan cost examples/llama.yaml --costs h100",
+        "armillary plan cost examples/llama.yaml --costs h100 --tokens 15.6T --json -",
+    ),
+)
 @click.argument("study", type=click.Path(path_type=Path))
-@click.option("--costs", required=True, metavar="COSTS", help="Prices and energies: a file, or a preset.")
-@click.option("--tokens", metavar="COUNT", help="Of a whole run, e.g. 15.6T: its time, cost and energy.")
-@click.option("--json", "as_json", type=OUTPUT, metavar="FILE", help="Write the same as JSON.")
-def command(study: Path, costs: str, tokens: str | None, as_json: Path | None) -> None:
+@option(
+    "--costs",
+    required=True,
+    metavar="COSTS",
+    shell_complete=complete_costs,
+    help="Prices and energies: a file, or a preset.",
+)
+@option("--tokens", metavar="COUNT", help="Of a whole run, e.g. 15.6T: its time, cost and energy.")
+@json_option()
+def command(study: Path, costs: str, tokens: str | None, json_file: Path | None) -> None:
     """Simulate, sum up and print."""
     from armillary.base.errors import InputError
-    from armillary.base.files import write_text
     from armillary.explore.cost import energy, load_costs, measures_of, price
     from armillary.explore.cost import show as tables
     from armillary.explore.cost.step import simulate_step
@@ -54,7 +67,5 @@ def command(study: Path, costs: str, tokens: str | None, as_json: Path | None) -
     show_table(tables.measures_table(found))
     for line in tables.notes(bought, spent, known):
         click.echo(line)
-    if as_json:
-        described = tables.describe(bought, spent, found, known) | {"memory": memory_fit(step.timeline)}
-        write_text(as_json, json.dumps(described, indent=2) + "\n")
-        click.echo(f"wrote {as_json}", err=True)
+    described = tables.describe(bought, spent, found, known) | {"memory": memory_fit(step.timeline)}
+    write_json(json_file, described)
