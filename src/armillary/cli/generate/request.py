@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from armillary.base.terminal import unfiltered
+from armillary.cli.command import option
 from armillary.cli.efficiency import efficiency_option, with_efficiency
+from armillary.cli.options import machine_option
 from armillary.cli.output_file import NEW_FOLDER
 from armillary.cli.outputs import Outputs, output_options, show_table, working
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from armillary.workload.totals import Totals
 
 F = TypeVar("F", bound=Callable[..., Any])
-_PATH = click.Path(path_type=Path)
 
 
 def show_generated(table: Table, found: Totals) -> None:
@@ -44,13 +45,13 @@ class Request:
 
     Attributes:
         folder: Where to write it; None: nowhere.
-        machine: File of the machine to simulate it on; None: do not.
+        machine: The machine to simulate it on, a file or a preset; None: do not.
         efficiency: Share of the peaks that kernels reach there.
         outputs: Files for the result.
     """
 
     folder: Path | None
-    machine: Path | None
+    machine: str | None
     efficiency: str | None
     outputs: Outputs
 
@@ -62,7 +63,7 @@ class Request:
         """
         for option, value in {**vars(self.outputs), "efficiency": self.efficiency}.items():
             if value is not None and option != "json" and not self.machine:
-                raise click.UsageError(f"--{option} needs --on")
+                raise click.UsageError(f"--{option} needs --machine")
         if not self.machine:
             return None
         from armillary.platform import load_platform, with_roofline
@@ -105,7 +106,7 @@ class Request:
 
 
 def request_options(function: F) -> F:
-    """Add ``--write``, ``--on``, ``--efficiency`` and outputs to a command; it receives one `Request`."""
+    """Add ``--out``, ``--machine``, ``--efficiency`` and outputs to a command; it receives one `Request`."""
 
     def with_request(**values: Any) -> Any:
         request = Request(*(values.pop(name) for name in ("folder", "machine", "efficiency", "outputs")))
@@ -114,10 +115,11 @@ def request_options(function: F) -> F:
     with_request.__doc__ = function.__doc__
     with_request.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     decorated: Any = efficiency_option(output_options(with_request))
-    on = "Simulate on the machine of a study or platform file."
-    decorated = click.option("--on", "machine", type=_PATH, metavar="FILE", help=on)(decorated)
-    write = "Write traces and groups of ranks to a new folder."
-    return click.option("--write", "folder", type=NEW_FOLDER, metavar="DIR", help=write)(decorated)  # type: ignore[no-any-return]
+    decorated = machine_option("Simulate on the machine of a study or platform file, or on a preset.")(decorated)
+    return option(  # type: ignore[no-any-return]
+        "-o", "--out", "--write", "folder", type=NEW_FOLDER, metavar="DIR",
+        help="Write traces and groups of ranks to a new folder.",
+    )(decorated)  # fmt: skip
 
 
 def _write(folder: Path, trace: Trace) -> None:

@@ -1,9 +1,10 @@
-"""`armillary learn`: one module for each command about learned traces, loaded when it is called."""
+"""`armillary generate learn`: one module for each command about learned traces, loaded when it is called."""
 
 from __future__ import annotations
 
 import click
 
+from armillary.cli.generate import SUBCOMMANDS as _BESIDE
 from armillary.cli.lazy import LazyGroup
 
 SUBCOMMANDS = {
@@ -16,11 +17,6 @@ SUBCOMMANDS = {
 """Command name -> one-line help; the module is the name with underscores."""
 
 
-@click.group(
-    cls=LazyGroup,
-    help="Learn from traces: make new ones, and measure how good they are.",
-    modules=__name__,
-    table=SUBCOMMANDS,
-)
+@click.group(cls=LazyGroup, help=_BESIDE["learn"], modules=__name__, table=SUBCOMMANDS)
 def command() -> None:
     """Group the commands about learned traces."""

@@ -1,4 +1,4 @@
-"""`armillary learn corpus`: traces as tokens with their conditions."""
+"""`armillary generate learn corpus`: traces as tokens with their conditions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import click
 
 from armillary.base.errors import InputError
 from armillary.base.terminal import unfiltered
-from armillary.cli.learn import SUBCOMMANDS
-from armillary.cli.output_file import OUTPUT
-from armillary.cli.outputs import show_table
+from armillary.cli.command import Command
+from armillary.cli.generate.learn import SUBCOMMANDS
+from armillary.cli.options import json_option, workers_option
+from armillary.cli.outputs import show_table, write_json
 
 _HELP = f"""{SUBCOMMANDS["corpus"]}
 
-OUT is a folder. What it has already is kept, so the same command goes on where it was stopped. TRACES is a prefix of
+CORPUS is a folder. What it has already is kept, so the same command goes on where it was stopped. TRACES is a prefix of
 files TRACES.<rank>.et; PLAN.yaml says what to draw:
 
 \b
@@ -29,8 +30,15 @@ files TRACES.<rank>.et; PLAN.yaml says what to draw:
 """
 
 
-@click.command(help=_HELP)
-@click.argument("folder", metavar="OUT", type=click.Path(path_type=Path))
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary generate learn corpus corpus --generate plan.yaml --workers 2",
+        "armillary generate learn corpus corpus --from step --show",
+    ),
+)
+@click.argument("folder", metavar="CORPUS", type=click.Path(path_type=Path))
 @click.option(
     "--from", "prefixes", metavar="TRACES", multiple=True, help="Take these traces; may be repeated."
 )
@@ -38,14 +46,14 @@ files TRACES.<rank>.et; PLAN.yaml says what to draw:
     "--generate", "plans", metavar="PLAN.yaml", multiple=True, type=click.Path(path_type=Path),
     help="Generate what this file asks for; may be repeated.",
 )  # fmt: skip
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
+@workers_option()
 @click.option("--show", is_flag=True, help="Print what the corpus consists of.")
-@click.option("--json", "json_file", type=OUTPUT, metavar="FILE", help="Write that as JSON.")
+@json_option("Write that as JSON.")
 def command(
     folder: Path,
     prefixes: tuple[str, ...],
     plans: tuple[Path, ...],
-    jobs: int,
+    workers: int,
     show: bool,
     json_file: Path | None,
 ) -> None:
@@ -63,13 +71,10 @@ def command(
                 bar.length = parts
                 bar.update(done - bar.pos)
 
-            count = write_corpus(folder, prefixes, plans, jobs=jobs, told=told)
+            count = write_corpus(folder, prefixes, plans, jobs=workers, told=told)
         click.echo(f"{folder}: {count:,} traces")
     if show or json_file:
-        import json
-
-        from armillary.base.files import write_text
-        from armillary.cli.learn.describe import describe, tables
+        from armillary.cli.generate.learn.describe import describe, tables
 
         facts = describe(read_corpus(folder))
         if show:
@@ -77,6 +82,4 @@ def command(
                 if number:
                     click.echo()
                 show_table(table)
-        if json_file:
-            write_text(json_file, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
-            click.echo(f"wrote {json_file}", err=True)
+        write_json(json_file, facts)

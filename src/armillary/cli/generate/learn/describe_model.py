@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from armillary.base.errors import InputError, nearest
-from armillary.cli.learn.describe import to_text
+from armillary.cli.generate.learn.describe import to_text
 from armillary.lab.learned.model import Entry, StatisticalModel
 from armillary.lab.learned.monomials import Sum
 from armillary.lab.learned.tree import Tree

@@ -1,4 +1,4 @@
-"""`armillary learn evaluate`: how good made traces are."""
+"""`armillary generate learn evaluate`: how good made traces are."""
 
 from __future__ import annotations
 
@@ -9,29 +9,36 @@ from pathlib import Path
 import click
 
 from armillary.base.terminal import unfiltered
-from armillary.cli.learn import SUBCOMMANDS
-from armillary.cli.output_file import OUTPUT, PICTURE, PLOTTED_PAGE
+from armillary.cli.command import Command
+from armillary.cli.generate.learn import SUBCOMMANDS
+from armillary.cli.options import html_option, json_option, plot_option
+from armillary.cli.output_file import PLOTTED_PAGE
 from armillary.cli.outputs import show_table
 
 _HELP = f"""{SUBCOMMANDS["evaluate"]}
 
-Conditions are drawn from the files of --held-out, which are like those of `armillary learn corpus`; those that the
+Conditions are drawn from the files of --held-out, which are like those of `armillary generate learn corpus`; those that the
 corpus has are left out. Beside the made trace stands the baseline: the trace of the corpus whose condition is nearest.
 """
 _PATH = click.Path(path_type=Path)
 
 
-@click.command(help=_HELP)
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary generate learn evaluate model.npz corpus --held-out plan.yaml",
+        "armillary generate learn evaluate model.npz corpus --held-out plan.yaml --html quality.html",
+    ),
+)
 @click.argument("path", metavar="MODEL.npz", type=_PATH)
 @click.argument("folder", metavar="CORPUS", type=_PATH)
 @click.option("--held-out", "plans", metavar="PLAN.yaml", multiple=True, required=True, type=_PATH,
               help="What to draw; may be repeated.")  # fmt: skip
 @click.option("--count", type=click.IntRange(1), help="Conditions of each file, instead of what it says.")
-@click.option("--json", "json_file", type=OUTPUT, metavar="FILE", help="Write all numbers as JSON.")
-@click.option(
-    "--plot", type=PICTURE, metavar="FILE", help="Draw made against true step times (.png, .svg or .pdf)."
-)
-@click.option("--html", type=PLOTTED_PAGE, metavar="FILE", help="Write picture and tables as one page.")
+@json_option("Write all numbers as JSON.")
+@plot_option("made against true step times")
+@html_option("Write picture and tables as one page.", PLOTTED_PAGE)
 def command(
     path: Path, folder: Path, plans: tuple[Path, ...], count: int | None, json_file: Path | None, plot: Path | None,
     html: Path | None,

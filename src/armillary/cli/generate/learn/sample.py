@@ -1,4 +1,4 @@
-"""`armillary learn sample`: new traces."""
+"""`armillary generate learn sample`: new traces."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from armillary.cli.learn import SUBCOMMANDS
+from armillary.cli.command import Command, option
+from armillary.cli.generate.learn import SUBCOMMANDS
+from armillary.cli.options import machine_option, seed_option
 from armillary.cli.output_file import NEW_FOLDER
 from armillary.cli.outputs import working
 
@@ -15,7 +17,14 @@ if TYPE_CHECKING:
     from armillary.trace import Trace
 
 
-@click.command(help=f"{SUBCOMMANDS['sample']}\n\nConditions that are left out have their usual values.")
+@click.command(
+    cls=Command,
+    help=f"{SUBCOMMANDS['sample']}\n\nConditions that are left out have their usual values.",
+    examples=(
+        "armillary generate learn sample model.npz --set layers=40 --machine hgx-h100",
+        "armillary generate learn sample model.npz --count 3 --seed 7 --out made",
+    ),
+)
 @click.argument("path", metavar="MODEL.npz", type=click.Path(path_type=Path))
 @click.option(
     "--set",
@@ -25,16 +34,15 @@ if TYPE_CHECKING:
     help="E.g. layers=40.",
 )
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Traces.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the first trace.")
+@seed_option("Random seed of the first trace.", default=0, show_default=True)
 @click.option("--temperature", type=click.FloatRange(0, 4), default=0.0, show_default=True,
               help="Scale of what is drawn of measured durations; sizes follow from the condition.")  # fmt: skip
-@click.option("--write", "folder", metavar="DIR", type=NEW_FOLDER,
-              help="Write traces and groups of ranks to a new folder; of several traces each to its own.")  # fmt: skip
-@click.option("--on", "machine", metavar="FILE", type=click.Path(path_type=Path),
-              help="Simulate on the machine of a study or platform file.")  # fmt: skip
+@option("-o", "--out", metavar="DIR", type=NEW_FOLDER,
+        help="Write traces and groups of ranks to a new folder; of several traces each to its own.")  # fmt: skip
+@machine_option("Simulate on the machine of a study or platform file, or on a preset.")
 def command(
-    path: Path, settings: tuple[str, ...], count: int, seed: int, temperature: float, folder: Path | None,
-    machine: Path | None,
+    path: Path, settings: tuple[str, ...], count: int, seed: int, temperature: float, out: Path | None,
+    machine: str | None,
 ) -> None:  # fmt: skip
     """Make, describe, write and simulate traces."""
     from armillary.base.units import format_time
@@ -67,8 +75,8 @@ def command(
                 "nodes may be missing or too many",
                 err=True,
             )
-        if folder:
-            _write(folder / f"{number}" if count > 1 else folder, trace)
+        if out:
+            _write(out / f"{number}" if count > 1 else out, trace)
 
 
 def _write(folder: Path, trace: Trace) -> None:

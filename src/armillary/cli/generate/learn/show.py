@@ -1,4 +1,4 @@
-"""`armillary learn show`: what a model was trained on, and what it found."""
+"""`armillary generate learn show`: what a model was trained on, and what it found."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ from pathlib import Path
 
 import click
 
-from armillary.cli.learn import SUBCOMMANDS
+from armillary.cli.command import Command
+from armillary.cli.generate.learn import SUBCOMMANDS
 from armillary.cli.outputs import show_table
 
 
-@click.command(help=SUBCOMMANDS["show"])
+@click.command(
+    cls=Command,
+    help=SUBCOMMANDS["show"],
+    examples=(
+        "armillary generate learn show model.npz",
+        "armillary generate learn show model.npz --role mlp.residual.add",
+    ),
+)
 @click.argument("path", metavar="MODEL.npz", type=click.Path(path_type=Path))
 @click.option("--role", help="Print the sizes of this kind of piece as expressions, e.g. mlp.residual.add.")
 def command(path: Path, role: str | None) -> None:
     """Print a model."""
-    from armillary.cli.learn.describe_model import model_tables, role_table
+    from armillary.cli.generate.learn.describe_model import model_tables, role_table
     from armillary.lab.learned.neural.model_file import open_sampler
 
     model = open_sampler(path).model

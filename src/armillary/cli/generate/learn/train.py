@@ -1,4 +1,4 @@
-"""`armillary learn train`: the statistical model of a corpus."""
+"""`armillary generate learn train`: the statistical model of a corpus."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import click
 
 from armillary.base.errors import InputError
 from armillary.base.terminal import unfiltered
-from armillary.cli.learn import SUBCOMMANDS
+from armillary.cli.command import Command, option
+from armillary.cli.generate.learn import SUBCOMMANDS
+from armillary.cli.options import seed_option
 from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import working
 
@@ -18,25 +20,30 @@ if TYPE_CHECKING:
     from armillary.lab.learned.corpus import Corpus
 
 
-@click.command(help=SUBCOMMANDS["train"])
+@click.command(
+    cls=Command,
+    help=SUBCOMMANDS["train"],
+    examples=(
+        "armillary generate learn train corpus -o model.npz",
+        "armillary generate learn train corpus -o model.npz --kind neural --steps 500",
+    ),
+)
 @click.argument("folder", metavar="CORPUS", type=click.Path(path_type=Path))
-@click.option(
+@option(
     "-o",
-    "--output",
+    "--out",
     required=True,
-    metavar="MODEL.npz",
+    metavar="FILE",
     type=OUTPUT,
-    help="Write it here.",
+    help="Write the model (.npz).",
 )
-@click.option(
-    "--seed", type=int, default=0, show_default=True, help="Of the choice of examples where there are many."
-)
+@seed_option("Random seed of the choice among many examples.", default=0, show_default=True)
 @click.option("--kind", type=click.Choice(["statistical", "neural"]), default="statistical", show_default=True,
               help="Of the model; a neural one needs PyTorch to be trained, but not to be used.")  # fmt: skip
 @click.option(
     "--steps", type=click.IntRange(1), help="Of a neural model's gradient descent.  [default: 2000]"
 )
-def command(folder: Path, output: Path, seed: int, kind: str, steps: int | None) -> None:
+def command(folder: Path, out: Path, seed: int, kind: str, steps: int | None) -> None:
     """Train and write."""
     from armillary.lab.learned.corpus import read_corpus
     from armillary.lab.learned.model_file import save_model
@@ -46,13 +53,13 @@ def command(folder: Path, output: Path, seed: int, kind: str, steps: int | None)
         raise InputError(f"--steps {steps}: expected --kind neural with it")
     corpus = read_corpus(folder)
     if kind == "neural":
-        about = _train_neural(corpus, output, seed, steps)
+        about = _train_neural(corpus, out, seed, steps)
     else:
         with working("fitting"):
             model = train(corpus, seed=seed)
-        save_model(model, output)
+        save_model(model, out)
         about = model.about
-    click.echo(f"{output}: {about['traces']:,} traces, {about['tokens']:,} tokens")
+    click.echo(f"{out}: {about['traces']:,} traces, {about['tokens']:,} tokens")
 
 
 def _train_neural(corpus: Corpus, output: Path, seed: int, steps: int | None) -> dict[str, Any]:
