@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from armillary.cli import COMMANDS
-from armillary.cli.command import Command
 from armillary.cli.options import network_model_option
 from armillary.cli.outputs import working
 

@@ -77,7 +77,8 @@ def training_step(layers: int = 8, hidden: int = 4096, tokens: int = 512) -> Gra
     cls=Command, help=COMMANDS["demo"], examples=("armillary demo", "armillary demo --out elsewhere")
 )
 @option(
-    "-o", "--out",
+    "-o",
+    "--out",
     type=OUTPUT_FOLDER,
     default=Path("out/demo"),
     show_default=True,

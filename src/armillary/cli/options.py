@@ -73,9 +73,7 @@ def device_option(text: str, metavar: str = "NAME", **extra: Any) -> Decorator:
 def astra_sim_options(function: Any) -> Any:
     """Add ``--system`` and ``--network``: ASTRA-sim's files of a machine, which go together."""
     path = click.Path(path_type=Path)
-    add_system = option(
-        "--system", type=path, metavar="JSON", heading=MACHINE, help="ASTRA-sim system file."
-    )
+    add_system = option("--system", type=path, metavar="JSON", heading=MACHINE, help="ASTRA-sim system file.")
     add_network = option(
         "--network", type=path, metavar="YAML", heading=MACHINE, help="ASTRA-sim network file."
     )

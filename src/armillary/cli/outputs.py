@@ -90,7 +90,10 @@ def output_options(function: F) -> F:
             "--timeline", type=OUTPUT, metavar="FILE",
             help="Write a timeline for ui.perfetto.dev or chrome://tracing.",
         ),
-        option("--links", type=LINKS, metavar="FILE", help=f"Write the use of links: a table (.csv) or a picture {IMAGE}."),
+        option(
+            "--links", type=LINKS, metavar="FILE",
+            help=f"Write the use of links: a table (.csv) or a picture {IMAGE}.",
+        ),
         option("--save", type=OUTPUT, metavar="FILE", help="Save the whole result, for `armillary explain`."),
     )  # fmt: skip
     decorated: Any = with_outputs

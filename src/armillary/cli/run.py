@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli import COMMANDS
-from armillary.cli.efficiency import efficiency_option, with_efficiency
 from armillary.cli.command import Command, option
+from armillary.cli.efficiency import efficiency_option, with_efficiency
 from armillary.cli.options import (
     MACHINE,
     WORKLOAD,
@@ -50,9 +50,7 @@ _PATH = click.Path()
     heading=WORKLOAD,
     help="A PyTorch trace, such as Kineto's, or a folder of those of all ranks.",
 )
-@option(
-    "--from-one-rank", is_flag=True, heading=WORKLOAD, help="All ranks do what the one of --pytorch did."
-)
+@option("--from-one-rank", is_flag=True, heading=WORKLOAD, help="All ranks do what the one of --pytorch did.")
 @comm_groups_option
 @astra_sim_options
 @option("--memory", type=_PATH, metavar="JSON", heading=MACHINE, help="ASTRA-sim remote-memory file.")
@@ -102,9 +100,9 @@ def command(
             if given
             else "Missing argument 'STUDY' (or --workload, --system, --network)"
         )
-    for option, value in {"efficiency": efficiency, "no-terms": no_terms, "term-costs": term_costs}.items():
+    for name, value in {"efficiency": efficiency, "no-terms": no_terms, "term-costs": term_costs}.items():
         if value and not study:
-            raise click.UsageError(f"--{option} is for a STUDY")
+            raise click.UsageError(f"--{name} is for a STUDY")
     if no_terms and term_costs:
         raise click.UsageError("--no-terms and --term-costs exclude each other")
     import armillary

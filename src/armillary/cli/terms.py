@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 def terms_options(function: F) -> F:
     """Add ``--no-terms`` and ``--term-costs`` to a command."""
-    none = option(
-        "--no-terms", is_flag=True, heading=MACHINE, help="Switch off platform.terms, to compare."
-    )
+    none = option("--no-terms", is_flag=True, heading=MACHINE, help="Switch off platform.terms, to compare.")
     costs = option(
         "--term-costs", is_flag=True, heading=MACHINE, help="Show what each of platform.terms costs."
     )

@@ -46,7 +46,11 @@ GEMMs is held out of the fit. What is written is a device of the compute model `
 @option("-o", "--out", type=OUTPUT, metavar="FILE", help="Device file to write.")
 @option("--columns", default="", metavar="KEY=NAME,…", help="Other names of m, n, k, time, precision.")
 @option(
-    "--unit", type=click.Choice(("ns", "us", "ms", "s")), default="us", show_default=True, help="Of the times."
+    "--unit",
+    type=click.Choice(("ns", "us", "ms", "s")),
+    default="us",
+    show_default=True,
+    help="Of the times.",
 )
 @option("--precision", type=click.Choice(("fp32", "bf16", "fp8")), default="bf16", show_default=True,
         help="Of all rows, without such a column.")  # fmt: skip

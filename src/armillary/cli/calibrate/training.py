@@ -27,7 +27,9 @@ from armillary.cli.output_file import OUTPUT_FOLDER
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
 @click.option("--software", default="", help="Fit the rows of this software only: all of a file if absent.")
 @device_option("Take all rows as measured on this GPU, e.g. h100-sxm.", default="")
-@option("-o", "--out", type=OUTPUT_FOLDER, metavar="DIR", help="Write constants to SOFTWARE.yaml in this folder.")
+@option(
+    "-o", "--out", type=OUTPUT_FOLDER, metavar="DIR", help="Write constants to SOFTWARE.yaml in this folder."
+)
 def command(files: tuple[Path, ...], software: str, device: str, out: Path | None) -> None:
     """Fit, print and write."""
     from armillary.base.files import write_text

@@ -11,8 +11,8 @@ from armillary.cli.options import machine_argument
 _HELP = f"""{SUBCOMMANDS["schedule"]}
 
 It is one collective of all NPUs, alone on the machine. MACHINE is a study or platform file, or the name of a preset;
-its own workload is not run. The bound is what no order of any chunks beats; how far a scheduler is from it is how far at
-most it is from optimal.
+its own workload is not run. The bound is what no order of any chunks beats; how far a scheduler is from it is how far it
+is from optimal at most.
 """
 
 
@@ -35,7 +35,9 @@ most it is from optimal.
     type=click.Choice(("earliest-phase", "fifo", "smallest-first")),
     help="Which chunk a dimension serves first, instead of what MACHINE says.",
 )
-def command(machine: str, size: str, operation: str, chunks: int | None, within_dimension: str | None) -> None:
+def command(
+    machine: str, size: str, operation: str, chunks: int | None, within_dimension: str | None
+) -> None:
     """Compare and print."""
     from dataclasses import replace
 

@@ -21,12 +21,8 @@ from armillary.cli.options import ranks_option
 )
 @click.argument("algorithm", metavar="ALGORITHM")
 @ranks_option("Number of members.", required=True)
-@option(
-    "--operation", default="all-reduce", show_default=True, metavar="NAME", help="What it computes."
-)
-@option(
-    "--window", type=int, metavar="W", help="Messages in flight (direct only).  [default: no limit]"
-)
+@option("--operation", default="all-reduce", show_default=True, metavar="NAME", help="What it computes.")
+@option("--window", type=int, metavar="W", help="Messages in flight (direct only).  [default: no limit]")
 @option(
     "--segments",
     type=click.IntRange(1),

@@ -33,7 +33,11 @@ _WHAT, _HOW = "The collective", "How it is found"
     help="What it computes.",
 )
 @option(
-    "--size", required=True, heading=_WHAT, metavar="SIZE", help='Bytes of the vector, or of all gathered: "1 GB".'
+    "--size",
+    required=True,
+    heading=_WHAT,
+    metavar="SIZE",
+    help='Bytes of the vector, or of all gathered: "1 GB".',
 )
 @option(
     "--chunks-per-npu",
@@ -43,7 +47,9 @@ _WHAT, _HOW = "The collective", "How it is found"
     help="Chunks of a share.  [default: several are tried]",
 )
 @seed_option(default=0, show_default=True, heading=_HOW)
-@option("--tries", heading=_HOW, type=click.IntRange(1, 1000), default=4, show_default=True, help="Seeds to try.")
+@option(
+    "--tries", heading=_HOW, type=click.IntRange(1, 1000), default=4, show_default=True, help="Seeds to try."
+)
 @option(
     "--network-model",
     heading=_HOW,

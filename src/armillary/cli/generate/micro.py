@@ -72,7 +72,10 @@ _TESTS = "What is tested"
     help="From size to size.",
 )
 @option(
-    "--groups", metavar="N,…", heading=_TESTS, help="Ranks of a group, or all (every divisor).  [default: all ranks]"
+    "--groups",
+    metavar="N,…",
+    heading=_TESTS,
+    help="Ranks of a group, or all (every divisor).  [default: all ranks]",
 )
 @option("--dtype", default="float32", show_default=True, heading=_TESTS, help="Type of an element.")
 @option("--overlap", metavar="RATIO,…", heading=_TESTS,
@@ -186,14 +189,14 @@ def _tests(collectives: str | None, patterns: str | None, profile: str) -> list[
         collectives = _DEFAULT
     found = []
     modelled = list(ASTRA_SIM_OPERATIONS if profile == "astra-sim" else COLLECTIVES)
-    for option, text, known, every in (
+    for flag, text, known, every in (
         ("--collective", collectives, list(COLLECTIVES), modelled),
         ("--pattern", patterns, list(PATTERNS), list(PATTERNS)),
     ):
         for word in text.split(",") if text is not None else ():
             name = word.strip()
             if name not in known and name != "all":
-                raise InputError(f"{option} '{name}': expected all, or {one_of(known)}{nearest(name, known)}")
+                raise InputError(f"{flag} '{name}': expected all, or {one_of(known)}{nearest(name, known)}")
             found += every if name == "all" else [name]
     return list(dict.fromkeys(found))
 
@@ -204,11 +207,11 @@ def _sizes(smallest: str, largest: str, factor: int) -> list[int]:
     from armillary.workload.micro import sizes
 
     ends = []
-    for option, text in (("--min", smallest), ("--max", largest)):
+    for flag, text in (("--min", smallest), ("--max", largest)):
         try:
             ends.append(parse_bytes(text))
         except ValueError as error:
-            raise InputError(f"{option}: {error}") from error
+            raise InputError(f"{flag}: {error}") from error
     return sizes(ends[0], ends[1], factor)
 
 

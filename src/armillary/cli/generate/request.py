@@ -61,9 +61,9 @@ class Request:
         Raises:
             InputError: the folder is there already, or the machine cannot be read.
         """
-        for option, value in {**vars(self.outputs), "efficiency": self.efficiency}.items():
-            if value is not None and option != "json" and not self.machine:
-                raise click.UsageError(f"--{option} needs --machine")
+        for name, value in {**vars(self.outputs), "efficiency": self.efficiency}.items():
+            if value is not None and name != "json" and not self.machine:
+                raise click.UsageError(f"--{name} needs --machine")
         if not self.machine:
             return None
         from armillary.platform import load_platform, with_roofline
@@ -115,7 +115,9 @@ def request_options(function: F) -> F:
     with_request.__doc__ = function.__doc__
     with_request.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     decorated: Any = efficiency_option(output_options(with_request))
-    decorated = machine_option("Simulate on the machine of a study or platform file, or on a preset.")(decorated)
+    decorated = machine_option("Simulate on the machine of a study or platform file, or on a preset.")(
+        decorated
+    )
     return option(  # type: ignore[no-any-return]
         "-o", "--out", "--write", "folder", type=NEW_FOLDER, metavar="DIR",
         help="Write traces and groups of ranks to a new folder.",

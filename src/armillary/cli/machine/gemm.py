@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 @click.option("--precision", type=click.Choice(("fp32", "bf16", "fp8")), default="bf16", show_default=True)
 @click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="GEMMs in a kernel.")
 @json_option("Write the same as JSON, in ns.")
-def command(
-    machine: str, sizes: tuple[str, ...], precision: str, batch: int, json_file: Path | None
-) -> None:
+def command(machine: str, sizes: tuple[str, ...], precision: str, batch: int, json_file: Path | None) -> None:
     """Ask the model and print."""
     from armillary.compute.times import ask
     from armillary.platform import load_platform, with_roofline

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['show']}\n\nMACHINE is a study or platform file or a preset; ASTRA-sim's files are --system and "
-    "--network.",
+    help=f"{SUBCOMMANDS['show']}\n\nMACHINE is a study or platform file or a preset; ASTRA-sim's files are --system "
+    "and --network.",
     examples=(
         "armillary machine show hgx-h100",
         "armillary machine show dgx-superpod-h100 --plot superpod.png --json -",

@@ -38,10 +38,13 @@ found, which minimise the time of communication, are simulated beside them. Need
 )
 @click.argument("study", type=click.Path(path_type=Path))
 @option("--budget", metavar="BANDWIDTH", help='Sum of the bandwidths of an NPU, e.g. "1000 GB/s".')
+@option("--dollars", metavar="PRICE", help='Price of the network instead, e.g. "20 MUSD", with --costs.')
 @option(
-    "--dollars", metavar="PRICE", help='Price of the network instead, e.g. "20 MUSD", with --costs.'
+    "--costs",
+    metavar="COSTS",
+    shell_complete=complete_costs,
+    help="Prices per GB/s: a file, or a preset, e.g. libra.",
 )
-@option("--costs", metavar="COSTS", shell_complete=complete_costs, help="Prices per GB/s: a file, or a preset, e.g. libra.")
 @option(
     "--min",
     "least",

@@ -45,12 +45,8 @@ _WORK, _FAILURES, _CHECKPOINTS = "The work", "Failures and repair", "Checkpoints
 @option("--step-time", metavar="TIME", heading=_WORK, help="Of a step, instead of a study.")
 @option("--tokens-per-step", metavar="COUNT", heading=_WORK, help="With --step-time, e.g. 16M.")
 @ranks_option("NPUs, without a study.", heading=_WORK)
-@option(
-    "--flops", metavar="COUNT", heading=_WORK, help="Operations of the whole run instead, e.g. 3.14e23."
-)
-@option(
-    "--rate", metavar="FLOPS", heading=_WORK, help='With --flops: what an NPU does, e.g. "28 TFLOP/s".'
-)
+@option("--flops", metavar="COUNT", heading=_WORK, help="Operations of the whole run instead, e.g. 3.14e23.")
+@option("--rate", metavar="FLOPS", heading=_WORK, help='With --flops: what an NPU does, e.g. "28 TFLOP/s".')
 @option(
     "--mtbf",
     metavar="FAILURES",
@@ -147,10 +143,9 @@ def command(
 ) -> None:
     """Sum up and print."""
     from armillary.explore.cost import load_costs
-    from armillary.explore.whole_run import show
+    from armillary.explore.whole_run import monte_carlo, show
     from armillary.explore.whole_run.failures import load_failures
     from armillary.explore.whole_run.goodput import Checkpoints, Recovery
-    from armillary.explore.whole_run import monte_carlo
     from armillary.explore.whole_run.quantities import parse_seconds
     from armillary.explore.whole_run.run import whole_run
     from armillary.report.memory_fit import memory_fit

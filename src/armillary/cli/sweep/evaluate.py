@@ -14,7 +14,14 @@ import click
 from armillary.base.terminal import console
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
-from armillary.cli.options import csv_option, html_option, json_option, plot_option, top_option, workers_option
+from armillary.cli.options import (
+    csv_option,
+    html_option,
+    json_option,
+    plot_option,
+    top_option,
+    workers_option,
+)
 from armillary.cli.output_file import STORE
 from armillary.cli.outputs import show_table
 from armillary.cli.sweep import SUBCOMMANDS
@@ -41,9 +48,7 @@ _RUN = "How it runs"
     beside=SUBCOMMANDS,
 )
 @click.argument("file", type=_FILE, metavar="SWEEP")
-@option(
-    "--store", type=STORE, metavar="FILE", help="SQLite file; by default SWEEP.sqlite beside the sweep."
-)
+@option("--store", type=STORE, metavar="FILE", help="SQLite file; by default SWEEP.sqlite beside the sweep.")
 @option(
     "--executor",
     default="processes",

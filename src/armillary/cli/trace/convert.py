@@ -14,7 +14,6 @@ from armillary.cli.output_file import OutputPrefix
 from armillary.cli.outputs import working, write_json
 from armillary.cli.trace import SUBCOMMANDS
 
-
 _SAME = {"npus": "--ranks"}
 """Option of a format -> what commands call that; its own name is taken, too."""
 
@@ -44,7 +43,7 @@ def _options(name: str) -> list[click.Option]:
 
     from armillary.convert import front_end
 
-    found = []
+    found: list[click.Option] = []
     for each in front_end(name).options:
         flag = f"--{each.name.replace('_', '-')}"
         required = each.default is inspect.Parameter.empty
@@ -52,9 +51,7 @@ def _options(name: str) -> list[click.Option]:
         shape = {"is_flag": True} if each.kind is bool else {"type": kind}
         # An explicit default of None would satisfy `required`.
         given: Any = (
-            {}
-            if required
-            else {"default": each.default, "show_default": each.default not in (None, False)}
+            {} if required else {"default": each.default, "show_default": each.default not in (None, False)}
         )
         made = Option(
             [*([_SAME[each.name]] if each.name in _SAME else []), flag, each.name],
@@ -88,9 +85,7 @@ def _options(name: str) -> list[click.Option]:
     help="Write PREFIX.<rank>.et.",
 )
 @json_option("Write a report as JSON.")
-def command(
-    source: str, inputs: tuple[Path, ...], out: str, json_file: Path | None, **options: Any
-) -> None:
+def command(source: str, inputs: tuple[Path, ...], out: str, json_file: Path | None, **options: Any) -> None:
     """Convert and write."""
     from armillary.base.files import write_text
     from armillary.convert import front_end, report

@@ -16,8 +16,8 @@ DRAWING = OutputFile("armillary.report.trace_graph:check_trace_graph")
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['graph']}\n\nThe suffix of the file says how: .dot and .graphml for other programs (no layout is "
-    "computed), .html for a page to look into, .svg, .pdf or .png for a picture.",
+    help=f"{SUBCOMMANDS['graph']}\n\nThe suffix of the file says how: .dot and .graphml for other programs (no layout "
+    "is computed), .html for a page to look into, .svg, .pdf or .png for a picture.",
     examples=("armillary trace graph step.0.et -o step.svg", "armillary trace graph step.0.et -o step.dot"),
 )
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")

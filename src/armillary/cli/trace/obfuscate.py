@@ -47,7 +47,12 @@ _BACK = "The way back"
 )
 @click.argument("source", type=click.Path(), metavar="INPUT")
 @option(
-    "-o", "--out", required=True, type=OUTPUT, metavar="OUT", help="The file to write, or the prefix of files."
+    "-o",
+    "--out",
+    required=True,
+    type=OUTPUT,
+    metavar="OUT",
+    help="The file to write, or the prefix of files.",
 )
 @option(
     "--level",
@@ -62,9 +67,7 @@ _BACK = "The way back"
     heading=_HOW,
     help="Perturb single sizes and times by no more than this, such as 5 %.",
 )
-@option(
-    "--structure/--no-structure", default=None, heading=_HOW, help="Join, split and order nodes anew."
-)
+@option("--structure/--no-structure", default=None, heading=_HOW, help="Join, split and order nodes anew.")
 @option(
     "--totals",
     type=float,

@@ -40,17 +40,31 @@ _NODES, _NEAR = "Which nodes", "And what is near them"
 )
 @click.argument("source", type=click.Path(), metavar="INPUT")
 @option(
-    "-o", "--out", required=True, type=OUTPUT, metavar="OUT", help="The file to write, or the prefix of files."
+    "-o",
+    "--out",
+    required=True,
+    type=OUTPUT,
+    metavar="OUT",
+    help="The file to write, or the prefix of files.",
 )
-@option("--nodes", multiple=True, metavar="A-B", heading=_NODES, help="Nodes with ids from A to B (or just A).")
+@option(
+    "--nodes", multiple=True, metavar="A-B", heading=_NODES, help="Nodes with ids from A to B (or just A)."
+)
 @option(
     "--name", multiple=True, metavar="REGEX", heading=_NODES, help="Nodes with REGEX somewhere in their name."
 )
 @option(
-    "--type", "types", multiple=True, metavar="TYPE", heading=_NODES, help="comp, comm-send, …, or all-reduce, …."
+    "--type",
+    "types",
+    multiple=True,
+    metavar="TYPE",
+    heading=_NODES,
+    help="comp, comm-send, …, or all-reduce, ….",
 )
 @option("--from", "first", metavar="TIME", heading=_NODES, help="Nodes that start no earlier, such as 1.5ms.")
-@option("--to", "last", metavar="TIME", heading=_NODES, help="… and no later; +1.5ms counts from the first start.")
+@option(
+    "--to", "last", metavar="TIME", heading=_NODES, help="… and no later; +1.5ms counts from the first start."
+)
 @option("--around", multiple=True, type=int, metavar="ID", heading=_NEAR, help="Nodes near ID.")
 @option(
     "--depth",

@@ -38,9 +38,7 @@ _FILE = click.Path(path_type=Path)
     beside=SUBCOMMANDS,
 )
 @click.argument("names", nargs=-1, metavar="[NAMES]...")
-@option(
-    "--list", "only_list", is_flag=True, help="List the validations and the columns of their files."
-)
+@option("--list", "only_list", is_flag=True, help="List the validations and the columns of their files.")
 @option(
     "--data", type=_FILE, multiple=True, metavar="FILE",
     help="Measurements (.csv, .csv.gz, .json, .md) to predict instead; what they are is found by their columns.",

@@ -17,8 +17,9 @@ from armillary.cli.outputs import show_table
 
 _HELP = f"""{SUBCOMMANDS["evaluate"]}
 
-Conditions are drawn from the files of --held-out, which are like those of `armillary generate learn corpus`; those that the
-corpus has are left out. Beside the made trace stands the baseline: the trace of the corpus whose condition is nearest.
+Conditions are drawn from the files of --held-out, which are like those of `armillary generate learn corpus`; those that
+the corpus has are left out. Beside the made trace stands the baseline: the trace of the corpus whose condition is
+nearest.
 """
 _PATH = click.Path(path_type=Path)
 
