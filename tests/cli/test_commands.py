@@ -59,7 +59,7 @@ def test_warnings_of_astra_sim_go_to_stderr(inputs: Path, call: Call) -> None:
 
 
 def test_run_writes_what_is_asked_for(inputs: Path, call: Call) -> None:
-    result = call("run study.yaml --json a.json --timeline a.json.gz --picture a.png --save a.npz")
+    result = call("run study.yaml --json a.json --timeline a.json.gz --plot a.png --save a.npz")
     assert result.exit_code == 0, result.output
     assert (
         json.loads(Path("a.json").read_text())["finish_ticks"] == armillary.Timeline.load("a.npz").total_ticks
@@ -99,20 +99,20 @@ def test_a_stuck_run_says_who_waits(inputs: Path, call: Call) -> None:
 
 
 def test_platform_and_collective_show(inputs: Path, call: Call) -> None:
-    shown = json.loads(call("platform show network.yml --system system.json --json").stdout)
+    shown = json.loads(call("machine show --network network.yml --system system.json --json -").stdout)
     assert shown["npus"] == 4
-    assert json.loads(call("platform show --schema").stdout)["title"] == "Armillary study"
-    assert "Ring" in call("platform show study.yaml").stdout
-    assert call("collective show ring -n 4").stdout.startswith("ring all-reduce, 4 members, 6 steps")
+    assert json.loads(call("machine show --schema").stdout)["title"] == "Armillary study"
+    assert "Ring" in call("machine show study.yaml").stdout
+    assert call("collective show ring --ranks 4").stdout.startswith("ring all-reduce, 4 members, 6 steps")
 
 
 def test_trace_commands(inputs: Path, call: Call) -> None:
-    facts = json.loads(call("trace info step.0.et --json").stdout)[0]
+    facts = json.loads(call("trace info step.0.et --json -").stdout)[0]
     assert facts["nodes"] == 2
     lines = [json.loads(line) for line in call("trace dump step.0.et").stdout.splitlines()]
     assert [line.get("name") for line in lines] == [None, "work", "sum"]
     assert call("trace check step.0.et step.1.et").stdout.startswith("2 files: nothing wrong\n")
-    assert json.loads(call("trace check step.0.et --json").stdout)["findings"] == []
+    assert json.loads(call("trace check step.0.et --json -").stdout)["findings"] == []
 
 
 @pytest.mark.parametrize("words", ["demo", "demo --out there"])

@@ -46,15 +46,15 @@ def test_check_takes_all_files_of_a_prefix_for_the_prefix(inputs: Path, call: Ca
 
 def test_check_counts_equal_files_once_and_knows_groups(inputs: Path, call: Call) -> None:
     write_pair("grouped", group=3)
-    result = call("trace check grouped --json")
+    result = call("trace check grouped --json -")
     facts = json.loads(result.stdout)
     assert (result.exit_code, facts["can_be_simulated"], facts["errors"]) == (2, False, 1)
     assert facts["inputs"] == [{"name": "grouped", "ranks": 2, "graphs": 1, "compared": True}]
     assert facts["findings"][0]["file"] == "grouped"
     Path("groups.json").write_text('{"3": [0, 1]}')
-    assert call("trace check grouped --groups groups.json").exit_code == 0
+    assert call("trace check grouped --comm-groups groups.json").exit_code == 0
     Path("groups.json").write_text('{"3": [0, 5]}')
-    assert "expected a rank from 0 to 1" in call("trace check grouped --groups groups.json").stderr
+    assert "expected a rank from 0 to 1" in call("trace check grouped --comm-groups groups.json").stderr
     write_graph("zero.0.et", GraphBuilder().graph())
     write_graph("zero.1.et", GraphBuilder().graph())
     assert call("trace check zero").stdout.splitlines() == [
@@ -74,7 +74,7 @@ def test_stats_shows_units_and_bars(inputs: Path, call: Call) -> None:
     assert any(
         line.split() == ["ALL_REDUCE", "-", "2", "16", "B", "8", "B", "8", "B", "8", "B"] for line in lines
     )
-    facts = json.loads(call("trace stats pair --top 1 --json").stdout)
+    facts = json.loads(call("trace stats pair --top 1 --json -").stdout)
     assert (facts[0]["source"], len(facts[0]["operators"]), facts[0]["operators_in_all"]) == ("pair", 1, 2)
 
 
@@ -92,7 +92,7 @@ def test_diff_exits_with_1_where_something_differs(inputs: Path, call: Call) -> 
     )
     assert result.stdout.endswith("1 rank the same, 1 different\n")
     assert call("trace diff one.0.et two.0.et").stdout == "they are the same\n"
-    assert json.loads(call("trace diff one step --json").stdout)["ranks"] == [2, 4]
+    assert json.loads(call("trace diff one step --json -").stdout)["ranks"] == [2, 4]
     assert call("trace diff one nothing").exit_code == 2
 
 
@@ -133,7 +133,7 @@ def test_slice_warns_of_collectives_that_are_cut_unevenly(inputs: Path, call: Ca
         ("--name (", "name '(' is no regular expression"),
         ("--type vomp", "type 'vomp' is unknown"),
         ("--name nothing", "no node is selected"),
-        ("--groups missing.json", "missing.json: no such file"),
+        ("--comm-groups missing.json", "missing.json: no such file"),
     ],
 )
 def test_slice_refuses_bad_options(options: str, message: str, inputs: Path, call: Call) -> None:

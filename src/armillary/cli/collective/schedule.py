@@ -11,8 +11,8 @@ from armillary.cli.options import machine_argument
 _HELP = f"""{SUBCOMMANDS["schedule"]}
 
 It is one collective of all NPUs, alone on the machine. MACHINE is a study or platform file, or the name of a preset;
-its own workload is not run. The bound is what no order of any chunks beats; how far a scheduler is from it is how far it
-is from optimal at most.
+its own workload is not run. The bound is what no order of any chunks beats; how far a scheduler is from it is how far
+it is from optimal at most.
 """
 
 

@@ -105,9 +105,16 @@ class Request:
             click.echo(f"wrote {self.outputs.json}", err=True)
 
 
-def request_options(function: F) -> F:
-    """Add ``--out``, ``--machine``, ``--efficiency`` and outputs to a command; it receives one `Request`."""
+def request_options(*also: str) -> Callable[[F], F]:
+    """Add ``--out``, ``--machine``, ``--efficiency`` and outputs to a command; it receives one `Request`.
 
+    Args:
+        also: Other names of ``--out``, by which other programs call it.
+    """
+    return lambda function: _with_request(function, also)
+
+
+def _with_request(function: F, also: tuple[str, ...]) -> F:
     def with_request(**values: Any) -> Any:
         request = Request(*(values.pop(name) for name in ("folder", "machine", "efficiency", "outputs")))
         return function(request=request, **values)
@@ -115,13 +122,10 @@ def request_options(function: F) -> F:
     with_request.__doc__ = function.__doc__
     with_request.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     decorated: Any = efficiency_option(output_options(with_request))
-    decorated = machine_option("Simulate on the machine of a study or platform file, or on a preset.")(
-        decorated
-    )
-    return option(  # type: ignore[no-any-return]
-        "-o", "--out", "--write", "folder", type=NEW_FOLDER, metavar="DIR",
-        help="Write traces and groups of ranks to a new folder.",
-    )(decorated)  # fmt: skip
+    on = "Simulate on the machine of a study or platform file, or on a preset."
+    out = "Write traces and groups of ranks to a new folder."
+    decorated = machine_option(on)(decorated)
+    return option("-o", "--out", *also, "folder", type=NEW_FOLDER, metavar="DIR", help=out)(decorated)  # type: ignore[no-any-return]
 
 
 def _write(folder: Path, trace: Trace) -> None:

@@ -31,7 +31,7 @@ its traces, --machine simulates it and prints the times of tokens.
 )
 @click.argument("name", metavar="MODEL", shell_complete=complete_models)
 @plan_options("inference")
-@request_options
+@request_options()
 def command(name: str, options: PlanOptions, request: Request) -> None:
     """Generate, describe, and write or simulate."""
     from armillary.report.memory_tables import memory_line

@@ -36,7 +36,7 @@ step consists of is printed; --out writes its traces, --machine simulates it.
 )
 @click.argument("name", metavar="MODEL", shell_complete=complete_models)
 @plan_options("training")
-@request_options
+@request_options("--write")
 def command(name: str, options: PlanOptions, request: Request) -> None:
     """Generate, describe, and write or simulate."""
     from armillary.report.workload_tables import workload_json, workload_table

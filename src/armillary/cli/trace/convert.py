@@ -14,7 +14,7 @@ from armillary.cli.output_file import OutputPrefix
 from armillary.cli.outputs import working, write_json
 from armillary.cli.trace import SUBCOMMANDS
 
-_SAME = {"npus": "--ranks"}
+_SAME = {"npus": "--ranks", "groups": "--comm-groups"}
 """Option of a format -> what commands call that; its own name is taken, too."""
 
 

@@ -94,7 +94,7 @@ _WHAT, _FOUND, _LAWS = "What is scaled", "What the ranks are", "How it scales"
     help="Machines: recorded durations go from one to the other.",
 )
 @comm_groups_option
-@request_options
+@request_options()
 def command(
     source: str,
     scale: tuple[str, ...],

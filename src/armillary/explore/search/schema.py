@@ -12,7 +12,7 @@ Method = Literal["planner", "tpe", "nsga2", "random"]
 
 
 class Search(Part):
-    """How `armillary search` looks for the best."""
+    """How `armillary plan` looks for the best."""
 
     method: Method = Field(
         default="planner",

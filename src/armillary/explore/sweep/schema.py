@@ -120,7 +120,7 @@ def file_part() -> type[Sweep]:
     parts: dict[str, Any] = {}
     for name, module, part, text in (
         ("costs", "armillary.explore.cost.schema", "Costs", "Prices and energies."),
-        ("search", "armillary.explore.search.schema", "Search", "How `armillary search` looks for the best."),
+        ("search", "armillary.explore.search.schema", "Search", "How `armillary plan` looks for the best."),
     ):
         try:
             found = getattr(__import__(module, fromlist=[part]), part)

@@ -1,4 +1,4 @@
-"""`armillary learn`, from a plan file to a measurement."""
+"""`armillary generate learn`, from a plan file to a measurement."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ npu: {peak: 989 TFLOP/s, memory: {bandwidth: 3.35 TB/s}}
 
 
 def run(*words: object) -> Result:
-    result = CliRunner().invoke(main, ["learn", *map(str, words)])
+    result = CliRunner().invoke(main, ["generate", "learn", *map(str, words)])
     if result.exit_code == 2:
         raise InputError(result.output)
     assert result.exit_code == 0, result.output
@@ -75,17 +75,17 @@ def test_sample(folder: Path, tmp_path: Path) -> None:
         "microbatches=3",
     )
     result = run(
-        "sample", folder / "model.npz", *wish, "--set", "ffn=8192", "--write", tmp_path / "made", "--on",
+        "sample", folder / "model.npz", *wish, "--set", "ffn=8192", "--out", tmp_path / "made", "--machine",
         folder / "machine.yaml",
     )  # fmt: skip
     assert "trace 0: 4 ranks, 1 distinct" in result.output
     assert "step" in result.output
     assert "beyond the corpus: layers" in result.output
     assert load_trace(tmp_path / "made" / "rank").n_ranks == 4
-    run("sample", folder / "model.npz", *wish, "--count", 2, "--write", tmp_path / "two")
+    run("sample", folder / "model.npz", *wish, "--count", 2, "--out", tmp_path / "two")
     assert load_trace(tmp_path / "two" / "1" / "rank").n_ranks == 4
     with pytest.raises(InputError, match="is there already"):
-        run("sample", folder / "model.npz", *wish, "--write", tmp_path / "made")
+        run("sample", folder / "model.npz", *wish, "--out", tmp_path / "made")
 
 
 def test_evaluate(folder: Path, tmp_path: Path) -> None:
