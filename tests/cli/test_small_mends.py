@@ -30,7 +30,8 @@ def test_work_without_end_between_checkpoints_is_refused(inputs: Path, call: Cal
     from armillary.explore.whole_run.run import from_steps, whole_run
 
     made = call(
-        "plan whole-run --step-time 1s --tokens-per-step 1M --ranks 8 --tokens 1B --mtbf 9days --checkpoint 10s --interval 0s"
+        "plan whole-run --step-time 1s --tokens-per-step 1M --ranks 8 --tokens 1B --mtbf 9days "
+        "--checkpoint 10s --interval 0s"
     )
     assert made.exit_code == 2 and "--interval: got '0s', expected more than 0" in made.stderr
     with pytest.raises(InputError, match="interval: got 0"):
