@@ -104,7 +104,7 @@ class OutputFolder(_Path):
 
 
 def _option(param: click.Parameter | None) -> str:
-    return max(param.opts, key=len) if param else "output"
+    return next(name for name in param.opts if name.startswith("--")) if param else "output"
 
 
 def _claim(ctx: click.Context, option: str, path: Path) -> None:

@@ -38,7 +38,8 @@ def test_a_preset_shows_its_sources() -> None:
 
 @pytest.mark.parametrize("name", ("net.png", "net.html"))
 def test_draw(tmp_path: Path, name: str) -> None:
-    result = run("show", "hls-1", "--plot", str(tmp_path / name))
+    option = "--html" if name.endswith("html") else "--plot"
+    result = run("show", "hls-1", option, str(tmp_path / name))
     assert result.exit_code == 0 and f"wrote {tmp_path / name}" in result.stderr
     assert (tmp_path / name).stat().st_size > 1000
     bad = run("show", "hls-1", "--plot", str(tmp_path / "net.gif"))

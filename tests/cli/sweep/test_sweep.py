@@ -75,7 +75,7 @@ def test_a_dry_run_counts_and_leaves_nothing(sweep: Path) -> None:
     ("words", "message"),
     [
         (["--executor", "rya"], "executor: got 'rya', expected"),
-        (["--workers", "0"], "workers: got 0, expected 1 or more"),
+        (["--workers", "0"], "'--workers': 0 is not in the range x>=1"),
         (["--dry-run", "--csv", "a.csv"], "--dry-run writes nothing"),
         (["--csv", "rings.yaml/where.csv"], "rings.yaml' is not a folder"),
         (["--store", "rings.yaml"], "rings.yaml: is another kind of file, expected a store of sweeps"),

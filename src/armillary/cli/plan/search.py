@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.base.terminal import unfiltered
+from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.options import csv_option, json_option, seed_option, top_option, workers_option
 from armillary.cli.output_file import STORE
@@ -29,7 +30,7 @@ _HOW = "How it searches"
 
 @click.command(
     cls=Command,
-    help="Find the best points of a sweep without simulating all of them.\n\nThe planner bounds every point and "
+    help=f"{COMMANDS['plan']}\n\nWithout a command, points are found. The planner bounds every point and "
     "simulates only those that might still win: its result is that of simulating all. The other methods look at some "
     "points only.",
     examples=(

@@ -14,8 +14,10 @@ from armillary.cli.output_file import OutputPrefix
 from armillary.cli.outputs import working, write_json
 from armillary.cli.trace import SUBCOMMANDS
 
-_SAME = {"npus": "--ranks", "groups": "--comm-groups"}
-"""Option of a format -> what commands call that; its own name is taken, too."""
+_SAME = {"npus": ("--ranks", "N"), "groups": ("--comm-groups", "JSON")}
+"""Option of a format -> what commands call that, and its metavar; its own name is taken, too."""
+_OF_FORMAT = "armillary.format"
+"""Where a context keeps the options of the format."""
 
 
 class _Convert(Command):
@@ -24,9 +26,12 @@ class _Convert(Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         name = _value_of("--from", args)
         if name is not None:
-            self.params = [param for param in self.params if not getattr(param, "of_front_end", False)]
-            self.params += _options(name)
+            ctx.meta[_OF_FORMAT] = _options(name)
         return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        *own, help_option = super().get_params(ctx)
+        return [*own, *ctx.meta.get(_OF_FORMAT, ()), help_option]
 
 
 def _value_of(option: str, args: list[str]) -> str | None:
@@ -46,6 +51,7 @@ def _options(name: str) -> list[click.Option]:
     found: list[click.Option] = []
     for each in front_end(name).options:
         flag = f"--{each.name.replace('_', '-')}"
+        same, metavar = _SAME.get(each.name, (flag, None))
         required = each.default is inspect.Parameter.empty
         kind: Any = click.Path(path_type=Path) if each.kind is Path else each.kind
         shape = {"is_flag": True} if each.kind is bool else {"type": kind}
@@ -54,14 +60,14 @@ def _options(name: str) -> list[click.Option]:
             {} if required else {"default": each.default, "show_default": each.default not in (None, False)}
         )
         made = Option(
-            [*([_SAME[each.name]] if each.name in _SAME else []), flag, each.name],
+            [*dict.fromkeys((same, flag)), each.name],
+            metavar=metavar,
             required=required,
             help=each.help,
             heading="This format",
             **shape,
             **given,
         )
-        made.of_front_end = True  # type: ignore[attr-defined]
         found.append(made)
     return found
 
@@ -74,7 +80,14 @@ def _options(name: str) -> list[click.Option]:
         "armillary trace convert --from text mlp.txt --ranks 8 -o mlp",
     ),
 )
-@option("--from", "source", required=True, metavar="FORMAT", help="The format; without one, the list.")
+@option(
+    "--from",
+    "source",
+    required=True,
+    metavar="FORMAT",
+    heading="Input",
+    help="The format; without one, the list.",
+)
 @click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="INPUT...")
 @option(
     "-o",
