@@ -41,7 +41,8 @@ def test_options_of_long_commands_stand_under_headings(commands: Commands) -> No
         headed = command.headed(click.Context(command))
         if sum(map(len, headed.values())) > LONG + 1:
             assert [each.opts[-1] for each in headed.pop("Options")] == ["--help"], path
-            assert len(headed) > 1 and max(map(len, headed.values())) <= 15, path
+            headed.pop("What is assumed", None)  # by a published study, in one list
+            assert headed and max(map(len, headed.values())) <= 15, path
         else:
             assert list(headed) == ["Options"], path
 

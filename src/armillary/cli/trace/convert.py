@@ -51,7 +51,7 @@ def _options(name: str) -> list[click.Option]:
     found: list[click.Option] = []
     for each in front_end(name).options:
         flag = f"--{each.name.replace('_', '-')}"
-        same, metavar = _SAME.get(each.name, (flag, None))
+        same, metavar = _SAME.get(each.name, (flag, "N" if each.kind is int else None))
         required = each.default is inspect.Parameter.empty
         kind: Any = click.Path(path_type=Path) if each.kind is Path else each.kind
         shape = {"is_flag": True} if each.kind is bool else {"type": kind}
