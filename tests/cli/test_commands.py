@@ -80,6 +80,24 @@ def test_files_and_flags_agree(inputs: Path, call: Call) -> None:
     assert json.loads(Path("a.json").read_text())["finish_ticks"] == 63000
 
 
+def test_a_workload_runs_on_a_machine_by_its_name(inputs: Path, call: Call) -> None:
+    """A study's machine, and a preset: the trace on it is that of --workload."""
+    assert call("run study.yaml --json a.json").exit_code == 0
+    assert call("run --workload step --machine study.yaml --json b.json").exit_code == 0
+    first, second = (json.loads(Path(name).read_text())["finish_ticks"] for name in ("a.json", "b.json"))
+    assert first == second
+    made = call("run --workload step --machine mi300x")
+    assert made.exit_code == 2 and "8" in made.stderr  # NPUs, and the trace has 4 ranks
+    for words, message in {
+        "run study.yaml --machine mi300x": "--machine and STUDY exclude each other",
+        "run --workload step --machine mi300x --system system.json": "--machine and --system exclude each other",
+        "run --machine mi300x": "--machine needs --workload or --pytorch",
+        "run --workload step --machine mi30x": "did you mean 'mi300x'",
+    }.items():
+        made = call(words)
+        assert made.exit_code == 2 and message in made.stderr, words
+
+
 def test_no_fold_gives_the_same_ticks(inputs: Path, call: Call) -> None:
     for option in ("", "--no-fold"):
         assert call(f"run study.yaml {option} --json out{option}.json").exit_code == 0

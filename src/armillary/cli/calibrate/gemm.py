@@ -50,10 +50,10 @@ GEMMs is held out of the fit. What is written is a device of the compute model `
     type=click.Choice(("ns", "us", "ms", "s")),
     default="us",
     show_default=True,
-    help="Of the times.",
+    help="Unit of the times.",
 )
 @option("--precision", type=click.Choice(("fp32", "bf16", "fp8")), default="bf16", show_default=True,
-        help="Of all rows, without such a column.")  # fmt: skip
+        help="Precision of all rows where no column says it.")  # fmt: skip
 @option("--leave-out", is_flag=True, help="Fit again without thirds of the shapes: an honest error, slowly.")
 def command(
     files: tuple[Path, ...],

@@ -29,11 +29,16 @@ taken. A study uses the fit by `platform: {{collectives: {{fit: FILE}}}}`.
 )
 @click.argument("logs", metavar="LOG…", nargs=-1, required=True, type=click.Path(path_type=Path))
 @option("--name", help="Title of the fit; by default that of the output file.")
-@device_option("Of these GPUs, e.g. h100-sxm, where the files do not say or say several.")
+@device_option("The GPU, e.g. h100-sxm, where the files name none or several.")
 @option(
-    "--gpus-per-node", type=click.IntRange(min=1), metavar="N", help="Where a file does not list its ranks."
+    "--gpus-per-node",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="GPUs of a node, where a file does not list its ranks.",
 )
-@option("--operation", metavar="NAME", help="Of logs that do not name their program, e.g. all-reduce.")
+@option(
+    "--operation", metavar="NAME", help="Operation of logs that do not name their program, e.g. all-reduce."
+)
 @option("-o", "--out", type=OUTPUT, metavar="FILE", help="Write the fit (.yaml).")
 @plot_option("bus bandwidth over size")
 def command(

@@ -25,7 +25,7 @@ it is from optimal at most.
     ),
 )
 @machine_argument()
-@click.option("--size", required=True, metavar="SIZE", help="Of the collective, per NPU: '1 GB'.")
+@click.option("--size", required=True, metavar="SIZE", help="Size of the collective per NPU: '1 GB'.")
 @click.option(
     "--operation", default="all-reduce", show_default=True, metavar="NAME", help="What it computes."
 )

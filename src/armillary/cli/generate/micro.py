@@ -69,7 +69,7 @@ _TESTS = "What is tested"
     default=2,
     show_default=True,
     heading=_TESTS,
-    help="From size to size.",
+    help="Ratio of each size to the one before.",
 )
 @option(
     "--groups",
@@ -77,7 +77,7 @@ _TESTS = "What is tested"
     heading=_TESTS,
     help="Ranks of a group, or all (every divisor).  [default: all ranks]",
 )
-@option("--dtype", default="float32", show_default=True, heading=_TESTS, help="Type of an element.")
+@option("--dtype", default="float32", show_default=True, heading=_TESTS, help="Data type of an element.")
 @option("--overlap", metavar="RATIO,…", heading=_TESTS,
         help="Also run collectives beside a compute node of RATIO times their time.")  # fmt: skip
 @machine_option("Machine to simulate; the workload of a study is ignored.")

@@ -35,7 +35,7 @@ h100, h100-operations, libra, v100-cloud. What they do not say is not counted, a
     shell_complete=complete_costs,
     help="Prices and energies: a file, or a preset.",
 )
-@option("--tokens", metavar="COUNT", help="Of a whole run, e.g. 15.6T: its time, cost and energy.")
+@option("--tokens", metavar="COUNT", help="Tokens of a whole run, e.g. 15.6T: its time, cost and energy.")
 @json_option()
 def command(study: Path, costs: str, tokens: str | None, json_file: Path | None) -> None:
     """Simulate, sum up and print."""

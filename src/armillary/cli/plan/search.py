@@ -44,7 +44,7 @@ _HOW = "How it searches"
     "--method",
     type=click.Choice(("planner", "tpe", "nsga2", "random")),
     heading=_HOW,
-    help="By default planner: exact.",
+    help="How to search; by default planner, which is exact.",
 )
 @option(
     "--trials",

@@ -41,10 +41,12 @@ _WORK, _FAILURES, _CHECKPOINTS = "The work", "Failures and repair", "Checkpoints
     ),
 )
 @click.argument("study", type=_PATH, required=False)
-@option("--tokens", metavar="COUNT", heading=_WORK, help="Of the whole run, e.g. 15.6T.")
-@option("--step-time", metavar="TIME", heading=_WORK, help="Of a step, instead of a study.")
-@option("--tokens-per-step", metavar="COUNT", heading=_WORK, help="With --step-time, e.g. 16M.")
-@ranks_option("NPUs, without a study.", heading=_WORK)
+@option("--tokens", metavar="COUNT", heading=_WORK, help="Tokens of the whole run, e.g. 15.6T.")
+@option("--step-time", metavar="TIME", heading=_WORK, help="Time of a step, instead of a study.")
+@option(
+    "--tokens-per-step", metavar="COUNT", heading=_WORK, help="Tokens of a step, with --step-time, e.g. 16M."
+)
+@ranks_option("Number of NPUs, without a study.", heading=_WORK)
 @option("--flops", metavar="COUNT", heading=_WORK, help="Operations of the whole run instead, e.g. 3.14e23.")
 @option("--rate", metavar="FLOPS", heading=_WORK, help='With --flops: what an NPU does, e.g. "28 TFLOP/s".')
 @option(
@@ -52,7 +54,7 @@ _WORK, _FAILURES, _CHECKPOINTS = "The work", "Failures and repair", "Checkpoints
     metavar="FAILURES",
     heading=_FAILURES,
     shell_complete=complete_failures,
-    help="Preset, file or time.",
+    help="Preset, file, or mean time between failures of an NPU.",
 )
 @option(
     "--restart",
@@ -60,7 +62,7 @@ _WORK, _FAILURES, _CHECKPOINTS = "The work", "Failures and repair", "Checkpoints
     heading=_FAILURES,
     default="5 min",
     show_default=True,
-    help="From failure to work.",
+    help="Time from a failure until work goes on.",
 )
 @option(
     "--spares",
@@ -75,9 +77,9 @@ _WORK, _FAILURES, _CHECKPOINTS = "The work", "Failures and repair", "Checkpoints
     heading=_FAILURES,
     default="1 day",
     show_default=True,
-    help="Of a node, with --spares.",
+    help="Time to repair a node, with --spares.",
 )
-@option("--play", is_flag=True, heading=_FAILURES, help="Play 30 runs of 1,000 failures, too.")
+@option("--play", is_flag=True, heading=_FAILURES, help="Also play 30 runs of 1,000 failures.")
 @seed_option("Random seed of --play.  [default: 0]", heading=_FAILURES)
 @option(
     "--checkpoint",
@@ -89,13 +91,13 @@ _WORK, _FAILURES, _CHECKPOINTS = "The work", "Failures and repair", "Checkpoints
     "--checkpoint-size",
     metavar="SIZE",
     heading=_CHECKPOINTS,
-    help="With a study: 14 bytes for each parameter if absent.",
+    help="Size of a checkpoint; of a study 14 bytes for each parameter.",
 )
 @option(
     "--checkpoint-bandwidth",
     metavar="BANDWIDTH",
     heading=_CHECKPOINTS,
-    help='Of the storage, e.g. "2 TB/s".',
+    help='Bandwidth of the storage, e.g. "2 TB/s".',
 )
 @option(
     "--asynchronous",
@@ -107,7 +109,7 @@ _WORK, _FAILURES, _CHECKPOINTS = "The work", "Failures and repair", "Checkpoints
     "--interval",
     metavar="TIME",
     heading=_CHECKPOINTS,
-    help="Of work between checkpoints; the best one if absent.",
+    help="Work between checkpoints; the best interval if absent.",
 )
 @option(
     "--costs",

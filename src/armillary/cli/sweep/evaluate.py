@@ -54,7 +54,7 @@ _RUN = "How it runs"
     default="processes",
     show_default=True,
     heading=_RUN,
-    help="Where: processes, serial or ray.",
+    help="What runs the points: processes, serial or ray.",
 )
 @workers_option("Points at a time; by default one per core.", default=None, heading=_RUN)
 @option("--retry", is_flag=True, heading=_RUN, help="Do again what failed or was over a limit.")

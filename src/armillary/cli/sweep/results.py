@@ -33,7 +33,7 @@ _FILE = click.Path(path_type=Path)
     "--chart",
     default="all",
     show_default=True,
-    help="Of --plot: all, heat, front, parallel, tornado or axes.",
+    help="Chart of --plot: all, heat, front, parallel, tornado or axes.",
 )
 @click.option("--over", nargs=2, metavar="X Y", help="Axes of the heat map of --plot.")
 @csv_option

@@ -81,7 +81,7 @@ _BACK = "The way back"
     show_default=True,
     metavar="SHARE",
     heading=_STAYS,
-    help="By which the simulated time may differ.",
+    help="How much the simulated time may differ.",
 )
 @machine_option(
     "Machine on which the time must stay; may be repeated. "

@@ -33,14 +33,14 @@ _PATH = click.Path(path_type=Path)
         "armillary trace privacy --runs 450 --workers 2 --plot privacy.png --json privacy.json",
     ),
 )
-@option("--runs", type=click.IntRange(20), default=200, show_default=True, help="How many runs are drawn.")
+@option("--runs", type=click.IntRange(20), default=200, show_default=True, help="Training runs to draw.")
 @seed_option("Random seed of the runs and all keys.", default=0, show_default=True)
 @option(
     "--public",
     type=click.IntRange(10),
     default=100,
     show_default=True,
-    help="How many runs of public models.",
+    help="Runs of public models.",
 )
 @workers_option()
 @plot_option("attack over error")
