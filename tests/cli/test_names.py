@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import click
 import pytest
+from click.testing import Result
 
+from armillary.cli.options import OTHER_NAMES
 from armillary.cli.output_file import OutputFile, OutputFolder, OutputPrefix
 from armillary.convert import names
 
@@ -32,34 +35,10 @@ FORM = {
     "--top": {"N"},
 }
 """Option -> what it takes, in whatever command. OUT is a file or a prefix, as the input is."""
-NOT = {
-    "--output": "--out",
-    "--write": "--out",
-    "--folder": "--out",
-    "--report": "--json",
-    "--picture": "--plot",
-    "--png": "--plot",
-    "--draw": "--plot",
-    "--figure": "--plot",
-    "--page": "--html",
-    "--on": "--machine",
-    "--study": "--machine",
-    "--platform": "--machine",
-    "--preset": "--machine",
-    "--npus": "--ranks",
-    "--nproc": "--ranks",
-    "--gpus": "--gpus-per-node",
-    "--members": "--ranks",
-    "--world-size": "--ranks",
-    "--jobs": "--workers",
-    "--processes": "--workers",
-    "--threads": "--workers",
-    "--recomputation": "--recompute",
-    "-n": "--ranks",
+KEPT = {("generate train", "--write"), ("trace convert", "--npus"), ("trace convert", "--groups")} | {
+    ("generate micro", "--groups")
 }
-"""Other words for the same -> the name."""
-KEPT = {("generate train", "--write"), ("trace convert", "--npus"), ("trace convert", "--groups")}
-"""Old names that other programs call."""
+"""Old names that other programs call, and what has such a name but means sizes of groups."""
 OTHERS = ("chakra ", "astra-sim")
 """Commands that take the flags of other programs."""
 
@@ -87,10 +66,10 @@ def options(commands: Commands) -> list[tuple[str, click.Option]]:
 
 def test_what_means_the_same_is_called_the_same(commands: Commands) -> None:
     wrong = [
-        f"{path} {name}: expected {NOT[name]}"
+        f"{path} {name}: expected {OTHER_NAMES[name.lstrip('-')]}"
         for path, option in options(commands)
         for name in option.opts
-        if name in NOT and (path, name) not in KEPT
+        if name.lstrip("-") in OTHER_NAMES and (path, name) not in KEPT
     ]
     assert not wrong
 
@@ -154,3 +133,21 @@ def test_names_that_other_programs_call_stay(words: str, same: str, commands: Co
         rest = line.removeprefix(path).split()
         parsed.append(dict(commands)[path].make_context(path, rest, resilient_parsing=True).params)
     assert parsed[0] == parsed[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("run study.yaml --picture a.png", "No such option '--picture' (did you mean '--plot'?)"),
+        ("generate train m --on hgx-h100", "'--on' (did you mean '--machine'?)"),
+        ("trace convert --from text x --output y", "'--output' (did you mean '--out'?)"),
+        ("trace replay step --nproc 2", "'--nproc' (did you mean '--ranks'?)"),
+        ("sweep s.yaml --jobs 2", "'--jobs' (did you mean '--workers'?)"),
+        ("sweep s.yaml --worker 2", "'--worker' (did you mean '--workers'?)"),
+        ("trace info x -n 2", "No such option '-n'"),
+        ("run study.yaml --zzzz", "No such option '--zzzz' (see"),
+    ],
+)
+def test_another_name_says_ours(call: Callable[[str], Result], words: str, hint: str) -> None:
+    made = call(words)
+    assert made.exit_code == 2 and hint in made.stderr, made.stderr

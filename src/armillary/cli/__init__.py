@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from armillary.base.errors import ArmillaryError
-from armillary.base.hints import whole_number
+from armillary.base.hints import nearest, whole_number
 from armillary.base.terminal import printable_output
 from armillary.cli.lazy import LazyGroup
 
@@ -136,7 +136,9 @@ def _describe(error: Exception) -> tuple[str, int]:
         command = error.ctx.command_path if error.ctx else "armillary"
         if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2; its message is the help page
             return f"{command} needs a command\n\n{error.format_message()}", 2
-        message = error.format_message().rstrip(".")
+        message = (
+            _no_option(error) if isinstance(error, click.NoSuchOption) else error.format_message().rstrip(".")
+        )
         counts = re.search(r"'([^']*)' is not a valid integer", message)
         hint = whole_number(counts[1]) if counts else ""
         return f"{message}{hint} (see '{command} --help')", 2
@@ -146,6 +148,15 @@ def _describe(error: Exception) -> tuple[str, int]:
         return "not enough memory for this problem", 1
     filename = getattr(error, "filename", None)
     return f"{filename}: {getattr(error, 'strerror', error)}" if filename else str(error), 2
+
+
+def _no_option(error: click.NoSuchOption) -> str:
+    from armillary.cli.options import OTHER_NAMES
+
+    params = error.ctx.command.get_params(error.ctx) if error.ctx else []
+    names = [name for param in params for name in param.opts if isinstance(param, click.Option)]
+    synonyms = {other: ((name, ""),) for other, name in OTHER_NAMES.items()}
+    return f"No such option '{error.option_name}'{nearest(error.option_name, names, synonyms)}"
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -16,6 +16,34 @@ from armillary.cli.completion import complete_devices, complete_machines
 from armillary.cli.output_file import OUTPUT, PAGE, PICTURE
 
 Decorator = Callable[[Any], Any]
+OTHER_NAMES = {
+    "output": "--out",
+    "write": "--out",
+    "folder": "--out",
+    "report": "--json",
+    "picture": "--plot",
+    "png": "--plot",
+    "draw": "--plot",
+    "figure": "--plot",
+    "page": "--html",
+    "on": "--machine",
+    "study": "--machine",
+    "platform": "--machine",
+    "preset": "--machine",
+    "npus": "--ranks",
+    "nproc": "--ranks",
+    "members": "--ranks",
+    "worldsize": "--ranks",
+    "n": "--ranks",
+    "gpus": "--gpus-per-node",
+    "jobs": "--workers",
+    "processes": "--workers",
+    "threads": "--workers",
+    "groups": "--comm-groups",
+    "recomputation": "--recompute",
+    "base": "--device",
+}
+"""What others, and earlier versions, call an option, without hyphens -> its one name; no command has the others."""
 MACHINE = "Machine"
 WORKLOAD = "Workload"
 NETWORK_MODELS = ("analytical", "congestion", "flow", "packet", "ns3")
