@@ -13,6 +13,7 @@ from click.testing import Result
 
 from armillary.cli import COMMANDS, GROUPS, main
 from armillary.cli.command import LONG, Command
+from armillary.trace import GraphBuilder, Trace, write_trace
 
 Call = Callable[[str], Result]
 Commands = list[tuple[str, click.Command]]
@@ -22,7 +23,7 @@ RUN = (
     "demo --out", "run", "generate list", "generate show", "machine list", "machine gemm", "collective show",
     "collective time", "plan cost",
 )  # fmt: skip
-"""Commands whose examples need no file but those of `examples/`, and are quick."""
+"""Commands whose examples need no file but those of `examples/` and a trace, and are quick."""
 
 
 def ours(commands: Commands) -> list[tuple[str, Command]]:
@@ -70,6 +71,9 @@ def test_examples_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    builder = GraphBuilder()
+    builder.all_reduce("sum", size="1 MiB")
+    write_trace("step", Trace.replicate(builder.graph(), ranks=8))
     ran = 0
     for _, command in ours(commands):
         for example in command.examples:

@@ -29,9 +29,15 @@ def command(result: Path, outputs: Outputs) -> None:
 
     timeline = Timeline.load(result)
     outputs.present(timeline)
-    reasons = report.explain(timeline)
-    if reasons:
+    lines = []
+    for number, reason in enumerate(report.explain(timeline), 1):
+        lines += [f"{number}. {reason.text}", f"   {reason.help}"]
+    if timeline.network:
+        from armillary.report.links import hot_spot_line
+
+        lines.append(f"{hot_spot_line(timeline.network)}.")
+    if lines:
         click.echo("\nWhy it takes so long, on the slowest rank:")
-    for number, reason in enumerate(reasons, 1):
-        for line in (f"{number}. {reason.text}", f"   {reason.help}"):
-            click.echo(textwrap.fill(line, WIDTH, subsequent_indent="   ", break_on_hyphens=False))
+    for line in lines:
+        indent = "   " if line[:1].isdigit() or line.startswith("   ") else ""
+        click.echo(textwrap.fill(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False))
