@@ -29,7 +29,7 @@ PART = (
     "tests/trace/test_files.py",  # zstandard
     "tests/trace/test_decoder.py",  # protobuf, hypothesis
     "tests/cli/generate/test_train.py",  # pydantic and click: options are made from schemas
-    "tests/cli/learn",  # click: progress bars
+    "tests/cli/generate/learn",  # click: progress bars
     "tests/cli/test_commands.py",  # click, rich: what commands print
     "tests/cli/test_start.py",
     "tests/cli/test_sweep.py",  # pandas, SQLite

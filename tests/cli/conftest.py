@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from armillary.cli import main
+from armillary.cli.lazy import DefaultGroup
 from armillary.trace import GraphBuilder, Trace, write_trace
 
 NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
@@ -64,6 +65,8 @@ def _commands(
     command: click.Command, name: str = "", parent: click.Context | None = None
 ) -> Iterator[tuple[str, click.Command]]:
     context = click.Context(command, info_name=name, parent=parent)
+    if isinstance(command, DefaultGroup):
+        yield context.command_path, command.default
     if isinstance(command, click.Group):
         for each in command.list_commands(context):
             inner = command.get_command(context, each)

@@ -19,11 +19,20 @@ def test_a_run_is_explained(tmp_path):
     assert run("run", STUDY, "--save", tmp_path / "r").exit_code == 0
     done = run("explain", tmp_path / "r")
     assert done.exit_code == 0
-    lines = done.output.splitlines()
-    assert lines[0].startswith("Step time ")
-    assert lines[1].startswith("Lower bound ")
-    assert lines[2].startswith("1. ")
-    assert max(map(len, lines)) <= 100
+    summary, _, reasons = done.output.partition("\nWhy ")
+    assert summary.startswith("Step time ") and "\nLower bound " in summary
+    assert reasons.splitlines()[1].startswith("1. ")
+    assert max(map(len, done.output.splitlines())) <= 100
+
+
+def test_files_are_written_of_a_saved_result(tmp_path):
+    """What `run` writes at once, it writes of the saved result later."""
+    asked = ["--json", "--timeline", "--save"]
+    for folder, words in (("one", ["run", STUDY]), ("two", ["explain", tmp_path / "one" / "save"])):
+        files = [word for name in asked for word in (name, tmp_path / folder / name[2:])]
+        assert run(*words, *files).exit_code == 0
+    for name in ("json", "timeline"):
+        assert (tmp_path / "one" / name).read_text() == (tmp_path / "two" / name).read_text()
 
 
 def test_what_is_no_result_is_refused(tmp_path):

@@ -58,17 +58,17 @@ WORDS = (
     "trace obfuscate bad -o hidden --names",
     "trace attack bad",
     "run bad.yaml --json run.json --save run.npz --timeline run.tl.json",
-    "show run.npz",
+    "explain run.npz",
     "explain run.npz",
     "compare bad.yaml run.npz",
     "compare bad.yaml fine.yaml",
-    "platform show bad.yaml",
+    "machine show bad.yaml",
     "run keys.yaml",
-    "platform show keys.yaml",
-    "run bad.yaml --picture x.[/]",
-    "collective show [/]x -n 4",
+    "machine show keys.yaml",
+    "run bad.yaml --plot x.[/]",
+    "collective show [/]x --ranks 4",
     "generate show [/]x",
-    "results [/]x",
+    "sweep results [/]x",
 )
 
 
@@ -107,8 +107,8 @@ def test_names_are_shown_as_they_are(inputs: Path, call: Call, name: str) -> Non
     write(name)
     wraps = len(name) > 12
     for words in (
-        "trace stats bad", "trace diff bad.0.et other.0.et --json" if wraps else "trace diff bad.0.et other.0.et",
-        "run bad.yaml", "platform show bad.yaml", "compare bad.yaml fine.yaml", "trace stats bad --json",
+        "trace stats bad", "trace diff bad.0.et other.0.et --json -" if wraps else "trace diff bad.0.et other.0.et",
+        "run bad.yaml", "machine show bad.yaml", "compare bad.yaml fine.yaml", "trace stats bad --json -",
     ):  # fmt: skip
         assert name in holds(call, words).output, words
 

@@ -46,8 +46,8 @@ def test_python_says_it() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "run {}.yaml", "generate train llama-2-7b --batch 8 --sequence 128 --tp 2 --on {}.yaml",
-        "whole-run {}.yaml --tokens 1T", "cost {}.yaml --costs h100",
+        "run {}.yaml", "generate train llama-2-7b --batch 8 --sequence 128 --tp 2 --machine {}.yaml",
+        "plan whole-run {}.yaml --tokens 1T", "plan cost {}.yaml --costs h100",
     ],
 )  # fmt: skip
 def test_every_command_says_it_before_any_time(studies: None, call: Call, words: str) -> None:
@@ -65,7 +65,7 @@ def test_explain_says_it_of_a_saved_run(studies: None, call: Call) -> None:
 
 
 def test_tables_mark_what_does_not_fit(studies: None, call: Call) -> None:
-    for command in ("sweep sweep.yaml --executor serial --csv a.csv", "search sweep.yaml --csv b.csv"):
+    for command in ("sweep sweep.yaml --executor serial --csv a.csv", "plan sweep.yaml --csv b.csv"):
         out = call(command).stdout
         assert "do not fit into the memory of an NPU" in out or "does not fit" in out
         assert "NO" in out and "fits" in out

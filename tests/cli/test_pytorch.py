@@ -130,7 +130,7 @@ def test_study_with_replay_takes_the_recorded_time(folder: Path, call: Call) -> 
             "trace link --host none.json --device run/device_0.json -o linked.json",
             "expected a readable JSON file",
         ),
-        ("trace link --host run/host_0.json --device run/device_0.json -o cut.json/linked.json", "--output"),
+        ("trace link --host run/host_0.json --device run/device_0.json -o cut.json/linked.json", "--out"),
         ("trace link --host run/host_0.json --device cut.json -o linked.json", "line 1, column"),
         ("trace link --host run/host_0.json --device run/device_0.json", "'-o'"),
         ("trace convert --from pytorch cut.json -o linked.json", "line 1, column"),

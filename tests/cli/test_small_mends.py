@@ -20,9 +20,8 @@ from armillary.trace import GraphBuilder, RankGrid, Trace
 Call = Callable[[str], Result]
 
 
-@pytest.mark.parametrize("command", ["explain", "show"])
-def test_a_study_is_no_saved_timeline(inputs: Path, call: Call, command: str) -> None:
-    made = call(f"{command} study.yaml")
+def test_a_study_is_no_saved_timeline(inputs: Path, call: Call) -> None:
+    made = call("explain study.yaml")
     assert made.exit_code == 2 and "is not a saved timeline" in made.stderr and "pickle" not in made.stderr
 
 
@@ -31,7 +30,8 @@ def test_work_without_end_between_checkpoints_is_refused(inputs: Path, call: Cal
     from armillary.explore.whole_run.run import from_steps, whole_run
 
     made = call(
-        "whole-run --step-time 1s --tokens-per-step 1M --npus 8 --tokens 1B --mtbf 9days --checkpoint 10s --interval 0s"
+        "plan whole-run --step-time 1s --tokens-per-step 1M --ranks 8 --tokens 1B --mtbf 9days "
+        "--checkpoint 10s --interval 0s"
     )
     assert made.exit_code == 2 and "--interval: got '0s', expected more than 0" in made.stderr
     with pytest.raises(InputError, match="interval: got 0"):
@@ -39,9 +39,9 @@ def test_work_without_end_between_checkpoints_is_refused(inputs: Path, call: Cal
 
 
 def test_all_algorithms_are_named(call: Call) -> None:
-    made = call("collective show nonsense -n 4")
+    made = call("collective show nonsense --ranks 4")
     assert made.exit_code == 2 and "in-switch" in made.stderr
-    assert "did you mean 'in-switch'" in call("collective show inswitch -n 4").stderr
+    assert "did you mean 'in-switch'" in call("collective show inswitch --ranks 4").stderr
 
 
 @pytest.mark.parametrize(("more", "assumed"), [("", True), ("--sequence 2048 ", False)])

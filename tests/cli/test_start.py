@@ -44,7 +44,7 @@ def test_version() -> None:
 
 def test_a_closed_pipe_is_quiet(inputs: Path) -> None:
     done = subprocess.run(
-        f"{sys.executable} -m armillary collective show direct -n 32 | head -1",
+        f"{sys.executable} -m armillary collective show direct --ranks 32 | head -1",
         shell=True, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.count("\n") == 1
@@ -52,7 +52,7 @@ def test_a_closed_pipe_is_quiet(inputs: Path) -> None:
 
 
 def test_debug_shows_the_traceback(inputs: Path) -> None:
-    words = [*ARMILLARY, "show", "nothing.npz"]
+    words = [*ARMILLARY, "explain", "nothing.npz"]
     plain = subprocess.run(words, capture_output=True, text=True, check=False)
     assert plain.stderr.startswith("armillary: error: nothing.npz") and plain.returncode == 2
     shown = subprocess.run(

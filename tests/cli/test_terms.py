@@ -75,6 +75,6 @@ def test_mistakes_are_named(
 
 def test_platform_show_says_both(tmp_path: Path) -> None:
     run(tmp_path)
-    result = CliRunner().invoke(main, ["platform", "show", str(tmp_path / "study.yaml")])
+    result = CliRunner().invoke(main, ["machine", "show", str(tmp_path / "study.yaml")])
     assert "a100-sxm, in physical; a node is node" in result.output
     assert "communication 10 %, step time 1 ms, in physical" in result.output

@@ -154,11 +154,11 @@ def test_the_example_runs() -> None:
 def test_the_command_asks_a_machine(tmp_path: Path) -> None:
     path = tmp_path / "machine.yaml"
     path.write_text(MACHINE)
-    result = CliRunner().invoke(main, ["platform", "gemm", str(path), "4096x4096x4096", "1x4096x4096"])
+    result = CliRunner().invoke(main, ["machine", "gemm", str(path), "4096x4096x4096", "1x4096x4096"])
     first = " ".join(result.output.splitlines()[1].split())
     assert first == "4096x4096x4096 1.374 ms 100 TFLOP/s 100.0 % compute no"
     assert "memory" in result.output.splitlines()[2]
-    bad = CliRunner().invoke(main, ["platform", "gemm", str(path), "4096x4096"])
+    bad = CliRunner().invoke(main, ["machine", "gemm", str(path), "4096x4096"])
     assert "got '4096x4096', expected the sizes of a product as MxNxK" in bad.output + str(bad.exception)
 
 

@@ -222,7 +222,7 @@ import os, pathlib, time
 pathlib.Path(sys.argv[1], os.environ["RANK"]).write_text(str(os.getpid()))
 time.sleep(3600)
 """)  # fmt: skip
-    words = ["collect", "--nproc", "2", "--out", str(tmp_path / "out"), str(file), str(tmp_path)]
+    words = ["capture", "--ranks", "2", "--out", str(tmp_path / "out"), str(file), str(tmp_path)]
     # A shell in the background hands down that interrupts are ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen([sys.executable, "-m", "armillary", *words], start_new_session=True)
@@ -242,7 +242,7 @@ def test_the_example_of_the_manual_is_collected(tmp_path: Path) -> None:
     blocks = re.findall(r"<!-- file: (\S+) -->\n```\w*\n(.*?)^```$", HOW_TO.read_text(), re.S | re.M)
     for name, text in blocks:
         (tmp_path / name).write_text(text)
-    for line in re.findall(r"^\$ armillary (collect .*)$", HOW_TO.read_text(), re.M):
+    for line in re.findall(r"^\$ armillary (capture .*)$", HOW_TO.read_text(), re.M):
         subprocess.run([sys.executable, "-m", "armillary", *line.split()], cwd=tmp_path, check=True)
     assert {name for name, _ in blocks} == {"train.py"}
     assert len(read_collected(tmp_path / "traces")) == 2

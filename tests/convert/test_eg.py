@@ -90,7 +90,7 @@ def test_every_field_and_type(tmp_path: Path) -> None:
         "1 nodes: accesses to local memory become compute nodes that move tensor_size bytes",
         "1 nodes: collectives of no comm_type become compute nodes of no duration",
         "1 nodes: of no type become compute nodes of no duration",
-        "1 collectives of communicator_id 4 are taken for collectives of all ranks; --groups says which it has",
+        "1 collectives of communicator_id 4 are taken for collectives of all ranks; --comm-groups says which it has",
     )
 
 
@@ -133,7 +133,7 @@ def test_groups_cycles_and_a_run(tmp_path: Path) -> None:
         expected = armillary.simulate(twin, replace(platform(4), **groups), profile=profile).total_ticks
         assert armillary.simulate(found.trace, platform(4), profile=profile).total_ticks == expected > 20_000
     with pytest.raises(
-        InputError, match=r"node 1 'n': communicator_id is 9, expected one of --groups: \[7, 8\]"
+        InputError, match=r"node 1 'n': communicator_id is 9, expected one of --comm-groups: \[7, 8\]"
     ):
         convert(
             tmp_path,

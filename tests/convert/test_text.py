@@ -275,7 +275,7 @@ def test_without_a_number_of_npus_one_node_is_assumed(text: Any) -> None:
 def test_options_are_checked(text: Any, tmp_path: Path) -> None:
     for options, message in (
         ({"npus": 2**21}, "expected 1 to 1048576"),
-        ({"npus": 0}, "--npus is 0"),
+        ({"npus": 0}, "--ranks is 0"),
         ({"passes": 0}, "--passes is 0"),
         ({"dims": "2,x"}, "--dims is '2,x'"),
         ({"dims": "2,5"}, "--dims 2,5 are 10 NPUs, expected 8"),

@@ -42,8 +42,10 @@ def run(*arguments: str) -> str:
 
 def test_command_writes_what_other_commands_read(tmp_path: Path) -> None:
     xml, traces, plot = tmp_path / "a.xml", tmp_path / "traces", tmp_path / "a.png"
-    files = ["--msccl", str(xml), "--trace", str(traces), "--plot", str(plot)]
-    found = json.loads(run("wormhole-galaxy", "--size", "64 MB", "--chunks-per-npu", "1", "--json", *files))
+    files = ["--msccl", str(xml), "--out", str(traces), "--plot", str(plot)]
+    found = json.loads(
+        run("wormhole-galaxy", "--size", "64 MB", "--chunks-per-npu", "1", "--json", "-", *files)
+    )
     assert (found["npus"], found["messages"], found["taken"]) == (32, 2 * 32 * 31, "synthesized")
     check_result(read_msccl(xml))
     ran = armillary.simulate(

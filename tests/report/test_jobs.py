@@ -25,7 +25,7 @@ platform:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("jobs")
     (folder / "s.yaml").write_text(STUDY)
-    names = {"json": "o.json", "timeline": "t.json", "picture": "p.png", "save": "r"}
+    names = {"json": "o.json", "timeline": "t.json", "plot": "p.png", "save": "r"}
     files = [f"--{option}={folder / name}" for option, name in names.items()]
     done = CliRunner().invoke(main, ["run", str(folder / "s.yaml"), *files], catch_exceptions=False)
     (folder / "out.txt").write_text(done.output)

@@ -301,15 +301,15 @@ def test_the_command(line, timeline, tmp_path, monkeypatch):
     def call(text):
         return CliRunner().invoke(main, text.split())
 
-    assert "wrote l.csv" in call("show with.result --links l.csv").output
-    assert "wrote l.svg" in call("show with.result --links l.svg").output
+    assert "wrote l.csv" in call("explain with.result --links l.csv").output
+    assert "wrote l.svg" in call("explain with.result --links l.svg").output
     assert "Busiest link leaf 0 → npu 3" in call("explain with.result").output
-    bad = call("show without.result --links l.png")
+    bad = call("explain without.result --links l.png")
     assert (
         bad.exit_code == 2
         and "its network model is 'analytical', expected one that simulates links" in bad.output
     )
-    bad = call("show with.result --links l.xyz")
+    bad = call("explain with.result --links l.xyz")
     assert bad.exit_code == 2 and "--links l.xyz: suffix '.xyz', expected one of .csv, .png" in bad.output
     with pytest.raises(InputError, match="network model"):
         write_links(timeline, "l.csv")

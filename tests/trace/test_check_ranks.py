@@ -185,7 +185,7 @@ FINDINGS: dict[str, tuple[Trace, str]] = {
     ),
     "no such group": (
         ranks(*[lambda b: b.all_reduce("a", 8, group=9)] * 2),
-        "error: 1 group is not defined, neither by a metadata node nor by --groups (defined: 1): "
+        "error: 1 group is not defined, neither by a metadata node nor by --comm-groups (defined: 1): "
         "'9' (rank 0: node 0",
     ),
     "order": (

@@ -1,6 +1,6 @@
 """The command line: one module per command, loaded only when that command is called.
 
-`COMMANDS` holds the one-line helps so that ``armillary --help`` imports no command. The one place
+`GROUPS` holds the one-line helps so that ``armillary --help`` imports no command. The one place
 where an error becomes a message and an exit code is `CommandLine.main`: 0 done, 2 bad input or
 usage, 3 the simulation cannot finish, 130 interrupted, 141 the reader of our output went away.
 ``ARMILLARY_DEBUG=1`` lets the exception through instead.
@@ -11,45 +11,92 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import click
 
 from armillary.base.errors import ArmillaryError
-from armillary.base.hints import whole_number
+from armillary.base.hints import nearest, whole_number
 from armillary.base.terminal import printable_output
 from armillary.cli.lazy import LazyGroup
 
-COMMANDS = {
-    "run": "Simulate a study file, or ASTRA-sim's own input files.",
-    "show": "Summarise a saved result.",
-    "explain": "Give the reasons for the time of a saved result.",
-    "demo": "Simulate a 512-NPU machine, with a picture and a timeline.",
-    "astra-sim": "Take ASTRA-sim's flags and print its result lines.",
-    "trace": "Chakra execution traces: convert, check, look into them.",
-    "generate": "Generate workloads: models and micro-benchmarks.",
-    "replay": "Execute a Chakra trace on this hardware, measured against simulated.",
-    "collect": "Run a PyTorch script and collect its traces.",
-    "chakra": "Take the flags of Chakra's own tools.",
-    "reproduce": "Make published studies again.",
-    "sweep": "Evaluate the points of a sweep file: many studies that differ in some keys.",
-    "search": "Find the best points of a sweep without simulating all of them.",
-    "results": "Look at the results of a sweep, also while it runs.",
-    "compare": "Say what sets runs apart: studies, saved timelines, points of a sweep.",
-    "cost": "Say what a machine and a simulated step cost: price, energy, per token.",
-    "allocate": "Spend a budget of bandwidth on the dimensions of a network.",
-    "whole-run": "Say how long a whole training run takes, with failures and checkpoints.",
-    "learn": "Learn from traces: make new ones, and measure how good they are.",
-    "validate": "Set predictions beside measurements of real machines.",
-    "calibrate": "Fit constants of models to measurements, your own too.",
-    "platform": "Show a machine description as it is understood.",
-    "collective": "Show, schedule or synthesize collective algorithms.",
+GROUPS = {
+    "How long does it take?": {
+        "demo": "Simulate a 512-NPU machine, with a picture and a timeline.",
+        "run": "Simulate a study file, or ASTRA-sim's own input files.",
+        "explain": "Summarise a saved result, and give the reasons for its time.",
+    },
+    "What would be better?": {
+        "compare": "Say what sets runs apart: studies, saved timelines, points of a sweep.",
+        "sweep": "Evaluate the points of a sweep file: many studies that differ in some keys.",
+        "plan": "Find the best points of a sweep; allocate bandwidth; cost a step or a whole run.",
+    },
+    "Workloads": {
+        "capture": "Run a PyTorch script and capture its traces.",
+        "trace": "Chakra execution traces: convert, check, look into, replay them.",
+        "generate": "Generate workloads: models, micro-benchmarks, learned traces.",
+    },
+    "Machines": {
+        "machine": "Show a machine description as it is understood, and the known machines.",
+        "collective": "Show, schedule or synthesize collective algorithms.",
+    },
+    "Can I believe it?": {
+        "validate": "Set predictions beside measurements of real machines.",
+        "calibrate": "Fit constants of models to measurements, your own too.",
+    },
+    "Other people's programs": {
+        "astra-sim": "Take ASTRA-sim's flags and print its result lines.",
+        "chakra": "Take the flags of Chakra's own tools.",
+    },
 }
+"""The question that commands answer -> command name -> one-line help."""
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 """Command name -> one-line help; the module is the name with underscores."""
+ELSEWHERE: Mapping[str, tuple[str, ...]] = {
+    "simulate": ("run",),
+    "sim": ("run",),
+    "start": ("run",),
+    "show": ("explain",),
+    "view": ("explain",),
+    "summary": ("explain",),
+    "why": ("explain",),
+    "results": ("sweep results",),
+    "search": ("plan",),
+    "optimise": ("plan",),
+    "optimize": ("plan",),
+    "tune": ("plan",),
+    "cost": ("plan cost",),
+    "energy": ("plan cost",),
+    "price": ("plan cost",),
+    "allocate": ("plan allocate",),
+    "whole-run": ("plan whole-run",),
+    "collect": ("capture",),
+    "profile": ("capture",),
+    "record": ("capture",),
+    "replay": ("trace replay",),
+    "workload": ("generate",),
+    "learn": ("generate learn",),
+    "platform": ("machine",),
+    "system": ("machine",),
+    "cluster": ("machine",),
+    "reproduce": ("validate reproduce",),
+}
+"""What others, and earlier versions, call a command -> where it is."""
 
 
 class CommandLine(LazyGroup):
     """The root command: turns errors into messages and exit codes."""
+
+    elsewhere = ELSEWHERE
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands below the questions that they answer."""
+        width = max(map(len, COMMANDS))
+        for question, table in GROUPS.items():
+            formatter.write(f"\n{question}\n")
+            with formatter.indentation():
+                formatter.write_dl([(name.ljust(width), text) for name, text in table.items()])
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the command line and exit with its status."""
@@ -89,7 +136,9 @@ def _describe(error: Exception) -> tuple[str, int]:
         command = error.ctx.command_path if error.ctx else "armillary"
         if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2; its message is the help page
             return f"{command} needs a command\n\n{error.format_message()}", 2
-        message = error.format_message().rstrip(".")
+        message = (
+            _no_option(error) if isinstance(error, click.NoSuchOption) else error.format_message().rstrip(".")
+        )
         counts = re.search(r"'([^']*)' is not a valid integer", message)
         hint = whole_number(counts[1]) if counts else ""
         return f"{message}{hint} (see '{command} --help')", 2
@@ -99,6 +148,15 @@ def _describe(error: Exception) -> tuple[str, int]:
         return "not enough memory for this problem", 1
     filename = getattr(error, "filename", None)
     return f"{filename}: {getattr(error, 'strerror', error)}" if filename else str(error), 2
+
+
+def _no_option(error: click.NoSuchOption) -> str:
+    from armillary.cli.options import OTHER_NAMES
+
+    params = error.ctx.command.get_params(error.ctx) if error.ctx else []
+    names = [name for param in params for name in param.opts if isinstance(param, click.Option)]
+    synonyms = {other: ((name, ""),) for other, name in OTHER_NAMES.items()}
+    return f"No such option '{error.option_name}'{nearest(error.option_name, names, synonyms)}"
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from armillary.cli import COMMANDS
-from armillary.cli.outputs import network_model_option, working
+from armillary.cli.options import network_model_option
+from armillary.cli.outputs import working
 
 _PATH = click.Path()
 

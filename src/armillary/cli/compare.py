@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from armillary.cli import COMMANDS
-from armillary.cli.output_file import PICTURE
-from armillary.cli.outputs import show_table, working
+from armillary.cli.command import Command
+from armillary.cli.options import json_option, plot_option, top_option
+from armillary.cli.outputs import show_table, working, write_json
 
 _HELP = f"""{COMMANDS["compare"]}
 
@@ -18,14 +18,19 @@ RUNS are study files, which are simulated, timelines that `armillary run --save`
 """
 
 
-@click.command(help=_HELP)
-@click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
-@click.option(
-    "--top", default=10, show_default=True, type=click.IntRange(1), help="Kernels and collectives to show."
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary compare before.yaml after.yaml --plot waterfall.png",
+        "armillary compare base.npz sweep.sqlite#3 sweep.sqlite#7 --json -",
+    ),
 )
-@click.option("--plot", type=PICTURE, metavar="FILE", help="Draw a waterfall (.png, .svg or .pdf).")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-def command(runs: tuple[str, ...], top: int, plot: Path | None, as_json: bool) -> None:
+@click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
+@top_option("Kernels and collectives", 10)
+@plot_option("a waterfall")
+@json_option()
+def command(runs: tuple[str, ...], top: int, plot: Path | None, json_file: Path | None) -> None:
     """Compare and print."""
     from armillary.explore.compare import comparison
     from armillary.explore.compare.show import shown
@@ -40,10 +45,8 @@ def command(runs: tuple[str, ...], top: int, plot: Path | None, as_json: bool) -
         with working(f"reading {run}"):
             sides.append(read_side(run))
     found = comparison.compared(sides, top)
-    if as_json:
-        click.echo(json.dumps(comparison.as_json(found), indent=1))
-    else:
-        show_table(shown(found))
+    show_table(shown(found))
+    write_json(json_file, comparison.as_json(found))
     if plot:
         from armillary.explore.compare.waterfall import waterfall
 

@@ -9,6 +9,8 @@ import click
 
 from armillary.base.errors import InputError
 from armillary.cli import COMMANDS
+from armillary.cli.command import Command, option
+from armillary.cli.output_file import OUTPUT_FOLDER
 from armillary.cli.outputs import Outputs, working
 
 if TYPE_CHECKING:
@@ -71,9 +73,17 @@ def training_step(layers: int = 8, hidden: int = 4096, tokens: int = 512) -> Gra
     return builder.graph()
 
 
-@click.command(help=COMMANDS["demo"])
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("out/demo"), show_default=True, metavar="FOLDER"
+@click.command(
+    cls=Command, help=COMMANDS["demo"], examples=("armillary demo", "armillary demo --out elsewhere")
+)
+@option(
+    "-o",
+    "--out",
+    type=OUTPUT_FOLDER,
+    default=Path("out/demo"),
+    show_default=True,
+    metavar="DIR",
+    help="Where the files go.",
 )
 def command(out: Path) -> None:
     """Write traces and studies, simulate them, and report; pictures where matplotlib is installed."""
@@ -103,7 +113,7 @@ In {out}:
   {listed}
   *.timeline.json.gz                    timelines, to be opened in https://ui.perfetto.dev
   *.json                                the same numbers for programs
-  *.result                              whole results; try: armillary show {out / "step.result"}""")
+  *.result                              whole results; try: armillary explain {out / "step.result"}""")
 
 
 def _heading(text: str) -> None:
@@ -122,7 +132,7 @@ def _run(out: Path, name: str, pictures: bool) -> int:
     Outputs(
         json=out / f"{name}.json",
         timeline=out / f"{name}.timeline.json.gz",
-        picture=out / f"{name}.png" if pictures else None,
+        plot=out / f"{name}.png" if pictures else None,
         save=out / f"{name}.result",
     ).present(result, quiet=True)
     return result.total_ticks

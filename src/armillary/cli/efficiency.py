@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import click
+from armillary.cli.command import option
+from armillary.cli.options import MACHINE, Decorator
 
 if TYPE_CHECKING:
     from armillary.platform.model import Platform
     from armillary.trace import Trace
 
-efficiency_option = click.option(
+efficiency_option: Decorator = option(
     "--efficiency",
     metavar="PERCENT",
-    help="Share of peak and memory bandwidth that kernels reach, e.g. 45; over that of the machine (physical).",
+    heading=MACHINE,
+    help="Share of peak and memory bandwidth that kernels reach, e.g. 45; overrides the machine (physical).",
 )
 
 

@@ -1,4 +1,4 @@
-"""`armillary explain`: the reasons for the time of a saved result."""
+"""`armillary explain`: what a saved result says, and the reasons for its time."""
 
 from __future__ import annotations
 
@@ -7,35 +7,37 @@ from pathlib import Path
 import click
 
 from armillary.cli import COMMANDS
+from armillary.cli.command import Command
+from armillary.cli.outputs import Outputs, output_options
 
 WIDTH = 100
 
 
-@click.command(help=COMMANDS["explain"])
+@click.command(
+    cls=Command,
+    help=f"{COMMANDS['explain']}\n\nRESULT is what `armillary run --save` wrote.",
+    examples=("armillary explain step.npz", "armillary explain step.npz --plot step.png --links links.csv"),
+)
 @click.argument("result", type=click.Path(path_type=Path))
-def command(result: Path) -> None:
-    """Load a timeline and print its lower bound and the reasons for its time."""
+@output_options
+def command(result: Path, outputs: Outputs) -> None:
+    """Load a timeline, print its summary and the reasons, and write what else is asked for."""
     import textwrap
 
     from armillary import report
     from armillary.engine.common.timeline import Timeline
-    from armillary.report.memory_fit import fit_line
-    from armillary.report.summary import assumed_of_input
 
     timeline = Timeline.load(result)
-    lines = [
-        fit_line(timeline),
-        report.headline(timeline),
-        *assumed_of_input(timeline),
-        report.bound_line(timeline, report.bound(timeline)),
-    ]
+    outputs.present(timeline)
+    lines = []
+    for number, reason in enumerate(report.explain(timeline), 1):
+        lines += [f"{number}. {reason.text}", f"   {reason.help}"]
     if timeline.network:
         from armillary.report.links import hot_spot_line
 
         lines.append(f"{hot_spot_line(timeline.network)}.")
-    for number, reason in enumerate(report.explain(timeline), 1):
-        lines.append(f"{number}. {reason.text}")
-        lines.append(f"   {reason.help}")
-    for line in filter(None, lines):
+    if lines:
+        click.echo("\nWhy it takes so long, on the slowest rank:")
+    for line in lines:
         indent = "   " if line[:1].isdigit() or line.startswith("   ") else ""
         click.echo(textwrap.fill(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False))

@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from armillary.base.hints import Synonyms, did_you_mean, nearest
-
-_SYNONYMS: Synonyms = {
-    "simulate": (("run", ""),),
-    "sim": (("run", ""),),
-    "start": (("run", ""),),
-    "view": (("show", ""),),
-    "summary": (("show", ""),),
-    "why": (("explain", ""),),
-    "optimise": (("search", ""),),
-    "optimize": (("search", ""),),
-    "plan": (("search", ""),),
-    "tune": (("search", ""),),
-    "energy": (("cost", ""),),
-    "price": (("cost", ""),),
-    "capture": (("collect", ""),),
-    "profile": (("collect", ""),),
-    "record": (("collect", ""),),
-    "machine": (("platform", ""),),
-    "workload": (("generate", ""),),
-}
-"""What others call commands."""
+from armillary.base.hints import did_you_mean, nearest
 
 
 class LazyGroup(click.Group):
     """Finds command ``x-y`` as ``command`` of the module ``x_y`` of a package."""
+
+    elsewhere: Mapping[str, tuple[str, ...]] = {}
+    """Other names -> the commands that they mean."""
 
     def __init__(self, *args: Any, modules: str, table: Mapping[str, str], **extra: Any) -> None:
         """Take the package that holds the modules, and the one-line help of each command by its name."""
@@ -47,31 +30,74 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the module of `cmd_name` and return its command; None for an unknown name."""
-        if cmd_name not in self.table:
-            return None
-        module = importlib.import_module(f"{self.modules}.{cmd_name.replace('-', '_')}")
-        command: click.Command = module.command
+        return self.load(cmd_name) if cmd_name in self.table else None
+
+    def load(self, name: str) -> click.Command:
+        """Return the command of a module of the package."""
+        command: click.Command = importlib.import_module(f"{self.modules}.{name.replace('-', '_')}").command
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that `args` begin with; the error for an unknown one names the nearest."""
-        if args[0] not in self.table:
-            ctx.fail(f"no command '{args[0]}'{self._hint(ctx, args[0])}")
+        if args[0] not in self.table and not ctx.resilient_parsing:
+            ctx.fail(f"no command '{args[0]}'{self._hint(args[0])}")
         return super().resolve_command(ctx, args)
 
-    def _hint(self, ctx: click.Context, word: str) -> str:
-        """Return the nearest command, or those of a group that are called so."""
-        groups = {name: self.get_command(ctx, name) for name in self.table}
-        inside = [
-            f"{name} {word.casefold()}"
-            for name, group in groups.items()
-            if isinstance(group, LazyGroup) and word.casefold() in group.table
-        ]
-        return did_you_mean(inside[:3]) or nearest(word, self.table, _SYNONYMS)
+    def _hint(self, word: str) -> str:
+        """Return the nearest command, or those that are called so below this group."""
+        plain = word.casefold()
+        if plain in self.elsewhere:
+            return did_you_mean(self.elsewhere[plain])
+        below = [place for place in self.places() if place.endswith(f" {plain}")]
+        return did_you_mean(below[:3]) or nearest(word, self.table, {})
+
+    def places(self) -> Iterator[str]:
+        """Yield every command below this group as it is called, e.g. ``trace convert``."""
+        for name in self.table:
+            yield name
+            command = self.load(name)
+            if isinstance(command, LazyGroup):
+                yield from (f"{name} {place}" for place in command.places())
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from the table, importing none."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self.table.items()))
+
+
+class DefaultGroup(LazyGroup):
+    """A group that has a command of its own: what follows its name is a command of it, or that command's arguments.
+
+    ``armillary sweep results STORE`` is the command ``results``, and ``armillary sweep FILE`` the default one, which a
+    file called ``results`` reaches as ``./results``.
+    """
+
+    def __init__(self, *args: Any, default: str, **extra: Any) -> None:
+        """Take the module of the default command."""
+        super().__init__(*args, **extra)
+        self._default = default
+
+    @property
+    def default(self) -> click.Command:
+        """The command that the group is when no other is named."""
+        return self.load(self._default)
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Return the context of the default command where `args` begin with none of the table."""
+        completing = bool(extra.get("resilient_parsing")) and not args
+        if completing or (args and args[0] in self.table):
+            return super().make_context(info_name, args, parent, **extra)
+        return self.default.make_context(info_name, args, parent, **extra)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete commands, and what the default command takes first."""
+        default = self.default
+        if incomplete.startswith("-"):
+            return default.shell_complete(ctx, incomplete)
+        first = [param for param in default.params if isinstance(param, click.Argument)][:1]
+        items = [item for param in first for item in param.shell_complete(ctx, incomplete)]
+        return [*items, *super().shell_complete(ctx, incomplete)]

@@ -104,7 +104,7 @@ class OutputFolder(_Path):
 
 
 def _option(param: click.Parameter | None) -> str:
-    return max(param.opts, key=len) if param else "output"
+    return next(name for name in param.opts if name.startswith("--")) if param else "output"
 
 
 def _claim(ctx: click.Context, option: str, path: Path) -> None:
@@ -120,6 +120,7 @@ OUTPUT = OutputFile()
 OUTPUT_FOLDER = OutputFolder()
 NEW_FOLDER = OutputFolder(new=True)
 STORE = OutputFile(stream=False)
+LINKS = OutputFile("armillary.report.link_picture:check_links_file")
 PICTURE = OutputFile("armillary.base.pictures:check_picture")
 PAGE = OutputFile("armillary.explore.views.page:check_page")
 PLOTTED_PAGE = OutputFile("armillary.base.pictures:check_matplotlib")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from armillary.base.files import write_text
 from armillary.base.terminal import console
-from armillary.cli.output_file import OUTPUT, PICTURE, OutputFile
+from armillary.cli.command import option
+from armillary.cli.options import IMAGE, plot_option
+from armillary.cli.output_file import LINKS, OUTPUT
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,20 +27,13 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-network_model_option = click.option(
-    "--network-model",
-    type=click.Choice(("analytical", "congestion", "flow", "packet", "ns3")),
-    help="How messages share links; by default analytical, or flow where the network is a graph.",
-)
-
-
 @dataclass(frozen=True)
 class Outputs:
     """Where to write what; None: do not."""
 
     json: Path | None = None
     timeline: Path | None = None
-    picture: Path | None = None
+    plot: Path | None = None
     save: Path | None = None
     links: Path | None = None
 
@@ -48,7 +45,7 @@ class Outputs:
         writers: dict[str, Callable[[Path], object]] = {
             "json": lambda path: report.write_json(result, path),
             "timeline": lambda path: report.write_perfetto(result, path),
-            "picture": lambda path: report.breakdown_picture(result, path),
+            "plot": lambda path: report.breakdown_picture(result, path),
             "save": result.save,
             "links": lambda path: report.write_links(result, path),
         }
@@ -62,41 +59,54 @@ class Outputs:
         writers: dict[str, Callable[[Path], object]] = {
             "json": lambda path: report.write_jobs_json(result, path),
             "timeline": lambda path: report.write_jobs_perfetto(result, path),
-            "picture": lambda path: report.jobs_picture(result, path),
+            "plot": lambda path: report.jobs_picture(result, path),
             "links": lambda path: report.write_links(result.timeline, path),
             "save": result.timeline.save,
         }
         self._write(writers, quiet=False)
 
     def _write(self, writers: dict[str, Callable[[Path], object]], quiet: bool) -> None:
-        for option, path in vars(self).items():
+        for name, path in vars(self).items():
             if path is not None:
-                writers[option](path)
+                writers[name](path)
                 if not quiet:
                     click.echo(f"wrote {path}", err=True)
 
 
 def output_options(function: F) -> F:
-    """Add ``--json --timeline --picture --links --save`` to a command; it receives one `Outputs`."""
-    texts = {
-        "save": "Save the whole result, for `armillary show`.",
-        "links": "Write the use of links: a table (.csv) or a picture (.png, .svg or .pdf).",
-        "picture": "Draw the time breakdown (.png, .svg or .pdf).",
-        "timeline": "Write a timeline for ui.perfetto.dev or chrome://tracing.",
-        "json": "Write the summary as JSON.",
-    }
+    """Add ``--json --plot --timeline --links --save`` to a command; it receives one `Outputs`."""
+    names = tuple(each.name for each in fields(Outputs))
 
     def with_outputs(**values: Any) -> Any:
-        outputs = Outputs(**{name: values.pop(name) for name in texts})
+        outputs = Outputs(**{name: values.pop(name) for name in names})
         return function(outputs=outputs, **values)
 
     with_outputs.__doc__ = function.__doc__
     with_outputs.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
-    types = {"picture": PICTURE, "links": OutputFile("armillary.report.link_picture:check_links_file")}
-    for name, text in texts.items():
-        kind = types.get(name, OUTPUT)
-        with_outputs = click.option(f"--{name}", type=kind, metavar="FILE", help=text)(with_outputs)
-    return with_outputs  # type: ignore[return-value]
+    added: tuple[Callable[[Any], Any], ...] = (
+        option("--json", type=OUTPUT, metavar="FILE", help="Write the summary as JSON."),
+        plot_option("the time breakdown"),
+        option(
+            "--timeline", type=OUTPUT, metavar="FILE",
+            help="Write a timeline for ui.perfetto.dev or chrome://tracing.",
+        ),
+        option(
+            "--links", type=LINKS, metavar="FILE",
+            help=f"Write the use of links: a table (.csv) or a picture {IMAGE}.",
+        ),
+        option("--save", type=OUTPUT, metavar="FILE", help="Save the whole result, for `armillary explain`."),
+    )  # fmt: skip
+    decorated: Any = with_outputs
+    for add in reversed(added):
+        decorated = add(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+def write_json(path: Path | None, value: Any) -> None:
+    """Write a value as JSON where that was asked for, and name the file."""
+    if path is not None:
+        write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+        click.echo(f"wrote {path}", err=True)
 
 
 @contextlib.contextmanager

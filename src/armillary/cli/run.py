@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli import COMMANDS
+from armillary.cli.command import Command, option
 from armillary.cli.efficiency import efficiency_option, with_efficiency
-from armillary.cli.outputs import Outputs, network_model_option, output_options, working
+from armillary.cli.options import (
+    MACHINE,
+    WORKLOAD,
+    astra_sim_options,
+    comm_groups_option,
+    machine_option,
+    network_model_option,
+    profile_option,
+)
+from armillary.cli.outputs import Outputs, output_options, working
 from armillary.cli.terms import chosen_terms, costs_of, print_costs, terms_options
 
 if TYPE_CHECKING:
@@ -23,26 +33,35 @@ _PATH = click.Path()
 
 
 @click.command(
-    help=f"{COMMANDS['run']}\n\nEither STUDY, or --workload with --system and --network. --pytorch replaces the "
-    "workload of either; it takes a Kineto trace alone, too. With --pytorch or --workload and no machine "
-    "everything takes its recorded time."
+    cls=Command,
+    help=f"{COMMANDS['run']}\n\nEither STUDY, or --workload with --machine, or with --system and --network. "
+    "--pytorch replaces the workload of each; it takes a Kineto trace alone, too. With --pytorch or --workload and no "
+    "machine everything takes its recorded time.",
+    examples=(
+        "armillary run examples/all_reduce.yaml --json -",
+        "armillary run examples/llama.yaml --plot step.png --save step.npz",
+        "armillary run --workload step --machine hgx-h100",
+    ),
 )
 @click.argument("study", type=_PATH, required=False)
-@click.option("--workload", type=_PATH, metavar="PREFIX", help="Trace files PREFIX.<rank>.et")
-@click.option(
+@option("--workload", type=_PATH, metavar="PREFIX", heading=WORKLOAD, help="Trace files PREFIX.<rank>.et")
+@option(
     "--pytorch",
     type=_PATH,
     metavar="PATH",
+    heading=WORKLOAD,
     help="A PyTorch trace, such as Kineto's, or a folder of those of all ranks.",
 )
-@click.option("--from-one-rank", is_flag=True, help="All ranks do what the one of --pytorch did.")
-@click.option("--system", type=_PATH, metavar="JSON", help="ASTRA-sim system file.")
-@click.option("--network", type=_PATH, metavar="YAML", help="ASTRA-sim network file.")
-@click.option("--memory", type=_PATH, metavar="JSON", help="ASTRA-sim remote-memory file.")
-@click.option("--comm-groups", type=_PATH, metavar="JSON", help="ASTRA-sim communicator-group file.")
-@click.option("--profile", type=click.Choice(("astra-sim", "physical")), help="Meaning of the numbers.")
+@option("--from-one-rank", is_flag=True, heading=WORKLOAD, help="All ranks do what the one of --pytorch did.")
+@comm_groups_option
+@machine_option("Machine to simulate --workload or --pytorch on; the workload of a study is ignored.")
+@astra_sim_options
+@option("--memory", type=_PATH, metavar="JSON", heading=MACHINE, help="ASTRA-sim remote-memory file.")
+@profile_option()
 @network_model_option
-@click.option("--no-fold", is_flag=True, help="Simulate every rank on its own; same result, slower.")
+@option(
+    "--no-fold", is_flag=True, heading=MACHINE, help="Simulate every rank on its own; same result, slower."
+)
 @terms_options
 @efficiency_option
 @output_options
@@ -51,10 +70,11 @@ def command(
     workload: str | None,
     pytorch: str | None,
     from_one_rank: bool,
-    system: str | None,
-    network: str | None,
+    machine: str | None,
+    system: Path | None,
+    network: Path | None,
     memory: str | None,
-    comm_groups: str | None,
+    comm_groups: Path | None,
     profile: str | None,
     network_model: str | None,
     no_fold: bool,
@@ -64,45 +84,53 @@ def command(
     outputs: Outputs,
 ) -> None:
     """Simulate and report."""
-    machine = {"system": system, "network": network}
-    files = machine | {"memory": memory, "comm-groups": comm_groups}
+    pair = {"system": system, "network": network}
+    files = pair | {"memory": memory, "comm-groups": comm_groups}
     given = [f"--{name}" for name, path in (files | {"workload": workload}).items() if path]
     if study and given:
         raise click.UsageError(f"STUDY and {given[0]} exclude each other")
     if pytorch and workload:
         raise click.UsageError("--pytorch and --workload exclude each other")
+    if machine and (others := ["STUDY"] * bool(study) + [name for name in given if name != "--workload"]):
+        raise click.UsageError(f"--machine and {others[0]} exclude each other")
+    if machine and not (workload or pytorch):
+        raise click.UsageError("--machine needs --workload or --pytorch")
     if from_one_rank and not pytorch:
         raise click.UsageError(
             "--from-one-rank is for --pytorch; `armillary trace extrapolate` has it for .et files"
         )
-    needed = machine if pytorch else machine | {"workload": workload}
+    needed = pair if pytorch else pair | {"workload": workload}
     missing = [f"--{name}" for name, path in needed.items() if not path]
     replays = (pytorch and not given) or (workload and given == ["--workload"])
-    if not study and missing and not replays:
+    if not (study or machine) and missing and not replays:
         raise click.UsageError(
             f"Missing {', '.join(missing)}"
             if given
             else "Missing argument 'STUDY' (or --workload, --system, --network)"
         )
-    for option, value in {"efficiency": efficiency, "no-terms": no_terms, "term-costs": term_costs}.items():
-        if value and not study:
-            raise click.UsageError(f"--{option} is for a STUDY")
+    for name, value in {"efficiency": efficiency, "no-terms": no_terms, "term-costs": term_costs}.items():
+        if value and not (study or machine):
+            raise click.UsageError(f"--{name} is for a STUDY or a --machine")
     if no_terms and term_costs:
         raise click.UsageError("--no-terms and --term-costs exclude each other")
     import armillary
 
     with working("simulating"):
         trace = pytorch_trace(pytorch, from_one_rank) if pytorch else None
-        if replays and workload and not study:
+        if replays and workload and not machine:
             trace = recorded_trace(workload)
-        if study:
+        if study or machine:
             from armillary.platform.files.native import load_platform, load_study
+            from armillary.trace import load_trace
             from armillary.workload.of_study import study_trace
 
+            if workload:
+                trace = load_trace(workload)
             if trace:
-                machine_of_study = load_platform(study)
+                machine_of_study = load_platform(study or str(machine))
                 named = machine_of_study.profile
             else:
+                assert study is not None  # a --machine needs a trace
                 plan = load_study(study)
                 if plan.jobs:
                     if term_costs:
@@ -142,7 +170,7 @@ def command(
                 fold=not no_fold,
             )
     outputs.present(result)
-    if study and costs:
+    if (study or machine) and costs:
         print_costs(costs)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import click
-
+from armillary.cli.command import option
+from armillary.cli.options import MACHINE
 from armillary.cli.outputs import F
 
 if TYPE_CHECKING:
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 def terms_options(function: F) -> F:
     """Add ``--no-terms`` and ``--term-costs`` to a command."""
-    none = click.option("--no-terms", is_flag=True, help="Switch off platform.terms, to compare.")
-    costs = click.option("--term-costs", is_flag=True, help="Show what each of platform.terms costs.")
-    return none(costs(function))
+    none = option("--no-terms", is_flag=True, heading=MACHINE, help="Switch off platform.terms, to compare.")
+    costs = option(
+        "--term-costs", is_flag=True, heading=MACHINE, help="Show what each of platform.terms costs."
+    )
+    return none(costs(function))  # type: ignore[no-any-return]
 
 
 def chosen_terms(platform: Platform, no_terms: bool) -> Platform:

@@ -69,7 +69,7 @@ class Meaning:
             return 0
         if communicator not in self.number:
             raise InputError(
-                f"communicator_id is {communicator}, expected one of --groups: {sorted(self.number)[:8]}"
+                f"communicator_id is {communicator}, expected one of --comm-groups: {sorted(self.number)[:8]}"
             )
         return self.number[communicator]
 
@@ -78,7 +78,7 @@ class Meaning:
         found = [f"{count} nodes: {what}" for what, count in self.odd.items()]
         found += [
             f"{count} collectives of communicator_id {ident} are taken for collectives of all ranks; "
-            "--groups says which it has"
+            "--comm-groups says which it has"
             for ident, count in sorted(self.unknown.items())
         ]
         return tuple(found)

@@ -61,7 +61,7 @@ def collect_script(
         raise InputError(f"{path}: no such file, expected a Python script")
     if ranks < 1:
         raise InputError(f"collect: ranks is {ranks}, expected 1 or more")
-    import_torch("armillary collect")
+    import_torch("armillary capture")
     try:
         target.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=".collect.", dir=target))

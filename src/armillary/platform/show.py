@@ -1,4 +1,4 @@
-"""A platform as a table of values with units, for ``armillary platform show``."""
+"""A platform as a table of values with units, for ``armillary machine show``."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def _undefined(uses: dict[int, dict[int, Use]], groups: Groups) -> Iterator[Diag
             "error",
             None,
             f"{len(missing)} group{'s are' if len(missing) > 1 else ' is'} not defined, neither by a metadata "
-            f"node nor by --groups (defined: {known}): {shown}{more}",
+            f"node nor by --comm-groups (defined: {known}): {shown}{more}",
         )
 
 

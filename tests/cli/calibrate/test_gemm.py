@@ -33,9 +33,9 @@ def test_a_device_is_written_and_used(tmp_path: Path) -> None:
     args = [
         str(path),
         "--device",
-        "Our A100",
-        "--base",
         "a100-sxm-80",
+        "--name",
+        "Our A100",
         "--columns",
         "time=ms",
         "--unit",

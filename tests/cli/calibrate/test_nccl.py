@@ -30,7 +30,7 @@ def refused(command, line):
 
 def test_a_fit_is_shown_and_written_and_read_again(table):
     pytest.importorskip("matplotlib")
-    shown = call(calibrate, "mine.csv --device h100 --output mine.yaml --picture mine.svg --name Mine")
+    shown = call(calibrate, "mine.csv --device h100 --out mine.yaml --plot mine.svg --name Mine")
     assert "Mine: h100-sxm, up to 8 GPUs; 11 times of 11 cases" in shown
     assert "all-reduce" in shown
     assert "unseen sizes: mean" in shown
@@ -38,7 +38,7 @@ def test_a_fit_is_shown_and_written_and_read_again(table):
     assert load_fit("mine.yaml").time("all-reduce", 8, 1, 2**21).total_ns == pytest.approx(
         20e3 + 2**21 / 0.2e3 * 1e0, rel=0.02
     )
-    assert "8 GPUs of a node" in call(time, "mine.yaml all-reduce --gpus 8 1MiB 64MiB")
+    assert "8 GPUs of a node" in call(time, "mine.yaml all-reduce --gpus-per-node 8 1MiB 64MiB")
 
 
 def test_what_cannot_be_fitted_is_refused(table):
@@ -46,12 +46,12 @@ def test_what_cannot_be_fitted_is_refused(table):
     assert "no times found" in refused(calibrate, "junk.log --device h100")
     assert "choose one by --device" in refused(calibrate, "mine.csv")
     assert "did you mean 'all-reduce'" in refused(calibrate, "mine.csv --device h100 --operation al-reduce")
-    assert "is not a folder" in refused(calibrate, "mine.csv --device h100 --output mine.csv/where.yaml")
+    assert "is not a folder" in refused(calibrate, "mine.csv --device h100 --out mine.csv/where.yaml")
 
 
 def test_what_a_fit_cannot_say_is_refused(table):
-    assert "did you mean 'h100-sxm'" in refused(time, "h100-sx all-reduce --gpus 8 1MiB")
-    assert "did you mean 'all-reduce'" in refused(time, "h100 al-reduce --gpus 8 1MiB")
-    assert "at least 2 GPUs" in refused(time, "h100 all-reduce --gpus 1 1MiB")
-    assert "BYTES" in refused(time, "h100 all-reduce --gpus 8 1Mb/s")
-    assert "at least 1 byte" in refused(time, "h100 all-reduce --gpus 8 0B")
+    assert "did you mean 'h100-sxm'" in refused(time, "h100-sx all-reduce --gpus-per-node 8 1MiB")
+    assert "did you mean 'all-reduce'" in refused(time, "h100 al-reduce --gpus-per-node 8 1MiB")
+    assert "at least 2 GPUs" in refused(time, "h100 all-reduce --gpus-per-node 1 1MiB")
+    assert "SIZE" in refused(time, "h100 all-reduce --gpus-per-node 8 1Mb/s")
+    assert "at least 1 byte" in refused(time, "h100 all-reduce --gpus-per-node 8 0B")

@@ -43,7 +43,7 @@ def test_a_whole_sweep(machine: str) -> None:
 def test_all_files(machine: str) -> None:
     pytest.importorskip("matplotlib")
     outputs = ("--plot", "a.png", "--json", "a.json", "--csv", "a.csv")
-    result = micro("--machine", machine, "--max", "8 B", "--type", "int8", "--pattern", "all", "--groups", "all",
+    result = micro("--machine", machine, "--max", "8 B", "--dtype", "int8", "--pattern", "all", "--groups", "all",
                    "--collective", "all", "--overlap", "0.5,2", *outputs)  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "ring-bidirectional, 32 groups of 2 ranks" in result.stdout
@@ -63,7 +63,7 @@ def test_files_of_astra_sim(inputs: Path) -> None:
 
 def test_write_then_run(machine: str, call: Call) -> None:
     micro("--machine", machine, "--min", "1 MiB", "--max", "1 MiB", "--groups", "8", "--json", "a.json")
-    result = micro("--npus", "64", "--min", "1 MiB", "--max", "1 MiB", "--groups", "8", "--write", "sweep")
+    result = micro("--ranks", "64", "--min", "1 MiB", "--max", "1 MiB", "--groups", "8", "--out", "sweep")
     assert result.exit_code == 0 and "wrote 4 traces of 64 ranks" in result.stderr
     cases = json.loads(Path("sweep/manifest.json").read_text())["cases"]
     known = {row["test"]: row["time_ns"] for row in json.loads(Path("a.json").read_text())["results"]}
@@ -77,7 +77,7 @@ def test_write_then_run(machine: str, call: Call) -> None:
 
 
 def test_overlap_is_written_with_its_duration(machine: str) -> None:
-    result = micro("--machine", machine, "--overlap", "1", "--collective", "barrier", "--write", "sweep")
+    result = micro("--machine", machine, "--overlap", "1", "--collective", "barrier", "--out", "sweep")
     assert result.exit_code == 0, result.output
     alone, beside = json.loads(Path("sweep/manifest.json").read_text())["cases"]
     assert alone["compute_ns"] == 0 and beside["compute_ns"] > 0
@@ -88,9 +88,9 @@ def test_overlap_is_written_with_its_duration(machine: str) -> None:
     ("words", "message"),
     [
         ((), "Missing --machine (or --system and --network)"),
-        (("--write", "x"), "or --npus"),
-        (("--npus", "8"), "--npus is for --write without a machine"),
-        (("--npus", "8", "--write", "x", "--overlap", "1"), "--npus is for"),
+        (("--out", "x"), "or --ranks"),
+        (("--ranks", "8"), "--ranks is for --out without a machine"),
+        (("--ranks", "8", "--out", "x", "--overlap", "1"), "--ranks is for"),
         (("--machine", "machine.yaml", "--system", "s"), "exclude each other"),
         (("--system", "system.json"), "Missing --network"),
         (("--machine", "none.yaml"), "none.yaml"),
@@ -105,13 +105,13 @@ def test_overlap_is_written_with_its_duration(machine: str) -> None:
         (("--machine", "machine.yaml", "--overlap", ""), "--overlap '': got ''"),
         (("--machine", "machine.yaml", "--overlap", "nan"), "--overlap 'nan': got 'nan'"),
         (("--machine", "machine.yaml", "--overlap", "0"), "--overlap '0': got '0'"),
-        (("--machine", "machine.yaml", "--type", "float3"), "did you mean 'float32'"),
+        (("--machine", "machine.yaml", "--dtype", "float3"), "did you mean 'float32'"),
         (("--machine", "machine.yaml", "--max", "4 B", "--min", "1 B", "--collective", "all-gather"), "no size"),
         (("--machine", "machine.yaml", "--json", "machine.yaml/a.json"), "is not a folder"),
         (("--machine", "machine.yaml", "--json", "a", "--csv", "./a"), "--json writes the same file"),
         (("--machine", "machine.yaml", "--plot", "a.gif"), "suffix '.gif'"),
-        (("--machine", "machine.yaml", "--write", "x", "--csv", "a.csv"), "--write and --csv exclude"),
-        (("--npus", "8", "--write", "."), "is there already"),
+        (("--machine", "machine.yaml", "--out", "x", "--csv", "a.csv"), "--out and --csv exclude"),
+        (("--ranks", "8", "--out", "."), "is there already"),
         (("--machine", "machine.yaml", "--collective", "broadcast", "--profile", "astra-sim"), "does not model it"),
     ],
 )  # fmt: skip

@@ -14,7 +14,7 @@ def test_list(inputs, call):
     assert lines[0].split() == ["name", "kind", "parameters", "layers", "hidden", "heads", "source"]
     assert [line.split()[0] for line in lines[2:]] == preset_names()
     assert "8,030,261,248       32    4,096      32" in "".join(lines)
-    found = {each["name"]: each for each in json.loads(call("generate list --json").stdout)}
+    found = {each["name"]: each for each in json.loads(call("generate list --json -").stdout)}
     assert list(found) == preset_names()
     assert found["resnet-152"]["layers"] == 152 and found["resnet-152"]["heads"] is None
     assert found["deepseek-v3"]["active_parameters"] == 37_552_297_472
@@ -24,7 +24,7 @@ def test_list(inputs, call):
 def test_show(name, inputs, call):
     result = call(f"generate show {name}")
     assert result.exit_code == 0, result.output
-    found = json.loads(call(f"generate show {name} --json").stdout)
+    found = json.loads(call(f"generate show {name} --json -").stdout)
     counts, work = found["parameters"], found["flops"]
     assert f"{counts['total']:,}" in result.stdout
     assert counts["total"] == sum(counts.values()) - counts["total"] - counts["active"]
@@ -45,8 +45,8 @@ def test_names_of_layers_are_shown_as_they_are(inputs, call):
 
 
 def test_options(inputs, call):
-    words = "generate show llama-3-8b --batch 2 --sequence 128 --recomputation full --causal"
-    work = json.loads(call(f"{words} --json").stdout)["flops"]
+    words = "generate show llama-3-8b --batch 2 --sequence 128 --recompute full --causal"
+    work = json.loads(call(f"{words} --json -").stdout)["flops"]
     assert (work["batch"], work["sequence"], work["causal"]) == (2, 128, True)
     assert work["recomputed"] == work["forward"] - work["parts"]["head"]
     shown = call(words).stdout
@@ -61,7 +61,7 @@ def test_options(inputs, call):
         ("show system.json", "system.json: missing key 'model_type'"),
         ("show llama-3-8b --batch 0", "batch 0"),
         ("show vit-b-16 --sequence 5", "kind 'vit' has none"),
-        ("show resnet-50 --recomputation selective", "expected none or full"),
+        ("show resnet-50 --recompute selective", "expected none or full"),
         ("shwo", "did you mean 'show'?"),
     ],
 )

@@ -28,17 +28,17 @@ def here(inputs: Path) -> Path:
 
 
 def test_options_are_those_that_mean_something() -> None:
-    names = {option.opts[0][2:] for option in command.params[1:]}
+    names = {option.opts[-1].removeprefix("--") for option in command.params[1:]}
     serve = {"prompt", "outputs", "phase"}
     sizes = {"ranks", "batch", "microbatch", "tp", "pp", "dp", "ep", "etp", "order", "stage-layers"}
-    others = {"precision", "attention", "causal", "plan", "write", "on", "efficiency"}
+    others = {"precision", "attention", "causal", "plan", "out", "machine", "efficiency"}
     own = {f"{what}-precision" for what in ("weight", "embedding", "cache", "activation")}
-    assert names == serve | sizes | others | own | {"json", "timeline", "picture", "links", "save"}
+    assert names == serve | sizes | others | own | {"json", "timeline", "plot", "links", "save"}
     assert len(list(_leaves("both"))) == len(list(_leaves("training"))) + len(serve | own)
 
 
 def test_the_table_is_the_trace(here: Path, call: Call) -> None:
-    result = call(f"generate serve model.yaml --ranks 8 {SERVE} --json out.json --write traces")
+    result = call(f"generate serve model.yaml --ranks 8 {SERVE} --json out.json --out traces")
     assert result.exit_code == 0, result.output
     assert "16 sequences: 4 microbatches of 2 for each replica" in result.stdout
     assert "prompts of 16 tokens, answers of 5" in result.stdout
@@ -55,7 +55,7 @@ def test_the_table_is_the_trace(here: Path, call: Call) -> None:
 
 
 def test_times_of_tokens_are_printed_wherever_it_is_simulated(here: Path, call: Call) -> None:
-    result = call(f"generate serve model.yaml --on machine.yaml {SERVE} --json out.json --save r.zip")
+    result = call(f"generate serve model.yaml --machine machine.yaml {SERVE} --json out.json --save r.zip")
     assert result.exit_code == 0, result.output
     for text in (
         "Time to first token",
@@ -66,12 +66,13 @@ def test_times_of_tokens_are_printed_wherever_it_is_simulated(here: Path, call: 
     ):
         assert result.stdout.count(text) == 1, text
     assert "fits into 9.537 MiB" in result.stdout
-    assert call("show r.zip").stdout in result.stdout
+    summary = call("explain r.zip").stdout.partition("\nWhy ")[0]
+    assert summary in result.stdout
     key = "  generate: {model: model.yaml, batch: 16, microbatch: 2, parallel: {tp: 2, pp: 2},"
     Path("whole.yaml").write_text(f"workload:\n{key} serve: {{prompt: 16, outputs: 5}}}}\n{MACHINE}")
     study = call("run whole.yaml --json study.json")
     assert study.exit_code == 0, study.output
-    assert study.stdout == call("show r.zip").stdout
+    assert study.stdout == summary
     assert json.loads(Path("study.json").read_text()) == json.loads(Path("out.json").read_text())["result"]
 
 
@@ -114,7 +115,7 @@ def test_memory_of_inference(here: Path, call: Call) -> None:
             "gpt-3-175b --ranks 8 --batch 8 --prompt 2048 --outputs 2",
             "expected at most 2048, the learned positions",
         ),
-        ("model.yaml --ranks 8 --batch 8 --prompt 8 --save r.zip", "--save needs --on"),
+        ("model.yaml --ranks 8 --batch 8 --prompt 8 --save r.zip", "--save needs --machine"),
     ],
 )
 def test_what_is_refused(here: Path, call: Call, words: str, problem: str) -> None:

@@ -96,14 +96,14 @@ def test_options_go_over_the_file(here: Path, call: Call) -> None:
 
 
 def test_it_is_simulated_on_a_machine(here: Path, call: Call) -> None:
-    words = "generate train model.yaml --plan plan.yaml --on machine.yaml --recompute full"
+    words = "generate train model.yaml --plan plan.yaml --machine machine.yaml --recompute full"
     result = call(f"{words} --json out.json --save r.zip")
     assert result.exit_code == 0, result.output
     assert "roofline at 50 % of the peak" in result.stdout
     assert "without what is recomputed" in result.stdout and "Throughput" in result.stdout
     found = json.loads(Path("out.json").read_text())
     assert found["result"]["npus_count"] == 8
-    assert call("show r.zip").stdout in result.stdout
+    assert call("explain r.zip").stdout.partition("\nWhy ")[0] in result.stdout
     faster = call(f"{words} --efficiency 100 --json fast.json")
     assert faster.exit_code == 0
     fast = json.loads(Path("fast.json").read_text())["result"]
@@ -113,7 +113,10 @@ def test_it_is_simulated_on_a_machine(here: Path, call: Call) -> None:
 
 
 def test_a_study_says_the_same(here: Path, call: Call) -> None:
-    assert call("generate train model.yaml --plan plan.yaml --on machine.yaml --json out.json").exit_code == 0
+    assert (
+        call("generate train model.yaml --plan plan.yaml --machine machine.yaml --json out.json").exit_code
+        == 0
+    )
     key = "workload:\n  generate:\n    model: model.yaml\n" + "".join(
         f"    {line}\n" for line in PLAN.splitlines()
     )
@@ -136,11 +139,11 @@ MISTAKES = [
     ("--ranks 8 --plan bad.yaml", "bad.yaml:2: parallel.tpp: unknown key (did you mean 'tp'?)"),
     ("--ranks 8 --plan serve.yaml", "serve.yaml:1: serve: this is a plan of inference"),
     ("--ranks 8 --plan worse.yaml --tp 2", "worse.yaml:1: parallel: got 3, expected a mapping of keys"),
-    ("--ranks 4 --batch 8 --on machine.yaml", "ranks 4: expected 8, the NPUs of the machine"),
-    ("--ranks 8 --batch 8 --save r.zip", "--save needs --on"),
-    ("--ranks 8 --batch 8 --efficiency 45", "--efficiency needs --on"),
-    ("--ranks 8 --batch 8 --write .", "--write .: is there already, expected a new or an empty folder"),
-    ("--batch 8 --on study.yaml", "expected npu.peak and npu.memory.bandwidth"),
+    ("--ranks 4 --batch 8 --machine machine.yaml", "ranks 4: expected 8, the NPUs of the machine"),
+    ("--ranks 8 --batch 8 --save r.zip", "--save needs --machine"),
+    ("--ranks 8 --batch 8 --efficiency 45", "--efficiency needs --machine"),
+    ("--ranks 8 --batch 8 --write .", "--out .: is there already, expected a new or an empty folder"),
+    ("--batch 8 --machine study.yaml", "expected npu.peak and npu.memory.bandwidth"),
 ]  # fmt: skip
 
 
@@ -154,8 +157,8 @@ def test_what_is_impossible_is_one_line(here: Path, call: Call, words: str, prob
 
 
 def test_memory_says_what_fits(here: Path, call: Call) -> None:
-    words = "generate memory model.yaml --plan plan.yaml --on machine.yaml"
-    result = call(f"{words} --json m.json --png m.png")
+    words = "generate memory model.yaml --plan plan.yaml --machine machine.yaml"
+    result = call(f"{words} --json m.json --plot m.png")
     assert result.exit_code == 0, result.output
     assert "It fits" in result.stdout and Path("m.png").stat().st_size > 1000
     found = json.loads(Path("m.json").read_text())
@@ -172,10 +175,10 @@ def test_memory_says_what_fits(here: Path, call: Call) -> None:
     ("words", "problem"),
     [
         ("--ranks 8 --batch 8 --capacity 80", "--capacity: got '80', which has no unit"),
-        ("--batch 8 --on study.yaml", "study.yaml has no npu.memory.capacity"),
+        ("--batch 8 --machine study.yaml", "study.yaml has no npu.memory.capacity"),
         ("--ranks 8 --batch 8 --capacity 0GB", "got '0GB', expected more than nothing"),
         ("--ranks 8 --batch 8 --tp 8 --sharding parameter-server", "tp 8: expected 1 with sharding"),
-        ("--ranks 8 --batch 8 --png m.jpg", "m.jpg"),
+        ("--ranks 8 --batch 8 --plot m.jpg", "m.jpg"),
         ("--ranks 8 --batch 8 --json model.yaml/m.json", "model.yaml' is not a folder"),
     ],
 )

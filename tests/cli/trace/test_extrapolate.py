@@ -46,8 +46,8 @@ def test_axes_alone(run: Path) -> None:
 
 def test_write_report_and_simulate(run: Path, tmp_path: Path) -> None:
     (tmp_path / "machine.yaml").write_text(MACHINE)
-    result = call(run, "--scale", "dp=8", "--report", tmp_path / "r.json", "--write", tmp_path / "out",
-                  "--on", tmp_path / "machine.yaml")  # fmt: skip
+    result = call(run, "--scale", "dp=8", "--json", tmp_path / "r.json", "--out", tmp_path / "out",
+                  "--machine", tmp_path / "machine.yaml")  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "data: all-reduces keep their size" in result.output
     assert "Step time" in result.output

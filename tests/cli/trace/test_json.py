@@ -41,7 +41,7 @@ def test_pieces_join(inputs, call, count):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("trace json step.0.et -o step.txt", "--output step.txt: suffix '.txt', expected"),
+        ("trace json step.0.et -o step.txt", "--out step.txt: suffix '.txt', expected"),
         ("trace json none.et -o step.json", "none.et: No such file"),
         ("trace json step.0.et -o step.1.et/a.json", "step.1.et' is not a folder"),
         ("trace json study.yaml -o step.json", "study.yaml:"),

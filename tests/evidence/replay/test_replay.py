@@ -208,7 +208,8 @@ def test_the_command_compares_with_a_simulation(
         "    - {name: node, topology: Switch, size: 4, bandwidth: 1 GB/s, latency: 10 us}\n"
     )
     result = CliRunner().invoke(
-        main, ["replay", "step", "--study", "machine.yaml", "--json", "out.json", "--iterations", "2"]
+        main,
+        ["trace", "replay", "step", "--machine", "machine.yaml", "--json", "out.json", "--iterations", "2"],
     )
     assert result.exit_code == 0, result.output
     assert "simulated, error" in result.output
@@ -223,7 +224,7 @@ def test_one_file_is_run_by_as_many_ranks_as_asked_for(tmp_path: Path) -> None:
     builder = GraphBuilder()
     builder.all_reduce("sum", "1 KiB")
     write_trace(tmp_path / "one", Trace.replicate(builder.graph(), 1))
-    words = ["replay", str(tmp_path / "one.0.et"), "--nproc", "3", "--iterations", "1"]
+    words = ["trace", "replay", str(tmp_path / "one.0.et"), "--ranks", "3", "--iterations", "1"]
     result = CliRunner().invoke(main, words)
     assert re.search(r"all-reduce +1 KiB +3 +1 ", result.output), result.output
 
@@ -235,7 +236,7 @@ def test_the_example_of_the_manual_runs(tmp_path: Path, monkeypatch: pytest.Monk
         Path(name).write_text(content)
     for block in re.findall(r"^```python\n(.*?)^```$", text, re.S | re.M):
         exec(block, {})
-    commands = re.findall(r"^\$ armillary (replay .*)$", text, re.M)
+    commands = re.findall(r"^\$ armillary (trace replay .*)$", text, re.M)
     assert commands
     for command in commands:
         result = CliRunner().invoke(main, command.split())

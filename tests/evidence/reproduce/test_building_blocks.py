@@ -1,4 +1,4 @@
-"""`armillary reproduce building-blocks`."""
+"""`armillary validate reproduce building-blocks`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,17 @@ def test_a_number_of_npus_is_a_power_of_two() -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    words = ["reproduce", "building-blocks", "--npus", "4", "--sizes", "1 MiB", "--html", str(page)]
+    words = [
+        "validate",
+        "reproduce",
+        "building-blocks",
+        "--npus",
+        "4",
+        "--sizes",
+        "1 MiB",
+        "--html",
+        str(page),
+    ]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output
     assert "Switch, 1 MiB" in result.output and "halvingDoubling" in result.output

@@ -1,4 +1,4 @@
-"""`armillary reproduce case1`."""
+"""`armillary validate reproduce case1`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_heads_that_tensor_parallelism_does_not_divide_become_wider() -> None:
 @pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     drawn, page = tmp_path / "case1.png", tmp_path / "case1.html"
-    words = ["reproduce", "case1", "--plot", str(drawn), "--html", str(page)]
+    words = ["validate", "reproduce", "case1", "--plot", str(drawn), "--html", str(page)]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output
     assert drawn.read_bytes().startswith(b"\x89PNG") and "<svg" in page.read_text()

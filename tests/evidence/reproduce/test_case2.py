@@ -1,4 +1,4 @@
-"""`armillary reproduce case2`."""
+"""`armillary validate reproduce case2`."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def test_schedules_make_two_dimensions_as_good_as_one() -> None:
 @pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     drawn, page = tmp_path / "case2.png", tmp_path / "case2.html"
-    result = CliRunner().invoke(main, ["reproduce", "case2", "--plot", str(drawn), "--html", str(page)])
+    result = CliRunner().invoke(
+        main, ["validate", "reproduce", "case2", "--plot", str(drawn), "--html", str(page)]
+    )
     assert result.exit_code == 0, result.output
     assert drawn.read_bytes().startswith(b"\x89PNG")
     # As docs/how-to/reproduce.md says.

@@ -1,4 +1,4 @@
-"""`armillary reproduce comet`."""
+"""`armillary validate reproduce comet`."""
 
 from __future__ import annotations
 
@@ -210,6 +210,8 @@ def test_what_cannot_be(key: str, value: int, message: str) -> None:
 @pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     drawn, page = tmp_path / "comet.png", tmp_path / "comet.html"
-    result = CliRunner().invoke(main, ["reproduce", "comet", "--plot", str(drawn), "--html", str(page)])
+    result = CliRunner().invoke(
+        main, ["validate", "reproduce", "comet", "--plot", str(drawn), "--html", str(page)]
+    )
     assert result.exit_code == 0, result.output
     assert drawn.read_bytes().startswith(b"\x89PNG") and "unverified" in page.read_text()

@@ -57,11 +57,11 @@ def test_what_the_plot_leaves_open_is_swept_by_default() -> None:
 
 def test_the_command_runs() -> None:
     result = CliRunner().invoke(
-        main, ["reproduce", "compute-scaling", "--samples", "8"], catch_exceptions=False
+        main, ["validate", "reproduce", "compute-scaling", "--samples", "8"], catch_exceptions=False
     )
     assert "resnet-50 8 " in result.output and "not public: 4 x 1 tried" in result.output
 
-    wrong = CliRunner().invoke(main, ["reproduce", "compute-scaling", "--workload", "resnet-51"])
+    wrong = CliRunner().invoke(main, ["validate", "reproduce", "compute-scaling", "--workload", "resnet-51"])
     assert wrong.exit_code == 2 and "--workload: got 'resnet-51', expected one of resnet-50" in str(
         wrong.output
     )

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
 from armillary.base.units import format_time, parse_time
-from armillary.cli.reproduce import SUBCOMMANDS, study_command
+from armillary.cli.validate.reproduce import STUDIES
+from armillary.cli.validate.reproduce.studies import study_command
 from armillary.evidence.reproduce.assumptions import about, assumed, flag, read, variations
 from armillary.evidence.reproduce.judge import (
     DEFINITION,
@@ -65,9 +66,8 @@ def run(chosen: Assumptions) -> Outcome:
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch) -> click.Command:
-    monkeypatch.setitem(SUBCOMMANDS, "wait", "Wait.")
-    return study_command.study_command("wait", Assumptions, run, "More on waiting.")
+def command() -> click.Command:
+    return study_command("wait", Assumptions, run, "Wait.")
 
 
 def call(command: click.Command, *words: str) -> Result:
@@ -138,10 +138,7 @@ def test_changed_names_claims_by_their_place() -> None:
     assert changed(run(Assumptions()), run(Assumptions(wait=1.0))) == "1: holds -> does not hold"
 
 
-STUDIES = [study(name) for name in SUBCOMMANDS if name != "all"]
-
-
-@pytest.mark.parametrize("module", STUDIES, ids=lambda module: module.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("module", map(study, STUDIES), ids=lambda module: module.__name__.rpartition(".")[2])
 def test_every_assumption_has_a_reason_alternatives_and_bounds(module: Any) -> None:
     for name, known in about(module.Assumptions).items():
         assert not known.why[0].islower() and known.why.endswith(".") and len(known.why) > 15, name

@@ -48,5 +48,5 @@ def test_a_batch_of_no_sentence_is_an_error() -> None:
 
 
 def test_the_command_runs() -> None:
-    result = CliRunner().invoke(main, ["reproduce", "gemm-share"], catch_exceptions=False)
+    result = CliRunner().invoke(main, ["validate", "reproduce", "gemm-share"], catch_exceptions=False)
     assert "does not hold" in " ".join(result.output.split())

@@ -1,4 +1,4 @@
-"""`armillary reproduce all`: one page, of which every verdict follows from the numbers on it."""
+"""`armillary validate reproduce all`: one page, of which every verdict follows from the numbers on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from armillary.evidence.reproduce.summary import Saved, judged
 
 
 def call(*words: str) -> Result:
-    return CliRunner().invoke(main, ["reproduce", "all", *words], env={"COLUMNS": "100"})
+    return CliRunner().invoke(main, ["validate", "reproduce", "all", *words], env={"COLUMNS": "100"})
 
 
 def verdict(cases: list[dict[str, Any]]) -> str:
@@ -98,7 +98,7 @@ def test_what_is_kept_is_not_run_again(monkeypatch: pytest.MonkeyPatch, tmp_path
         return Outcome("Title", (), (Claim("It is", "a book", "so", cases),), lambda _: None)
 
     monkeypatch.setattr(summary, "study", lambda _: SimpleNamespace(Assumptions=object, run=run))
-    words = ("--only", "case1", "--results", str(tmp_path))
+    words = ("--only", "case1", "--out", str(tmp_path))
     first, again = call(*words), call(*words)
     assert first.exit_code == again.exit_code == 0
     assert first.output == again.output and len(runs) == 1
@@ -122,7 +122,7 @@ def test_what_is_kept_is_not_run_again(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_a_failure_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(summary, "study", lambda _: Broken(InputError("no")))
-    assert call("--only", "case1", "--results", str(tmp_path)).exit_code == 1
+    assert call("--only", "case1", "--out", str(tmp_path)).exit_code == 1
     assert not list(tmp_path.iterdir())
     assert judged("case1").error == "no"
 

@@ -78,7 +78,7 @@ def test_the_command_prints_a_table_and_draws(tmp_path: Path) -> None:
         "1",
     ]
     done = CliRunner().invoke(
-        main, ["reproduce", "switch-buffer", *arguments, "--plot", str(tmp_path / "a.png")]
+        main, ["validate", "reproduce", "switch-buffer", *arguments, "--plot", str(tmp_path / "a.png")]
     )
     assert done.exit_code == 0, done.output
     assert "buffer per port" in done.output
@@ -95,6 +95,8 @@ def test_the_command_prints_a_table_and_draws(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_refused(option: list[str], message: str) -> None:
-    done = CliRunner().invoke(main, ["reproduce", "switch-buffer", "--npus", "4", "--group", "2", *option])
+    done = CliRunner().invoke(
+        main, ["validate", "reproduce", "switch-buffer", "--npus", "4", "--group", "2", *option]
+    )
     assert done.exit_code == 2
     assert message in done.output + done.stderr

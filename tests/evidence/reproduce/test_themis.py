@@ -48,7 +48,7 @@ def test_machines_are_read_from_text() -> None:
     ],
 )
 def test_bad_machines_are_refused(text: str, message: str) -> None:
-    done = CliRunner().invoke(main, ["reproduce", "themis", "--machines", text])
+    done = CliRunner().invoke(main, ["validate", "reproduce", "themis", "--machines", text])
     assert done.exit_code == 2
     assert "--machines" in done.output and message in done.output
 
@@ -57,7 +57,9 @@ def test_the_command_prints_and_draws(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     arguments = ["--machines", "W: Switch 4 50 GB/s, Switch 4 50 GB/s", "--size", "10 MB", "--chunks", "8"]
     arguments += ["--equal", "W-1D: Switch 16 100 GB/s; W: Switch 4 50 GB/s, Switch 4 50 GB/s"]
-    done = CliRunner().invoke(main, ["reproduce", "themis", *arguments, "--plot", str(tmp_path / "a.png")])
+    done = CliRunner().invoke(
+        main, ["validate", "reproduce", "themis", *arguments, "--plot", str(tmp_path / "a.png")]
+    )
     assert done.exit_code == 0, done.output
     assert "baseline, closed form" in done.output and "ISCA 2022, Themis" in done.output
     assert (tmp_path / "a.png").stat().st_size > 10_000

@@ -1,4 +1,4 @@
-"""`armillary reproduce wafer-scaling`."""
+"""`armillary validate reproduce wafer-scaling`."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ def test_the_bandwidth_of_the_slides_makes_larger_wafers_slower() -> None:
 
 
 def test_the_command() -> None:
-    result = CliRunner().invoke(main, ["reproduce", "wafer-scaling", "--size", "100 MB"])
+    result = CliRunner().invoke(main, ["validate", "reproduce", "wafer-scaling", "--size", "100 MB"])
     assert result.exit_code == 0, result.output
     assert "2.51x ± 10 %" in result.output

@@ -61,7 +61,7 @@ def test_status(call, tmp_path):
         ("--json /dev/null/a.json", "is not a folder"),
         ("--json a.html --html a.html", "writes the same file"),
         ("--html a.txt", "expected '.html'"),
-        ("--picture a.txt", "expected one of .png, .svg, .pdf"),
+        ("--plot a.txt", "expected one of .png, .svg, .pdf"),
     ],
 )
 def test_errors(call, words, message):
@@ -85,7 +85,7 @@ def test_list(call):
 
 
 def test_json_has_everything(call, tmp_path):
-    done = call("--json a.json --html a.html --picture a.svg")
+    done = call("--json a.json --html a.html --plot a.svg")
     assert [line for line in done.stderr.splitlines() if line.startswith("wrote")] == [
         "wrote a.json",
         "wrote a.html",

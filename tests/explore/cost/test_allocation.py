@@ -156,7 +156,17 @@ def test_links_that_a_sub_group_leaves_idle_count() -> None:
 def test_command(tmp_path: Path) -> None:
     path, out = tmp_path / "study.yaml", tmp_path / "o.json"
     path.write_text(STUDY)
-    given = ["allocate", str(path), "--dollars", "100 kUSD", "--costs", "libra", "--min", "pod=10 GB/s"]
+    given = [
+        "plan",
+        "allocate",
+        str(path),
+        "--dollars",
+        "100 kUSD",
+        "--costs",
+        "libra",
+        "--min",
+        "pod=10 GB/s",
+    ]
     run = CliRunner().invoke(main, [*given, "--json", str(out)])
     assert run.exit_code == 0, run.output
     found = json.loads(out.read_text())
@@ -165,7 +175,9 @@ def test_command(tmp_path: Path) -> None:
     assert np.dot(each, rates) == pytest.approx(100e3, rel=1e-6)
     assert found["step_ns"]["allocated"] < found["step_ns"]["equal"]
     for more in (["--budget", "1 TB/s"], []):
-        bad = CliRunner().invoke(main, ["allocate", str(path), "--dollars", "1 USD", *more])
+        bad = CliRunner().invoke(main, ["plan", "allocate", str(path), "--dollars", "1 USD", *more])
         assert bad.exit_code == 2
-    bad = CliRunner().invoke(main, ["allocate", str(path), "--budget", "1 TB/s", "--min", "pot=1 GB/s"])
+    bad = CliRunner().invoke(
+        main, ["plan", "allocate", str(path), "--budget", "1 TB/s", "--min", "pot=1 GB/s"]
+    )
     assert bad.exit_code == 2 and "did you mean 'pod'" in bad.output

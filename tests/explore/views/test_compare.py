@@ -215,7 +215,7 @@ def test_studies_are_compared_from_the_command_line(studies):
     assert "platform.network.ring.bandwidth" in result.output
     assert "less than A" in result.output
     assert (studies / "w.png").read_bytes().startswith(b"\x89PNG")
-    found = json.loads(run(studies / "a.yaml", studies / "b.yaml", "--json").output)
+    found = json.loads(run(studies / "a.yaml", studies / "b.yaml", "--json", "-").stdout)
     assert found["keys"] == {"platform.network.ring.bandwidth": ["50 GB/s", "100 GB/s"]}
     assert sum(part["change_ns"] for part in found["parts"]) == found["step_time"]["change_ns"] < 0
     assert [one["name"] for one in found["nodes"]] == ["all-reduce"]

@@ -1,4 +1,4 @@
-"""`armillary results` on a store that `armillary sweep` filled."""
+"""`armillary sweep results` on a store that `armillary sweep` filled."""
 
 import csv
 from pathlib import Path
@@ -32,7 +32,7 @@ def store(tmp_path_factory):
 
 
 def run(*words):
-    return CliRunner().invoke(main, ["results", *map(str, words)])
+    return CliRunner().invoke(main, ["sweep", "results", *map(str, words)])
 
 
 def test_results_are_ranked_filtered_and_written(store, tmp_path):

@@ -91,23 +91,25 @@ def test_quantities() -> None:
 
 
 def invoke(*args: str) -> str:
-    run = CliRunner().invoke(main, ["whole-run", *args])
+    run = CliRunner().invoke(main, ["plan", "whole-run", *args])
     assert run.exit_code == 0, run.output
     return run.output
 
 
-LLAMA = ["--flops", "3.8e25", "--rate", "400 TFLOP/s", "--npus", "16384", "--mtbf", "llama-3"]
+LLAMA = ["--flops", "3.8e25", "--rate", "400 TFLOP/s", "--ranks", "16384", "--mtbf", "llama-3"]
 
 
 def test_command(tmp_path: Path) -> None:
     out, picture = tmp_path / "o.json", tmp_path / "o.png"
-    shown = invoke(*LLAMA, "--checkpoint", "5.7 s", "--play", "3", "--json", str(out), "--plot", str(picture))
+    shown = invoke(
+        *LLAMA, "--checkpoint", "5.7 s", "--play", "--seed", "3", "--json", str(out), "--plot", str(picture)
+    )
     assert "without failures      67.11 days, 3,010 NPU years on 16,384 NPUs" in shown
     found = json.loads(out.read_text())
     assert sum(found["goodput"].values()) == pytest.approx(1)
     assert found["run_s"] == pytest.approx(found["without_failures_s"] / found["goodput"]["useful_work"])
     assert picture.read_bytes().startswith(b"\x89PNG")
-    rented = invoke("--flops", "3.14e23", "--rate", "28 TFLOP/s", "--npus", "1", "--costs", "v100-cloud")
+    rented = invoke("--flops", "3.14e23", "--rate", "28 TFLOP/s", "--ranks", "1", "--costs", "v100-cloud")
     assert "355.4 NPU years" in rented and "$4.67" in rented
 
 
@@ -127,7 +129,7 @@ def test_a_study(tmp_path: Path) -> None:
     ("args", "message"),
     [
         ([], "expected one of STUDY, --step-time and --flops"),
-        (["--flops", "1e20", "--rate", "5"], "--flops needs --rate and --npus"),
+        (["--flops", "1e20", "--rate", "5"], "--flops needs --rate and --ranks"),
         ([*LLAMA], "--mtbf needs --checkpoint"),
         ([*LLAMA, "--checkpoint", "5"], "--checkpoint: got '5', expected a time"),
         ([*LLAMA, "--checkpoint", "0 s"], "checkpoints take no time"),
@@ -135,5 +137,5 @@ def test_a_study(tmp_path: Path) -> None:
     ],
 )
 def test_errors(args: list[str], message: str) -> None:
-    run = CliRunner().invoke(main, ["whole-run", *args])
+    run = CliRunner().invoke(main, ["plan", "whole-run", *args])
     assert run.exit_code == 2 and message in run.output, run.output

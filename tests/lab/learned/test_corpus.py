@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from armillary.base.errors import InputError
-from armillary.cli.learn.describe import describe
+from armillary.cli.generate.learn.describe import describe
 from armillary.lab.learned.conditions import wish
 from armillary.lab.learned.corpus import Corpus, read_corpus, write_corpus
 from armillary.lab.learned.graphs import Layouts, graph_of_tokens

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
-from armillary.cli.learn.describe_model import model_tables, role_table
+from armillary.cli.generate.learn.describe_model import model_tables, role_table
 from armillary.lab.learned.agreement import check_agreement
 from armillary.lab.learned.archive import checksum
 from armillary.lab.learned.conditions import read_settings, wish
@@ -171,8 +171,8 @@ def test_model_files(model: StatisticalModel, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        ("junk", "no model, expected a model that `armillary learn train` wrote"),
-        ("pickle", "no model, expected a model that `armillary learn train` wrote"),
+        ("junk", "no model, expected a model that `armillary generate learn train` wrote"),
+        ("pickle", "no model, expected a model that `armillary generate learn train` wrote"),
         ("absent", "cannot be read"),
         ("old", "version 2, expected version 3: train it again"),
         ("new", "version 7, expected a model that"),

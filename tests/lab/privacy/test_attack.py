@@ -100,7 +100,8 @@ def test_commands_obfuscate_attack_and_restore(tmp_path: Path) -> None:
     )
     assert "rules find" in text
     assert json.loads(report.read_text())["obfuscation"]["times"][0]["error"] == 0
-    guesses = json.loads(invoke("trace", "attack", hidden, "--json"))
+    invoke("trace", "attack", hidden, "--json", tmp_path / "guesses.json")
+    guesses = json.loads((tmp_path / "guesses.json").read_text())
     assert [guess["attribute"] for guess in guesses] == ["hidden", "layers", "tp", "pp", "dp"]
     invoke("trace", "obfuscate", hidden, "-o", tmp_path / "again", "--restore", secret)
     dump = invoke("trace", "dump", tmp_path / "again.0.et")
@@ -116,7 +117,7 @@ def test_commands_obfuscate_attack_and_restore(tmp_path: Path) -> None:
         (("--totals", "0.1"), "totals 0.1"),
         (("--names", "--sizes", "5 %"), "exclude each other"),
         (("--restore", "x", "--structure"), "exclude each other"),
-        (("--on", "hgx-h1000"), "hgx-h1000"),
+        (("--machine", "hgx-h1000"), "hgx-h1000"),
         (("--level", "4", "--no-structure"), "--level 4 and other strengths exclude each other"),
         (("--level", "4", "--map", "map.json"), "nothing of the original is left to name"),
     ],

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from armillary.cli import COMMANDS
 from armillary.cli.lazy import LazyGroup
 
 SUBCOMMANDS = {
-    "gemm": "Fit a device's kernel constants to measured matrix products.",
+    "gemm": "Fit a device's kernel constants to measured GEMMs.",
     "keys": "Print the fitted constants of a training software as keys of a study.",
     "nccl": "Fit a machine's collectives to logs of nccl-tests.",
     "training": "Fit the constants of training steps to measured ones.",
@@ -17,7 +18,7 @@ SUBCOMMANDS = {
 
 @click.group(
     cls=LazyGroup,
-    help="Fit constants of models to measurements, your own too.",
+    help=COMMANDS["calibrate"],
     modules=__name__,
     table=SUBCOMMANDS,
 )

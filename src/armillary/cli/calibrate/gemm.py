@@ -1,4 +1,4 @@
-"""`armillary calibrate gemm`: fit a GPU's kernel constants to measured matrix products."""
+"""`armillary calibrate gemm`: fit a GPU's kernel constants to measured GEMMs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from armillary.cli.calibrate import SUBCOMMANDS
+from armillary.cli.command import Command, option
+from armillary.cli.options import device_option
 from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import show_table
 
@@ -18,56 +21,71 @@ if TYPE_CHECKING:
     from armillary.evidence.calibrate.gemm import Errors, Fitted
 
 
-@click.command("gemm")
-@click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.Path(path_type=Path))
-@click.option("--device", required=True, metavar="NAME", help="Title of what was measured.")
-@click.option(
-    "--base", default=None, metavar="NAME|FILE.yaml",
-    help="Device whose data sheet, tiles and other constants hold; absent: --device.",
-)  # fmt: skip
-@click.option("--output", "-o", type=OUTPUT, help="Device file to write.")
-@click.option("--columns", default="", metavar="KEY=NAME,…", help="Other names of m, n, k, time, precision.")
-@click.option("--unit", type=click.Choice(("ns", "us", "ms", "s")), default="us", show_default=True)
-@click.option("--precision", type=click.Choice(("fp32", "bf16", "fp8")), default="bf16", show_default=True,
-              help="Of all rows, without such a column.")  # fmt: skip
-@click.option(
-    "--leave-out", is_flag=True, help="Fit again without thirds of the shapes: an honest error, slowly."
+_HELP = f"""{SUBCOMMANDS["gemm"]}
+
+A FILE has a header with m, n, k and time, and perhaps precision, as a compute model `table` reads it. A fifth of the
+GEMMs is held out of the fit. What is written is a device of the compute model `gpu`.
+"""
+
+
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary calibrate gemm own.csv --device h100-sxm",
+        'armillary calibrate gemm own.csv --device h100-sxm --name "Our H100" --out ours.yaml',
+    ),
 )
+@click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.Path(path_type=Path))
+@device_option(
+    "GPU whose data sheet, tiles and other constants hold: a name, or a file (.yaml).",
+    "NAME|FILE",
+    required=True,
+)
+@option("--name", help="Title of what was measured; absent: --device.")
+@option("-o", "--out", type=OUTPUT, metavar="FILE", help="Device file to write.")
+@option("--columns", default="", metavar="KEY=NAME,…", help="Other names of m, n, k, time, precision.")
+@option(
+    "--unit",
+    type=click.Choice(("ns", "us", "ms", "s")),
+    default="us",
+    show_default=True,
+    help="Unit of the times.",
+)
+@option("--precision", type=click.Choice(("fp32", "bf16", "fp8")), default="bf16", show_default=True,
+        help="Precision of all rows where no column says it.")  # fmt: skip
+@option("--leave-out", is_flag=True, help="Fit again without thirds of the shapes: an honest error, slowly.")
 def command(
     files: tuple[Path, ...],
     device: str,
-    base: str | None,
-    output: Path | None,
+    name: str | None,
+    out: Path | None,
     columns: str,
     unit: str,
     precision: str,
     leave_out: bool,
 ) -> None:
-    """Fit the constants of matrix products of a GPU to FILEs of measured ones.
-
-    A file has a header with m, n, k and time, and perhaps precision, as a compute model `table` reads it. A fifth of
-    the products is held out of the fit. What is written is a device of the compute model `gpu`.
-    """
+    """Fit, print and write."""
     from armillary.base.files import write_text
     from armillary.compute.gpu.device import load_gpu
     from armillary.evidence.calibrate.device_file import device_text
     from armillary.evidence.calibrate.gemm import calibrate, read_products
 
-    gpu = load_gpu(base or device)
+    gpu = load_gpu(device)
     scale = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
     found, notes = read_products(list(files), _columns(columns), scale, precision)
     for note in notes:
         click.echo(f"warning: {note}", err=True)
     fits = {
-        name: calibrate(
-            gpu, name, measured, leave_out=leave_out, progress=lambda what: click.echo(what, err=True)
+        precision: calibrate(
+            gpu, precision, measured, leave_out=leave_out, progress=lambda what: click.echo(what, err=True)
         )
-        for name, measured in sorted(found.items())
+        for precision, measured in sorted(found.items())
     }
     show_table(_table(fits))
-    if output:
-        write_text(output, device_text(gpu, device, fits, ", ".join(each.name for each in files)))
-        click.echo(f"Wrote {output}: platform.compute: {{model: gpu, device: {output}}}")
+    if out:
+        write_text(out, device_text(gpu, name or device, fits, ", ".join(each.name for each in files)))
+        click.echo(f"Wrote {out}: platform.compute: {{model: gpu, device: {out}}}")
 
 
 def _columns(text: str) -> Mapping[str, str]:

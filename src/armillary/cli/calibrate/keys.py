@@ -5,17 +5,27 @@ from __future__ import annotations
 import click
 
 from armillary.cli.calibrate import SUBCOMMANDS
+from armillary.cli.command import Command
+from armillary.cli.completion import complete_software
+from armillary.cli.options import device_option
 
 _HELP = f"""{SUBCOMMANDS["keys"]}
 
-SOFTWARE is a name such as megatron-2022, or a file that `armillary calibrate training --output` wrote. Put what is
+SOFTWARE is a name such as megatron-2022, or a file that `armillary calibrate training --out` wrote. Put what is
 printed into a study, beside its network and its model.
 """
 
 
-@click.command(help=_HELP)
-@click.argument("software")
-@click.option("--device", required=True, help="The GPU, e.g. h100-sxm.")
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary calibrate keys megatron-2022 --device a100-sxm-80",
+        "armillary calibrate keys fitted/megatron-2022.yaml --device h100-sxm",
+    ),
+)
+@click.argument("software", shell_complete=complete_software)
+@device_option("The GPU, e.g. h100-sxm.", required=True)
 def command(software: str, device: str) -> None:
     """Print YAML."""
     import yaml

@@ -6,38 +6,51 @@ from pathlib import Path
 
 import click
 
-from armillary.cli.output_file import OUTPUT, PICTURE
+from armillary.cli.calibrate import SUBCOMMANDS
+from armillary.cli.command import Command, option
+from armillary.cli.options import device_option, plot_option
+from armillary.cli.output_file import OUTPUT
+
+_HELP = f"""{SUBCOMMANDS["nccl"]}
+
+LOG is what a program of nccl-tests prints (all_reduce_perf, all_gather_perf, reduce_scatter_perf, alltoall_perf,
+sendrecv_perf, broadcast_perf), or a CSV file of such times; several are fitted together. The out-of-place times are
+taken. A study uses the fit by `platform: {{collectives: {{fit: FILE}}}}`.
+"""
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary calibrate nccl all_reduce_8.log --out my-cluster.yaml",
+        "armillary calibrate nccl all_reduce_*.log --device h100-sxm --plot fit.png",
+    ),
+)
 @click.argument("logs", metavar="LOG…", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--name", help="Title of the fit; by default that of the output file.")
-@click.option(
-    "--device",
-    metavar="NAME",
-    help="Of these GPUs, e.g. h100-sxm, where the files do not say or say several.",
+@option("--name", help="Title of the fit; by default that of the output file.")
+@device_option("The GPU, e.g. h100-sxm, where the files name none or several.")
+@option(
+    "--gpus-per-node",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="GPUs of a node, where a file does not list its ranks.",
 )
-@click.option(
-    "--gpus-per-node", type=click.IntRange(min=1), metavar="N", help="Where a file does not list its ranks."
+@option(
+    "--operation", metavar="NAME", help="Operation of logs that do not name their program, e.g. all-reduce."
 )
-@click.option("--operation", metavar="NAME", help="Of logs that do not name their program, e.g. all-reduce.")
-@click.option("--output", type=OUTPUT, metavar="FILE", help="Write the fit (.yaml).")
-@click.option("--picture", type=PICTURE, metavar="FILE", help="Draw bus bandwidth over size.")
+@option("-o", "--out", type=OUTPUT, metavar="FILE", help="Write the fit (.yaml).")
+@plot_option("bus bandwidth over size")
 def command(
     logs: tuple[Path, ...],
     name: str | None,
     device: str | None,
     gpus_per_node: int | None,
     operation: str | None,
-    output: Path | None,
-    picture: Path | None,
+    out: Path | None,
+    plot: Path | None,
 ) -> None:
-    """Fit collectives and messages to what nccl-tests measured.
-
-    LOG is what a program of nccl-tests prints (all_reduce_perf, all_gather_perf, reduce_scatter_perf, alltoall_perf,
-    sendrecv_perf, broadcast_perf), or a CSV file of such times; several are fitted together. The out-of-place times are
-    taken. A study uses the fit by `platform: {collectives: {fit: FILE}}`.
-    """
+    """Fit, print and write."""
     from armillary.base.files import write_text
     from armillary.cli.outputs import show_table, working
     from armillary.collective.fitted.read import sheets
@@ -49,7 +62,7 @@ def command(
     what = known_operation(operation)
     samples = [sample for path in logs for sample in read_file(path, what, gpus_per_node)]
     sheet_name, samples = choose(samples, device)
-    title = name or (output.stem if output else sheet_name)
+    title = name or (out.stem if out else sheet_name)
     with working("fitting"):
         fit = nccl.fit_cluster(title, sheets()[sheet_name], samples, [path.name for path in logs])
         held_out = nccl.held_out_sizes(samples)
@@ -62,11 +75,11 @@ def command(
         show_table(nccl_show.network_table(fit))
         click.echo()
     show_table(nccl_show.error_table(nccl.predictions(fit, samples), held_out))
-    if output:
-        write_text(output, text_of(fit, title, sheet_name))
-        click.echo(f"wrote {output}", err=True)
-    if picture:
+    if out:
+        write_text(out, text_of(fit, title, sheet_name))
+        click.echo(f"wrote {out}", err=True)
+    if plot:
         from armillary.evidence.calibrate.nccl_picture import draw
 
-        draw(fit, samples, picture)
-        click.echo(f"wrote {picture}", err=True)
+        draw(fit, samples, plot)
+        click.echo(f"wrote {plot}", err=True)

@@ -10,16 +10,28 @@ import click
 import yaml
 
 from armillary.base.errors import InputError, nearest, one_of
+from armillary.cli.calibrate import SUBCOMMANDS
+from armillary.cli.command import Command, option
+from armillary.cli.options import device_option
 from armillary.cli.output_file import OUTPUT_FOLDER
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    help=f"{SUBCOMMANDS['training']}\n\nFILEs are CSV files of vTrain, MPT or Megatron-Bridge.",
+    examples=(
+        "armillary calibrate training steps.csv --device h100-sxm",
+        "armillary calibrate training steps.csv --software megatron-2022 --out fitted",
+    ),
+)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
 @click.option("--software", default="", help="Fit the rows of this software only: all of a file if absent.")
-@click.option("--device", default="", help="Take all rows as measured on this GPU, e.g. h100-sxm.")
-@click.option("--output", type=OUTPUT_FOLDER, help="Write constants to STACK.yaml in this folder.")
-def command(files: tuple[Path, ...], software: str, device: str, output: Path | None) -> None:
-    """Fit the constants of training software to measured steps: CSV files of vTrain, MPT or Megatron-Bridge."""
+@device_option("Take all rows as measured on this GPU, e.g. h100-sxm.", default="")
+@option(
+    "-o", "--out", type=OUTPUT_FOLDER, metavar="DIR", help="Write constants to SOFTWARE.yaml in this folder."
+)
+def command(files: tuple[Path, ...], software: str, device: str, out: Path | None) -> None:
+    """Fit, print and write."""
     from armillary.base.files import write_text
     from armillary.evidence.calibrate.recipes import RECIPES
     from armillary.evidence.calibrate.training_files import by_device, calibrate
@@ -55,8 +67,8 @@ def command(files: tuple[Path, ...], software: str, device: str, output: Path | 
             "devices": devices,
         }
         text = yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
-        if output:
-            output.mkdir(parents=True, exist_ok=True)
-            write_text(output / f"{stack}.yaml", text)
+        if out:
+            out.mkdir(parents=True, exist_ok=True)
+            write_text(out / f"{stack}.yaml", text)
         else:
             click.echo(text)

@@ -4,25 +4,41 @@ from __future__ import annotations
 
 import click
 
+from armillary.cli.collective import SUBCOMMANDS
+from armillary.cli.command import Command
+from armillary.cli.options import machine_argument
 
-@click.command()
-@click.argument("study", metavar="STUDY")
-@click.option("--size", required=True, metavar="BYTES", help="Of the collective, per NPU: '1 GB'.")
+_HELP = f"""{SUBCOMMANDS["schedule"]}
+
+It is one collective of all NPUs, alone on the machine. MACHINE is a study or platform file, or the name of a preset;
+its own workload is not run. The bound is what no order of any chunks beats; how far a scheduler is from it is how far
+it is from optimal at most.
+"""
+
+
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        'armillary collective schedule machine.yaml --size "1 GB"',
+        'armillary collective schedule machine.yaml --size "1 GB" --operation all-gather --chunks 16',
+    ),
+)
+@machine_argument()
+@click.option("--size", required=True, metavar="SIZE", help="Size of the collective per NPU: '1 GB'.")
 @click.option(
     "--operation", default="all-reduce", show_default=True, metavar="NAME", help="What it computes."
 )
-@click.option("--chunks", type=click.IntRange(min=1), metavar="N", help="Instead of those of STUDY.")
+@click.option("--chunks", type=click.IntRange(min=1), metavar="N", help="Instead of those of MACHINE.")
 @click.option(
     "--within-dimension",
     type=click.Choice(("earliest-phase", "fifo", "smallest-first")),
-    help="Which chunk a dimension serves first, instead of what STUDY says.",
+    help="Which chunk a dimension serves first, instead of what MACHINE says.",
 )
-def command(study: str, size: str, operation: str, chunks: int | None, within_dimension: str | None) -> None:
-    """Compare chunk schedulers for one collective of all NPUs, alone on the machine.
-
-    STUDY is a study or platform file, or the name of a preset; its own workload is not run. The bound is what no
-    order of any chunks beats; how far a scheduler is from it is how far at most it is from optimal.
-    """
+def command(
+    machine: str, size: str, operation: str, chunks: int | None, within_dimension: str | None
+) -> None:
+    """Compare and print."""
     from dataclasses import replace
 
     from rich.table import Table
@@ -39,7 +55,7 @@ def command(study: str, size: str, operation: str, chunks: int | None, within_di
         raise InputError(f"--size: {error}") from error
     if count < 1:
         raise InputError(f"--size: got {size!r}, expected at least 1 byte")
-    platform = load_platform(study)
+    platform = load_platform(machine)
     physical = replace(platform.physical, chunks=chunks or platform.physical.chunks)
     if within_dimension:
         physical = replace(physical, within_dimension=within_dimension)  # type: ignore[arg-type]

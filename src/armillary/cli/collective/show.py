@@ -6,17 +6,24 @@ import sys
 
 import click
 
+from armillary.cli.collective import SUBCOMMANDS
+from armillary.cli.command import Command, option
+from armillary.cli.options import ranks_option
 
-@click.command()
+
+@click.command(
+    cls=Command,
+    help=f"{SUBCOMMANDS['show']}\n\nALGORITHM is ring, direct, halvingDoubling, doubleBinaryTree or in-switch.",
+    examples=(
+        "armillary collective show ring --ranks 4",
+        "armillary collective show in-switch --ranks 4 --segments 3",
+    ),
+)
 @click.argument("algorithm", metavar="ALGORITHM")
-@click.option("-n", "members", type=int, required=True, metavar="N", help="Number of members.")
-@click.option(
-    "--operation", default="all-reduce", show_default=True, metavar="NAME", help="What it computes."
-)
-@click.option(
-    "--window", type=int, metavar="W", help="Messages in flight (direct only).  [default: no limit]"
-)
-@click.option(
+@ranks_option("Number of members.", required=True)
+@option("--operation", default="all-reduce", show_default=True, metavar="NAME", help="What it computes.")
+@option("--window", type=int, metavar="W", help="Messages in flight (direct only).  [default: no limit]")
+@option(
     "--segments",
     type=click.IntRange(1),
     default=2,
@@ -24,15 +31,15 @@ import click
     metavar="S",
     help="Parts of the data (in-switch only).",
 )
-def command(algorithm: str, members: int, operation: str, window: int | None, segments: int) -> None:
-    """Print the chunk-flow table of ring, direct, halvingDoubling, doubleBinaryTree or in-switch."""
+def command(algorithm: str, ranks: int, operation: str, window: int | None, segments: int) -> None:
+    """Print the table."""
     import shutil
 
     width = shutil.get_terminal_size((100, 24)).columns
     if algorithm == "in-switch":
         from armillary.collective.show_switches import render as render_switches
 
-        click.echo(render_switches(operation, members, segments, width=width), nl=False)
+        click.echo(render_switches(operation, ranks, segments, width=width), nl=False)
         return
     from armillary.base.errors import InputError, nearest, one_of
     from armillary.collective.algorithms import ALGORITHMS, schedule_for
@@ -43,5 +50,5 @@ def command(algorithm: str, members: int, operation: str, window: int | None, se
         raise InputError(
             f"unknown collective algorithm '{algorithm}': expected {one_of(known)}{nearest(algorithm, known)}"
         )
-    schedule = schedule_for(algorithm, operation, members, window=window)
+    schedule = schedule_for(algorithm, operation, ranks, window=window)
     click.echo(render(schedule, width=width, markup=sys.stdout.isatty()), nl=False)

@@ -6,42 +6,64 @@ from pathlib import Path
 
 import click
 
-from armillary.cli.output_file import OUTPUT, OUTPUT_FOLDER, PICTURE
+from armillary.cli.collective import SUBCOMMANDS
+from armillary.cli.command import Command, option
+from armillary.cli.options import json_option, machine_argument, plot_option, seed_option
+from armillary.cli.output_file import OUTPUT, OUTPUT_FOLDER
+from armillary.cli.outputs import write_json
+
+_WHAT, _HOW = "The collective", "How it is found"
 
 
-@click.command()
-@click.argument("platform", metavar="PLATFORM|STUDY|PRESET", type=click.Path())
-@click.option(
+@click.command(
+    cls=Command,
+    help=f"{SUBCOMMANDS['synthesize']}\n\nMACHINE is a study or platform file, or the name of a preset.",
+    examples=(
+        'armillary collective synthesize mesh.yaml --size "120 MB"',
+        'armillary collective synthesize mesh.yaml --size "1 GB" --msccl mesh.xml --out traces',
+    ),
+)
+@machine_argument()
+@option(
     "--operation",
+    heading=_WHAT,
     type=click.Choice(("all-reduce", "all-gather", "reduce-scatter")),
     default="all-reduce",
     show_default=True,
     help="What it computes.",
 )
-@click.option(
-    "--size", required=True, metavar="SIZE", help='Bytes of the vector, or of all gathered: "1 GB".'
+@option(
+    "--size",
+    required=True,
+    heading=_WHAT,
+    metavar="SIZE",
+    help='Bytes of the vector, or of all gathered: "1 GB".',
 )
-@click.option(
+@option(
     "--chunks-per-npu",
+    heading=_HOW,
     type=click.IntRange(1),
     metavar="K",
     help="Chunks of a share.  [default: several are tried]",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the random choices.")
-@click.option("--tries", type=click.IntRange(1, 1000), default=4, show_default=True, help="Seeds to try.")
-@click.option(
+@seed_option(default=0, show_default=True, heading=_HOW)
+@option(
+    "--tries", heading=_HOW, type=click.IntRange(1, 1000), default=4, show_default=True, help="Seeds to try."
+)
+@option(
     "--network-model",
+    heading=_HOW,
     type=click.Choice(("congestion", "flow")),
     default="congestion",
     show_default=True,
     help="What simulates it and the built-in algorithms.",
 )
-@click.option("--msccl", type=OUTPUT, metavar="XML", help="Write the schedule as MSCCL XML.")
-@click.option("--trace", type=OUTPUT_FOLDER, metavar="DIR", help="Write Chakra traces DIR/rank.RANK.et.")
-@click.option("--plot", type=PICTURE, metavar="PICTURE", help="Draw it: .png, .svg or .pdf.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, times in ns.")
+@option("--msccl", type=OUTPUT, metavar="FILE", help="Write the schedule as MSCCL XML.")
+@option("-o", "--out", type=OUTPUT_FOLDER, metavar="DIR", help="Write Chakra traces DIR/rank.RANK.et.")
+@plot_option("it")
+@json_option("Write the same as JSON, times in ns.")
 def command(
-    platform: str,
+    machine: str,
     operation: str,
     size: str,
     chunks_per_npu: int | None,
@@ -49,13 +71,11 @@ def command(
     tries: int,
     network_model: str,
     msccl: Path | None,
-    trace: Path | None,
+    out: Path | None,
     plot: Path | None,
-    as_json: bool,
+    json_file: Path | None,
 ) -> None:
-    """Find a collective for a network, and compare it with the built-in algorithms."""
-    import json
-
+    """Find it, compare and write."""
     from armillary.base.errors import InputError
     from armillary.base.files import write_text
     from armillary.base.units import parse_bytes
@@ -68,13 +88,13 @@ def command(
         raise InputError(f"--size: {error}") from error
     if count < 1:
         raise InputError(f"--size: got {size!r}, expected at least 1 byte")
-    machine = load_platform(platform)
+    platform = load_platform(machine)
     from armillary.explore.synthesis import compare
     from armillary.explore.synthesis_show import describe, draw, table
 
     with working("synthesizing"):
         found = compare(
-            machine,
+            platform,
             operation,
             count,
             chunks_per_npu=chunks_per_npu,
@@ -82,10 +102,8 @@ def command(
             tries=tries,
             network_model=network_model,
         )
-    if as_json:
-        click.echo(json.dumps(describe(found), indent=2))
-    else:
-        show_table(table(found))
+    show_table(table(found))
+    write_json(json_file, describe(found))
     note = (
         "" if found.taken == "synthesized" else f": the synthesized schedule, though {found.taken} is faster"
     )
@@ -94,13 +112,13 @@ def command(
 
         write_text(msccl, to_msccl(found.schedule))
         click.echo(f"wrote {msccl}{note}", err=True)
-    if trace:
+    if out:
         from armillary.collective.synthesis.traces import to_trace
         from armillary.trace import write_trace
 
-        trace.mkdir(parents=True, exist_ok=True)
-        write_trace(trace / "rank", to_trace(found.schedule, machine.system.local_mem_bandwidth))
-        click.echo(f"wrote {trace}/rank.0.et to rank.{machine.npus - 1}.et{note}", err=True)
+        out.mkdir(parents=True, exist_ok=True)
+        write_trace(out / "rank", to_trace(found.schedule, platform.system.local_mem_bandwidth))
+        click.echo(f"wrote {out}/rank.0.et to rank.{platform.npus - 1}.et{note}", err=True)
     if plot:
         draw(found, plot)
         click.echo(f"wrote {plot}", err=True)

@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import click
 
+from armillary.cli.collective import SUBCOMMANDS
+from armillary.cli.command import Command
+from armillary.cli.completion import complete_fits
 
-@click.command()
-@click.argument("fit", metavar="FIT")
+_HELP = f"""{SUBCOMMANDS["time"]}
+
+It is alone on the machine, timed by a fit. FIT is a known machine (h100-sxm, a100-ndv4, b200-sxm, ...) or a file of
+`armillary calibrate nccl`. SIZE is that of the larger buffer, as nccl-tests count it: of an all-gather its output, of a
+reduce-scatter its input.
+"""
+
+
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary collective time h100-sxm all-reduce 1MiB 1GiB --gpus-per-node 8",
+        "armillary collective time h100-sxm all-gather 64MiB --gpus-per-node 8 --nodes 4",
+    ),
+)
+@click.argument("fit", metavar="FIT", shell_complete=complete_fits)
 @click.argument("operation", metavar="OPERATION")
-@click.argument("sizes", metavar="BYTES…", nargs=-1, required=True)
-@click.option("--gpus", type=click.IntRange(min=1), required=True, metavar="N", help="Members in each node.")
-@click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, metavar="N")
-def command(fit: str, operation: str, sizes: tuple[str, ...], gpus: int, nodes: int) -> None:
-    """Say how long a collective takes alone, by a fit to measured times.
-
-    FIT is a known machine (h100-sxm, a100-ndv4, b200-sxm, ...) or a file of `armillary calibrate nccl`. BYTES are those
-    of the larger buffer, as nccl-tests count them: of an all-gather its output, of a reduce-scatter its input.
-    """
+@click.argument("sizes", metavar="SIZE…", nargs=-1, required=True)
+@click.option(
+    "--gpus-per-node", type=click.IntRange(min=1), required=True, metavar="N", help="Members in each node."
+)
+@click.option(
+    "--nodes", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Number of nodes."
+)
+def command(fit: str, operation: str, sizes: tuple[str, ...], gpus_per_node: int, nodes: int) -> None:
+    """Ask the fit and print."""
     from rich.table import Table
 
     from armillary.base.errors import InputError, nearest, one_of
@@ -31,8 +49,8 @@ def command(fit: str, operation: str, sizes: tuple[str, ...], gpus: int, nodes: 
         raise InputError(
             f"operation: got '{operation}', expected {one_of(STAND_INS)}{nearest(operation, STAND_INS)}"
         )
-    if gpus * nodes < 2:
-        raise InputError("--gpus: got 1 on 1 node, expected at least 2 GPUs in all")
+    if gpus_per_node * nodes < 2:
+        raise InputError("--gpus-per-node: got 1 on 1 node, expected at least 2 GPUs in all")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("size", "time", "latency", "transfer", "bus bandwidth", "by"):
         table.add_column(name, justify="left" if name == "by" else "right")
@@ -40,14 +58,14 @@ def command(fit: str, operation: str, sizes: tuple[str, ...], gpus: int, nodes: 
         try:
             size = parse_bytes(text)
         except ValueError as error:
-            raise InputError(f"BYTES: {error}") from error
+            raise InputError(f"SIZE: {error}") from error
         if size < 1:
-            raise InputError(f"BYTES: got {text!r}, expected at least 1 byte")
-        found = known.time(operation, gpus, nodes, size)
+            raise InputError(f"SIZE: got {text!r}, expected at least 1 byte")
+        found = known.time(operation, gpus_per_node, nodes, size)
         if found is None:
             measured = ", ".join(sorted({*known.inside, *known.between}))
             raise InputError(f"{fit}: does not know {operation} over {nodes} nodes, only {measured}")
-        bus = size * share(operation, gpus * nodes) / found.total_ns
+        bus = size * share(operation, gpus_per_node * nodes) / found.total_ns
         times = (format_time(ns) for ns in (found.total_ns, found.latency_ns, found.transfer_ns))
         table.add_row(format_bytes(size), *times, format_bandwidth(bus), found.regime)
     show_table(table)

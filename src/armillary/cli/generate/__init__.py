@@ -14,6 +14,7 @@ SUBCOMMANDS = {
     "serve": "Generate inference of a model on many ranks.",
     "memory": "Sum up what training or inference holds in memory.",
     "micro": "Sweep collectives and messages over sizes, like nccl-tests.",
+    "learn": "Learn from traces: make new ones, and measure how good they are.",
 }
 """Command name -> one-line help; the module is the name with underscores."""
 

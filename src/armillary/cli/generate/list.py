@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 
 import click
 
+from armillary.cli.command import Command
 from armillary.cli.generate import SUBCOMMANDS
-from armillary.cli.outputs import show_table
+from armillary.cli.options import json_option
+from armillary.cli.outputs import show_table, write_json
 
 _NUMBERS = ("parameters", "layers", "hidden", "heads")
 
 
-@click.command(help=SUBCOMMANDS["list"])
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(as_json: bool) -> None:
+@click.command(
+    cls=Command,
+    help=SUBCOMMANDS["list"],
+    examples=("armillary generate list", "armillary generate list --json models.json"),
+)
+@json_option()
+def command(json_file: Path | None) -> None:
     """Print a line for each preset."""
     from armillary.workload.models import facts, load_model, preset_names
 
     found = {name: facts(load_model(name)) for name in preset_names()}
-    if as_json:
-        click.echo(json.dumps([{"name": name} | each for name, each in found.items()], indent=1))
-        return
     from rich import box
     from rich.table import Table
 
@@ -35,6 +38,7 @@ def command(as_json: bool) -> None:
         numbers = [f"{each[key]:,}" if each[key] else "-" for key in _NUMBERS]
         table.add_row(name, each["kind"], *numbers, _short(each["source"][0]))
     show_table(table)
+    write_json(json_file, [{"name": name} | each for name, each in found.items()])
 
 
 def _short(source: str) -> str:

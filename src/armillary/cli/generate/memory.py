@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from armillary.base.errors import InputError
+from armillary.cli.command import Command, option
+from armillary.cli.completion import complete_models
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
-from armillary.cli.output_file import OUTPUT, PICTURE
-from armillary.cli.outputs import show_table, working
+from armillary.cli.options import MACHINE, json_option, machine_option, plot_option
+from armillary.cli.outputs import show_table, working, write_json
 
 if TYPE_CHECKING:
     from armillary.workload.memory.advice import Advice
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from armillary.workload.models import Model
     from armillary.workload.plan.schema import Plan
 
-_PATH = click.Path(path_type=Path)
 _HELP = f"""{SUBCOMMANDS["memory"]}
 
 MODEL is a name of `armillary generate list`, a model file (.yaml), or a Hugging Face config.json or its folder. With
@@ -31,27 +31,37 @@ it is inference, with the keys and values of all sequences at their full length.
 """
 
 
-@click.command(help=_HELP)
-@click.argument("name", metavar="MODEL")
-@plan_options("both")
-@click.option("--capacity", metavar="SIZE", help='Memory of an NPU, e.g. "80 GB".')
-@click.option("--on", "machine", type=_PATH, metavar="FILE", help="Study or platform file that states it.")
-@click.option(
-    "--pipeline-rank", type=click.IntRange(0), metavar="N", help="Show this one, not the one that needs most."
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        'armillary generate memory llama-3-8b --ranks 8 --batch 8 --tp 2 --capacity "80 GB"',
+        "armillary generate memory llama-3-8b --batch 64 --tp 2 --machine hgx-h100 --plot memory.png",
+    ),
 )
-@click.option("--png", "picture", type=PICTURE, metavar="FILE", help="Draw a step (.png, .svg or .pdf).")
-@click.option("--json", "as_json", type=OUTPUT, metavar="FILE", help="Write the same as JSON.")
+@click.argument("name", metavar="MODEL", shell_complete=complete_models)
+@plan_options("both")
+@option("--capacity", metavar="SIZE", heading=MACHINE, help='Memory of an NPU, e.g. "80 GB".')
+@machine_option("Machine that states it.")
+@option(
+    "--pipeline-rank",
+    type=click.IntRange(0),
+    metavar="N",
+    heading=MACHINE,
+    help="Show this one, not the one that needs most.",
+)
+@plot_option("a step")
+@json_option()
 def command(
     name: str,
     options: PlanOptions,
     capacity: str | None,
-    machine: Path | None,
+    machine: str | None,
     pipeline_rank: int | None,
-    picture: Path | None,
-    as_json: Path | None,
+    plot: Path | None,
+    json_file: Path | None,
 ) -> None:
     """Sum up, compare and print."""
-    from armillary.base.files import write_text
     from armillary.platform import load_platform
     from armillary.report import memory_tables
     from armillary.workload.generate import assumed_sequence, replica_layers
@@ -79,14 +89,12 @@ def command(
         click.echo("\n" + memory_tables.advice_line(found))
         if found.changes:
             show_table(memory_tables.advice_table(found))
-    if picture:
+    if plot:
         from armillary.report.memory_picture import memory_picture
 
-        memory_picture(found.footprint, picture, room or None, model.name)
-    if as_json:
-        write_text(as_json, json.dumps(_json(found, room), indent=1, ensure_ascii=False) + "\n")
-    for path in filter(None, (picture, as_json)):
-        click.echo(f"wrote {path}", err=True)
+        memory_picture(found.footprint, plot, room or None, model.name)
+        click.echo(f"wrote {plot}", err=True)
+    write_json(json_file, _json(found, room))
 
 
 def _of_rank(model: Model, plan: Plan, pipeline_rank: int) -> Footprint:

@@ -8,60 +8,86 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from armillary.cli.command import Command, option
 from armillary.cli.generate import SUBCOMMANDS
-from armillary.cli.output_file import NEW_FOLDER, OUTPUT, PICTURE
+from armillary.cli.options import (
+    astra_sim_options,
+    csv_option,
+    json_option,
+    machine_option,
+    plot_option,
+    profile_option,
+    ranks_option,
+)
+from armillary.cli.output_file import NEW_FOLDER
 from armillary.cli.outputs import show_table, working
 
 if TYPE_CHECKING:
     from armillary.platform.model import Platform
     from armillary.workload.micro import Case
 
-_PATH = click.Path(path_type=Path)
 _T = TypeVar("_T")
 _DEFAULT = "all-reduce,all-gather,reduce-scatter,all-to-all"
 _HELP = f"""{SUBCOMMANDS["micro"]}
 
 The machine is --machine, or --system and --network. Sizes are those of nccl-tests: of the vector, of all parts of a
 collective that divides its data, or of one message. Groups are of consecutive ranks, and all work at the same
-time. With --write nothing is simulated but what --overlap needs to know; the machine may then be --npus.
+time. With --out nothing is simulated but what --overlap needs to know; the machine may then be --ranks.
 """
 
 
-@click.command(help=_HELP)
-@click.option("--collective", "collectives", metavar="NAME,…",
-              help=f"Chakra's collectives, or all.  [default: {_DEFAULT}, or none with --pattern]")  # fmt: skip
-@click.option(
+_TESTS = "What is tested"
+
+
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary generate micro --machine hgx-h100 --plot bandwidth.png",
+        'armillary generate micro --ranks 16 --collective all-reduce --max "1 MiB" --out cases',
+    ),
+)
+@option("--collective", "collectives", metavar="NAME,…", heading=_TESTS,
+        help=f"Chakra's collectives, or all.  [default: {_DEFAULT}, or none with --pattern]")  # fmt: skip
+@option(
     "--pattern",
     "patterns",
     metavar="NAME,…",
+    heading=_TESTS,
     help="Messages, or all: ping-pong, unidirectional, bidirectional, ring, ring-bidirectional, bisection, "
     "bisection-bidirectional, all-pairs, incast, outcast.",
 )
-@click.option("--min", "smallest", default="8 B", show_default=True, metavar="SIZE", help="First size.")
-@click.option("--max", "largest", default="1 GiB", show_default=True, metavar="SIZE", help="Last size.")
-@click.option("--factor", type=click.IntRange(2), default=2, show_default=True, help="From size to size.")
-@click.option(
-    "--groups", metavar="N,…", help="Ranks of a group, or all (every divisor).  [default: all ranks]"
+@option(
+    "--min", "smallest", default="8 B", show_default=True, metavar="SIZE", heading=_TESTS, help="First size."
 )
-@click.option("--type", "element", default="float32", show_default=True, help="Type of an element.")
-@click.option("--overlap", metavar="RATIO,…",
-              help="Also run collectives beside a compute node of RATIO times their time.")  # fmt: skip
-@click.option(
-    "--machine", type=_PATH, metavar="FILE", help="Study or platform file; its workload is ignored."
+@option(
+    "--max", "largest", default="1 GiB", show_default=True, metavar="SIZE", heading=_TESTS, help="Last size."
 )
-@click.option("--system", type=_PATH, metavar="JSON", help="ASTRA-sim system file.")
-@click.option("--network", type=_PATH, metavar="YAML", help="ASTRA-sim network file.")
-@click.option("--npus", type=click.IntRange(2), metavar="N", help="NPUs, where --write needs no machine.")
-@click.option("--profile", type=click.Choice(("astra-sim", "physical")),
-              help="Meaning of the numbers.  [default: physical; astra-sim with --system]")  # fmt: skip
-@click.option(
-    "--write", "folder", type=NEW_FOLDER, metavar="DIR", help="Write traces and a manifest instead."
+@option(
+    "--factor",
+    type=click.IntRange(2),
+    default=2,
+    show_default=True,
+    heading=_TESTS,
+    help="Ratio of each size to the one before.",
 )
-@click.option(
-    "--plot", type=PICTURE, metavar="FILE", help="Draw bus bandwidth over size (.png, .svg or .pdf)."
+@option(
+    "--groups",
+    metavar="N,…",
+    heading=_TESTS,
+    help="Ranks of a group, or all (every divisor).  [default: all ranks]",
 )
-@click.option("--json", "as_json", type=OUTPUT, metavar="FILE", help="Write the results as JSON.")
-@click.option("--csv", "as_csv", type=OUTPUT, metavar="FILE", help="Write the results as CSV.")
+@option("--dtype", default="float32", show_default=True, heading=_TESTS, help="Data type of an element.")
+@option("--overlap", metavar="RATIO,…", heading=_TESTS,
+        help="Also run collectives beside a compute node of RATIO times their time.")  # fmt: skip
+@machine_option("Machine to simulate; the workload of a study is ignored.")
+@astra_sim_options
+@ranks_option("NPUs, where --out needs no machine.", least=2, heading="Machine")
+@profile_option("Simulation semantics.  [default: physical; astra-sim with --system]")
+@option("-o", "--out", type=NEW_FOLDER, metavar="DIR", help="Write traces and a manifest instead.")
+@plot_option("bus bandwidth over size")
+@json_option("Write the results as JSON.")
+@csv_option
 def command(
     collectives: str | None,
     patterns: str | None,
@@ -69,41 +95,41 @@ def command(
     largest: str,
     factor: int,
     groups: str | None,
-    element: str,
+    dtype: str,
     overlap: str | None,
-    machine: Path | None,
+    machine: str | None,
     system: Path | None,
     network: Path | None,
-    npus: int | None,
+    ranks: int | None,
     profile: str | None,
-    folder: Path | None,
+    out: Path | None,
     plot: Path | None,
-    as_json: Path | None,
-    as_csv: Path | None,
+    json_file: Path | None,
+    csv: Path | None,
 ) -> None:
     """Sweep, and write or simulate."""
-    outputs = {"plot": plot, "json": as_json, "csv": as_csv}
-    _check_outputs(outputs, folder)
-    platform = _platform(machine, system, network, npus, alone=folder is not None and overlap is None)
+    outputs = {"plot": plot, "json": json_file, "csv": csv}
+    _check_outputs(outputs, out)
+    platform = _platform(machine, system, network, ranks, alone=out is not None and overlap is None)
     profile = profile or ("astra-sim" if system else "physical")
     ratios = _numbers("--overlap", overlap, _ratio) if overlap is not None else []
-    count = platform.npus if platform else npus
+    count = platform.npus if platform else ranks
     assert count is not None  # _platform asks for one of them
-    cases = _cases(_tests(collectives, patterns, profile if platform else ""), count, groups, element,
+    cases = _cases(_tests(collectives, patterns, profile if platform else ""), count, groups, dtype,
                    _sizes(smallest, largest, factor))  # fmt: skip
     results = []
-    if platform and (folder is None or ratios):
+    if platform and (out is None or ratios):
         from armillary.evidence.micro import measure, measure_beside
 
         with working(f"simulating {len(cases)} cases"):
             results = measure(cases, platform, profile=profile)
             results += measure_beside(results, ratios, platform, profile=profile)
-    if folder:
+    if out:
         from armillary.workload.micro import write_cases
 
         every = dict.fromkeys([*cases, *(result.case for result in results)])
         with working(f"writing {len(every)} traces"):
-            manifest = write_cases(folder, every)
+            manifest = write_cases(out, every)
         click.echo(f"wrote {len(every)} traces of {count} ranks, listed in {manifest}", err=True)
         return
     assert platform is not None
@@ -115,22 +141,22 @@ def command(
         show_table(table)
     if plot:
         micro.bandwidth_picture(results, platform, plot)
-    if as_json:
-        micro.write_json(as_json, results, platform, profile)
-    if as_csv:
-        micro.write_csv(as_csv, results)
+    if json_file:
+        micro.write_json(json_file, results, platform, profile)
+    if csv:
+        micro.write_csv(csv, results)
     for path in filter(None, outputs.values()):
         click.echo(f"wrote {path}", err=True)
 
 
-def _check_outputs(outputs: dict[str, Path | None], folder: Path | None) -> None:
+def _check_outputs(outputs: dict[str, Path | None], out: Path | None) -> None:
     for name, path in outputs.items():
-        if path and folder:
-            raise click.UsageError(f"--write and --{name} exclude each other")
+        if path and out:
+            raise click.UsageError(f"--out and --{name} exclude each other")
 
 
 def _platform(
-    machine: Path | None, system: Path | None, network: Path | None, npus: int | None, *, alone: bool
+    machine: str | None, system: Path | None, network: Path | None, ranks: int | None, *, alone: bool
 ) -> Platform | None:
     """Return the machine; None where `alone`, a number of NPUs, is enough and given."""
     from armillary.platform import load_platform, read_platform
@@ -140,15 +166,15 @@ def _platform(
         raise click.UsageError("--machine and --system or --network exclude each other")
     if astra_sim and not (system and network):
         raise click.UsageError(f"Missing {'--network' if system else '--system'}")
-    if npus and (machine or astra_sim or not alone):
-        raise click.UsageError("--npus is for --write without a machine")
+    if ranks and (machine or astra_sim or not alone):
+        raise click.UsageError("--ranks is for --out without a machine")
     if machine:
         return load_platform(machine)
     if system and network:
         return read_platform(system, network)
-    if not npus:
+    if not ranks:
         raise click.UsageError(
-            f"Missing --machine (or --system and --network{', or --npus' if alone else ''})"
+            f"Missing --machine (or --system and --network{', or --ranks' if alone else ''})"
         )
     return None
 
@@ -163,14 +189,14 @@ def _tests(collectives: str | None, patterns: str | None, profile: str) -> list[
         collectives = _DEFAULT
     found = []
     modelled = list(ASTRA_SIM_OPERATIONS if profile == "astra-sim" else COLLECTIVES)
-    for option, text, known, every in (
+    for flag, text, known, every in (
         ("--collective", collectives, list(COLLECTIVES), modelled),
         ("--pattern", patterns, list(PATTERNS), list(PATTERNS)),
     ):
         for word in text.split(",") if text is not None else ():
             name = word.strip()
             if name not in known and name != "all":
-                raise InputError(f"{option} '{name}': expected all, or {one_of(known)}{nearest(name, known)}")
+                raise InputError(f"{flag} '{name}': expected all, or {one_of(known)}{nearest(name, known)}")
             found += every if name == "all" else [name]
     return list(dict.fromkeys(found))
 
@@ -181,11 +207,11 @@ def _sizes(smallest: str, largest: str, factor: int) -> list[int]:
     from armillary.workload.micro import sizes
 
     ends = []
-    for option, text in (("--min", smallest), ("--max", largest)):
+    for flag, text in (("--min", smallest), ("--max", largest)):
         try:
             ends.append(parse_bytes(text))
         except ValueError as error:
-            raise InputError(f"{option}: {error}") from error
+            raise InputError(f"{flag}: {error}") from error
     return sizes(ends[0], ends[1], factor)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from armillary.base.errors import InputError
+from armillary.cli.command import option
 
 if TYPE_CHECKING:
     from armillary.base.hints import KeyPath
@@ -44,6 +45,20 @@ _METAVARS = {
     "percent": "PERCENT",
 }
 """Of values with a unit."""
+_HEADINGS = {
+    "parallel": "Parallelism",
+    "pipeline": "Pipeline",
+    "data": "Data parallelism",
+    "numbers": "Precision",
+    "offload": "Memory",
+    "recompute": "Memory",
+    "early_stop": "Memory",
+    "optimizer": "Memory",
+    "experts": "Experts",
+    "serve": "Inference",
+}
+"""First key of an option -> its heading; of all else `_REST`."""
+_REST = "Model and batch"
 _OF_INFERENCE: dict[KeyPath, str] = {
     ("batch",): "Sequences, over all replicas.",
     ("microbatch",): "Sequences that a replica works on at a time.",
@@ -67,11 +82,12 @@ def _with_options(function: F, kind: Kind) -> F:
     with_options.__doc__ = function.__doc__
     with_options.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     decorated: Any = with_options
-    for name, (_, schema) in reversed(leaves.items()):
-        decorated = _option(name, schema)(decorated)
+    for name, (path, schema) in reversed(leaves.items()):
+        heading = _HEADINGS.get(str(path[0]), _REST)
+        decorated = _option(name, schema, heading)(decorated)
     file = click.Path(path_type=Path)
-    text = "YAML file of a plan: `workload.generate` of a study but for the model; options go over it."
-    return click.option("--plan", type=file, metavar="FILE", help=text)(decorated)  # type: ignore[no-any-return]
+    text = "YAML file of a plan: `workload.generate` of a study but for the model; options override it."
+    return option("--plan", type=file, metavar="FILE", heading=_REST, help=text)(decorated)  # type: ignore[no-any-return]
 
 
 class PlanOptions:
@@ -154,7 +170,7 @@ def _name(path: KeyPath) -> str:
     return _NAMES.get(path, str(path[-1]).replace("_", "-"))
 
 
-def _option(name: str, schema: dict[str, Any]) -> Callable[[F], F]:
+def _option(name: str, schema: dict[str, Any], heading: str) -> Callable[[F], F]:
     """Return the option of a value."""
     value = schema["anyOf"][0] if "anyOf" in schema else schema
     text, default = schema.get("description", ""), schema.get("default")
@@ -163,7 +179,7 @@ def _option(name: str, schema: dict[str, Any]) -> Callable[[F], F]:
     extra: dict[str, Any] = {"type": str, "metavar": "TEXT"}
     if value["type"] == "boolean":
         text += f"  [default: {'yes' if default else 'no'}]"
-        return click.option(f"--{name}/--no-{name}", default=None, help=text)
+        return option(f"--{name}/--no-{name}", default=None, heading=heading, help=text)
     if "enum" in value:
         extra = {"type": click.Choice(value["enum"])}
     elif value["type"] == "integer":
@@ -174,7 +190,7 @@ def _option(name: str, schema: dict[str, Any]) -> Callable[[F], F]:
         extra = {"metavar": "N,…", "callback": _numbers}
     elif kind := _kind(value):
         extra = {"metavar": _METAVARS[kind]}
-    return click.option(f"--{name}", default=None, help=text, **extra)
+    return option(f"--{name}", default=None, heading=heading, help=text, **extra)
 
 
 def _kind(value: dict[str, Any]) -> str | None:

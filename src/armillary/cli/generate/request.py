@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from armillary.base.terminal import unfiltered
+from armillary.cli.command import option
 from armillary.cli.efficiency import efficiency_option, with_efficiency
+from armillary.cli.options import machine_option
 from armillary.cli.output_file import NEW_FOLDER
 from armillary.cli.outputs import Outputs, output_options, show_table, working
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from armillary.workload.totals import Totals
 
 F = TypeVar("F", bound=Callable[..., Any])
-_PATH = click.Path(path_type=Path)
 
 
 def show_generated(table: Table, found: Totals) -> None:
@@ -44,13 +45,13 @@ class Request:
 
     Attributes:
         folder: Where to write it; None: nowhere.
-        machine: File of the machine to simulate it on; None: do not.
+        machine: The machine to simulate it on, a file or a preset; None: do not.
         efficiency: Share of the peaks that kernels reach there.
         outputs: Files for the result.
     """
 
     folder: Path | None
-    machine: Path | None
+    machine: str | None
     efficiency: str | None
     outputs: Outputs
 
@@ -60,9 +61,9 @@ class Request:
         Raises:
             InputError: the folder is there already, or the machine cannot be read.
         """
-        for option, value in {**vars(self.outputs), "efficiency": self.efficiency}.items():
-            if value is not None and option != "json" and not self.machine:
-                raise click.UsageError(f"--{option} needs --on")
+        for name, value in {**vars(self.outputs), "efficiency": self.efficiency}.items():
+            if value is not None and name != "json" and not self.machine:
+                raise click.UsageError(f"--{name} needs --machine")
         if not self.machine:
             return None
         from armillary.platform import load_platform, with_roofline
@@ -104,9 +105,16 @@ class Request:
             click.echo(f"wrote {self.outputs.json}", err=True)
 
 
-def request_options(function: F) -> F:
-    """Add ``--write``, ``--on``, ``--efficiency`` and outputs to a command; it receives one `Request`."""
+def request_options(*also: str) -> Callable[[F], F]:
+    """Add ``--out``, ``--machine``, ``--efficiency`` and outputs to a command; it receives one `Request`.
 
+    Args:
+        also: Other names of ``--out``, by which other programs call it.
+    """
+    return lambda function: _with_request(function, also)
+
+
+def _with_request(function: F, also: tuple[str, ...]) -> F:
     def with_request(**values: Any) -> Any:
         request = Request(*(values.pop(name) for name in ("folder", "machine", "efficiency", "outputs")))
         return function(request=request, **values)
@@ -114,10 +122,10 @@ def request_options(function: F) -> F:
     with_request.__doc__ = function.__doc__
     with_request.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     decorated: Any = efficiency_option(output_options(with_request))
-    on = "Simulate on the machine of a study or platform file."
-    decorated = click.option("--on", "machine", type=_PATH, metavar="FILE", help=on)(decorated)
-    write = "Write traces and groups of ranks to a new folder."
-    return click.option("--write", "folder", type=NEW_FOLDER, metavar="DIR", help=write)(decorated)  # type: ignore[no-any-return]
+    on = "Simulate on the machine of a study or platform file, or on a preset."
+    out = "Write traces and groups of ranks to a new folder."
+    decorated = machine_option(on)(decorated)
+    return option("-o", "--out", *also, "folder", type=NEW_FOLDER, metavar="DIR", help=out)(decorated)  # type: ignore[no-any-return]
 
 
 def _write(folder: Path, trace: Trace) -> None:

@@ -6,6 +6,8 @@ from functools import partial
 
 import click
 
+from armillary.cli.command import Command
+from armillary.cli.completion import complete_models
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
 from armillary.cli.generate.request import Request, request_options, show_generated
@@ -14,15 +16,22 @@ from armillary.cli.outputs import working
 _HELP = f"""{SUBCOMMANDS["serve"]}
 
 MODEL is a name of `armillary generate list`, a model file (.yaml), or a Hugging Face config.json or its folder. All
-prompts are there at the start; answers grow by one token at a time. What this consists of is printed; --write writes
-its traces, --on simulates it and prints the times of tokens.
+prompts are there at the start; answers grow by one token at a time. What this consists of is printed; --out writes
+its traces, --machine simulates it and prints the times of tokens.
 """
 
 
-@click.command(help=_HELP)
-@click.argument("name", metavar="MODEL")
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary generate serve llama-3-8b --ranks 8 --tp 8 --batch 32 --prompt 512",
+        "armillary generate serve llama-3-8b --batch 32 --prompt 512 --tp 8 --machine hgx-h100",
+    ),
+)
+@click.argument("name", metavar="MODEL", shell_complete=complete_models)
 @plan_options("inference")
-@request_options
+@request_options()
 def command(name: str, options: PlanOptions, request: Request) -> None:
     """Generate, describe, and write or simulate."""
     from armillary.report.memory_tables import memory_line

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from armillary.base.hints import one_line
+from armillary.cli.command import Command
+from armillary.cli.completion import complete_models
 from armillary.cli.generate import SUBCOMMANDS
-from armillary.cli.outputs import show_table
+from armillary.cli.options import json_option
+from armillary.cli.outputs import show_table, write_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,43 +23,40 @@ if TYPE_CHECKING:
 _HELP = f"""{SUBCOMMANDS["show"]}
 
 MODEL is a name of `armillary generate list`, a model file (.yaml), or a Hugging Face config.json or its folder.
-Operations are those of matrix products, two per multiply-add.
+Operations are those of GEMMs, two per multiply-add.
 """
 
 
-@click.command(help=_HELP)
-@click.argument("name", metavar="MODEL")
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary generate show llama-3-8b",
+        "armillary generate show llama-3-8b --batch 8 --sequence 4096 --recompute full",
+    ),
+)
+@click.argument("name", metavar="MODEL", shell_complete=complete_models)
 @click.option("--batch", type=int, default=1, show_default=True, help="Samples.")
 @click.option("--sequence", type=int, help="Tokens per sample; if absent the model's own length.")
 @click.option(
-    "--recomputation",
+    "--recompute",
     type=click.Choice(("none", "selective", "full")),
     default="none",
     show_default=True,
     help="What the backward pass computes again: nothing, attention scores, or all but the head.",
 )
 @click.option("--causal", is_flag=True, help="Count only the attention scores that a causal mask keeps.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 def command(
-    name: str, batch: int, sequence: int | None, recomputation: Any, causal: bool, as_json: bool
+    name: str, batch: int, sequence: int | None, recompute: Any, causal: bool, json_file: Path | None
 ) -> None:
     """Count and print."""
     from armillary.workload import models
 
     model = models.load_model(name)
     counts = models.parameters(model)
-    work = models.flops(model, batch, sequence, recomputation=recomputation, causal=causal)
+    work = models.flops(model, batch, sequence, recomputation=recompute, causal=causal)
     sequence = sequence or models.default_sequence(model)
-    if as_json:
-        request = {"batch": batch, "sequence": sequence, "recomputation": recomputation, "causal": causal}
-        sums = {key: getattr(work, key) for key in ("parts", "forward", "backward", "recomputed", "training")}
-        found = models.facts(model) | {
-            "parameters": counts.parts | {"total": counts.total, "active": counts.active},
-            "flops": request | sums,
-            "description": model.model_dump(exclude_none=True),
-        }
-        click.echo(json.dumps(found, indent=1))
-        return
     click.echo(one_line(f"{model.name} ({model.kind})"))
     for source in model.source:
         click.echo(one_line(f"  {source}"))
@@ -66,7 +66,15 @@ def command(
         click.echo(f"{missing:,} embedding tables are not counted: their rows are not known")
     click.echo()
     size = f"batch {batch:,}" + (f", sequence {sequence:,}" if sequence else "")
-    show_table(_operations(work, size, recomputation))
+    show_table(_operations(work, size, recompute))
+    request = {"batch": batch, "sequence": sequence, "recomputation": recompute, "causal": causal}
+    sums = {key: getattr(work, key) for key in ("parts", "forward", "backward", "recomputed", "training")}
+    found = models.facts(model) | {
+        "parameters": counts.parts | {"total": counts.total, "active": counts.active},
+        "flops": request | sums,
+        "description": model.model_dump(exclude_none=True),
+    }
+    write_json(json_file, found)
 
 
 def _parameters(counts: Parameters) -> Table:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from armillary.cli.command import Command
+from armillary.cli.completion import complete_models
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
 from armillary.cli.generate.request import Request, request_options, show_generated
@@ -20,14 +22,21 @@ if TYPE_CHECKING:
 _HELP = f"""{SUBCOMMANDS["train"]}
 
 MODEL is a name of `armillary generate list`, a model file (.yaml), or a Hugging Face config.json or its folder. What a
-step consists of is printed; --write writes its traces, --on simulates it.
+step consists of is printed; --out writes its traces, --machine simulates it.
 """
 
 
-@click.command(help=_HELP)
-@click.argument("name", metavar="MODEL")
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary generate train llama-3-8b --ranks 8 --batch 8 --tp 2",
+        "armillary generate train llama-3-8b --batch 64 --tp 2 --machine hgx-h100 --plot step.png",
+    ),
+)
+@click.argument("name", metavar="MODEL", shell_complete=complete_models)
 @plan_options("training")
-@request_options
+@request_options("--write")
 def command(name: str, options: PlanOptions, request: Request) -> None:
     """Generate, describe, and write or simulate."""
     from armillary.report.workload_tables import workload_json, workload_table

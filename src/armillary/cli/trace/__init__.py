@@ -21,6 +21,7 @@ SUBCOMMANDS = {
     "json": "Write a trace as valid JSON.",
     "graph": "Draw the dependencies: DOT, GraphML or HTML.",
     "timeline": "Write a timeline for ui.perfetto.dev.",
+    "replay": "Execute a Chakra trace on this hardware, measured against simulated.",
     "link": "Join a PyTorch host trace and a device trace.",
     "obfuscate": "Hide what a trace says about its model, and keep how it runs.",
     "attack": "Say what a trace gives away: hidden size, layers, parallelism.",
@@ -32,7 +33,6 @@ SUBCOMMANDS = {
 files_argument: Callable[[Any], Any] = click.argument(
     "files", type=click.Path(), nargs=-1, required=True, metavar="FILE..."
 )
-as_json_option: Callable[[Any], Any] = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group(cls=LazyGroup, help=COMMANDS["trace"], modules=__name__, table=SUBCOMMANDS)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 from typing import Any
 
 import click
 
-from armillary.cli.outputs import show_table, working
-from armillary.cli.trace import SUBCOMMANDS, as_json_option
+from armillary.cli.command import Command
+from armillary.cli.options import json_option
+from armillary.cli.outputs import show_table, working, write_json
+from armillary.cli.trace import SUBCOMMANDS
 
 _HELP = f"""{SUBCOMMANDS["attack"]}
 
@@ -18,10 +20,14 @@ learn.
 """
 
 
-@click.command(help=_HELP)
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=("armillary trace attack step", "armillary trace attack step.0.et --json -"),
+)
 @click.argument("source", type=click.Path(), metavar="INPUT")
-@as_json_option
-def command(source: str, as_json: bool) -> None:
+@json_option()
+def command(source: str, json_file: Path | None) -> None:
     """Attack and print."""
     from armillary.lab.privacy.rules import attack
     from armillary.lab.privacy.show import guesses_table
@@ -29,8 +35,6 @@ def command(source: str, as_json: bool) -> None:
 
     with working("attacking"):
         guesses = attack(read_input(source).trace)
-    if as_json:
-        rows: list[dict[str, Any]] = [vars(guess) for guess in guesses]
-        click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
-    else:
-        show_table(guesses_table(guesses))
+    show_table(guesses_table(guesses))
+    rows: list[dict[str, Any]] = [vars(guess) for guess in guesses]
+    write_json(json_file, rows)

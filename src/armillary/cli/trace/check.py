@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from armillary.cli.outputs import working
-from armillary.cli.trace import SUBCOMMANDS, as_json_option
-from armillary.cli.trace.group_file import groups_option, read_group_file
+from armillary.cli.command import Command
+from armillary.cli.options import comm_groups_option, json_option
+from armillary.cli.outputs import working, write_json
+from armillary.cli.trace import SUBCOMMANDS
+from armillary.cli.trace.group_file import read_group_file
 
 if TYPE_CHECKING:
     from armillary.trace.inputs import Input
@@ -23,41 +24,45 @@ other too: sends with receives, and the collectives of every group.
 """
 
 
-@click.command(help=_HELP)
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=("armillary trace check step", "armillary trace check step --comm-groups groups.json --json -"),
+)
 @click.argument("inputs", type=click.Path(), nargs=-1, required=True, metavar="INPUT...")
-@groups_option
-@as_json_option
+@comm_groups_option
+@json_option()
 @click.pass_context
-def command(ctx: click.Context, inputs: tuple[str, ...], groups: Path | None, as_json: bool) -> None:
+def command(
+    ctx: click.Context, inputs: tuple[str, ...], comm_groups: Path | None, json_file: Path | None
+) -> None:
     """Check, and say whether the traces can be simulated."""
     from armillary.trace.inputs import read_inputs
 
     with working("checking"):
         found = read_inputs(inputs)
-        findings = [row for each in found for row in _findings(each, groups)]
+        findings = [row for each in found for row in _findings(each, comm_groups)]
     errors = sum(row["severity"] == "error" for row in findings)
     verdict = _verdict(errors, len(findings) - errors, all(each.whole for each in found))
-    if as_json:
-        facts = {
-            "verdict": verdict,
-            "can_be_simulated": not errors,
-            "errors": errors,
-            "warnings": len(findings) - errors,
-            "inputs": [
-                {"name": each.name, "ranks": each.trace.n_ranks, "graphs": len(each.trace.graphs)}
-                | {"compared": each.whole}
-                for each in found
-            ],
-            "findings": findings,
-        }
-        click.echo(json.dumps(facts, indent=1))
-    else:
-        for row in findings:
-            alike = f" and {row['ranks'] - 1} alike" if row["ranks"] > 1 else ""
-            click.echo(f"{row['file']}{alike}: {row['severity']}: {row['message']}")
-        if not findings:
-            click.echo(f"{_counted(found)}: nothing wrong")
-        click.echo(f"verdict: {verdict}")
+    for row in findings:
+        alike = f" and {row['ranks'] - 1} alike" if row["ranks"] > 1 else ""
+        click.echo(f"{row['file']}{alike}: {row['severity']}: {row['message']}")
+    if not findings:
+        click.echo(f"{_counted(found)}: nothing wrong")
+    click.echo(f"verdict: {verdict}")
+    facts = {
+        "verdict": verdict,
+        "can_be_simulated": not errors,
+        "errors": errors,
+        "warnings": len(findings) - errors,
+        "inputs": [
+            {"name": each.name, "ranks": each.trace.n_ranks, "graphs": len(each.trace.graphs)}
+            | {"compared": each.whole}
+            for each in found
+        ],
+        "findings": findings,
+    }
+    write_json(json_file, facts)
     if errors:
         ctx.exit(2)
 

@@ -8,20 +8,30 @@ from typing import Any
 
 import click
 
-from armillary.cli.output_file import OUTPUT, OutputPrefix
-from armillary.cli.outputs import working
+from armillary.cli.command import Command, Option, option
+from armillary.cli.options import json_option
+from armillary.cli.output_file import OutputPrefix
+from armillary.cli.outputs import working, write_json
 from armillary.cli.trace import SUBCOMMANDS
 
+_SAME = {"npus": ("--ranks", "N"), "groups": ("--comm-groups", "JSON")}
+"""Option of a format -> what commands call that, and its metavar; its own name is taken, too."""
+_OF_FORMAT = "armillary.format"
+"""Where a context keeps the options of the format."""
 
-class _Convert(click.Command):
+
+class _Convert(Command):
     """A command whose options depend on ``--from``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         name = _value_of("--from", args)
         if name is not None:
-            self.params = [param for param in self.params if not getattr(param, "of_front_end", False)]
-            self.params += _options(name)
+            ctx.meta[_OF_FORMAT] = _options(name)
         return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        *own, help_option = super().get_params(ctx)
+        return [*own, *ctx.meta.get(_OF_FORMAT, ()), help_option]
 
 
 def _value_of(option: str, args: list[str]) -> str | None:
@@ -38,48 +48,57 @@ def _options(name: str) -> list[click.Option]:
 
     from armillary.convert import front_end
 
-    found = []
-    for option in front_end(name).options:
-        flag = f"--{option.name.replace('_', '-')}"
-        required = option.default is inspect.Parameter.empty
-        kind: Any = click.Path(path_type=Path) if option.kind is Path else option.kind
-        shape = {"is_flag": True} if option.kind is bool else {"type": kind}
+    found: list[click.Option] = []
+    for each in front_end(name).options:
+        flag = f"--{each.name.replace('_', '-')}"
+        same, metavar = _SAME.get(each.name, (flag, "N" if each.kind is int else None))
+        required = each.default is inspect.Parameter.empty
+        kind: Any = click.Path(path_type=Path) if each.kind is Path else each.kind
+        shape = {"is_flag": True} if each.kind is bool else {"type": kind}
         # An explicit default of None would satisfy `required`.
         given: Any = (
-            {}
-            if required
-            else {"default": option.default, "show_default": option.default not in (None, False)}
+            {} if required else {"default": each.default, "show_default": each.default not in (None, False)}
         )
-        made = click.Option(
-            [flag, option.name],
+        made = Option(
+            [*dict.fromkeys((same, flag)), each.name],
+            metavar=metavar,
             required=required,
-            help=option.help,
+            help=each.help,
+            heading="This format",
             **shape,
             **given,
         )
-        made.of_front_end = True  # type: ignore[attr-defined]
         found.append(made)
     return found
 
 
 @click.command(
     cls=_Convert,
-    help=f"{SUBCOMMANDS['convert']}\n\nEach format has options of its own: `--from NAME --help` lists them.",
+    help=f"{SUBCOMMANDS['convert']}\n\nEach format has options of its own: `--from FORMAT --help` lists them.",
+    examples=(
+        "armillary trace convert --from pytorch traces -o step --json -",
+        "armillary trace convert --from text mlp.txt --ranks 8 -o mlp",
+    ),
 )
-@click.option("--from", "source", required=True, metavar="NAME", help="The format; without one, the list.")
+@option(
+    "--from",
+    "source",
+    required=True,
+    metavar="FORMAT",
+    heading="Input",
+    help="The format; without one, the list.",
+)
 @click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="INPUT...")
-@click.option(
+@option(
     "-o",
-    "--output",
+    "--out",
     type=OutputPrefix(".0.et"),
     required=True,
     metavar="PREFIX",
     help="Write PREFIX.<rank>.et.",
 )
-@click.option("--json", "report_path", type=OUTPUT, metavar="REPORT", help="Write a report.")
-def command(
-    source: str, inputs: tuple[Path, ...], output: str, report_path: Path | None, **options: Any
-) -> None:
+@json_option("Write a report as JSON.")
+def command(source: str, inputs: tuple[Path, ...], out: str, json_file: Path | None, **options: Any) -> None:
     """Convert and write."""
     from armillary.base.files import write_text
     from armillary.convert import front_end, report
@@ -87,16 +106,15 @@ def command(
 
     with working("converting"):
         converted = front_end(source).convert(inputs, **options)
-        write_trace(output, converted.trace)
+        write_trace(out, converted.trace)
     facts = report(converted)
     for warning in converted.warnings:
         click.echo(f"warning: {warning}", err=True)
     for line in converted.statements:
         click.echo(line, err=True)
     if converted.groups:
-        groups = Path(f"{output}.groups.json")
+        groups = Path(f"{out}.groups.json")
         write_text(groups, json.dumps(facts["groups"]))
         click.echo(f"wrote {groups}", err=True)
-    if report_path:
-        write_text(report_path, json.dumps(facts, indent=1))
-    click.echo(f"wrote {output}.<rank>.et: {facts['ranks']} ranks, {facts['nodes']} nodes", err=True)
+    write_json(json_file, facts)
+    click.echo(f"wrote {out}.<rank>.et: {facts['ranks']} ranks, {facts['nodes']} nodes", err=True)

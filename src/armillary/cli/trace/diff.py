@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from armillary.cli.outputs import show_table, working
-from armillary.cli.trace import SUBCOMMANDS, as_json_option
+from armillary.cli.command import Command
+from armillary.cli.options import json_option
+from armillary.cli.outputs import show_table, working, write_json
+from armillary.cli.trace import SUBCOMMANDS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,22 +31,24 @@ by name and occurrence where ids were given anew. The exit code is 0 if A and B 
 """
 
 
-@click.command(help=_HELP)
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=("armillary trace diff before after", "armillary trace diff step.0.et step.1.et --json -"),
+)
 @click.argument("one", type=click.Path(), metavar="A")
 @click.argument("two", type=click.Path(), metavar="B")
-@as_json_option
+@json_option()
 @click.pass_context
-def command(ctx: click.Context, one: str, two: str, as_json: bool) -> None:
+def command(ctx: click.Context, one: str, two: str, json_file: Path | None) -> None:
     """Compare and print."""
     from armillary.trace.diff import diff
     from armillary.trace.inputs import read_input
 
     with working("comparing"):
         found = diff(read_input(one).trace, read_input(two).trace)
-    if as_json:
-        click.echo(json.dumps(found, indent=1))
-    else:
-        _show(found)
+    _show(found)
+    write_json(json_file, found)
     if not found["same"]:
         ctx.exit(1)
 

@@ -6,10 +6,15 @@ import json
 
 import click
 
+from armillary.cli.command import Command
 from armillary.cli.trace import SUBCOMMANDS, files_argument
 
 
-@click.command(help=SUBCOMMANDS["dump"])
+@click.command(
+    cls=Command,
+    help=SUBCOMMANDS["dump"],
+    examples=("armillary trace dump step.0.et", "armillary trace dump step.0.et step.1.et | jq .name"),
+)
 @files_argument
 def command(files: tuple[str, ...]) -> None:
     """Print nodes as JSON, one a line, after a line for each file."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from armillary.base.errors import InputError, nearest, one_of
+from armillary.cli.command import Command, option
 from armillary.cli.generate.request import Request, request_options
-from armillary.cli.output_file import OUTPUT
+from armillary.cli.options import comm_groups_option, ranks_option
 from armillary.cli.outputs import show_table, working
 from armillary.cli.trace import SUBCOMMANDS
-from armillary.cli.trace.group_file import groups_option, read_group_file
+from armillary.cli.trace.group_file import read_group_file
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,38 +35,66 @@ factor. Every rule that was applied is listed, with the number of nodes.
 """
 
 
-@click.command(help=_HELP)
+_WHAT, _FOUND, _LAWS = "What is scaled", "What the ranks are", "How it scales"
+
+
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary trace extrapolate step",
+        "armillary trace extrapolate step --scale dp=16 --scale batch=2 --out larger",
+    ),
+)
 @click.argument("source", type=click.Path(), metavar="INPUT")
-@click.option(
-    "--scale", multiple=True, metavar="AXIS=N", help=f"One of {', '.join(_SCALED)}; may be repeated."
+@option(
+    "--scale",
+    multiple=True,
+    metavar="AXIS=N",
+    heading=_WHAT,
+    help=f"One of {', '.join(_SCALED)}; may be repeated.",
 )
-@click.option("--ranks", type=click.IntRange(1), metavar="N", help="Ranks in all; more or fewer replicas.")
-@click.option(
-    "--axes", "axes_text", metavar="AXIS=N,…", help="All axes, neighbouring ranks first, e.g. tp=2,dp=4,pp=2."
+@ranks_option("Ranks in all; more or fewer replicas.", heading=_WHAT)
+@option(
+    "--axes",
+    "axes_text",
+    metavar="AXIS=N,…",
+    heading=_FOUND,
+    help="All axes, neighbouring ranks first, e.g. tp=2,dp=4,pp=2.",
 )
-@click.option(
+@option(
     "--group",
     "roles",
     multiple=True,
     metavar="AXIS=GROUP",
+    heading=_FOUND,
     help="A group that lies along an axis, e.g. dp=3.",
 )
-@click.option("--from-one-rank", is_flag=True, help="All ranks do what that of the file did.")
-@click.option("--also", multiple=True, metavar="PREFIX", help="A second run, from which laws are measured …")
-@click.option("--at", "at", multiple=True, metavar="AXIS=N", help="… and its size, as for --scale.")
-@click.option(
-    "--sizes", metavar="batch=N,sequence=N", help="Those of the trace, where token ids do not show them."
+@option("--from-one-rank", is_flag=True, heading=_FOUND, help="All ranks do what that of the file did.")
+@option(
+    "--sizes",
+    metavar="batch=N,sequence=N",
+    heading=_FOUND,
+    help="Those of the trace, where token ids do not show them.",
 )
-@click.option(
+@option(
+    "--also",
+    multiple=True,
+    metavar="PREFIX",
+    heading=_LAWS,
+    help="A second run, from which laws are measured …",
+)
+@option("--at", "at", multiple=True, metavar="AXIS=N", heading=_LAWS, help="… and its size, as for --scale.")
+@option(
     "--hardware",
     type=_PATH,
     nargs=2,
     metavar="FROM TO",
+    heading=_LAWS,
     help="Machines: recorded durations go from one to the other.",
 )
-@click.option("--report", type=OUTPUT, metavar="FILE", help="Write the assumptions as JSON.")
-@groups_option
-@request_options
+@comm_groups_option
+@request_options()
 def command(
     source: str,
     scale: tuple[str, ...],
@@ -78,12 +106,10 @@ def command(
     at: tuple[str, ...],
     sizes: str | None,
     hardware: tuple[Path, Path] | None,
-    report: Path | None,
-    groups: Path | None,
+    comm_groups: Path | None,
     request: Request,
 ) -> None:
     """Recognise, extrapolate, list assumptions, and write or simulate."""
-    from armillary.base.files import write_text
     from armillary.lab.extrapolation import extrapolate
     from armillary.platform import load_platform
 
@@ -99,7 +125,7 @@ def command(
         raise click.UsageError("each --also needs an --at, and each --at an --also")
     platform = request.platform()
     with working("recognising"):
-        trace, evidence = _read(source, from_one_rank, told, own, groups)
+        trace, evidence = _read(source, from_one_rank, told, own, comm_groups)
     references = {axis: _reference(axis, value, name, trace, told) for name, (axis, value) in
                   zip(also, _pairs("--at", at, _SCALED).items(), strict=True)}  # fmt: skip
     machines = (load_platform(hardware[0]), load_platform(hardware[1])) if hardware else None
@@ -113,9 +139,6 @@ def command(
         click.echo()
         show_table(_assumptions_table(found))
         click.echo(_unclassified(found))
-    if report:
-        write_text(report, json.dumps(found.report(), indent=1) + "\n")
-        click.echo(f"wrote {report}", err=True)
     request.carry_out(found.trace, platform, found.report())
 
 

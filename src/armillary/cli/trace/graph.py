@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from armillary.cli.command import Command, option
 from armillary.cli.output_file import OutputFile
 from armillary.cli.outputs import working
 from armillary.cli.trace import SUBCOMMANDS
@@ -14,11 +15,13 @@ DRAWING = OutputFile("armillary.report.trace_graph:check_trace_graph")
 
 
 @click.command(
-    help=f"{SUBCOMMANDS['graph']}\n\nThe suffix of OUT says how: .dot and .graphml for other programs (no layout is "
-    "computed), .html for a page to look into, .svg, .pdf or .png for a picture."
+    cls=Command,
+    help=f"{SUBCOMMANDS['graph']}\n\nThe suffix of the file says how: .dot and .graphml for other programs (no layout "
+    "is computed), .html for a page to look into, .svg, .pdf or .png for a picture.",
+    examples=("armillary trace graph step.0.et -o step.svg", "armillary trace graph step.0.et -o step.dot"),
 )
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("-o", "--output", type=DRAWING, required=True, metavar="OUT", help="The file.")
+@option("-o", "--out", type=DRAWING, required=True, metavar="FILE", help="The file to write.")
 @click.option(
     "--collapse",
     metavar="HOW",
@@ -29,9 +32,9 @@ DRAWING = OutputFile("armillary.report.trace_graph:check_trace_graph")
     "--max-nodes", type=click.IntRange(min=1), default=2000, show_default=True, metavar="N",
     help="Draw every node of a graph up to this size; of a larger one, at most a fifth as many boxes.",
 )  # fmt: skip
-def command(file: Path, output: Path, collapse: str | None, max_nodes: int) -> None:
+def command(file: Path, out: Path, collapse: str | None, max_nodes: int) -> None:
     """Draw and write."""
-    draw(file, output, collapse, max_nodes)
+    draw(file, out, collapse, max_nodes)
 
 
 def draw(file: Path, output: Path, collapse: str | None = None, max_nodes: int = 2000) -> None:

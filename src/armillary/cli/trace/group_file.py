@@ -1,19 +1,8 @@
-"""The option ``--groups`` of commands that compare ranks."""
+"""The file of ``--comm-groups``, which commands that compare ranks read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import click
-
-groups_option: Callable[[Any], Any] = click.option(
-    "--groups",
-    type=click.Path(path_type=Path),
-    metavar="JSON",
-    help="Communicator groups that the trace does not define, as ASTRA-sim lists them.",
-)
 
 
 def read_group_file(path: Path | None, ranks: int) -> dict[int, tuple[int, ...]]:

@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from armillary.cli.outputs import show_table
-from armillary.cli.trace import SUBCOMMANDS, as_json_option, files_argument
+from armillary.cli.command import Command
+from armillary.cli.options import json_option
+from armillary.cli.outputs import show_table, write_json
+from armillary.cli.trace import SUBCOMMANDS, files_argument
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 
-@click.command(help=SUBCOMMANDS["info"])
+@click.command(
+    cls=Command,
+    help=SUBCOMMANDS["info"],
+    examples=("armillary trace info step.0.et", "armillary trace info step.*.et --json -"),
+)
 @files_argument
-@as_json_option
-def command(files: tuple[str, ...], as_json: bool) -> None:
+@json_option()
+def command(files: tuple[str, ...], json_file: Path | None) -> None:
     """Count what is in trace files (.et, plain, gzip or zstd, or .json)."""
     from armillary.trace import info as describe
     from armillary.trace import read_graph
 
     found = [describe(read_graph(file)) for file in files]
-    if as_json:
-        click.echo(json.dumps(found, indent=1))
-        return
     alike: dict[str, list[dict[str, Any]]] = {}
     for facts in found:
         alike.setdefault(json.dumps(facts | {"source": ""}), []).append(facts)
     for group in alike.values():
         show_table(_table(group[0], len(group) - 1))
+    write_json(json_file, found)
 
 
 def _table(facts: dict[str, Any], others: int) -> Table:

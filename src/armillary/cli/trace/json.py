@@ -7,6 +7,7 @@ from typing import Literal
 
 import click
 
+from armillary.cli.command import Command, option
 from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import working
 from armillary.cli.trace import SUBCOMMANDS
@@ -20,34 +21,36 @@ _SUFFIXES: dict[str, Literal["gzip", "zstd"] | None] = {
 
 
 @click.command(
-    help=f"{SUBCOMMANDS['json']}\n\nWithout -o the JSON goes to standard output. Where OUT ends in .et, .et.gz or "
-    ".et.zst, FILE is turned into a Chakra file: the way back."
+    cls=Command,
+    help=f"{SUBCOMMANDS['json']}\n\nWithout -o the JSON goes to standard output. Where that file ends in .et, .et.gz "
+    "or .et.zst, FILE is turned into a Chakra file: the way back.",
+    examples=("armillary trace json step.0.et", "armillary trace json step.0.et -o step.json"),
 )
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("-o", "--output", type=OUTPUT, metavar="OUT", help="The file.")
-def command(file: Path, output: Path | None) -> None:
+@option("-o", "--out", type=OUTPUT, metavar="FILE", help="The file to write.")
+def command(file: Path, out: Path | None) -> None:
     """Convert between the two forms."""
     from armillary.trace import read_graph, write_graph
     from armillary.trace.json_layout import json_pieces, write_json
 
-    if output is None:
+    if out is None:
         for piece in json_pieces(read_graph(file)):
             click.echo(piece, nl=False)
         return
-    compress = _compression(output)
+    compress = _compression(out)
     with working("converting"):
         graph = read_graph(file)
-        if output.suffix == ".json":
-            write_json(output, graph)
+        if out.suffix == ".json":
+            write_json(out, graph)
         else:
-            write_graph(output, graph, compress)
-    click.echo(f"wrote {output}: {graph.n_nodes:,} nodes", err=True)
+            write_graph(out, graph, compress)
+    click.echo(f"wrote {out}: {graph.n_nodes:,} nodes", err=True)
 
 
-def _compression(output: Path) -> Literal["gzip", "zstd"] | None:
+def _compression(out: Path) -> Literal["gzip", "zstd"] | None:
     from armillary.base.errors import InputError, one_of
 
     for suffix, how in _SUFFIXES.items():
-        if output.name.endswith(suffix):
+        if out.name.endswith(suffix):
             return how
-    raise InputError(f"--output {output}: suffix '{output.suffix}', expected {one_of(_SUFFIXES)}")
+    raise InputError(f"--out {out}: suffix '{out.suffix}', expected {one_of(_SUFFIXES)}")

@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
+from armillary.cli.command import Command, option
+from armillary.cli.options import json_option
 from armillary.cli.output_file import OUTPUT
-from armillary.cli.outputs import working
+from armillary.cli.outputs import working, write_json
 from armillary.cli.trace import SUBCOMMANDS
 
 _FILE = click.Path(path_type=Path)
 
 
-@click.command(help=SUBCOMMANDS["link"])
+@click.command(
+    cls=Command,
+    help=SUBCOMMANDS["link"],
+    examples=(
+        "armillary trace link --host host_0.json --device device_0.json -o joined.json",
+        "armillary trace link --host host_0.json --device device_0.json -o joined.json --json -",
+    ),
+)
 @click.option(
     "--host", type=_FILE, required=True, metavar="FILE", help="Execution trace (ExecutionTraceObserver)."
 )
 @click.option(
     "--device", type=_FILE, required=True, metavar="FILE", help="Kineto trace (export_chrome_trace)."
 )
-@click.option("-o", "--output", type=OUTPUT, required=True, metavar="FILE", help="Write the joined trace.")
-@click.option("--json", "report_path", type=OUTPUT, metavar="REPORT", help="Write a report.")
-def command(host: Path, device: Path, output: Path, report_path: Path | None) -> None:
+@option("-o", "--out", type=OUTPUT, required=True, metavar="FILE", help="Write the joined trace.")
+@json_option("Write a report as JSON.")
+def command(host: Path, device: Path, out: Path, json_file: Path | None) -> None:
     """Join and write."""
-    from armillary.base.files import write_text
     from armillary.convert.pytorch.link_files import link_files
 
     with working("linking"):
-        facts = link_files(host, device, output)
+        facts = link_files(host, device, out)
     for warning in facts["warnings"]:
         click.echo(f"note: {warning}", err=True)
-    if report_path:
-        write_text(report_path, json.dumps(facts, indent=1))
     ways = ", ".join(f"{count} by {name}" for name, count in facts["strategies"].items())
     click.echo(
         f"linked {facts['linked']} of {facts['linkable']} nodes ({100 * facts['link_rate']:.2f} %): {ways}"
@@ -42,4 +47,5 @@ def command(host: Path, device: Path, output: Path, report_path: Path | None) ->
         click.echo(
             f"{facts['device_ops_linked']} of {facts['device_ops']} device operations have their launch"
         )
-    click.echo(f"wrote {output}", err=True)
+    click.echo(f"wrote {out}", err=True)
+    write_json(json_file, facts)

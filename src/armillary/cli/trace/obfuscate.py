@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from armillary.base.errors import InputError
+from armillary.cli.command import Command, option
+from armillary.cli.options import comm_groups_option, json_option, machine_option
 from armillary.cli.output_file import OUTPUT
-from armillary.cli.outputs import show_table, working
+from armillary.cli.outputs import show_table, working, write_json
 from armillary.cli.trace import SUBCOMMANDS
-from armillary.cli.trace.group_file import groups_option, read_group_file
+from armillary.cli.trace.group_file import read_group_file
 
 if TYPE_CHECKING:
     from armillary.lab.privacy.machines import Machine
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _HELP = f"""{SUBCOMMANDS["obfuscate"]}
 
-INPUT and OUTPUT are prefixes of the files PREFIX.<rank>.et of all ranks, or a file each; INPUT may be a study that
+INPUT and OUT are prefixes of the files PREFIX.<rank>.et of all ranks, or a file each; INPUT may be a study that
 generates its workload. Level 1 replaces names, ids and groups and leaves out shapes and metadata; 2 also perturbs sizes
 and times by 5 %; 3 also joins, splits and orders nodes anew and scales totals by factors up to 4. What was asked for is
 weakened until the simulated time stays within the tolerance on all machines. Level 4 writes a stand-in: a training step
@@ -31,48 +32,93 @@ of another model on as many ranks that takes as long.
 _PATH = click.Path(path_type=Path)
 
 
-@click.command(help=_HELP)
+_HOW = "How much is hidden"
+_STAYS = "What stays"
+_BACK = "The way back"
+
+
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary trace obfuscate step -o hidden --map names.json",
+        'armillary trace obfuscate step -o hidden --level 2 --machine hgx-h100 --tolerance "1 %"',
+    ),
+)
 @click.argument("source", type=click.Path(), metavar="INPUT")
-@click.option(
-    "-o", "--output", required=True, type=OUTPUT, metavar="OUTPUT", help="The file or prefix to write."
+@option(
+    "-o",
+    "--out",
+    required=True,
+    type=OUTPUT,
+    metavar="OUT",
+    help="The file to write, or the prefix of files.",
 )
-@click.option("--level", type=click.IntRange(1, 4), help="Shorthand; options below go over it. [default: 3]")
-@click.option("--names", is_flag=True, help="Only names, ids, shapes and metadata: --level 1.")
-@click.option(
-    "--sizes", metavar="SHARE", help="Perturb single sizes and times by no more than this, such as 5 %."
+@option(
+    "--level",
+    type=click.IntRange(1, 4),
+    heading=_HOW,
+    help="Shorthand; the options below override it. [default: 3]",
 )
-@click.option("--structure/--no-structure", default=None, help="Join, split and order nodes anew.")
-@click.option(
-    "--totals", type=float, metavar="FACTOR", help="Scale the total of each kind of work by up to this."
+@option("--names", is_flag=True, heading=_HOW, help="Only names, ids, shapes and metadata: --level 1.")
+@option(
+    "--sizes",
+    metavar="SHARE",
+    heading=_HOW,
+    help="Perturb single sizes and times by no more than this, such as 5 %.",
 )
-@click.option(
+@option("--structure/--no-structure", default=None, heading=_HOW, help="Join, split and order nodes anew.")
+@option(
+    "--totals",
+    type=float,
+    metavar="FACTOR",
+    heading=_HOW,
+    help="Scale the total of each kind of work by up to this.",
+)
+@option(
     "--tolerance",
     default="5 %",
     show_default=True,
     metavar="SHARE",
-    help="By which the simulated time may differ.",
+    heading=_STAYS,
+    help="How much the simulated time may differ.",
 )
-@click.option(
-    "--on", "machines", type=click.Path(), multiple=True, metavar="FILE",
-    help="Machine on which the time must stay: a file of it, or a preset. "
+@machine_option(
+    "Machine on which the time must stay; may be repeated. "
     "[default: boards of H100 and, below level 4, of MI300X]",
-)  # fmt: skip
-@click.option("--key", help="Secret that all random choices follow from. [default: another one each time]")
-@click.option(
-    "--map", "legend", type=OUTPUT, metavar="FILE", help="Write what new names stand for; keep it private."
+    multiple=True,
 )
-@click.option("--restore", type=_PATH, metavar="MAP", help="Put names and ids back instead.")
-@click.option("--json", "report", type=OUTPUT, metavar="FILE", help="Write what remains inferable as JSON.")
-@groups_option
+@option(
+    "--key",
+    heading=_BACK,
+    help="Secret that all random choices follow from. [default: another one each time]",
+)
+@option(
+    "--map",
+    "legend",
+    type=OUTPUT,
+    metavar="FILE",
+    heading=_BACK,
+    help="Write what new names stand for; keep it private.",
+)
+@option(
+    "--restore",
+    type=_PATH,
+    metavar="MAP",
+    heading=_BACK,
+    help="Put names and ids back instead, by the file of --map.",
+)
+@json_option("Write what remains inferable as JSON.")
+@comm_groups_option
 def command(
     source: str,
-    output: Path,
-    machines: tuple[str, ...],
+    out: Path,
+    machine: tuple[str, ...],
     key: str | None,
     legend: Path | None,
     restore: Path | None,
-    report: Path | None,
-    groups: Path | None,
+    json_file: Path | None,
+    comm_groups: Path | None,
     tolerance: str,
     **wanted: Any,
 ) -> None:
@@ -81,17 +127,17 @@ def command(
         given = [f"--{name}" for name, value in wanted.items() if value is not None and value is not False]
         given += (
             ["--map"] * bool(legend)
-            + ["--json"] * bool(report)
-            + ["--on"] * bool(machines)
+            + ["--json"] * bool(json_file)
+            + ["--machine"] * bool(machine)
             + ["--key"] * bool(key)
         )
         if given:
             raise click.UsageError(f"--restore and {given[0]} exclude each other")
-        _restore(source, output, restore)
+        _restore(source, out, restore)
         return
     import secrets
 
-    from armillary.base.files import check_prefix, write_text
+    from armillary.base.files import check_prefix
     from armillary.lab.obfuscation.restoring import write_legend
     from armillary.lab.privacy.machines import read_machines
     from armillary.lab.privacy.obfuscate import obfuscate
@@ -107,12 +153,12 @@ def command(
     with working("obfuscating"):
         found, own = _read(source)
         if found.whole:
-            check_prefix("--output", output)
+            check_prefix("--out", out)
         trace = found.trace
         if strength.stand_in and not found.whole:
             raise InputError(f"{source}: is one rank, expected the prefix of all for --level 4")
-        chosen = own if own and not machines else read_machines(machines, trace.n_ranks)
-        if strength.stand_in and not (own or machines):
+        chosen = own if own and not machine else read_machines(machine, trace.n_ranks)
+        if strength.stand_in and not (own or machine):
             chosen = chosen[:1]
         made = obfuscate(
             trace,
@@ -120,9 +166,9 @@ def command(
             strength,
             tolerance=allowed,
             key=secret,
-            groups=read_group_file(groups, trace.n_ranks),
+            groups=read_group_file(comm_groups, trace.n_ranks),
         )
-        _write(output, replace(found, trace=made.trace))
+        _write(out, replace(found, trace=made.trace))
         what = remains(trace, made)
     if legend:
         write_legend(legend, made.legend, secret)
@@ -139,9 +185,7 @@ def command(
             "warning: only kernels in a row are joined here: nodes and repetitions still follow the number of layers",
             err=True,
         )
-    if report:
-        write_text(report, json.dumps(what, indent=1, ensure_ascii=False) + "\n")
-        click.echo(f"wrote {report}", err=True)
+    write_json(json_file, what)
 
 
 def _strength(
@@ -189,23 +233,23 @@ def _read(source: str) -> tuple[Input, list[Machine]]:
     return Input(source, study_trace(study), whole=True), read_machines([source], study.ranks)
 
 
-def _write(output: Path, found: Input) -> None:
+def _write(out: Path, found: Input) -> None:
     from armillary.trace import write_graph, write_trace
 
     if found.whole:
-        write_trace(output, found.trace)
-        click.echo(f"wrote {output}.<rank>.et: {found.trace.n_ranks:,} ranks", err=True)
+        write_trace(out, found.trace)
+        click.echo(f"wrote {out}.<rank>.et: {found.trace.n_ranks:,} ranks", err=True)
     else:
-        write_graph(output, found.trace.graphs[0])
-        click.echo(f"wrote {output}", err=True)
+        write_graph(out, found.trace.graphs[0])
+        click.echo(f"wrote {out}", err=True)
 
 
-def _restore(source: str, output: Path, legend: Path) -> None:
+def _restore(source: str, out: Path, legend: Path) -> None:
     from armillary.base.files import check_prefix
     from armillary.lab.obfuscation.restoring import read_legend, restore
     from armillary.trace.inputs import read_input
 
     found = read_input(source)
     if found.whole:
-        check_prefix("--output", output)
-    _write(output, replace(found, trace=restore(found.trace, read_legend(legend))))
+        check_prefix("--out", out)
+    _write(out, replace(found, trace=restore(found.trace, read_legend(legend))))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import click
 
 from armillary.base.terminal import unfiltered
-from armillary.cli.output_file import OUTPUT, PICTURE
-from armillary.cli.outputs import show_table
+from armillary.cli.command import Command, option
+from armillary.cli.options import json_option, plot_option, seed_option, workers_option
+from armillary.cli.outputs import show_table, write_json
 from armillary.cli.trace import SUBCOMMANDS
 
 _HELP = f"""{SUBCOMMANDS["privacy"]}
@@ -25,28 +25,30 @@ gradients that replicas reduce with their numbers of parameters; its shares have
 _PATH = click.Path(path_type=Path)
 
 
-@click.command(help=_HELP)
-@click.option(
-    "--runs", type=click.IntRange(20), default=200, show_default=True, help="How many runs are drawn."
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary trace privacy --runs 50 --public 10",
+        "armillary trace privacy --runs 450 --workers 2 --plot privacy.png --json privacy.json",
+    ),
 )
-@click.option(
-    "--seed", type=int, default=0, show_default=True, help="What the runs and all keys follow from."
-)
-@click.option(
+@option("--runs", type=click.IntRange(20), default=200, show_default=True, help="Training runs to draw.")
+@seed_option("Random seed of the runs and all keys.", default=0, show_default=True)
+@option(
     "--public",
     type=click.IntRange(10),
     default=100,
     show_default=True,
-    help="How many runs of public models.",
+    help="Runs of public models.",
 )
-@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
-@click.option("--picture", type=PICTURE, metavar="FILE", help="Draw attack over error (.png, .svg or .pdf).")
-@click.option("--json", "report", type=OUTPUT, metavar="FILE", help="Write everything as JSON.")
+@workers_option()
+@plot_option("attack over error")
+@json_option("Write everything as JSON.")
 def command(
-    runs: int, seed: int, public: int, workers: int, picture: Path | None, report: Path | None
+    runs: int, seed: int, public: int, workers: int, plot: Path | None, json_file: Path | None
 ) -> None:
     """Evaluate, print and write."""
-    from armillary.base.files import write_text
     from armillary.lab.privacy.evaluate import SETTINGS, evaluate
     from armillary.lab.privacy.public import name_public
     from armillary.lab.privacy.show import evaluation_tables, not_hidden, public_table, trade_off_picture
@@ -62,10 +64,7 @@ def command(
     for table in (*evaluation_tables(found), public_table(named)):
         show_table(table)
     click.echo(not_hidden(named))
-    if picture:
-        trade_off_picture(found, picture, named)
-        click.echo(f"wrote {picture}", err=True)
-    if report:
-        document = {**found.document(), "public": [each.document() for each in named]}
-        write_text(report, json.dumps(document, indent=1) + "\n")
-        click.echo(f"wrote {report}", err=True)
+    if plot:
+        trade_off_picture(found, plot, named)
+        click.echo(f"wrote {plot}", err=True)
+    write_json(json_file, {**found.document(), "public": [each.document() for each in named]})

@@ -9,52 +9,84 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from armillary.base.errors import InputError
+from armillary.cli.command import Command, option
+from armillary.cli.options import comm_groups_option
 from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import working
 from armillary.cli.trace import SUBCOMMANDS
-from armillary.cli.trace.group_file import groups_option, read_group_file
+from armillary.cli.trace.group_file import read_group_file
 
 if TYPE_CHECKING:
     from armillary.trace import Trace
 
 _HELP = f"""{SUBCOMMANDS["slice"]}
 
-INPUT and OUTPUT are files, or both prefixes of the files PREFIX.<rank>.et of all ranks. A node must meet all
+INPUT and OUT are files, or both prefixes of the files PREFIX.<rank>.et of all ranks. A node must meet all
 conditions that are given; one that is given several times is met by any of its values. METADATA nodes stay.
 What waited for a node that is left out waits for the nearest nodes before it that stay.
 """
 
 
-@click.command(help=_HELP)
+_NODES, _NEAR = "Which nodes", "And what is near them"
+
+
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary trace slice step -o compute --type comp",
+        "armillary trace slice step.0.et -o near.et --around 12 --depth 3",
+    ),
+)
 @click.argument("source", type=click.Path(), metavar="INPUT")
-@click.option(
-    "-o", "--output", required=True, type=OUTPUT, metavar="OUTPUT", help="The file or prefix to write."
+@option(
+    "-o",
+    "--out",
+    required=True,
+    type=OUTPUT,
+    metavar="OUT",
+    help="The file to write, or the prefix of files.",
 )
-@click.option("--nodes", multiple=True, metavar="A-B", help="Nodes with ids from A to B (or just A).")
-@click.option("--name", multiple=True, metavar="REGEX", help="Nodes with REGEX somewhere in their name.")
-@click.option("--type", "types", multiple=True, metavar="TYPE", help="comp, comm-send, …, or all-reduce, ….")
-@click.option("--from", "first", metavar="TIME", help="Nodes that start no earlier, such as 1.5ms.")
-@click.option("--to", "last", metavar="TIME", help="… and no later; +1.5ms counts from the first start.")
-@click.option("--around", multiple=True, type=int, metavar="ID", help="Nodes near ID.")
-@click.option(
-    "--depth", type=click.IntRange(0), default=1, show_default=True, help="Dependencies that --around goes."
+@option(
+    "--nodes", multiple=True, metavar="A-B", heading=_NODES, help="Nodes with ids from A to B (or just A)."
 )
-@click.option(
-    "--ancestors-of",
+@option(
+    "--name", multiple=True, metavar="REGEX", heading=_NODES, help="Nodes with REGEX somewhere in their name."
+)
+@option(
+    "--type",
+    "types",
     multiple=True,
-    type=int,
-    metavar="ID",
-    help="ID and all it waits for.",
+    metavar="TYPE",
+    heading=_NODES,
+    help="comp, comm-send, …, or all-reduce, ….",
 )
-@click.option(
+@option("--from", "first", metavar="TIME", heading=_NODES, help="Nodes that start no earlier, such as 1.5ms.")
+@option(
+    "--to", "last", metavar="TIME", heading=_NODES, help="… and no later; +1.5ms counts from the first start."
+)
+@option("--around", multiple=True, type=int, metavar="ID", heading=_NEAR, help="Nodes near ID.")
+@option(
+    "--depth",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    heading=_NEAR,
+    help="Dependencies that --around goes.",
+)
+@option(
+    "--ancestors-of", multiple=True, type=int, metavar="ID", heading=_NEAR, help="ID and all it waits for."
+)
+@option(
     "--descendants-of",
     multiple=True,
     type=int,
     metavar="ID",
+    heading=_NEAR,
     help="ID and all that waits for it.",
 )
-@groups_option
-def command(source: str, output: Path, groups: Path | None, **options: Any) -> None:
+@comm_groups_option
+def command(source: str, out: Path, comm_groups: Path | None, **options: Any) -> None:
     """Cut and write."""
     from armillary.base.files import check_prefix
     from armillary.trace import write_graph, write_trace
@@ -68,20 +100,20 @@ def command(source: str, output: Path, groups: Path | None, **options: Any) -> N
         found = read_input(source)
         trace = found.trace
         if found.whole:
-            check_prefix("--output", output)
+            check_prefix("--out", out)
         first = _time("--from", options["first"], trace)
         last = _time("--to", options["last"], trace)
         selection = Selection(
             ids, options["name"], options["types"], first, last, options["around"], options["depth"],
             options["ancestors_of"], options["descendants_of"],
         )  # fmt: skip
-        known = read_group_file(groups, trace.n_ranks)
+        known = read_group_file(comm_groups, trace.n_ranks)
         part = slice_trace(trace, selection.masks(trace))
         warnings = [finding.message for finding in check_ranks(part.trace, known)] if found.whole else []
         if found.whole:
-            write_trace(output, part.trace)
+            write_trace(out, part.trace)
         else:
-            write_graph(output, part.trace.graphs[0])
+            write_graph(out, part.trace.graphs[0])
     if part.joins:
         warnings.append(
             f"{part.joins} nodes where many meet stay, as METADATA nodes without anything in them"
@@ -89,7 +121,7 @@ def command(source: str, output: Path, groups: Path | None, **options: Any) -> N
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
     counts = [sum(t.graph(rank).n_nodes for rank in range(t.n_ranks)) for t in (part.trace, trace)]
-    what = f"{output}.<rank>.et: {trace.n_ranks:,} ranks, " if found.whole else f"{output}: "
+    what = f"{out}.<rank>.et: {trace.n_ranks:,} ranks, " if found.whole else f"{out}: "
     click.echo(f"wrote {what}{counts[0]:,} of {counts[1]:,} nodes", err=True)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from armillary.cli.outputs import show_table, working
-from armillary.cli.trace import SUBCOMMANDS, as_json_option
+from armillary.cli.command import Command
+from armillary.cli.options import json_option, top_option
+from armillary.cli.outputs import show_table, working, write_json
+from armillary.cli.trace import SUBCOMMANDS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,24 +26,26 @@ An INPUT is a file, or the prefix of the files PREFIX.<rank>.et of all ranks. Su
 """
 
 
-@click.command(help=_HELP)
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=("armillary trace stats step", "armillary trace stats step.0.et --top 3 --json -"),
+)
 @click.argument("inputs", type=click.Path(), nargs=-1, required=True, metavar="INPUT...")
-@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Operators shown.")
-@as_json_option
-def command(inputs: tuple[str, ...], top: int, as_json: bool) -> None:
+@top_option("Operators", 10)
+@json_option()
+def command(inputs: tuple[str, ...], top: int, json_file: Path | None) -> None:
     """Count and print."""
     from armillary.trace.inputs import read_inputs
     from armillary.trace.stats import stats
 
     with working("counting"):
         found = [{"source": each.name} | stats(each.trace, top) for each in read_inputs(inputs)]
-    if as_json:
-        click.echo(json.dumps(found, indent=1))
-        return
     for number, table in enumerate(table for facts in found for table in _tables(facts)):
         if number:
             click.echo()
         show_table(table)
+    write_json(json_file, found)
 
 
 def _tables(facts: dict[str, Any]) -> Iterator[Table]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from armillary.cli.command import Command, option
 from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import working
 from armillary.cli.trace import SUBCOMMANDS
@@ -19,25 +20,30 @@ _RANK = re.compile(r"\.(\d+)\.(et|et\.gz|et\.zst|json)$")
 
 
 @click.command(
+    cls=Command,
     help=f"{SUBCOMMANDS['timeline']}\n\nIt shows what the trace records: no simulation. A trace without start times is "
-    "laid out by its dependencies. INPUT is a file, or the PREFIX of files PREFIX.<rank>.et."
+    "laid out by its dependencies. INPUT is a file, or the PREFIX of files PREFIX.<rank>.et.",
+    examples=(
+        "armillary trace timeline step -o step.timeline.json.gz",
+        "armillary trace timeline step.0.et step.1.et -o two.json",
+    ),
 )
 @click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="INPUT...")
-@click.option(
+@option(
     "-o",
-    "--output",
+    "--out",
     type=OUTPUT,
     required=True,
-    metavar="OUT",
+    metavar="FILE",
     help="A .json or .json.gz file.",
 )
-def command(inputs: tuple[Path, ...], output: Path) -> None:
+def command(inputs: tuple[Path, ...], out: Path) -> None:
     """Write the timeline."""
     from armillary.base.units import format_time
     from armillary.report.trace_timeline import write_trace_timeline
 
     with working("reading"):
-        shown = write_trace_timeline(_ranks(inputs), output)
+        shown = write_trace_timeline(_ranks(inputs), out)
     spans = []
     for name, times in shown:
         if not times.recorded:
@@ -46,7 +52,7 @@ def command(inputs: tuple[Path, ...], output: Path) -> None:
         spans.append(int(times.end.max() - times.start.min()) if len(times.end) else 0)
     nodes = sum(len(times.end) for _, times in shown)
     longest = format_time(max(spans, default=0))
-    click.echo(f"wrote {output}: {len(shown)} processes, {nodes:,} nodes, {longest}", err=True)
+    click.echo(f"wrote {out}: {len(shown)} processes, {nodes:,} nodes, {longest}", err=True)
 
 
 def _ranks(inputs: tuple[Path, ...]) -> list[tuple[int, Graph]]:

@@ -45,7 +45,7 @@ def convert(
         raise InputError(f"{len(inputs)} files given, expected one text workload")
     if time_unit not in UNITS:
         raise InputError(f"--time-unit is '{time_unit}', expected {one_of(UNITS)}{nearest(time_unit, UNITS)}")
-    for option, value in (("--npus", npus), ("--passes", passes), ("--model-parallel", model_parallel)):
+    for option, value in (("--ranks", npus), ("--passes", passes), ("--model-parallel", model_parallel)):
         if value is not None and value < 1:
             raise InputError(f"{option} is {value}, expected at least 1")
     workload = read(Path(inputs[0]), UNITS[time_unit], kind)

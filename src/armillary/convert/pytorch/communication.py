@@ -22,7 +22,7 @@ ASYNCHRONOUS = tuple(f"{backend}:" for backend in BACKENDS if backend not in SYN
 """Annotations of backends that work on threads of their own: the time of the communication, not of the thread."""
 
 GROUP_NOTE = "armillary::process_group "
-"""What `armillary collect` records inside each call, with the name of its group."""
+"""What `armillary capture` records inside each call, with the name of its group."""
 
 KINDS: dict[str, str] = {
     "allreduce": "ALL_REDUCE", "reduce": "REDUCE", "allgather": "ALL_GATHER", "gather": "GATHER", "scatter": "SCATTER",

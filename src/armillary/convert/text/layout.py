@@ -86,12 +86,12 @@ def lay_out(
     if not given:
         unit = max((named or 1) * ep * pp, 1)
         given = unit * -(-USUAL_NPUS // unit)
-        assumed = [f"the number of NPUs is not given, {given} assumed; say --npus or --dims"]
+        assumed = [f"the number of NPUs is not given, {given} assumed; say --ranks or --dims"]
     if not 1 <= given <= MOST_NPUS:
         raise InputError(f"{workload.path}: {given} NPUs, expected 1 to {MOST_NPUS}")
     if dims and prod(dims) != given:
         raise InputError(
-            f"--dims {','.join(map(str, dims))} are {prod(dims)} NPUs, expected {given} as --npus"
+            f"--dims {','.join(map(str, dims))} are {prod(dims)} NPUs, expected {given} as --ranks"
         )
     inner, notes = _inner(workload, given // pp, named, dims)
     notes[:0] = assumed

@@ -126,7 +126,7 @@ def replay(
         StuckError: ranks wait for each other; the message is a table of who waits for what.
         ArmillaryError: a rank failed.
     """
-    torch = import_torch("armillary replay")
+    torch = import_torch("armillary trace replay")
     if backend is None:
         enough = torch.cuda.device_count() >= trace.n_ranks and torch.distributed.is_nccl_available()
         backend = "nccl" if enough else "gloo"

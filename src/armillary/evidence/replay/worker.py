@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _replay(job: Job, stop: Path) -> dict[str, NDArray[np.int64]]:
-    torch = import_torch("armillary replay")
+    torch = import_torch("armillary trace replay")
     plan, graph = job.plan, decode(job.plan.graph, f"rank {job.plan.rank}")
     on_gpu = job.backend == "nccl"
     if on_gpu:

@@ -73,7 +73,7 @@ def write_page(
     svg = svg_text(_drawn(outcome))
     parts = [
         f"<h1>{html.escape(outcome.title)}</h1>",
-        f"<p>armillary reproduce {html.escape(name)}</p>",
+        f"<p>armillary validate reproduce {html.escape(name)}</p>",
         "<h2>Claims</h2>",
         claims_html([claim.line() for claim in outcome.claims]),
         f"<p>{html.escape(DEFINITION)}</p>",

@@ -14,7 +14,7 @@ Method = Literal["planner", "tpe", "nsga2", "random"]
 
 
 class Search(Part):
-    """How `armillary search` looks for the best."""
+    """How `armillary plan` looks for the best."""
 
     method: Method = Field(
         default="planner",
@@ -137,7 +137,7 @@ class Sweep(Part):
     tokens: Tokens | None = Field(default=None, description="Of the whole run: 15.6 T.")
     limits: Limits = Limits()
     costs: Costs | None = Field(default=None, description="Prices and energies.")
-    search: Search | None = Field(default=None, description="How `armillary search` looks for the best.")
+    search: Search | None = Field(default=None, description="How `armillary plan` looks for the best.")
 
 
 def sweep_schema() -> dict[str, Any]:

@@ -121,7 +121,7 @@ def _class(trace: Trace, example: int, ranks: Ints, groups: Groups) -> _Class:
             if number not in groups:
                 at = int(np.argmax(codes == names.index(name)))
                 raise InputError(
-                    f"{own.node(at)}: nothing says which ranks group '{name}' has; expected a file of groups (--groups)"
+                    f"{own.node(at)}: nothing says which ranks group '{name}' has; expected --comm-groups FILE"
                 )
         # A collective without a name is of all ranks; a memory access without one is of its rank alone.
         table[row] = np.where(codes >= 0, np.array([*numbers, -1])[codes], np.where(collective, 0, -1))

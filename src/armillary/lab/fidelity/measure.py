@@ -165,7 +165,7 @@ class _Known:
         self.records = [record for record in corpus.records if not record.rank_graph]
         if not self.records:
             raise InputError(
-                "the corpus has no generated traces, expected some (armillary learn corpus --generate)"
+                "the corpus has no generated traces, expected some (armillary generate learn corpus --generate)"
             )
         self.layouts = Layouts.of(corpus.vocabulary)
         first = self.records[0].condition

@@ -148,7 +148,7 @@ def reading(where: str, key: str) -> Iterator[None]:
         what = f"{type(error).__name__} " if not isinstance(error, ValueError) else ""
         text = " ".join(str(error).split())[:200]
         raise InputError(
-            f"{where}: {key:.80}: {what}{text}; expected what `armillary learn` writes there"
+            f"{where}: {key:.80}: {what}{text}; expected what `armillary generate learn` writes there"
         ) from error
 
 

@@ -149,7 +149,9 @@ def read_corpus(folder: Path) -> Corpus:
     """
     names = sorted(_parts(folder)) if folder.is_dir() else []
     if not names:
-        raise InputError(f"{folder}: no corpus, expected a folder that `armillary learn corpus` wrote")
+        raise InputError(
+            f"{folder}: no corpus, expected a folder that `armillary generate learn corpus` wrote"
+        )
     corpus, seen, digest = Corpus(Vocabulary(), []), set(), hashlib.sha256()
     for name in names:
         for record in _decoded(folder / name, corpus.vocabulary, digest):

@@ -75,14 +75,14 @@ def read_contents(path: Path, readers: Mapping[str, tuple[int, Reader[T]]]) -> T
     Raises:
         InputError: it is none, of another version, or damaged.
     """
-    expected = "a model that `armillary learn train` wrote"
+    expected = "a model that `armillary generate learn train` wrote"
     header, arrays = read_archive(path, expected)
     kind, version = str(header.get("format"))[:60], header.get("version")
     known, reader = readers.get(kind, (None, None))
     if reader is not None and isinstance(version, int) and version < (known or 0):
         raise InputError(
-            f"{path}: is '{kind}' version {version}, expected version {known}: train it again with `armillary learn "
-            "train` (its corpus can be used as it is)"
+            f"{path}: is '{kind}' version {version}, expected version {known}: train it again with `armillary generate "
+            "learn train` (its corpus can be used as it is)"
         )
     if reader is None or version != known or header.get("columns") != list(COLUMNS):
         versions = " or ".join(f"'{name}' version {number}" for name, (number, _) in readers.items())

@@ -142,7 +142,7 @@ class Vocabulary:
             return cls(_symbol(each) for each in found)
         except (TypeError, ValueError, KeyError) as error:
             raise InputError(
-                f"{where}: the vocabulary cannot be read, expected that of `armillary learn`"
+                f"{where}: the vocabulary cannot be read, expected that of `armillary generate learn`"
             ) from error
 
 

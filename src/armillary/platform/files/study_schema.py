@@ -89,7 +89,7 @@ class PlatformFile(Part):
     )
 
     preset: str | None = Field(
-        default=None, description="A known system (`armillary platform list`); the other keys change it."
+        default=None, description="A known system (`armillary machine list`); the other keys change it."
     )
     network: list[NetworkDimension] | None = Field(
         default=None,

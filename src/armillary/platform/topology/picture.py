@@ -33,7 +33,7 @@ def check_picture(path: str | os.PathLike[str]) -> None:
     """
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
-        raise InputError(f"--draw {path}: suffix {suffix!r}, expected {one_of(SUFFIXES)}")
+        raise InputError(f"{path}: suffix {suffix!r}, expected {one_of(SUFFIXES)}")
     if suffix != ".html":
         check_matplotlib()
 
@@ -46,7 +46,7 @@ def write_picture(title: str, panels: Sequence[Panel], path: str | os.PathLike[s
     """
     check_picture(path)
     if Path(path).suffix.lower() == ".html":
-        write_text(path, _page(title, panels))
+        write_page(title, panels, path)
         return
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
@@ -56,6 +56,11 @@ def write_picture(title: str, panels: Sequence[Panel], path: str | os.PathLike[s
     for position, panel in enumerate(panels):
         _draw(figure.add_subplot(rows, columns, position + 1), panel, colours)
     save_figure(figure, path, 110)
+
+
+def write_page(title: str, panels: Sequence[Panel], path: str | os.PathLike[str]) -> None:
+    """Write a web page with the panels of `write_picture`, whatever the suffix of the file."""
+    write_text(path, _page(title, panels))
 
 
 def _draw(axes: Axes, panel: Panel, colours: dict[str, str]) -> None:

@@ -1,0 +1,22 @@
+"""`armillary generate learn`: one module for each command about learned traces, loaded when it is called."""
+
+from __future__ import annotations
+
+import click
+
+from armillary.cli.generate import SUBCOMMANDS as _BESIDE
+from armillary.cli.lazy import LazyGroup
+
+SUBCOMMANDS = {
+    "corpus": "Turn traces, or thousands of generated ones, into a corpus.",
+    "train": "Fit the statistical model to a corpus.",
+    "sample": "Make new traces for a condition.",
+    "show": "Say what a model has learned.",
+    "evaluate": "Measure made traces against true ones that the corpus lacks.",
+}
+"""Command name -> one-line help; the module is the name with underscores."""
+
+
+@click.group(cls=LazyGroup, help=_BESIDE["learn"], modules=__name__, table=SUBCOMMANDS)
+def command() -> None:
+    """Group the commands about learned traces."""

@@ -1,0 +1,72 @@
+"""`armillary generate learn evaluate`: how good made traces are."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from armillary.base.terminal import unfiltered
+from armillary.cli.command import Command
+from armillary.cli.generate.learn import SUBCOMMANDS
+from armillary.cli.options import html_option, json_option, plot_option
+from armillary.cli.output_file import PLOTTED_PAGE
+from armillary.cli.outputs import show_table
+
+_HELP = f"""{SUBCOMMANDS["evaluate"]}
+
+Conditions are drawn from the files of --held-out, which are like those of `armillary generate learn corpus`; those that
+the corpus has are left out. Beside the made trace stands the baseline: the trace of the corpus whose condition is
+nearest.
+"""
+_PATH = click.Path(path_type=Path)
+
+
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary generate learn evaluate model.npz corpus --held-out plan.yaml",
+        "armillary generate learn evaluate model.npz corpus --held-out plan.yaml --html quality.html",
+    ),
+)
+@click.argument("path", metavar="MODEL.npz", type=_PATH)
+@click.argument("folder", metavar="CORPUS", type=_PATH)
+@click.option("--held-out", "plans", metavar="PLAN.yaml", multiple=True, required=True, type=_PATH,
+              help="What to draw; may be repeated.")  # fmt: skip
+@click.option("--count", type=click.IntRange(1), help="Conditions of each file, instead of what it says.")
+@json_option("Write all numbers as JSON.")
+@plot_option("made against true step times")
+@html_option("Write picture and tables as one page.", PLOTTED_PAGE)
+def command(
+    path: Path, folder: Path, plans: tuple[Path, ...], count: int | None, json_file: Path | None, plot: Path | None,
+    html: Path | None,
+) -> None:  # fmt: skip
+    """Measure and show."""
+    from armillary.lab.fidelity.measure import measure
+    from armillary.lab.fidelity.page import draw_picture, write_page
+    from armillary.lab.fidelity.show import tables, write_json
+    from armillary.lab.learned.corpus import read_corpus
+    from armillary.lab.learned.neural.model_file import open_sampler
+    from armillary.lab.learned.requests import read_request
+
+    requests = [read_request(plan) for plan in plans]
+    if count:
+        requests = [replace(request, count=count) for request in requests]
+    sampler = open_sampler(path)
+    corpus = read_corpus(folder)
+    total = sum(request.count for request in requests)
+    with click.progressbar(
+        length=total, label="measuring", file=unfiltered(sys.stderr), hidden=not sys.stderr.isatty()
+    ) as bar:
+        found = measure(corpus, sampler.sample, requests, told=lambda done, _: bar.update(done - bar.pos))
+    for number, table in enumerate(tables(found)):
+        if number:
+            click.echo()
+        show_table(table)
+    for file, write in ((json_file, write_json), (plot, draw_picture), (html, write_page)):
+        if file:
+            write(found, file)
+            click.echo(f"wrote {file}", err=True)

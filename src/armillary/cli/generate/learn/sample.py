@@ -1,0 +1,91 @@
+"""`armillary generate learn sample`: new traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from armillary.cli.command import Command, option
+from armillary.cli.generate.learn import SUBCOMMANDS
+from armillary.cli.options import machine_option, seed_option
+from armillary.cli.output_file import NEW_FOLDER
+from armillary.cli.outputs import working
+
+if TYPE_CHECKING:
+    from armillary.trace import Trace
+
+
+@click.command(
+    cls=Command,
+    help=f"{SUBCOMMANDS['sample']}\n\nConditions that are left out have their usual values.",
+    examples=(
+        "armillary generate learn sample model.npz --set layers=40 --machine hgx-h100",
+        "armillary generate learn sample model.npz --count 3 --seed 7 --out made",
+    ),
+)
+@click.argument("path", metavar="MODEL.npz", type=click.Path(path_type=Path))
+@click.option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="E.g. layers=40.",
+)
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Traces.")
+@seed_option("Random seed of the first trace.", default=0, show_default=True)
+@click.option("--temperature", type=click.FloatRange(0, 4), default=0.0, show_default=True,
+              help="Scale of what is drawn of measured durations; sizes follow from the condition.")  # fmt: skip
+@option("-o", "--out", metavar="DIR", type=NEW_FOLDER,
+        help="Write traces and groups of ranks to a new folder; of several traces each to its own.")  # fmt: skip
+@machine_option("Simulate on the machine of a study or platform file, or on a preset.")
+def command(
+    path: Path, settings: tuple[str, ...], count: int, seed: int, temperature: float, out: Path | None,
+    machine: str | None,
+) -> None:  # fmt: skip
+    """Make, describe, write and simulate traces."""
+    from armillary.base.units import format_time
+    from armillary.lab.learned.conditions import read_settings
+    from armillary.lab.learned.neural.model_file import open_sampler
+
+    platform = None
+    if machine:
+        from armillary.platform import load_platform, with_roofline
+
+        platform = with_roofline(load_platform(machine))
+    given = read_settings(settings)
+    sampler = open_sampler(path)
+    for number in range(count):
+        with working("making"):
+            trace = sampler.sample(given, seed=seed + number, temperature=temperature)
+        text = f"trace {number}: {trace.n_ranks:,} ranks, {len(trace.graphs):,} distinct, {trace.total_nodes:,} nodes"
+        if platform:
+            import armillary
+
+            result = armillary.simulate(trace, platform)
+            text += f", step {format_time(result.total_ticks)}"
+        click.echo(text)
+        learned = trace.about.get("learned", {})
+        if number == 0 and (beyond := learned.get("beyond")):
+            click.echo(f"beyond the corpus: {', '.join(beyond)}")
+        if number == 0 and (guessed := learned.get("guessed")):
+            click.echo(
+                f"warning: counts in {', '.join(guessed)} follow rules that do not hold for all of the corpus: "
+                "nodes may be missing or too many",
+                err=True,
+            )
+        if out:
+            _write(out / f"{number}" if count > 1 else out, trace)
+
+
+def _write(folder: Path, trace: Trace) -> None:
+    from armillary.trace import write_group_file, write_trace
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_trace(folder / "rank", trace)
+    write_group_file(folder / "groups.json", trace)
+    click.echo(
+        f"wrote {folder / 'rank'}.<rank>.et of {trace.n_ranks:,} ranks, and {folder / 'groups.json'}",
+        err=True,
+    )

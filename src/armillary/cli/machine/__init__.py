@@ -1,0 +1,20 @@
+"""`armillary machine`: machine descriptions as they are understood, and the known systems."""
+
+from __future__ import annotations
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.lazy import LazyGroup
+
+SUBCOMMANDS = {
+    "list": "List the presets: known systems that stand wherever a platform file does.",
+    "show": "Print the machine of a study file, a preset, or ASTRA-sim's files.",
+    "gemm": "Time GEMMs by the compute model of a machine.",
+}
+"""Command name -> one-line help; the module is the name."""
+
+
+@click.group(cls=LazyGroup, help=COMMANDS["machine"], modules=__name__, table=SUBCOMMANDS)
+def command() -> None:
+    """Group the commands about machines."""

@@ -1,0 +1,139 @@
+"""Options that several commands have: what means the same is called the same, and is declared here once.
+
+`tests/cli/test_names.py` holds every command to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from armillary.cli.command import option
+from armillary.cli.completion import complete_devices, complete_machines
+from armillary.cli.output_file import OUTPUT, PAGE, PICTURE
+
+Decorator = Callable[[Any], Any]
+OTHER_NAMES = {
+    "output": "--out",
+    "write": "--out",
+    "folder": "--out",
+    "report": "--json",
+    "picture": "--plot",
+    "png": "--plot",
+    "draw": "--plot",
+    "figure": "--plot",
+    "page": "--html",
+    "on": "--machine",
+    "study": "--machine",
+    "platform": "--machine",
+    "preset": "--machine",
+    "npus": "--ranks",
+    "nproc": "--ranks",
+    "members": "--ranks",
+    "worldsize": "--ranks",
+    "n": "--ranks",
+    "gpus": "--gpus-per-node",
+    "jobs": "--workers",
+    "processes": "--workers",
+    "threads": "--workers",
+    "groups": "--comm-groups",
+    "recomputation": "--recompute",
+    "base": "--device",
+}
+"""What others, and earlier versions, call an option, without hyphens -> its one name; no command has the others."""
+MACHINE = "Machine"
+WORKLOAD = "Workload"
+NETWORK_MODELS = ("analytical", "congestion", "flow", "packet", "ns3")
+IMAGE = "(.png, .svg or .pdf)"
+
+network_model_option: Decorator = option(
+    "--network-model",
+    type=click.Choice(NETWORK_MODELS),
+    heading=MACHINE,
+    help="How messages share links; by default analytical, or flow where the network is a graph.",
+)
+comm_groups_option: Decorator = option(
+    "--comm-groups", type=click.Path(path_type=Path), metavar="JSON", heading=WORKLOAD,
+    help="Communicator groups that the trace does not define, as ASTRA-sim lists them.",
+)  # fmt: skip
+csv_option: Decorator = option(
+    "--csv", type=OUTPUT, metavar="FILE", help="Write all rows as a table, measures in base units."
+)
+
+
+def json_option(text: str = "Write the same as JSON.") -> Decorator:
+    """Add ``--json``; the command receives ``json_file``."""
+    return option("--json", "json_file", type=OUTPUT, metavar="FILE", help=text)
+
+
+def plot_option(what: str) -> Decorator:
+    """Add ``--plot``, which draws `what`."""
+    return option("--plot", type=PICTURE, metavar="FILE", help=f"Draw {what} {IMAGE}.")
+
+
+def html_option(text: str = "Write one interactive page.", page: Any = PAGE) -> Decorator:
+    """Add ``--html``, a page with whatever `page` needs to be installed."""
+    return option("--html", type=page, metavar="FILE", help=text)
+
+
+def machine_option(text: str, **extra: Any) -> Decorator:
+    """Add ``--machine``: a study or platform file, or a preset."""
+    return option(
+        "--machine", metavar="FILE|PRESET", shell_complete=complete_machines, heading=MACHINE, help=text,
+        **extra,
+    )  # fmt: skip
+
+
+def machine_argument(name: str = "machine", *, required: bool = True) -> Decorator:
+    """Add the argument MACHINE: a study or platform file, or a preset."""
+    metavar = "MACHINE" if required else "[MACHINE]"
+    return click.argument(name, metavar=metavar, required=required, shell_complete=complete_machines)
+
+
+def device_option(text: str, metavar: str = "NAME", **extra: Any) -> Decorator:
+    """Add ``--device``: a GPU that is known by name, or a file of one."""
+    return option("--device", metavar=metavar, shell_complete=complete_devices, help=text, **extra)
+
+
+def astra_sim_options(function: Any) -> Any:
+    """Add ``--system`` and ``--network``: ASTRA-sim's files of a machine, which go together."""
+    path = click.Path(path_type=Path)
+    add_system = option("--system", type=path, metavar="JSON", heading=MACHINE, help="ASTRA-sim system file.")
+    add_network = option(
+        "--network", type=path, metavar="YAML", heading=MACHINE, help="ASTRA-sim network file."
+    )
+    return add_system(add_network(function))
+
+
+def profile_option(text: str = "Simulation semantics.") -> Decorator:
+    """Add ``--profile``."""
+    return option("--profile", type=click.Choice(("astra-sim", "physical")), heading=MACHINE, help=text)
+
+
+def ranks_option(text: str, **extra: Any) -> Decorator:
+    """Add ``--ranks``: how many NPUs, of which each has a rank."""
+    return option("--ranks", type=click.IntRange(extra.pop("least", 1)), metavar="N", help=text, **extra)
+
+
+def workers_option(text: str = "Processes.", *, default: int | None = 1, **extra: Any) -> Decorator:
+    """Add ``--workers``; None as the default is one for each core."""
+    return option(
+        "--workers", type=click.IntRange(1), default=default, show_default=default is not None, metavar="N",
+        help=text, **extra,
+    )  # fmt: skip
+
+
+def seed_option(text: str = "Random seed.", **extra: Any) -> Decorator:
+    """Add ``--seed``."""
+    return option("--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", help=text, **extra)
+
+
+def top_option(what: str, default: int, least: int = 1, **extra: Any) -> Decorator:
+    """Add ``--top``."""
+    return option(
+        "--top", type=click.IntRange(least), default=default, show_default=True, metavar="N",
+        help=f"{what} to show.", **extra,
+    )  # fmt: skip

@@ -1,0 +1,20 @@
+"""`armillary plan`: which point is best, how to spend bandwidth, and what a step or a whole run costs."""
+
+from __future__ import annotations
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.lazy import DefaultGroup
+
+SUBCOMMANDS = {
+    "cost": "Say what a machine and a simulated step cost: price, energy, per token.",
+    "allocate": "Spend a budget of bandwidth on the dimensions of a network.",
+    "whole-run": "Say how long a whole training run takes, with failures and checkpoints.",
+}
+"""Command name -> one-line help; the module is the name with underscores."""
+
+
+@click.group(cls=DefaultGroup, help=COMMANDS["plan"], modules=__name__, table=SUBCOMMANDS, default="search")
+def command() -> None:
+    """Group what is asked before a machine is bought or a run is started; FILE alone is searched."""

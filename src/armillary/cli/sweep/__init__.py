@@ -1,0 +1,18 @@
+"""`armillary sweep`: the points of a sweep file, and the results that are kept of them."""
+
+from __future__ import annotations
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.lazy import DefaultGroup
+
+SUBCOMMANDS = {"results": "Look at the results of a sweep, also while it runs."}
+"""Command name -> one-line help; the module is the name."""
+
+
+@click.group(
+    cls=DefaultGroup, help=COMMANDS["sweep"], modules=__name__, table=SUBCOMMANDS, default="evaluate"
+)
+def command() -> None:
+    """Group what is done with sweeps; FILE alone evaluates it."""

@@ -1,0 +1,202 @@
+"""`armillary sweep`: evaluate the points of a sweep file, and show the best."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from armillary.base.terminal import console
+from armillary.cli import COMMANDS
+from armillary.cli.command import Command, option
+from armillary.cli.options import (
+    csv_option,
+    html_option,
+    json_option,
+    plot_option,
+    top_option,
+    workers_option,
+)
+from armillary.cli.output_file import STORE
+from armillary.cli.outputs import show_table
+from armillary.cli.sweep import SUBCOMMANDS
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+
+    from armillary.explore.runner import Counts, Results
+    from armillary.explore.runner.run import Progress
+    from armillary.explore.sweep import Sweep
+
+_FILE = click.Path(path_type=Path)
+_RUN = "How it runs"
+
+
+@click.command(
+    cls=Command,
+    help=f"{COMMANDS['sweep']}\n\nResults go into a store, where they are found again: stopped and called again, it "
+    "goes on; changed, it does what is new.",
+    examples=(
+        "armillary sweep sweep.yaml --store sweep.sqlite --workers 2",
+        "armillary sweep sweep.yaml --dry-run",
+    ),
+    beside=SUBCOMMANDS,
+)
+@click.argument("file", type=_FILE, metavar="SWEEP")
+@option("--store", type=STORE, metavar="FILE", help="SQLite file; by default SWEEP.sqlite beside the sweep.")
+@option(
+    "--executor",
+    default="processes",
+    show_default=True,
+    heading=_RUN,
+    help="What runs the points: processes, serial or ray.",
+)
+@workers_option("Points at a time; by default one per core.", default=None, heading=_RUN)
+@option("--retry", is_flag=True, heading=_RUN, help="Do again what failed or was over a limit.")
+@option(
+    "--dry-run", is_flag=True, heading=_RUN, help="Screen only: how many points, and why some are rejected."
+)
+@top_option("Points", 10, 0, heading=_RUN)
+@csv_option
+@json_option("Write all rows as JSON.")
+@html_option()
+@plot_option("the results")
+def command(
+    file: Path,
+    store: Path | None,
+    executor: str,
+    workers: int | None,
+    top: int,
+    retry: bool,
+    dry_run: bool,
+    json_file: Path | None,
+    **outputs: Path | None,
+) -> None:
+    """Run a sweep and report."""
+    from armillary.explore.runner import Results, Store, run
+    from armillary.explore.sweep import load_sweep
+
+    outputs |= {"json": json_file}
+    wanted = {name: path for name, path in outputs.items() if path}
+    if dry_run and (wanted or store or retry):
+        raise click.UsageError("--dry-run writes nothing")
+    sweep = load_sweep(file)
+    if dry_run:
+        _screen(sweep, executor, workers)
+        return
+    begun = time.monotonic()
+    place = store or file.with_suffix(".sqlite")
+    with Store(place) as kept:
+        try:
+            with _bars() as tell:
+                counts = run(
+                    sweep,
+                    sweep.space.points(),
+                    kept,
+                    executor=executor,
+                    workers=workers,
+                    progress=tell,
+                    retry=retry,
+                )
+        except KeyboardInterrupt:
+            done = len(kept.rows())
+            click.echo(
+                f"armillary: interrupted: {done:,} of {sweep.space.size:,} points are done and kept in {place}; "
+                "the same command goes on from there",
+                err=True,
+            )
+            click.get_current_context().exit(130)
+        results = Results(sweep, tuple(kept.rows()))
+    _present(results, counts, top, place, time.monotonic() - begun)
+    for name, path in wanted.items():
+        _write(results, name, path)
+        click.echo(f"wrote {path}", err=True)
+
+
+def _write(results: Results, name: str, path: Path) -> None:
+    if name == "csv":
+        results.write_csv(path)
+    elif name == "json":
+        results.write_json(path)
+    else:
+        from armillary.explore import views
+
+        {"html": views.write_html, "plot": views.picture}[name](results.rows, results.sweep, path)
+
+
+def _screen(sweep: Sweep, executor: str, workers: int | None) -> None:
+    """Print how many points would be simulated, and why others would not."""
+    from armillary.explore.runner import screen
+    from armillary.explore.views import why_not
+
+    rejected = []
+    left = 0
+    with _bars() as tell:
+        for _, row in screen(sweep, sweep.space.points(), executor=executor, workers=workers, progress=tell):
+            left += row is None
+            rejected += [row] if row else []
+    total = left + len(rejected)
+    click.echo(f"{total:,} points: {left:,} to simulate, {len(rejected):,} rejected")
+    if rejected:
+        show_table(why_not(rejected))
+
+
+def _present(results: Results, counts: Counts, top: int, place: Path, seconds: float) -> None:
+    """Print the best points, and what became of the others."""
+    from armillary.explore.views import ranked, why_not
+    from armillary.explore.views.reasons import status_line
+
+    rows = results.rows
+    new = counts.status.total()
+    click.echo(f"{new:,} of {len(rows):,} points done now, in {seconds:.1f} s, kept in {place}")
+    if top and any(row.status == "ok" for row in rows):
+        click.echo()
+        show_table(ranked(rows, results.sweep, top))
+    else:
+        click.echo(status_line(rows))
+        show_table(why_not(rows))
+
+
+@contextmanager
+def _bars() -> Iterator[Progress | None]:
+    """Show on a terminal how far a run is, and when it will end; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[more]}"),
+    )
+    with Progress(*columns, console=console(sys.stderr), transient=True) as bars:
+        yield _Told(bars)
+
+
+class _Told:
+    """Passes counts on to two bars."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._screen = bars.add_task("screening", total=None, more="")
+        self._simulate = bars.add_task("simulating", total=None, more="", start=False)
+
+    def __call__(self, counts: Counts) -> None:
+        self._bars.update(
+            self._screen,
+            total=counts.to_screen,
+            completed=counts.screened + counts.known,
+            more=f"{counts.known:,} known" if counts.known else "",
+        )
+        if counts.screened + counts.known >= counts.to_screen and counts.to_simulate:
+            self._bars.start_task(self._simulate)
+            some = ", ".join(f"{number:,} {name}" for name, number in sorted(counts.status.items()))
+            self._bars.update(self._simulate, total=counts.to_simulate, completed=counts.simulated, more=some)

@@ -1,0 +1,68 @@
+"""`armillary sweep results`: what is in a store of a sweep, also while it is filled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from armillary.cli.command import Command
+from armillary.cli.options import csv_option, html_option, plot_option, top_option
+from armillary.cli.outputs import show_table
+from armillary.cli.sweep import SUBCOMMANDS
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command(
+    cls=Command,
+    help=f"{SUBCOMMANDS['results']}\n\nA run may be writing to it: what is done so far is shown.",
+    examples=(
+        "armillary sweep results sweep.sqlite --where 'tp <= 8'",
+        "armillary sweep results sweep.sqlite --plot heat.png --chart heat --over tp pp",
+    ),
+)
+@click.argument("store", type=_FILE, metavar="STORE.sqlite")
+@top_option("Points", 10)
+@click.option(
+    "--where", metavar="EXPR", help="Only points for which this holds, e.g. 'tp <= 8 and mfu > 0.4'."
+)
+@html_option()
+@plot_option("the results")
+@click.option(
+    "--chart",
+    default="all",
+    show_default=True,
+    help="Chart of --plot: all, heat, front, parallel, tornado or axes.",
+)
+@click.option("--over", nargs=2, metavar="X Y", help="Axes of the heat map of --plot.")
+@csv_option
+def command(
+    store: Path,
+    top: int,
+    where: str | None,
+    html: Path | None,
+    plot: Path | None,
+    chart: str,
+    over: tuple[str, str] | None,
+    csv: Path | None,
+) -> None:
+    """Read and show."""
+    from armillary.base.errors import InputError
+    from armillary.base.files import write_text
+    from armillary.explore.views import picture, ranked, write_html
+    from armillary.explore.views.stored_rows import chosen, csv_text, stored_columns
+
+    columns = stored_columns(store)
+    rows = chosen(columns.rows, where) if where else columns.rows
+    if not rows:
+        raise InputError(f"{store}: --where {where}: holds for none of {len(columns.rows):,} points")
+    show_table(ranked(rows, columns, top))
+    if plot:
+        picture(rows, columns, plot, chart, over)
+    if html:
+        write_html(rows, columns, html)
+    if csv:
+        write_text(csv, csv_text(rows, columns))
+    for path in filter(None, (plot, html, csv)):
+        click.echo(f"wrote {path}", err=True)

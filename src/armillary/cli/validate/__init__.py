@@ -1,0 +1,18 @@
+"""`armillary validate`: predictions beside measurements, and published studies made again."""
+
+from __future__ import annotations
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.lazy import DefaultGroup
+
+SUBCOMMANDS = {"reproduce": "Make published studies again, with a verdict on each claim."}
+"""Command name -> one-line help; the module is the name."""
+
+
+@click.group(
+    cls=DefaultGroup, help=COMMANDS["validate"], modules=__name__, table=SUBCOMMANDS, default="predict"
+)
+def command() -> None:
+    """Group what says whether to believe the simulator; without a command it predicts measurements."""
