@@ -11,7 +11,7 @@ from armillary.base.errors import InputError
 from armillary.engine.common.items import View, channel_at
 from armillary.engine.physical import fluid_layout_kernel as lk
 from armillary.engine.physical.channels import Channels
-from armillary.platform.files.memory import fill_ns
+from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform
 from armillary.trace import NodeType
 

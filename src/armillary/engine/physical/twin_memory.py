@@ -6,7 +6,7 @@ from math import ceil
 
 from armillary.engine.physical.twin_lanes import Lane, Port
 from armillary.engine.physical.twin_nodes import Node
-from armillary.platform.files.memory import fill_ns
+from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform
 
 
