@@ -159,9 +159,8 @@ class Sampler:
         blocks = sequence_of(shape.step, times)
         inside = {}
         for block in dict.fromkeys(blocks):
-            counts = [
-                self._pieces.value(rule, condition, f"block {block[0]}") for rule in shape.blocks[block]
-            ]  # type: ignore[index]
+            rules = shape.blocks[block]  # type: ignore[index]
+            counts = [self._pieces.value(rule, condition, f"block {block[0]}") for rule in rules]  # type: ignore[index]
             _check_length(length_of(program.blocks[block[0]], counts))  # type: ignore[index]
             inside[block] = sequence_of(program.blocks[block[0]], counts)  # type: ignore[index]
         _check_length(sum(len(inside[block]) for block in blocks))

@@ -15,13 +15,14 @@ from armillary.base.errors import InputError
 from armillary.lab.learned.agreement import check_agreement
 from armillary.lab.learned.conditions import Value, of_class
 from armillary.lab.learned.contexts import surroundings
+from armillary.lab.learned.made_pieces import Made, joined
 from armillary.lab.learned.monomials import logarithms_of
 from armillary.lab.learned.neural.agree import Candidate, finish, most_probable
 from armillary.lab.learned.neural.decode import Chosen, Decoder, Place
 from armillary.lab.learned.neural.network import NeuralModel
 from armillary.lab.learned.neural.noise import Noise
 from armillary.lab.learned.reference_kernel import COUNTED
-from armillary.lab.learned.sample import Made, Sampler, joined
+from armillary.lab.learned.sample import Sampler
 from armillary.lab.learned.tokens import Tokens
 from armillary.lab.learned.train import counter_of
 from armillary.lab.learned.vocabulary import COLUMNS
