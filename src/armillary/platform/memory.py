@@ -1,8 +1,21 @@
-"""The memory of an NPU, and remote memory, as values."""
+"""The memory of an NPU, and remote memory, as values; and what a transfer through a hierarchical one takes.
+
+A hierarchical memory is a row of stages from the memory to the NPU, each of some alike devices or links for every
+NPU, every node or the whole machine. A transfer of W bytes is cut into m chunks of c bytes that are spread evenly over
+the devices of a stage and follow each other from stage to stage, as in a pipeline. A stage of n devices of B bytes/ns
+shared by k NPUs gives each ``r = n B / k`` when all transfer together. The slowest one, b, is never idle from its first
+chunk to its last; before and after that a chunk crosses the other stages alone::
+
+    T = sum(latency) + sum(c / B_i for i != b) + W / r_b
+
+With one chunk per device and round this is the time of the textbook pipeline, ``sum(t_i) + (m - 1) max(t_i)``. For an
+in-switch collective switches copy, or add up, what is the same for all NPUs: every stage carries it once, k = 1.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Literal
 
 from armillary.base.hints import show
@@ -99,3 +112,42 @@ class RemoteMemory:
             raise refuse(self, (), "expected stages and chunk with kind hierarchical, and only there")
         if self.kind == "per-node" and not self.npus_per_node:
             raise refuse(self, (), "expected npus_per_node with kind per-node, and only there")
+
+
+def speed(stage: MemoryStage, store: bool) -> float:
+    """Return the bytes per ns of one device of a stage."""
+    return stage.write if store else stage.read
+
+
+def share(memory: RemoteMemory, stage: MemoryStage, npus: int) -> int:
+    """Return how many NPUs have a stage in common."""
+    return {"npu": 1, "node": min(memory.npus_per_node, npus), "machine": npus}[stage.per]
+
+
+def fill_ns(memory: RemoteMemory, size: int, store: bool, npus: int, collective: bool = False) -> float:
+    """Return what a transfer takes besides its bytes over the rate of the slowest stage, see the top of the module.
+
+    Which stage is the slowest is judged for all NPUs together; for fewer, this is off by a chunk at most.
+
+    Args:
+        memory: A hierarchical one.
+        size: Bytes of the transfer.
+        store: Whether it goes away from the NPU.
+        npus: Of the machine.
+        collective: Whether all NPUs transfer the same.
+    """
+    chunk = size / max(1, -(-size // memory.chunk))
+    times = [chunk / speed(stage, store) for stage in memory.stages]
+    each = [_rate(memory, stage, store, 1 if collective else npus) for stage in memory.stages]
+    slowest = each.index(min(each))
+    return sum(stage.latency for stage in memory.stages) + sum(times) - times[slowest]
+
+
+def together_ns(memory: RemoteMemory, size: int, store: bool, npus: int, collective: bool = False) -> int:
+    """Return the time in which all NPUs of a machine load or store `size` bytes each, together."""
+    slowest = min(_rate(memory, stage, store, 1 if collective else npus) for stage in memory.stages)
+    return ceil(fill_ns(memory, size, store, npus, collective)) + ceil(size / slowest)
+
+
+def _rate(memory: RemoteMemory, stage: MemoryStage, store: bool, npus: int) -> float:
+    return stage.count * speed(stage, store) / share(memory, stage, npus)

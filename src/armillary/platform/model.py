@@ -289,3 +289,9 @@ def _check_algorithms(platform: Platform) -> None:
                 f"lists {len(algorithms)} algorithms, expected at most {count}, one per network dimension"
             )
             raise refuse(platform, ("system", "algorithms", kind), problem)
+
+
+def local_speed(platform: Platform, store: bool) -> float:
+    """Return the bytes per ns of accesses of local memory, 0 if nothing says so."""
+    own = platform.physical.memory
+    return (own.write if store else own.read) or platform.system.local_mem_bandwidth / 1e9

@@ -14,9 +14,8 @@ import armillary
 from armillary.base.errors import InputError
 from armillary.engine.transport.offer import offer
 from armillary.engine.transport.packet import Packet
-from armillary.platform.files.memory import together_ns
 from armillary.platform.files.topology import edges
-from armillary.platform.memory import LocalMemory, MemoryStage, RemoteMemory
+from armillary.platform.memory import LocalMemory, MemoryStage, RemoteMemory, together_ns
 from armillary.platform.model import Physical, Platform, System
 from armillary.platform.network import Dimension
 from armillary.platform.topology.graph import UNBOUNDED, Topology

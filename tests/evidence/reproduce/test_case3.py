@@ -9,7 +9,7 @@ from armillary.evidence.reproduce import case3
 from armillary.evidence.reproduce.assumptions import about, variations
 from armillary.evidence.reproduce.case3 import BASE, OPT, ZERO, Assumptions, machine, run, step
 from armillary.evidence.reproduce.case3_models import SMALLER, TRILLION
-from armillary.platform.files.memory import together_ns
+from armillary.platform.memory import together_ns
 from armillary.workload.models import load_model, preset_names
 from armillary.workload.models.counts import parameters
 

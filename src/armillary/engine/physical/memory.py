@@ -2,7 +2,7 @@
 
 Every stage of a hierarchical memory is a port of an NPU, a node or the machine, one for loads and one for stores,
 with the bandwidth of all its devices. A transfer is on all of them at once and has what the fullest gives it; what
-it takes to fill the pipeline comes after, as a latency (`armillary.platform.files.memory`).
+it takes to fill the pipeline comes after, as a latency (`armillary.platform.memory`).
 
 Ranks of one class transfer at the same time, so where they share a port one of them stands for several there.
 
@@ -21,8 +21,8 @@ from armillary.base.errors import InputError
 from armillary.engine.common.items import FROM_MEMORY
 from armillary.engine.common.network import LIMIT
 from armillary.engine.common.nodes import refuse
-from armillary.platform.files.memory import local_speed, speed
-from armillary.platform.model import Platform
+from armillary.platform.memory import speed
+from armillary.platform.model import Platform, local_speed
 from armillary.trace import Graph, NodeType
 
 Ints = NDArray[np.int64]

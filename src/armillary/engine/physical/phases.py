@@ -22,7 +22,7 @@ from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.physical.memory import REDUCE
 from armillary.engine.physical.splits import loads
-from armillary.platform.files.memory import fill_ns
+from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform
 from armillary.platform.network import links_per_npu, port
 

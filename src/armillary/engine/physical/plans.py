@@ -20,7 +20,7 @@ from armillary.engine.physical.lines import Channels, Lines
 from armillary.engine.physical.phases import PhysicalPhase, latency_ticks, reduction_ns
 from armillary.engine.physical.program import Plan
 from armillary.engine.physical.workload import PhysicalWorkload
-from armillary.platform.files.memory import fill_ns
+from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform
 from armillary.trace import NodeType
 from armillary.trace.process_groups import WORLD

@@ -12,7 +12,6 @@ from armillary.base.hints import KeyPath, key_text
 from armillary.platform.fields import BY_TYPE, TAGS, Count, Efficiency, Part, Quantity, Ruled, Size, Time
 from armillary.platform.files.native_errors import first_error
 from armillary.platform.kernels import (
-    COMPUTE_MODELS,
     FACTOR,
     QUANTILE,
     Interval,
@@ -21,7 +20,6 @@ from armillary.platform.kernels import (
     unknown_model,
 )
 
-BUILT_IN = COMPUTE_MODELS
 Clock = Annotated[float, Quantity(units.parse_frequency, "frequency", "1.4 GHz")]
 
 Wait = Annotated[float, Quantity(units.parse_time, "time", "1 min")]

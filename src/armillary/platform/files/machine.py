@@ -24,7 +24,7 @@ from armillary.platform.algorithms import (
 from armillary.platform.fields import Part, Quantity
 from armillary.platform.files.collectives_schema import Collectives
 from armillary.platform.files.compute_schema import Compute, kernel_model, read_compute
-from armillary.platform.files.memory import local_memory, remote_memory
+from armillary.platform.files.memory_schema import local_memory, remote_memory
 from armillary.platform.files.native_errors import first_error
 from armillary.platform.files.network_schema import dimensions_of
 from armillary.platform.files.study_schema import Npu, Peaks, PlatformFile

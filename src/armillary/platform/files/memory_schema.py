@@ -1,4 +1,4 @@
-"""What a study file says of memory: that of an NPU, and that outside the NPUs."""
+"""What a study file says of memory, that of an NPU and that outside the NPUs; and the values that this makes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
+from armillary.platform import memory as values
 from armillary.platform.fields import (
     BY_TYPE,
     TAGS,
@@ -18,6 +19,9 @@ from armillary.platform.fields import (
     WholeBandwidth,
     WholeTime,
 )
+
+CHUNK = 1 << 20
+"""Bytes that a hierarchical memory moves at a time, unless the file says."""
 
 
 class Memory(Part):
@@ -95,3 +99,31 @@ class RemoteMemory(Part):
         if (self.kind == "per-node") != (self.npus_per_node is not None):
             raise ValueError("expected npus_per_node with kind per-node, and only there")
         return self
+
+
+def local_memory(given: Memory | None) -> values.LocalMemory:
+    """Return the local memory that a study file describes."""
+    if given is None:
+        return values.LocalMemory()
+    read, write = given.read or given.bandwidth, given.write or given.bandwidth
+    return values.LocalMemory(given.capacity or 0, given.latency, read, write)
+
+
+def remote_memory(given: RemoteMemory) -> values.RemoteMemory:
+    """Return the remote memory that a study file describes."""
+    assert given.kind is not None
+    if given.kind != "hierarchical":
+        return values.RemoteMemory(
+            given.kind, given.latency or 0, int(given.bandwidth or 0), given.npus_per_node or 0
+        )
+    stages = []
+    for stage in given.stages or ():
+        stated = stage.bandwidth
+        read, write = (stated, stated) if isinstance(stated, float) else (stated.read, stated.write)
+        stages.append(values.MemoryStage(stage.name, stage.per, stage.count, read, write, stage.latency))
+    return values.RemoteMemory(
+        "hierarchical",
+        npus_per_node=given.npus_per_node or 0,
+        stages=tuple(stages),
+        chunk=given.chunk or CHUNK,
+    )

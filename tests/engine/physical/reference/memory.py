@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from armillary.platform.files.memory import fill_ns
+from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform
 from tests.engine.physical.reference.flows import Lane, Port
 from tests.engine.physical.reference.nodes import Node

@@ -14,9 +14,8 @@ from armillary.engine.common.communicators import CollectiveCall, Communicators
 from armillary.engine.common.items import FROM_MEMORY
 from armillary.engine.common.nodes import OPERATION
 from armillary.engine.physical.terms.straggler import slowest
-from armillary.platform.files.memory import local_speed
 from armillary.platform.kernels import KernelModel
-from armillary.platform.model import Platform
+from armillary.platform.model import Platform, local_speed
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.attention import ATTENTION, to_attention
 from armillary.trace.gemm import GEMM, to_products
