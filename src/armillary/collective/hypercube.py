@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from armillary.collective.rounds import Moves, Round
-from armillary.collective.schedule import IntArray
+from armillary.collective.rounds import IntArray, Moves, Round
 
 
 def core(n: int) -> list[int]:

@@ -21,8 +21,7 @@ import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.collective import in_switch
-from armillary.collective.rounds import Moves, Round, Rounds
-from armillary.collective.schedule import IntArray
+from armillary.collective.rounds import IntArray, Moves, Round, Rounds
 from armillary.platform.topology.dimension_order import upwards
 
 TOPOLOGIES = ("Ring", "Torus", "Mesh", "FullyConnected", "Switch")

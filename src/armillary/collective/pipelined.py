@@ -11,8 +11,7 @@ from itertools import groupby
 
 import numpy as np
 
-from armillary.collective.rounds import Moves, Round
-from armillary.collective.schedule import IntArray
+from armillary.collective.rounds import IntArray, Moves, Round
 
 Wave = tuple[Moves, IntArray]
 """The messages of a round, and the block that each carries."""

@@ -24,8 +24,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from armillary.collective.schedule import IntArray
-
+IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 

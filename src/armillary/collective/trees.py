@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from armillary.collective.rounds import Moves, Round
-from armillary.collective.schedule import IntArray
+from armillary.collective.rounds import IntArray, Moves, Round
 
 
 def star(operation: str, n: int, root: int) -> tuple[Round, ...]:

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.collective.schedule import Charge, IntArray, Role, Schedule, Transfer
+from armillary.engine.astra_sim.collective.schedule import Charge, IntArray, Role, Schedule, Transfer
 from armillary.platform.algorithms import known_name
 
 ALGORITHMS = ("ring", "direct", "halvingDoubling", "doubleBinaryTree")
@@ -73,11 +73,6 @@ def schedule_for(
     if algorithm == "halvingDoubling":
         return _halving_doubling(operation, n)
     return _double_binary_tree(operation, n, index)
-
-
-def arrays(schedule: Schedule) -> tuple[Role, ...]:
-    """Return the columns of every role of `schedule` (a `Role` is its columns)."""
-    return schedule.roles
 
 
 def _ring(operation: str, n: int, reverse: bool) -> Schedule:
