@@ -29,6 +29,7 @@ from armillary.platform import (
     System,
     model,
 )
+from armillary.platform.collectives import CHUNK_ORDERS
 from armillary.platform.model import Algorithm, InNetwork, Interval, Packets
 from armillary.platform.terms import FitChoice, Terms
 
@@ -140,7 +141,7 @@ NUMBERS = st.one_of(
 )
 WORDS = [
     *get_args(model.SchedulingName),
-    *get_args(model.ChunkOrderName),
+    *CHUNK_ORDERS.built_in,
     "ring",
     "direct8",
     "direct0",

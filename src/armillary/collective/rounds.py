@@ -148,6 +148,8 @@ class Rounds:
     rounds: tuple[Round, ...]
     chunks: int = 1
     trees: tuple[SwitchTree, ...] = ()
+    around: bool = False
+    """Whether members need to be in some order around a ring only."""
 
     @property
     def switches(self) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
 
 import numpy as np
 
@@ -18,10 +17,11 @@ from armillary.engine.common.communicators import Communicator
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.engine.physical.courses import course_of
 from armillary.platform.bandwidth import ports
-from armillary.platform.model import ChunkOrderName, Platform
+from armillary.platform.collectives import CHUNK_ORDERS
+from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
-SCHEDULERS: tuple[ChunkOrderName, ...] = get_args(ChunkOrderName)
+SCHEDULERS = CHUNK_ORDERS.built_in
 _TYPES = {
     "all-reduce": CollectiveType.ALL_REDUCE,
     "reduce-scatter": CollectiveType.REDUCE_SCATTER,
@@ -64,7 +64,7 @@ def scheduled(platform: Platform, operation: str, size: int) -> Scheduled:
     return Scheduled(timeline.total_ticks, sent / (timeline.total_ticks * rate))
 
 
-def under(platform: Platform, how: ChunkOrderName) -> Platform:
+def under(platform: Platform, how: str) -> Platform:
     """Return the machine with another scheduler."""
     return replace(platform, physical=replace(platform.physical, chunk_order=how))
 
@@ -89,8 +89,8 @@ def orders(platform: Platform, operation: str, size: int) -> list[tuple[str, int
 
 
 def compare(
-    platform: Platform, operation: str, size: int, schedulers: Sequence[ChunkOrderName] = SCHEDULERS
-) -> dict[ChunkOrderName, Scheduled]:
+    platform: Platform, operation: str, size: int, schedulers: Sequence[str] = SCHEDULERS
+) -> dict[str, Scheduled]:
     """Return what each scheduler does with one collective of all NPUs, alone on the machine."""
     # The last one refuses the most, and soonest.
     found = {how: scheduled(under(platform, how), operation, size) for how in reversed(schedulers)}

@@ -56,7 +56,8 @@ def _check_groups(platform: Platform, npus: int) -> None:
 
 def _check_algorithms(platform: Platform) -> None:
     """Refuse names of algorithms that are none, and too many of them."""
-    from armillary.platform.algorithms import PHYSICAL_ALGORITHMS, PHYSICAL_COLLECTIVES, wrong_name
+    from armillary.platform.algorithms import wrong_name
+    from armillary.platform.collectives import ALGORITHMS, PHYSICAL_COLLECTIVES
 
     count = len(platform.dimensions)
     known = Choice(PHYSICAL_COLLECTIVES)
@@ -64,7 +65,7 @@ def _check_algorithms(platform: Platform) -> None:
         if problem := known(kind):
             raise refuse(platform, ("physical", "algorithm"), problem)
         for at, name in enumerate(names):
-            if problem := wrong_name(name, PHYSICAL_ALGORITHMS):
+            if problem := wrong_name(name, ALGORITHMS):
                 raise refuse(platform, ("physical", "algorithm", kind, at), problem)
         short = platform.dialect == "native" and len(names) != count
         if len(names) > count or (short and not (len(names) == 1 and names[0].startswith("one"))):

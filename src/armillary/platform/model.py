@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from armillary.base.extension import ExtensionPoint
+from armillary.platform.collectives import ASTRA_SIM_ALGORITHMS, CHUNK_ORDERS
 from armillary.platform.document import show
 from armillary.platform.limits import (
     BYTES,
@@ -35,9 +37,6 @@ if TYPE_CHECKING:
 
 TopologyName = Literal["Ring", "FullyConnected", "Switch", "Mesh", "Torus"]
 SchedulingName = Literal["fair", "fifo", "lifo", "priority"]
-ChunkOrderName = Literal[
-    "baseline", "round-robin", "themis", "themis-flex", "online-greedy", "auto", "optimal"
-]
 WithinDimensionName = Literal["earliest-phase", "fifo", "smallest-first"]
 ProfileName = Literal["physical", "astra-sim"]
 CollectiveName = Literal[
@@ -57,11 +56,9 @@ PRECISIONS = ("fp32", "bf16", "fp8", "fp4")
 
 
 _TOPOLOGIES = Choice(get_args(TopologyName))
-_ALGORITHMS = Choice(
-    ("ring", "direct", "halvingDoubling", "doubleBinaryTree", "oneRing", "oneDirect", "oneHalvingDoubling")
-)
+_ALGORITHMS = Choice(ASTRA_SIM_ALGORITHMS)
 _COLLECTIVES = Choice(get_args(CollectiveName))
-_SCHEDULING, _CHUNK_ORDERS = Choice(get_args(SchedulingName)), Choice(get_args(ChunkOrderName))
+_SCHEDULING, _CHUNK_ORDERS = Choice(get_args(SchedulingName)), Choice(CHUNK_ORDERS)
 _WITHIN = Choice(get_args(WithinDimensionName))
 _OPTIMIZATIONS = Choice(("baseline", "localBWAware"))
 _STAGES = Choice(("npu", "node", "machine"))
@@ -138,8 +135,8 @@ class Dimension:
 class Algorithm:
     """A collective algorithm of one dimension, e.g. ``ring``, ``direct`` with a window, ``oneRing``.
 
-    `name` is one of ring, oneRing, direct, oneDirect, halvingDoubling, oneHalvingDoubling,
-    doubleBinaryTree; `window` limits the messages in flight of the direct ones (None: no limit).
+    `name` is one of `platform.collectives.ASTRA_SIM_ALGORITHMS`; `window`
+    limits the messages in flight of the direct ones (None: no limit).
     """
 
     name: str
@@ -272,17 +269,9 @@ FACTOR = Number(high=1e9, above=True)
 """Of a time."""
 QUANTILE = Number(high=1e3, above=True)
 """Of measured over predicted times."""
-COMPUTE_MODELS = ("roofline", "gpu", "tiled", "table", "systolic", "subprocess")
-"""Those that are built in."""
-
-
-def unknown_model(name: object) -> str:
-    """Return what is wrong with the name of a compute model, nothing if there is one of this or another package."""
-    if name in COMPUTE_MODELS:
-        return ""
-    from importlib.metadata import entry_points
-
-    return Choice((*COMPUTE_MODELS, *(point.name for point in entry_points(group="armillary.compute"))))(name)
+COMPUTE_MODELS = ExtensionPoint(
+    "armillary.compute", "compute model", ("roofline", "gpu", "tiled", "table", "systolic", "subprocess")
+)
 
 
 @dataclass(frozen=True)
@@ -352,7 +341,9 @@ class KernelModel:
         """Refuse what cannot be, see `armillary.platform.limits`."""
         options, overrides = Kind(Mapping, "a mapping"), Kind(tuple, "a tuple of Override")
         uncertainty = Kind(Interval, "an Interval or None", none=True)
-        check(self, name=unknown_model, options=options, overrides=overrides, uncertainty=uncertainty)
+        check(
+            self, name=Choice(COMPUTE_MODELS), options=options, overrides=overrides, uncertainty=uncertainty
+        )
         from armillary.platform.option_rules import wrong_model_option
 
         place, problem = wrong_model_option(self.name, self.options)
@@ -369,8 +360,8 @@ class Physical:
 
     scheduling: SchedulingName = "fair"
     algorithm: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Collective -> one name per dimension, as `PHYSICAL_ALGORITHMS` lists them (``direct`` may end in a window)
-    or ``natural`` or ``auto``; a single ``one…`` name covers all dimensions. Not listed: natural."""
+    """Collective -> one name per dimension, as `platform.collectives.ALGORITHMS` lists them (``direct`` may end in a
+    window) or ``natural`` or ``auto``; a single ``one…`` name covers all dimensions. Not listed: natural."""
     chunks: int = 1
     speed: dict[int, float] = field(default_factory=dict)
     """Rank -> compute speed relative to the others; not listed: 1."""
@@ -383,7 +374,7 @@ class Physical:
     active_chunks: int = 0
     """Chunks of a collective that may be under way at a time on one line of NPUs, where messages are moved; 0: as
     many as hide latencies."""
-    chunk_order: ChunkOrderName = "baseline"
+    chunk_order: str = "baseline"
     """Which dimensions each chunk visits first, see `armillary.collective.chunk_order`."""
     within_dimension: WithinDimensionName = "earliest-phase"
     """Which chunk of a collective a dimension serves first."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from armillary.platform.algorithms import COLLECTIVES, natural_algorithm, parse_algorithm
+from armillary.platform.algorithms import natural_algorithm, parse_algorithm
+from armillary.platform.collectives import COLLECTIVES
 from armillary.platform.model import Physical, Platform, System
 
 _TWINS = (

@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from armillary.base.errors import InputError, one_of
+from armillary.collective.algorithms import algorithms_for
 from armillary.collective.in_switch import ports
-from armillary.collective.physical import algorithms_for
 from armillary.platform.bandwidth import port
 from armillary.platform.model import Platform
 

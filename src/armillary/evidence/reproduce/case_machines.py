@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from armillary.evidence.reproduce import readers
 from armillary.evidence.reproduce.assumptions import assumed, choice
-from armillary.platform.algorithms import COLLECTIVES, natural_algorithm
+from armillary.platform.algorithms import natural_algorithm
 from armillary.platform.bandwidth import links_per_npu
+from armillary.platform.collectives import COLLECTIVES
 from armillary.platform.model import (
     Dimension,
     Physical,

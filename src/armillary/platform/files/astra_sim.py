@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from armillary.platform.algorithms import COLLECTIVES, algorithm_text, read_algorithms
+from armillary.platform.algorithms import algorithm_text, read_algorithms
+from armillary.platform.collectives import COLLECTIVES
 from armillary.platform.document import Document, KeyPath, Source, is_there, read_document, show
 from armillary.platform.files.astra_sim_keys import (
     INTER_DIMENSION,

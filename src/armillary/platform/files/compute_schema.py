@@ -20,6 +20,7 @@ from armillary.platform.files.schema_fields import (
     Size,
     Time,
 )
+from armillary.platform.limits import Choice
 from armillary.platform.model import (
     COMPUTE_MODELS,
     FACTOR,
@@ -27,10 +28,8 @@ from armillary.platform.model import (
     Interval,
     KernelModel,
     Override,
-    unknown_model,
 )
 
-BUILT_IN = COMPUTE_MODELS
 Clock = Annotated[float, Quantity(units.parse_frequency, "frequency", "1.4 GHz")]
 
 Wait = Annotated[float, Quantity(units.parse_time, "time", "1 min")]
@@ -271,7 +270,7 @@ def read_compute(value: Any, document: Document, path: KeyPath) -> Compute:
     if not isinstance(value, dict):
         document.reject(path, value, "a mapping of keys to values")
     name = value.get("model", "roofline")
-    if problem := unknown_model(name):
+    if problem := Choice(COMPUTE_MODELS)(name):
         raise document.error((*path, "model"), problem)
     try:
         return _KINDS.get(name, Other).model_validate(value)

@@ -36,7 +36,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from armillary.base.errors import InputError, nearest
-from armillary.platform.algorithms import COLLECTIVES
+from armillary.platform.collectives import COLLECTIVES
 from armillary.platform.document import Document, KeyPath, Source, check_path, is_there, read_document, show
 from armillary.platform.files.astra_sim_keys import NETWORK_KEYS
 from armillary.platform.files.job_npus import npus_of
