@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -75,3 +76,13 @@ def test_algorithms_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
         rounds_for("hub", "broadcast", 5)
     registered("pathlib:Path", "ring")
     assert rounds_for("ring", "all-gather", 4).around  # what is built in comes first
+
+
+def test_the_reference_names_every_choice() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "study.md").read_text(encoding="utf-8")
+    names = {
+        *ALGORITHMS.built_in,
+        *CHUNK_ORDERS.built_in,
+        *(other for each in BUILT_IN for other in each.others),
+    }
+    assert [name for name in sorted(names) if f"`{name}`" not in text] == []
