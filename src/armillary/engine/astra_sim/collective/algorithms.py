@@ -1,4 +1,10 @@
-"""The algorithms: ring, direct, halving-doubling and double binary tree, as schedules.
+"""What ASTRA-sim makes of algorithms: messages and bundles, over the definitions of `armillary.collective`.
+
+Who sends what to whom is that of the definition for ring (of whose two directions a chunk takes one, whole), direct and
+halvingDoubling (the order of the distances). Two are other algorithms than those that have the name elsewhere: the
+ring of an all-to-all, which sends every block all the way round one after the other, and doubleBinaryTree, which takes
+one tree for each chunk, is not pipelined and always all-reduces. An all-gather by doubling also runs for numbers of
+members that are no power of two, though it is wrong there.
 
 Sizes truncate as ASTRA-sim's do. A message is ``D // n`` bytes of a phase of D bytes for ring and
 direct, except all-gather, whose D is already one member's contribution.
@@ -15,11 +21,15 @@ from functools import lru_cache
 import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.engine.astra_sim.collective.schedule import Charge, IntArray, Role, Schedule, Transfer
+from armillary.collective import hypercube
+from armillary.collective.algorithms import rounds_for
+from armillary.collective.rounds import IntArray
+from armillary.engine.astra_sim.collective.schedule import Charge, Role, Schedule, Transfer
 from armillary.platform.algorithms import known_name
+from armillary.platform.collectives import BUILT_IN, COLLECTIVES
 
-ALGORITHMS = ("ring", "direct", "halvingDoubling", "doubleBinaryTree")
-OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+ALGORITHMS = tuple(each.name for each in BUILT_IN if each.astra_sim)
+OPERATIONS = COLLECTIVES
 
 
 @lru_cache(maxsize=64)
@@ -76,47 +86,48 @@ def schedule_for(
 
 
 def _ring(operation: str, n: int, reverse: bool) -> Schedule:
-    steps = {"all-reduce": 2 * (n - 1), "all-to-all": n * (n - 1) // 2}.get(operation, n - 1)
-    role = _pipeline(
-        operation,
-        n,
-        1,
-        np.ones(steps, np.int64),
-        np.zeros(steps, np.int64),
-        batches=(1, n - 1),
-        reverse=reverse,
-    )
+    """One direction of the ring, in which a message is whole where the definition sends half of it each way."""
+    if operation == "all-to-all":
+        steps = np.full(n * (n - 1) // 2, n, np.int64)
+    else:
+        # The first message of a round goes to the next member.
+        rounds = rounds_for("ring", operation, n).rounds
+        steps = np.concatenate([np.full(part.repeat, part.base.denominator[0] // 2) for part in rounds])
+    role = _pipeline(operation, 1, np.ones_like(steps), np.zeros_like(steps), steps, (1, n - 1), reverse)
     return Schedule("ring", operation, n, "rotate", (role,), reverse)
 
 
 def _direct(operation: str, n: int, window: int, local: bool, reverse: bool) -> Schedule:
-    """All members at once, `window` messages each; an all-reduce is a reduce-scatter, then an all-gather.
+    """The rounds of the definition, `window` messages at once; a round begins when the one before is received.
 
-    The all-gather half starts only when n-1 messages, that is the whole reduce-scatter, are in.
     With a window below n-1 reductions are charged in alternating batches of `window`, which
     charges about half of those that happen: a property of the model that is kept.
     """
-    steps = 2 * (n - 1) if operation == "all-reduce" else n - 1
-    peers = np.arange(steps, dtype=np.int64) % (n - 1) + 1
-    gate = np.where(np.arange(steps) < n - 1, 0, n - 1).astype(np.int64)
+    rounds = rounds_for("direct", operation, n).rounds
+    peers, divide = (
+        np.concatenate([getattr(part.base, column) for part in rounds])
+        for column in ("target", "denominator")
+    )
+    gate = np.repeat(np.arange(len(rounds)) * (n - 1), n - 1)
     batches = (window, (n - 1) * window if local else window)
-    role = _pipeline(operation, n, window, peers, gate, batches=batches, reverse=reverse)
+    role = _pipeline(operation, window, peers, gate, divide, batches, reverse)
     return Schedule("direct", operation, n, "rotate", (role,), reverse)
 
 
 def _pipeline(
     operation: str,
-    n: int,
     initial: int,
     peers: IntArray,
     gate: IntArray,
-    *,
+    divide: IntArray,
     batches: tuple[int, int],
     reverse: bool,
 ) -> Role:
-    """Send k to ``peers[k]`` and receive from the mirror image, after k+1 bundles and `gate` receives."""
+    """Send k, D // ``divide[k]`` bytes, to ``peers[k]`` and receive from its mirror image.
+
+    Each comes after k+1 bundles and `gate` receives.
+    """
     steps = len(peers)
-    divide = np.full(steps, 1 if operation == "all-gather" else n, np.int64)
     done = np.arange(1, steps + 1, dtype=np.int64)
     to = -peers if reverse else peers
     moves = (divide, np.ones(steps, np.int64), done, gate)
@@ -157,14 +168,14 @@ def _halving_doubling(operation: str, n: int) -> Schedule:
     if operation == "all-to-all":
         raise InputError("halvingDoubling all-to-all: this algorithm has none (ring and direct do)")
     rounds = n.bit_length() - 1
-    down = [(1 << k, 2 << k, 1) for k in range(rounds)]
+    down = [(distance, 2 * distance, 1) for distance in hypercube.distances(n)]
     if operation == "all-gather":
         steps = [(n >> (k + 1), 1, 1 << k) for k in range(rounds)]
     elif operation == "reduce-scatter":
         steps = down
     else:
         # Sizes are halved once too often, then doubled: D // 2n * 2, not D // n, starts the way back.
-        steps = down + [(n >> (k + 1), 2 * n, 2 << k) for k in range(rounds)]
+        steps = down + [(distance, 2 * n, n // distance) for distance in reversed(hypercube.distances(n))]
     reductions, loads = _reductions(operation, len(steps) + 1, 1, rounds - 1)
     sends = [Transfer(peer, divide, multiply, k + 1) for k, (peer, divide, multiply) in enumerate(steps)]
     after = {"all-gather": (0, 1, n), "reduce-scatter": (0, 2 * n, 1)}.get(operation, (0, 1, 1))
