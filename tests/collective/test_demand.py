@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from armillary.collective.algorithms import algorithms_for, rounds_for
 from armillary.collective.demand import Group, demand, least_ns
 from armillary.collective.load import load
-from armillary.collective.physical import algorithms_for, rounds_for
 from armillary.platform.network import Dimension, InNetwork, Port
 
 OPERATIONS = (

@@ -12,22 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
-from armillary.collective.load import AROUND, TOPOLOGIES, Load, line_order, load
-from armillary.collective.physical import (
-    ALGORITHMS,
+from armillary.collective.algorithms import (
+    DEFINITIONS,
     algorithms_for,
-    choose,
-    natural,
+    find_algorithm,
     rounds_alltoallv,
     rounds_for,
 )
+from armillary.collective.choose import choose, natural
+from armillary.collective.load import TOPOLOGIES, Load, line_order, load
 from armillary.collective.rounds import Round, Rounds
 from armillary.platform.network import InNetwork
 from tests.collective.slow_load import slow_load
 
+OPERATIONS_OF = {name: find_algorithm(name).operations for name in DEFINITIONS}
 EVERY = [
     (algorithm, operation)
-    for algorithm, has in ALGORITHMS.items()
+    for algorithm, has in OPERATIONS_OF.items()
     for operation in has
     if algorithm != "in-switch"
 ]
@@ -145,7 +146,7 @@ def told(found: Load) -> tuple[object, ...]:
 def test_agrees_with_the_slow_way(algorithm: str, operation: str, topology: str) -> None:
     for n in (2, 3, 6, 8):
         rounds = rounds_for(algorithm, operation, n, n - 1, 3)
-        line = topology == "Mesh" and algorithm in AROUND
+        line = topology == "Mesh" and find_algorithm(algorithm).around
         order = list(line_order(range(n))) if line else list(range(n))
         assert told(load(rounds, topology, n)) == slow_load(
             rounds, topology.replace("Torus", "Ring"), n, order

@@ -10,11 +10,12 @@ import pytest
 from armillary.base.errors import InputError
 from armillary.collective import blocks as data
 from armillary.collective import in_switch
+from armillary.collective.algorithms import DEFINITIONS, ROOTED, find_algorithm, rounds_alltoallv, rounds_for
 from armillary.collective.demand import OPERATIONS
-from armillary.collective.physical import ALGORITHMS, ROOTED, rounds_alltoallv, rounds_for
 from armillary.collective.rounds import ABSENT, Rounds, SwitchTree
 
-EVERY = [(algorithm, operation) for algorithm, has in ALGORITHMS.items() for operation in has]
+OPERATIONS_OF = {name: find_algorithm(name).operations for name in DEFINITIONS}
+EVERY = [(algorithm, operation) for algorithm, has in OPERATIONS_OF.items() for operation in has]
 REDUCING = ("all-reduce", "reduce-scatter", "reduce")
 
 
@@ -84,7 +85,7 @@ TREES = {
 
 
 @pytest.mark.parametrize("segments", [1, 2, 3, 8])
-@pytest.mark.parametrize("operation", ALGORITHMS["in-switch"])
+@pytest.mark.parametrize("operation", OPERATIONS_OF["in-switch"])
 @pytest.mark.parametrize("name", TREES)
 def test_switches_of_any_tree_move_the_right_numbers(name: str, operation: str, segments: int) -> None:
     n, trees = TREES[name]
@@ -103,13 +104,13 @@ def test_switches_of_any_tree_move_the_right_numbers(name: str, operation: str, 
 
 
 @pytest.mark.parametrize("chunks", [1, 2, 5, 40])
-@pytest.mark.parametrize("operation", ALGORITHMS["doubleBinaryTree"])
+@pytest.mark.parametrize("operation", OPERATIONS_OF["doubleBinaryTree"])
 def test_double_tree_in_any_number_of_chunks(operation: str, chunks: int) -> None:
     for n in (2, 3, 4, 7, 8, 12):
         check(rounds_for("doubleBinaryTree", operation, n, n // 3, chunks))
 
 
-@pytest.mark.parametrize("algorithm", [a for a, has in ALGORITHMS.items() if "barrier" in has])
+@pytest.mark.parametrize("algorithm", [a for a, has in OPERATIONS_OF.items() if "barrier" in has])
 def test_a_barrier_hears_of_everyone(algorithm: str) -> None:
     for n in range(2, 34):
         for root in (0, n - 1):
@@ -166,7 +167,7 @@ def test_says_what_exists() -> None:
         rounds_for("direct", "broadcast", 4, 4)
     with pytest.raises(InputError, match="0 chunks"):
         rounds_for("doubleBinaryTree", "broadcast", 4, chunks=0)
-    assert {operation for has in ALGORITHMS.values() for operation in has} == set(OPERATIONS) - {
+    assert {operation for has in OPERATIONS_OF.values() for operation in has} == set(OPERATIONS) - {
         "reduce-scatter-block"
     }
     assert rounds_for("ring", "reduce-scatter-block", 5) is rounds_for("ring", "reduce-scatter", 5)

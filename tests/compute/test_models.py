@@ -299,7 +299,7 @@ def test_the_first_override_that_fits_counts() -> None:
 
 def test_models_of_other_packages_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     point = importlib.metadata.EntryPoint("mine", "tests_of_mine:Model", "armillary.compute")
-    monkeypatch.setattr("armillary.compute.find.entry_points", lambda group: [point])
+    monkeypatch.setattr("armillary.base.extension.entry_points", lambda group: [point])
     with pytest.raises(InputError, match=r"'mine' cannot be loaded: No module named 'tests_of_mine'"):
         find_model("mine")
     with pytest.raises(

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
-from armillary.collective import Schedule, schedule_for
+from armillary.engine.astra_sim.collective import Schedule, schedule_for
 from armillary.engine.astra_sim.phase_costs import PhaseCosts, Timing, evaluate
 from armillary.engine.common import layout_kernel as lk
 from armillary.platform.network import Dimension

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from armillary.base.errors import InputError
-from armillary.collective import physical as engine_names
 from armillary.platform import (
     Algorithm,
     Dimension,
@@ -29,7 +28,6 @@ from armillary.platform import (
     read_platform,
     table,
 )
-from armillary.platform.algorithms import PHYSICAL_ALGORITHMS, PHYSICAL_COLLECTIVES
 
 STUDY = """\
 workload: {collective: broadcast, size: 1 GiB}
@@ -217,11 +215,6 @@ def test_a_workload_that_astra_sim_lacks(tmp_path: Path) -> None:
         InputError, match=r":2: workload.collective: got 'broadcast': profile astra-sim does not"
     ):
         load_study(write(tmp_path, text + ONE))
-
-
-def test_names_agree_with_the_schedules() -> None:
-    assert set(engine_names.ALGORITHMS) <= set(PHYSICAL_ALGORITHMS)
-    assert {*engine_names.OPERATIONS, "all-to-all-v"} == set(PHYSICAL_COLLECTIVES)
 
 
 def test_description_and_table(tmp_path: Path) -> None:

@@ -29,8 +29,9 @@ from armillary.platform import (
     System,
 )
 from armillary.platform.algorithms import Algorithm
+from armillary.platform.collectives import CHUNK_ORDERS
 from armillary.platform.kernels import Interval
-from armillary.platform.model import ChunkOrderName, Packets, SchedulingName
+from armillary.platform.model import Packets, SchedulingName
 from armillary.platform.network import InNetwork
 from armillary.platform.terms import FitChoice, Terms
 
@@ -142,7 +143,7 @@ NUMBERS = st.one_of(
 )
 WORDS = [
     *get_args(SchedulingName),
-    *get_args(ChunkOrderName),
+    *CHUNK_ORDERS.built_in,
     "ring",
     "direct8",
     "direct0",

@@ -1,44 +1,40 @@
-"""Collective algorithms as schedules, and multi-dimensional plans."""
+"""Collectives: algorithms as rounds of messages, what they cost on a network, and schedules made for one network."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from armillary.collective.algorithms import ALGORITHMS, OPERATIONS, arrays, schedule_for
-from armillary.collective.plan import Phase, next_size, plan, queue_cycle
-from armillary.collective.schedule import Charge, Role, Schedule, Transfer
-from armillary.collective.show import chunk_flow_table, render
-
 if TYPE_CHECKING:
+    from armillary.collective.algorithm import CollectiveAlgorithm, ListedAlgorithm, Message
+    from armillary.collective.algorithms import algorithms_for, find_algorithm, rounds_for
+    from armillary.collective.rounds import Moves, Round, Rounds
     from armillary.collective.synthesis import SynthesizedSchedule, synthesize
 
-RoleArrays = Role
-
 __all__ = [
-    "ALGORITHMS",
-    "OPERATIONS",
-    "Charge",
-    "Phase",
-    "Role",
-    "RoleArrays",
-    "Schedule",
+    "CollectiveAlgorithm",
+    "ListedAlgorithm",
+    "Message",
+    "Moves",
+    "Round",
+    "Rounds",
     "SynthesizedSchedule",
-    "Transfer",
-    "arrays",
-    "chunk_flow_table",
-    "next_size",
-    "plan",
-    "queue_cycle",
-    "render",
-    "schedule_for",
+    "algorithms_for",
+    "find_algorithm",
+    "rounds_for",
     "synthesize",
 ]
+_HOME = {
+    "algorithm": ("CollectiveAlgorithm", "ListedAlgorithm", "Message"),
+    "algorithms": ("algorithms_for", "find_algorithm", "rounds_for"),
+    "rounds": ("Moves", "Round", "Rounds"),
+    "synthesis": ("SynthesizedSchedule", "synthesize"),
+}
 
 
 def __getattr__(name: str) -> object:
-    """Import what needs topologies on first use, so that importing the package stays cheap."""
-    if name in ("SynthesizedSchedule", "synthesize"):
-        from armillary.collective import synthesis
-
-        return getattr(synthesis, name)
+    """Import on first use, so that importing the package stays cheap."""
+    for module, names in _HOME.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

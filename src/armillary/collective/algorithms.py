@@ -1,225 +1,126 @@
-"""The algorithms: ring, direct, halving-doubling and double binary tree, as schedules.
-
-Sizes truncate as ASTRA-sim's do. A message is ``D // n`` bytes of a phase of D bytes for ring and
-direct, except all-gather, whose D is already one member's contribution.
-
-A reduction is not charged on the message that needs it but by a counter: bundles come in
-alternating batches, one batch that costs nothing and one that reduces (of every second pair only, in
-an all-reduce). For ring, and direct without window, that charges exactly the reducing half.
-"""
+"""The registry of collective algorithms: from a name to its definition, and to the rounds among some members."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.collective.schedule import Charge, IntArray, Role, Schedule, Transfer
+from armillary.collective.algorithm import CollectiveAlgorithm
+from armillary.collective.demand import OPERATIONS, plain
+from armillary.collective.rounds import Moves, Round, Rounds
 from armillary.platform.algorithms import known_name
+from armillary.platform.collectives import ALGORITHMS
 
-ALGORITHMS = ("ring", "direct", "halvingDoubling", "doubleBinaryTree")
-OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+DEFINITIONS = {
+    "ring": "armillary.collective.symmetric:Ring",
+    "direct": "armillary.collective.symmetric:Direct",
+    "halvingDoubling": "armillary.collective.hypercube:HalvingDoubling",
+    "recursiveDoubling": "armillary.collective.hypercube:RecursiveDoubling",
+    "rabenseifner": "armillary.collective.hypercube:Rabenseifner",
+    "binomialTree": "armillary.collective.trees:BinomialTree",
+    "doubleBinaryTree": "armillary.collective.trees:DoubleBinaryTree",
+    "chain": "armillary.collective.pipelined:Chain",
+    "scatterAllGather": "armillary.collective.pipelined:ScatterAllGather",
+    "pairwise": "armillary.collective.symmetric:Pairwise",
+    "in-switch": "armillary.collective.in_switch:InSwitch",
+}
+"""Name -> class of each that is built in; the names are those of `platform.collectives.BUILT_IN`, in their order."""
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+"""Operations with a root."""
 
 
-@lru_cache(maxsize=64)
-def schedule_for(
-    algorithm: str,
-    operation: str,
-    n: int,
-    *,
-    window: int | None = None,
-    index: int = 0,
-    local: bool = False,
-    reverse: bool = False,
-) -> Schedule:
-    """Return the schedule of one phase among `n` members.
-
-    Args:
-        algorithm: One of `ALGORITHMS`.
-        operation: One of `OPERATIONS`.
-        n: Number of members, at least 2; a power of two for the last two algorithms.
-        window: Messages in flight of "direct" (None: n-1); other algorithms ignore it.
-        index: Which chunk of the collective this is; double binary trees alternate, see `tree.parents`.
-        local: The members are a sub-group of the machine: "direct" then charges every reduction of
-            an all-reduce twice.
-        reverse: Go round anticlockwise (ring and direct).
-
-    Returns:
-        The schedule; the same object for the same arguments.
+@lru_cache(maxsize=128)
+def find_algorithm(name: str) -> CollectiveAlgorithm:
+    """Return the algorithm of a name.
 
     Raises:
-        InputError: unknown name, or an `n` or operation that the algorithm does not allow.
+        InputError: there is none of that name, or what another package registers is none.
     """
-    algorithm = known_name(algorithm, ALGORITHMS)
-    for word, choices, what in ((algorithm, ALGORITHMS, "algorithm"), (operation, OPERATIONS, "operation")):
-        if word not in choices:
-            raise InputError(
-                f"unknown collective {what} '{word}': expected {one_of(choices)}{nearest(word, choices)}"
-            )
-    if n < 2:
-        raise InputError(f"{algorithm} {operation} over {n} member(s): a collective needs at least 2")
-    if window is not None and window < 1:
-        raise InputError(f"{algorithm} window {window}: expected at least 1, or none for no limit")
-    pairs = algorithm == "halvingDoubling" and operation == "all-gather" and _pairs_up(n)
-    if algorithm in ("halvingDoubling", "doubleBinaryTree") and n & (n - 1) and not pairs:
+    found = ALGORITHMS.load(name, DEFINITIONS)
+    if not (isinstance(found, type) and issubclass(found, CollectiveAlgorithm)):
         raise InputError(
-            f"{algorithm} over {n} members: expected a power of two (ring and direct take any number)"
+            f"collective algorithm '{name}' is {found!r}, expected a subclass of CollectiveAlgorithm"
         )
-    if algorithm == "ring":
-        return _ring(operation, n, reverse)
-    if algorithm == "direct":
-        return _direct(operation, n, n - 1 if window is None else min(window, n - 1), local, reverse)
-    if algorithm == "halvingDoubling":
-        return _halving_doubling(operation, n)
-    return _double_binary_tree(operation, n, index)
-
-
-def arrays(schedule: Schedule) -> tuple[Role, ...]:
-    """Return the columns of every role of `schedule` (a `Role` is its columns)."""
-    return schedule.roles
-
-
-def _ring(operation: str, n: int, reverse: bool) -> Schedule:
-    steps = {"all-reduce": 2 * (n - 1), "all-to-all": n * (n - 1) // 2}.get(operation, n - 1)
-    role = _pipeline(
-        operation,
-        n,
-        1,
-        np.ones(steps, np.int64),
-        np.zeros(steps, np.int64),
-        batches=(1, n - 1),
-        reverse=reverse,
-    )
-    return Schedule("ring", operation, n, "rotate", (role,), reverse)
-
-
-def _direct(operation: str, n: int, window: int, local: bool, reverse: bool) -> Schedule:
-    """All members at once, `window` messages each; an all-reduce is a reduce-scatter, then an all-gather.
-
-    The all-gather half starts only when n-1 messages, that is the whole reduce-scatter, are in.
-    With a window below n-1 reductions are charged in alternating batches of `window`, which
-    charges about half of those that happen: a property of the model that is kept.
-    """
-    steps = 2 * (n - 1) if operation == "all-reduce" else n - 1
-    peers = np.arange(steps, dtype=np.int64) % (n - 1) + 1
-    gate = np.where(np.arange(steps) < n - 1, 0, n - 1).astype(np.int64)
-    batches = (window, (n - 1) * window if local else window)
-    role = _pipeline(operation, n, window, peers, gate, batches=batches, reverse=reverse)
-    return Schedule("direct", operation, n, "rotate", (role,), reverse)
-
-
-def _pipeline(
-    operation: str,
-    n: int,
-    initial: int,
-    peers: IntArray,
-    gate: IntArray,
-    *,
-    batches: tuple[int, int],
-    reverse: bool,
-) -> Role:
-    """Send k to ``peers[k]`` and receive from the mirror image, after k+1 bundles and `gate` receives."""
-    steps = len(peers)
-    divide = np.full(steps, 1 if operation == "all-gather" else n, np.int64)
-    done = np.arange(1, steps + 1, dtype=np.int64)
-    to = -peers if reverse else peers
-    moves = (divide, np.ones(steps, np.int64), done, gate)
-    bundles = initial + steps
-    costs = (np.full(bundles, divide[0], np.int64), np.ones(bundles, np.int64))
-    reductions, loads = _reductions(operation, bundles, *batches)
-    return Role(initial, to, *moves, -to, *moves, reductions, *costs, loads)
-
-
-def _reductions(operation: str, bundles: int, free: int, charged: int) -> tuple[IntArray, IntArray]:
-    """Return per bundle whether it reduces, and how it loads: after `free` that do neither, `charged` that load."""
-    number = np.arange(bundles)
-    place = number % (free + charged) - free
-    # All but the last of a batch of received data go back to memory afterwards.
-    loads = np.where(place < 0, 0, np.where(place < charged - free, 2, 1))
-    reducing = (place >= 0) & (operation in ("all-reduce", "reduce-scatter"))
-    if operation == "all-reduce":
-        reducing &= number // (free + charged) % 2 == 0
-    return reducing.astype(np.int64), loads.astype(np.int64)
-
-
-def _pairs_up(n: int) -> bool:
-    """Tell whether the distances n/2, n/4 … of a doubling, rounded down, pair all members up."""
-    distances = [n >> (k + 1) for k in range(n.bit_length() - 1)]
-    return all(n % (2 * distance) == 0 for distance in distances)
-
-
-def _halving_doubling(operation: str, n: int) -> Schedule:
-    """Exchange with i^1, i^2, i^4 … (halving) and back (doubling), one message at a time.
-
-    An all-gather also runs for other n whose members pair up at every distance (6, 12, 20 …), as it
-    does in ASTRA-sim, but then some members miss some blocks: it has no right data flow.
-
-    Bundle j is sized as message j, the one it precedes, so a reduction is charged at the size of
-    the next message. The last bundle has none to follow it; it never reduces, since the
-    log2(n)-th reduction falls on a free batch. That is why only log2(n)-1 are charged.
-    """
-    if operation == "all-to-all":
-        raise InputError("halvingDoubling all-to-all: this algorithm has none (ring and direct do)")
-    rounds = n.bit_length() - 1
-    down = [(1 << k, 2 << k, 1) for k in range(rounds)]
-    if operation == "all-gather":
-        steps = [(n >> (k + 1), 1, 1 << k) for k in range(rounds)]
-    elif operation == "reduce-scatter":
-        steps = down
-    else:
-        # Sizes are halved once too often, then doubled: D // 2n * 2, not D // n, starts the way back.
-        steps = down + [(n >> (k + 1), 2 * n, 2 << k) for k in range(rounds)]
-    reductions, loads = _reductions(operation, len(steps) + 1, 1, rounds - 1)
-    sends = [Transfer(peer, divide, multiply, k + 1) for k, (peer, divide, multiply) in enumerate(steps)]
-    after = {"all-gather": (0, 1, n), "reduce-scatter": (0, 2 * n, 1)}.get(operation, (0, 1, 1))
-    sized = [*steps, after]
-    charges = [
-        Charge(bool(r), d, m, int(load)) for r, load, (_, d, m) in zip(reductions, loads, sized, strict=True)
-    ]
-    return Schedule("halvingDoubling", operation, n, "pair", (Role.of(1, sends, sends, charges),))
-
-
-def _double_binary_tree(operation: str, n: int, index: int) -> Schedule:
-    """Reduce all D bytes up a tree and broadcast them down: an all-reduce, whatever the operation."""
-    above = parents(n, index)
-    below: list[list[int]] = [[] for _ in range(n)]
-    for child, parent in enumerate(above):
-        if parent is not None:
-            below[parent].append(child)
-    roles = tuple(_tree_role(parent, children) for parent, children in zip(above, below, strict=True))
-    return Schedule("doubleBinaryTree", operation, n, "absolute", roles)
-
-
-def _tree_role(parent: int | None, children: list[int]) -> Role:
-    if parent is None:
-        return Role.of(
-            0, [Transfer(children[0], after_done=1)], [Transfer(children[0])], [Charge(reduce=True, loads=1)]
+    made = found()
+    if unknown := [each for each in made.operations if each not in OPERATIONS]:
+        raise InputError(
+            f"collective algorithm '{name}': operations: got '{unknown[0]}', expected some of {', '.join(OPERATIONS)}"
         )
-    up = Transfer(parent, after_done=max(1, len(children)))
-    if not children:
-        return Role.of(1, [up], [up], [Charge(), Charge(loads=1)])
-    down = [Transfer(child, after_done=3) for child in children]
-    # The bundle of the way down is charged as a reduction too: a property of the model that is kept.
-    return Role.of(
-        0, [up, *down], [*(Transfer(child) for child in children), up], [Charge(reduce=True, loads=1)] * 3
-    )
+    return made
 
 
-@lru_cache(maxsize=64)
-def parents(n: int, index: int) -> tuple[int | None, ...]:
-    """Return each member's parent (None for the root) in the tree of chunk `index`; n is a power of two.
+def algorithms_for(operation: str) -> tuple[str, ...]:
+    """Return the built-in algorithms that exist for `operation`.
 
-    The root has one child, the top of a complete binary tree over the others with in-order
-    numbers. Even chunks have the last member as root ("RootMax" of ASTRA-sim), odd chunks the
-    first ("RootMin"), so that the leaves of one tree are mostly inner members of the other.
+    Raises:
+        InputError: there is no such operation.
     """
-    root, first = (n - 1, 0) if index % 2 == 0 else (0, 1)
-    above: list[int | None] = [root] * n
-    above[root] = None
-    for number in range(1, n):  # in-order numbers 1 … n-1: the lowest set bit is the height
-        height = number & -number
-        parent = (number - height) | (height << 1)
-        if parent < n:
-            above[number - 1 + first] = parent - 1 + first
-    return tuple(above)
+    if operation not in OPERATIONS:
+        hint = nearest(operation, OPERATIONS)
+        raise InputError(f"unknown collective operation '{operation}': expected {one_of(OPERATIONS)}{hint}")
+    operation = plain(operation)
+    return tuple(name for name in DEFINITIONS if operation in find_algorithm(name).operations)
+
+
+def rounds_for(name: str, operation: str, n: int, root: int = 0, chunks: int | None = None) -> Rounds:
+    """Return `operation` among `n` members as rounds.
+
+    Args:
+        name: Of an algorithm, built in or of another package.
+        operation: One of `OPERATIONS`.
+        n: Number of members, at least 2.
+        root: The root of a rooted operation; for others, where a tree has its top.
+        chunks: Parts that the algorithm cuts D into; None: `CollectiveAlgorithm.usual_chunks`. Those that do not cut
+            ignore it.
+
+    Returns:
+        The rounds; the same object for the same arguments.
+
+    Raises:
+        InputError: an unknown name, an operation that the algorithm does not have, or a bad number.
+    """
+    exist = algorithms_for(operation)
+    name = known_name(name, ALGORITHMS)
+    found = find_algorithm(name)
+    if plain(operation) not in found.operations:
+        raise InputError(f"{name} has no {operation}: expected {one_of(exist)}")
+    if n < 2:
+        raise InputError(f"{name} {operation} over {n} member(s): a collective needs at least 2")
+    if problem := found.refuses(plain(operation), n):
+        raise InputError(f"{name} {operation} over {n} members: {problem}")
+    if not 0 <= root < n:
+        raise InputError(f"{name} {operation} over {n} members: root {root}, expected 0 to {n - 1}")
+    if chunks is not None and chunks < 1:
+        raise InputError(f"{name} {operation}: {chunks} chunks, expected at least 1")
+    root = root if found.any_root or operation in ROOTED else 0
+    usual = found.usual_chunks(n)
+    return _rounds(name, plain(operation), n, root, 1 if usual is None else chunks or usual)
+
+
+@lru_cache(maxsize=512)
+def _rounds(name: str, operation: str, n: int, root: int, chunks: int) -> Rounds:
+    found = find_algorithm(name)
+    made = found.rounds(operation, n, root, chunks)
+    return Rounds(name, operation, n, root, made, chunks, found.trees(n), found.around)
+
+
+def rounds_alltoallv(matrix: npt.ArrayLike) -> Rounds:
+    """Return an all-to-all in which member i sends ``matrix[i, j]`` bytes to member j, all at once.
+
+    The fractions are bytes: evaluate it with D = 1. The diagonal does not matter.
+
+    Raises:
+        InputError: the matrix is not square, or has fewer than 2 rows or a negative or fractional size.
+    """
+    given = np.asarray(matrix)
+    n = len(given) if given.ndim else 0
+    if given.shape != (n, n) or n < 2:
+        raise InputError(f"all-to-all-v: sizes of shape {given.shape}, expected n rows of n, n at least 2")
+    if given.dtype.kind not in "iu" or (given < 0).any():
+        raise InputError("all-to-all-v: sizes must be whole numbers of bytes, at least 0")
+    source, target = np.nonzero(given * (1 - np.eye(n, dtype=given.dtype)))
+    moves = Moves.of(source, target, given[source, target])
+    return Rounds("direct", "all-to-all-v", n, 0, (Round(n, moves),) if len(moves) else ())

@@ -32,6 +32,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.platform.collectives import PHYSICAL_COLLECTIVES
 from armillary.platform.network import Dimension, port
 
 Ints = NDArray[np.int64]
@@ -41,10 +42,7 @@ MOST_SUBSETS = 4
 """Dimensions of which every choice is a cut; of more, each of them alone and all together."""
 SHORT = 1000
 """Latencies that are shorter than what moves by this factor are left out: then a port binds, and reports name it."""
-OPERATIONS = (
-    "all-reduce", "all-gather", "reduce-scatter", "reduce-scatter-block", "all-to-all",
-    "broadcast", "reduce", "gather", "scatter", "barrier",
-)  # fmt: skip
+OPERATIONS = tuple(name for name in PHYSICAL_COLLECTIVES if name != "all-to-all-v")
 EVEN = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
 """Operations in which every member needs the same."""
 
@@ -259,7 +257,7 @@ def demand(cut: Cut, operation: str, size: float) -> Demand:
 
     Args:
         cut: See `Cut`.
-        operation: As `collective.physical.plain` names it.
+        operation: As `plain` names it.
         size: D, see `collective.rounds`.
     """
     s, n, b = cut.members, float(cut.members.sum()), len(cut.members)

@@ -6,12 +6,13 @@ the n - p odd members 1, 3, 5 … first folds its data into the member before it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from armillary.collective.rounds import Moves, Round
-from armillary.collective.schedule import IntArray
+from armillary.collective import symmetric
+from armillary.collective.algorithm import Blocks, CollectiveAlgorithm, Messages
+from armillary.collective.rounds import IntArray, Moves, Round, Rounds
 
 
 def core(n: int) -> list[int]:
@@ -106,3 +107,101 @@ def _side(weights: Sequence[int], step: int, differ: int) -> IntArray:
     sums: IntArray = np.array(weights, dtype=np.int64).reshape(-1, 2 * step).sum(axis=0)
     own = np.arange(len(weights)) % (2 * step)
     return np.take(sums, own ^ differ)
+
+
+class HalvingDoubling(CollectiveAlgorithm):
+    """Recursive halving reduces, recursive doubling gathers."""
+
+    operations = ("all-reduce", "all-gather", "reduce-scatter")
+
+    def rounds(self, operation: str, n: int, root: int, chunks: int) -> tuple[Round, ...]:
+        """See `CollectiveAlgorithm`."""
+        return halving_doubling(operation, n)
+
+    def parts(self, rounds: Rounds) -> int:
+        """See `CollectiveAlgorithm`."""
+        if rounds.operation == "all-reduce":
+            return len(core(rounds.n))
+        return rounds.n if rounds.operation == "reduce-scatter" else 1
+
+    def blocks(self, rounds: Rounds) -> Iterator[Messages]:
+        """See `CollectiveAlgorithm`."""
+        return _halved_and_doubled(rounds, self.parts(rounds), shared=False)
+
+
+class Rabenseifner(CollectiveAlgorithm):
+    """The same for an all-reduce, but that of any n both of a folded pair add up one half (Rabenseifner, 2004)."""
+
+    operations = ("all-reduce",)
+
+    def rounds(self, operation: str, n: int, root: int, chunks: int) -> tuple[Round, ...]:
+        """See `CollectiveAlgorithm`."""
+        return rabenseifner(n)
+
+    def parts(self, rounds: Rounds) -> int:
+        """See `CollectiveAlgorithm`."""
+        return max(len(core(rounds.n)), 2)
+
+    def blocks(self, rounds: Rounds) -> Iterator[Messages]:
+        """See `CollectiveAlgorithm`."""
+        return _halved_and_doubled(rounds, self.parts(rounds), shared=True)
+
+
+class RecursiveDoubling(CollectiveAlgorithm):
+    """Exchange all that is known, at distances 1, 2, 4 …; a barrier, and an all-gather of any n, by dissemination."""
+
+    operations = ("all-reduce", "all-gather", "barrier")
+
+    def rounds(self, operation: str, n: int, root: int, chunks: int) -> tuple[Round, ...]:
+        """See `CollectiveAlgorithm`."""
+        if operation == "barrier" or (operation == "all-gather" and n & (n - 1)):
+            return symmetric.dissemination(operation, n)
+        return recursive_doubling(operation, n)
+
+    def parts(self, rounds: Rounds) -> int:
+        """See `CollectiveAlgorithm`."""
+        return 1
+
+    def blocks(self, rounds: Rounds) -> Iterator[Messages]:
+        """See `CollectiveAlgorithm`."""
+        n = rounds.n
+        if rounds.operation == "all-reduce":
+            for part in rounds.expanded():
+                yield [(0,)] * len(part.moves)
+        elif n & (n - 1):
+            for k in range((n - 1).bit_length()):
+                yield [tuple((i + j) % n for j in range(min(1 << k, n - (1 << k)))) for i in range(n)]
+        else:
+            for step in distances(n):
+                yield [tuple(range(i // step * step, i // step * step + step)) for i in range(n)]
+
+
+def _halved_and_doubled(rounds: Rounds, parts: int, shared: bool) -> Iterator[Messages]:
+    """Yield the blocks; with `shared` both of a pair add up one half of the fold."""
+    n, operation = rounds.n, rounds.operation
+    aside, owners = folded(n).tolist(), owned(n)
+    everything = tuple(range(parts))
+    if operation == "all-reduce":
+        owners = [(g,) for g in range(len(owners))]
+    if aside and shared:
+        half = len(everything) // 2
+        yield [everything[:half]] * len(aside) + [everything[half:]] * len(aside)
+        yield [everything[half:]] * len(aside)
+    elif aside:
+        yield [(m,) for m in aside] if operation == "all-gather" else [everything] * len(aside)
+    if operation != "all-gather":
+        for step in distances(n):
+            yield _sides(owners, step, step)
+    if operation != "reduce-scatter":
+        for step in reversed(distances(n)):
+            yield _sides(owners, step, 0)
+    if aside and operation == "all-gather":
+        yield [tuple(b for b in range(n) if b != m) for m in aside]
+    elif aside:
+        yield [(m,) for m in aside] if operation == "reduce-scatter" else [everything] * len(aside)
+
+
+def _sides(owned: list[Blocks], step: int, differ: int) -> Messages:
+    """Return for each g the blocks owned by all b with ``(b ^ g) % (2 * step) == differ``."""
+    each = range(len(owned))
+    return [tuple(x for b in each if (b ^ g) % (2 * step) == differ for x in owned[b]) for g in each]

@@ -27,10 +27,9 @@ from itertools import pairwise
 from math import lcm
 from typing import NamedTuple
 
+from armillary.collective.algorithm import Blocks, CollectiveAlgorithm, Messages
 from armillary.collective.rounds import ABSENT, Moves, Round, Rounds, SwitchTree
 from armillary.platform.network import InNetwork
-
-Blocks = tuple[int, ...]
 
 
 class Edge(NamedTuple):
@@ -166,3 +165,30 @@ def blocks(found: Rounds) -> Iterator[list[Blocks]]:
                     mine = range(at, at + int(tree.share * whole))
                     messages.append(tuple(owner * each + unit for owner in owners for unit in mine))
         yield messages
+
+
+class InSwitch(CollectiveAlgorithm):
+    """Switches add up and multicast; here of members at one switch, where the engine knows the trees of a network."""
+
+    operations = ("all-reduce", "all-gather", "reduce-scatter")
+    topologies = ("Switch",)
+
+    def usual_chunks(self, n: int) -> int:
+        """See `CollectiveAlgorithm`."""
+        return 4
+
+    def trees(self, n: int) -> tuple[SwitchTree, ...]:
+        """See `CollectiveAlgorithm`."""
+        return (star(n),)
+
+    def rounds(self, operation: str, n: int, root: int, chunks: int) -> tuple[Round, ...]:
+        """See `CollectiveAlgorithm`."""
+        return rounds(operation, n, self.trees(n), chunks).rounds
+
+    def parts(self, rounds: Rounds) -> int:
+        """See `CollectiveAlgorithm`."""
+        return parts(rounds)
+
+    def blocks(self, rounds: Rounds) -> Iterator[Messages]:
+        """See `CollectiveAlgorithm`."""
+        return blocks(rounds)

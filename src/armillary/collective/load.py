@@ -21,8 +21,7 @@ import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.collective import in_switch
-from armillary.collective.rounds import Moves, Round, Rounds
-from armillary.collective.schedule import IntArray
+from armillary.collective.rounds import IntArray, Moves, Round, Rounds
 from armillary.platform.topology.dimension_order import upwards
 
 TOPOLOGIES = ("Ring", "Torus", "Mesh", "FullyConnected", "Switch")
@@ -89,13 +88,9 @@ def load(rounds: Rounds, topology: str, size: int, positions: Sequence[int] | No
         raise ValueError(f"{n} members at positions {where or 'by default'} of {size}")
     if topology in ("FullyConnected", "Switch"):
         where = ()  # all places are alike
-    elif topology == "Mesh" and rounds.algorithm in AROUND and positions is None:
+    elif topology == "Mesh" and rounds.around and positions is None:
         where = line_order(range(size))
     return _load(rounds, "Ring" if topology == "Torus" else topology, size, where)
-
-
-AROUND = ("ring", "chain")
-"""Algorithms that only need members to be in some order around a ring."""
 
 
 def placed(
@@ -103,10 +98,10 @@ def placed(
 ) -> tuple[Load, tuple[int, ...]]:
     """Return what rounds cost among members at these positions, and where each of them is.
 
-    Algorithms that go around may take part of a line in order, or there and back, whichever is faster.
+    Algorithms that go around a ring may take part of a line in order, or there and back, whichever is faster.
     """
     ways = [positions]
-    if rounds.algorithm in AROUND and topology not in ("FullyConnected", "Switch"):
+    if rounds.around and topology not in ("FullyConnected", "Switch"):
         ways.append(line_order(positions))
     found = [(load(rounds, topology, size, way), way) for way in ways]
     return min(found, key=lambda each: (each[0].volume, each[0].hops))

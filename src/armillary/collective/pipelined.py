@@ -11,8 +11,8 @@ from itertools import groupby
 
 import numpy as np
 
-from armillary.collective.rounds import Moves, Round
-from armillary.collective.schedule import IntArray
+from armillary.collective.algorithm import CollectiveAlgorithm, Messages
+from armillary.collective.rounds import IntArray, Moves, Round, Rounds
 
 Wave = tuple[Moves, IntArray]
 """The messages of a round, and the block that each carries."""
@@ -66,13 +66,6 @@ def spread_wave(operation: str, n: int, root: int, parts: int, t: int) -> Wave:
     return _wave(operation, columns, (n - 1) * parts)
 
 
-def blocks(algorithm: str, operation: str, n: int, root: int, parts: int) -> Iterator[IntArray]:
-    """Yield the block that every message carries, round by round."""
-    wave, rounds = (chain_wave, parts + n - 2) if algorithm == "chain" else (spread_wave, parts + (n > 2))
-    for t in range(rounds):
-        yield wave(operation, n, root, parts, t)[1]
-
-
 def _active(n: int, parts: int, step: int) -> tuple[int, int]:
     """Return the places in a chain that send in a step, first and last + 1."""
     return max(0, step - parts + 1), min(step, n - 2) + 1
@@ -98,3 +91,66 @@ def _wave(operation: str, columns: list[tuple[IntArray, IntArray, IntArray]], bl
     if operation == "reduce":
         sender, receiver = receiver, sender
     return Moves.of(sender, receiver, 1, blocks_of_all, operation == "reduce"), block
+
+
+class Chain(CollectiveAlgorithm):
+    """Pass parts on from member to member, half of them each way round."""
+
+    operations = ("broadcast", "reduce")
+    around = True
+    most_members = 512
+    """A chain of more is longer than a tree is deep."""
+
+    def usual_chunks(self, n: int) -> int:
+        """See `CollectiveAlgorithm`: four per member cost a quarter more than the bytes need."""
+        return 4 * (n - 1)
+
+    def ahead(self, n: int) -> int:
+        """See `CollectiveAlgorithm`."""
+        return max(n - 2, 1)
+
+    def rounds(self, operation: str, n: int, root: int, chunks: int) -> tuple[Round, ...]:
+        """See `CollectiveAlgorithm`."""
+        return chain(operation, n, root, chunks)
+
+    def parts(self, rounds: Rounds) -> int:
+        """See `CollectiveAlgorithm`."""
+        return 2 * rounds.chunks
+
+    def blocks(self, rounds: Rounds) -> Iterator[Messages]:
+        """See `CollectiveAlgorithm`."""
+        return _blocks(chain_wave, rounds)
+
+
+class ScatterAllGather(CollectiveAlgorithm):
+    """The root scatters each part, and all pass their shares of it on to all."""
+
+    operations = ("broadcast", "reduce")
+    most_members = 128
+    """Among more a member has as many messages in each round."""
+
+    def usual_chunks(self, n: int) -> int:
+        """See `CollectiveAlgorithm`."""
+        return 4
+
+    def ahead(self, n: int) -> int:
+        """See `CollectiveAlgorithm`."""
+        return 1
+
+    def rounds(self, operation: str, n: int, root: int, chunks: int) -> tuple[Round, ...]:
+        """See `CollectiveAlgorithm`."""
+        return spread(operation, n, root, chunks)
+
+    def parts(self, rounds: Rounds) -> int:
+        """See `CollectiveAlgorithm`."""
+        return (rounds.n - 1) * rounds.chunks
+
+    def blocks(self, rounds: Rounds) -> Iterator[Messages]:
+        """See `CollectiveAlgorithm`."""
+        return _blocks(spread_wave, rounds)
+
+
+def _blocks(wave: Callable[[str, int, int, int, int], Wave], rounds: Rounds) -> Iterator[Messages]:
+    for t in range(rounds.count):
+        _, carried = wave(rounds.operation, rounds.n, rounds.root, rounds.chunks, t)
+        yield [(block,) for block in carried.tolist()]

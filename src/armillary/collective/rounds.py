@@ -24,8 +24,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from armillary.collective.schedule import IntArray
-
+IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
@@ -149,6 +148,8 @@ class Rounds:
     rounds: tuple[Round, ...]
     chunks: int = 1
     trees: tuple[SwitchTree, ...] = ()
+    around: bool = False
+    """Whether members need to be in some order around a ring only."""
 
     @property
     def switches(self) -> int:

@@ -7,7 +7,7 @@ import io
 from armillary.base.errors import InputError
 from armillary.base.terminal import console
 from armillary.collective import blocks as data
-from armillary.collective.physical import rounds_for
+from armillary.collective.algorithms import rounds_for
 from armillary.collective.rounds import Rounds
 
 Contributors = frozenset[int]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from armillary.collective.rounds import Moves, Round
+from armillary.collective import trees
+from armillary.collective.algorithm import CollectiveAlgorithm, Messages
+from armillary.collective.rounds import Moves, Round, Rounds
 
 
 def _turning(n: int, moves: Moves, repeat: int = 1) -> Round:
@@ -59,3 +63,95 @@ def dissemination(operation: str, n: int) -> tuple[Round, ...]:
     if operation == "barrier":
         return tuple(_turning(n, Moves.of(0, step, 0)) for step in steps)
     return tuple(_turning(n, Moves.of(0, n - step, min(step, n - step))) for step in steps)
+
+
+class Ring(CollectiveAlgorithm):
+    """Half of everything goes to the next member, half to the one before: a ring used both ways."""
+
+    operations = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "barrier")
+    around = True
+
+    def rounds(self, operation: str, n: int, root: int, chunks: int) -> tuple[Round, ...]:
+        """See `CollectiveAlgorithm`."""
+        return ring(operation, n)
+
+    def parts(self, rounds: Rounds) -> int:
+        """See `CollectiveAlgorithm`."""
+        return 2 if rounds.operation == "all-gather" else 2 * rounds.n
+
+    def blocks(self, rounds: Rounds) -> Iterator[Messages]:
+        """Half 0 of everything goes to the next member, half 1 to the one before."""
+        n, operation = rounds.n, rounds.operation
+        if operation == "all-to-all":
+            yield from _blocks_all_to_all(n)
+            return
+        for first in {"all-reduce": (1, 0), "reduce-scatter": (1,)}.get(operation, (0,)):
+            for k in range(first, n - 1 + first):
+                yield [((i - way * k) % n * 2 + half,) for i in range(n) for half, way in enumerate((1, -1))]
+
+
+def _blocks_all_to_all(n: int) -> Iterator[Messages]:
+    for hop in range(n // 2):
+        messages = []
+        for i in range(n):
+            for half, way in enumerate((1, -1)):
+                origin = (i - way * hop) % n
+                message: list[int] = []
+                for distance in range(hop + 1, n // 2 + 1):
+                    first = origin * 2 * n + (origin + way * distance) % n * 2
+                    message += (first + half,) if 2 * distance == n else (first, first + 1)
+                messages.append(tuple(message))
+        yield messages
+
+
+class Direct(CollectiveAlgorithm):
+    """Every member sends to every other at once, or all to the root and the root to all."""
+
+    operations = (
+        "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "barrier",
+        "broadcast", "reduce", "gather", "scatter",
+    )  # fmt: skip
+
+    def rounds(self, operation: str, n: int, root: int, chunks: int) -> tuple[Round, ...]:
+        """See `CollectiveAlgorithm`."""
+        rooted = operation in ("broadcast", "reduce", "gather", "scatter")
+        return trees.star(operation, n, root) if rooted else direct(operation, n)
+
+    def parts(self, rounds: Rounds) -> int:
+        """See `CollectiveAlgorithm`."""
+        return 1 if rounds.operation in ("all-gather", "broadcast", "reduce") else rounds.n
+
+    def blocks(self, rounds: Rounds) -> Iterator[Messages]:
+        """See `CollectiveAlgorithm`."""
+        n, operation, root = rounds.n, rounds.operation, rounds.root
+        others = [(root + k) % n for k in range(1, n)]
+        if operation in ("broadcast", "reduce"):
+            yield [(0,) for _ in others]
+        elif operation in ("gather", "scatter"):
+            yield [(other,) for other in others]
+        elif operation == "all-to-all":
+            yield [(i * n + (i + k) % n,) for i in range(n) for k in range(1, n)]
+        if operation in ("all-reduce", "reduce-scatter"):
+            yield [((i + k) % n,) for i in range(n) for k in range(1, n)]
+        if operation in ("all-reduce", "all-gather"):
+            yield [(i,) for i in range(n) for k in range(1, n)]
+
+
+class Pairwise(CollectiveAlgorithm):
+    """An all-to-all with one partner at a time."""
+
+    operations = ("all-to-all",)
+
+    def rounds(self, operation: str, n: int, root: int, chunks: int) -> tuple[Round, ...]:
+        """See `CollectiveAlgorithm`."""
+        return pairwise(n)
+
+    def parts(self, rounds: Rounds) -> int:
+        """See `CollectiveAlgorithm`."""
+        return rounds.n
+
+    def blocks(self, rounds: Rounds) -> Iterator[Messages]:
+        """See `CollectiveAlgorithm`."""
+        n = rounds.n
+        for k in range(1, n):
+            yield [(i * n + (i + k) % n,) for i in range(n)]

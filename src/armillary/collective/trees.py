@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 
-from armillary.collective.rounds import Moves, Round
-from armillary.collective.schedule import IntArray
+from armillary.collective.algorithm import CollectiveAlgorithm, Messages
+from armillary.collective.rounds import IntArray, Moves, Round, Rounds
 
 
 def star(operation: str, n: int, root: int) -> tuple[Round, ...]:
@@ -139,3 +140,58 @@ def wave(operation: str, n: int, root: int, chunks: int, t: int) -> tuple[Moves,
     source, target, part = (np.concatenate([c[k] for c in columns]) for k in range(3))
     reduce = np.concatenate([np.full(len(c[0]), c[3]) for c in columns])
     return Moves.of((source + root) % n, (target + root) % n, 1, 2 * chunks, reduce), part
+
+
+class BinomialTree(CollectiveAlgorithm):
+    """Down a binomial tree, or up, or up and down again."""
+
+    operations = ("broadcast", "reduce", "gather", "scatter", "all-reduce", "barrier")
+    any_root = True
+
+    def rounds(self, operation: str, n: int, root: int, chunks: int) -> tuple[Round, ...]:
+        """See `CollectiveAlgorithm`."""
+        return binomial(operation, n, root)
+
+    def parts(self, rounds: Rounds) -> int:
+        """See `CollectiveAlgorithm`."""
+        return rounds.n if rounds.operation in ("gather", "scatter") else 1
+
+    def blocks(self, rounds: Rounds) -> Iterator[Messages]:
+        """See `CollectiveAlgorithm`."""
+        n = rounds.n
+        if rounds.operation not in ("gather", "scatter"):
+            for part in rounds.expanded():
+                yield [(0,)] * len(part.moves)
+            return
+        down = branches(n)
+        for _, child, below in down if rounds.operation == "scatter" else reversed(down):
+            spans = zip(child.tolist(), below.tolist(), strict=True)
+            yield [tuple((v + k + rounds.root) % n for k in range(size)) for v, size in spans]
+
+
+class DoubleBinaryTree(CollectiveAlgorithm):
+    """Two binary trees, each for half of the vector, pipelined (Sanders, Speck & Träff, 2009).
+
+    Four parts per level cost a quarter more than the bytes need.
+    """
+
+    operations = ("all-reduce", "broadcast", "reduce")
+    any_root = True
+
+    def usual_chunks(self, n: int) -> int:
+        """See `CollectiveAlgorithm`."""
+        return 4 * depth(n)
+
+    def rounds(self, operation: str, n: int, root: int, chunks: int) -> tuple[Round, ...]:
+        """See `CollectiveAlgorithm`."""
+        return double(operation, n, root, chunks)
+
+    def parts(self, rounds: Rounds) -> int:
+        """See `CollectiveAlgorithm`."""
+        return 2 * rounds.chunks
+
+    def blocks(self, rounds: Rounds) -> Iterator[Messages]:
+        """See `CollectiveAlgorithm`."""
+        for t in range(rounds.count):
+            _, part = wave(rounds.operation, rounds.n, rounds.root, rounds.chunks, t)
+            yield [(block,) for block in part.tolist()]

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-from importlib.metadata import entry_points
-
-from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.errors import InputError
 from armillary.compute.model import ComputeModel, Device
+from armillary.platform.kernels import COMPUTE_MODELS
 from armillary.platform.model import Platform
 
-GROUP = "armillary.compute"
-"""Entry points: the name of a model, and its class."""
 MODELS = {
     "gpu": "armillary.compute.gpu.model:GpuModel",
     "roofline": "armillary.compute.roofline:Roofline",
@@ -19,7 +15,7 @@ MODELS = {
     "systolic": "armillary.compute.systolic:Systolic",
     "subprocess": "armillary.compute.program:Program",
 }
-"""Those that are built in."""
+"""The class of each that is built in."""
 
 
 def find_model(name: str) -> type[ComputeModel]:
@@ -28,18 +24,7 @@ def find_model(name: str) -> type[ComputeModel]:
     Raises:
         InputError: there is none of that name, or it cannot be loaded or is no `ComputeModel`.
     """
-    if name in MODELS:
-        module, _, attribute = MODELS[name].partition(":")
-        found = getattr(importlib.import_module(module), attribute)
-    else:
-        points = {point.name: point for point in entry_points(group=GROUP)}
-        if name not in points:
-            known = [*MODELS, *points]
-            raise InputError(f"no compute model '{name}', expected {one_of(known)}{nearest(name, known)}")
-        try:
-            found = points[name].load()
-        except (ImportError, AttributeError) as error:
-            raise InputError(f"compute model '{name}' cannot be loaded: {error}") from error
+    found = COMPUTE_MODELS.load(name, MODELS)
     if not (isinstance(found, type) and issubclass(found, ComputeModel)):
         raise InputError(f"compute model '{name}' is {found!r}, expected a subclass of ComputeModel")
     return found

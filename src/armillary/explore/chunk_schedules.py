@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
 
 import numpy as np
 
@@ -16,10 +15,11 @@ from armillary.engine import simulate
 from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.engine.physical.courses import course_of
-from armillary.platform.model import ChunkOrderName, Platform, ports
+from armillary.platform.collectives import CHUNK_ORDERS
+from armillary.platform.model import Platform, ports
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
-SCHEDULERS: tuple[ChunkOrderName, ...] = get_args(ChunkOrderName)
+SCHEDULERS = CHUNK_ORDERS.built_in
 _TYPES = {
     "all-reduce": CollectiveType.ALL_REDUCE,
     "reduce-scatter": CollectiveType.REDUCE_SCATTER,
@@ -62,7 +62,7 @@ def scheduled(platform: Platform, operation: str, size: int) -> Scheduled:
     return Scheduled(timeline.total_ticks, sent / (timeline.total_ticks * rate))
 
 
-def under(platform: Platform, how: ChunkOrderName) -> Platform:
+def under(platform: Platform, how: str) -> Platform:
     """Return the machine with another scheduler."""
     return replace(platform, physical=replace(platform.physical, chunk_order=how))
 
@@ -87,8 +87,8 @@ def orders(platform: Platform, operation: str, size: int) -> list[tuple[str, int
 
 
 def compare(
-    platform: Platform, operation: str, size: int, schedulers: Sequence[ChunkOrderName] = SCHEDULERS
-) -> dict[ChunkOrderName, Scheduled]:
+    platform: Platform, operation: str, size: int, schedulers: Sequence[str] = SCHEDULERS
+) -> dict[str, Scheduled]:
     """Return what each scheduler does with one collective of all NPUs, alone on the machine."""
     # The last one refuses the most, and soonest.
     found = {how: scheduled(under(platform, how), operation, size) for how in reversed(schedulers)}

@@ -1,66 +1,41 @@
-"""Collective algorithms of a dimension, and their names, as ASTRA-sim files and native files write them."""
+"""Algorithms as ASTRA-sim files and native files write them: read, checked, and what suits a dimension."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from armillary.base.document import Document
 from armillary.base.errors import nearest
 from armillary.base.hints import KeyPath, show
+from armillary.platform.collectives import (
+    ALIASES,
+    ASTRA_SIM_ALGORITHMS,
+    WINDOWED,
+    spelled,
+)
 from armillary.platform.limits import COUNT, Choice, Maybe, check
 from armillary.platform.network import Dimension
 
-COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-"""What ASTRA-sim runs."""
-PHYSICAL_COLLECTIVES = (
-    *COLLECTIVES,
-    *("all-to-all-v", "broadcast", "reduce", "gather", "scatter", "barrier", "reduce-scatter-block"),
-)
-ALGORITHMS = (
-    "ring",
-    "direct",
-    "halvingDoubling",
-    "doubleBinaryTree",
-    "oneRing",
-    "oneDirect",
-    "oneHalvingDoubling",
-)
-"""What ASTRA-sim runs; direct and oneDirect may end in a window."""
-PHYSICAL_ALGORITHMS = (
-    *ALGORITHMS,
-    *(
-        "recursiveDoubling",
-        "rabenseifner",
-        "binomialTree",
-        "chain",
-        "scatterAllGather",
-        "pairwise",
-        "in-switch",
-    ),
-    *("natural", "auto"),
-)
 
-
-ALIASES = {"rabenseifner": "halvingDoubling"}
-"""Other names of algorithms, in small letters, where they are none of their own."""
-
-
-def known_name(name: str, known: Iterable[str]) -> str:
-    """Return the name among those known that a name means: small and capital letters are the same; or the name."""
-    by_letters = {each.lower(): each for each in known}
-    found = by_letters.get(name.lower()) or by_letters.get(ALIASES.get(name.lower(), "").lower())
-    return found or name
+def known_name(name: str, known: Collection[str]) -> str:
+    """Return the name among those known that a name means, see `spelled` and `ALIASES`; or the name."""
+    if parse_algorithm(name) or name in known:
+        return name
+    by_letters = {spelled(each): each for each in reversed(list(known))}  # what is built in comes first
+    aliases = {spelled(other): spelled(each) for other, each in ALIASES.items()}
+    word = spelled(name)
+    return by_letters.get(word) or by_letters.get(aliases.get(word, "")) or name
 
 
 def parse_algorithm(name: str) -> Algorithm | None:
     """Return the algorithm a name such as ``ring`` or ``direct12`` stands for, or None if there is none."""
-    match = re.fullmatch(r"(oneDirect|direct)([0-9]{1,9})", name)
-    if match:
+    match = re.fullmatch(r"([a-zA-Z]+)([0-9]{1,9})", name)
+    if match and match[1] in WINDOWED:
         window = int(match[2])
         return Algorithm(match[1], window) if window else None
-    return Algorithm(name) if name in ALGORITHMS else None
+    return Algorithm(name) if name in ASTRA_SIM_ALGORITHMS else None
 
 
 def algorithm_text(algorithm: Algorithm) -> str:
@@ -68,9 +43,9 @@ def algorithm_text(algorithm: Algorithm) -> str:
     return algorithm.name + (str(algorithm.window) if algorithm.window else "")
 
 
-def wrong_name(name: object, known: tuple[str, ...]) -> str:
+def wrong_name(name: object, known: Collection[str]) -> str:
     """Return what is wrong with the name of an algorithm, which is one of `known` or has a window; "" for nothing."""
-    if isinstance(name, str) and (name in known or parse_algorithm(name)):
+    if isinstance(name, str) and (parse_algorithm(name) or name in known):
         return ""
     expected = f"an algorithm: {', '.join(known)} (direct and oneDirect may end in a window, direct8)"
     return f"got {show(name)}, expected {expected}{nearest(str(name), known)}"
@@ -84,12 +59,12 @@ def read_algorithms(
     Raises:
         InputError: Not a list, a name is unknown, or there are more names than dimensions.
     """
-    read = map(parse_algorithm, read_names(document, path, names, dimensions, ALGORITHMS))
+    read = map(parse_algorithm, read_names(document, path, names, dimensions, ASTRA_SIM_ALGORITHMS))
     return tuple(algorithm for algorithm in read if algorithm)
 
 
 def read_names(
-    document: Document, path: KeyPath, names: object, dimensions: int, known: tuple[str, ...]
+    document: Document, path: KeyPath, names: object, dimensions: int, known: Collection[str]
 ) -> tuple[str, ...]:
     """Return names of algorithms, one per dimension, possibly fewer; each is one of `known` or has a window.
 
@@ -119,17 +94,15 @@ def natural_algorithm(kind: str, dimension: Dimension) -> Algorithm:
     return Algorithm("halvingDoubling" if power_of_two else "ring")
 
 
-_ALGORITHMS = Choice(
-    ("ring", "direct", "halvingDoubling", "doubleBinaryTree", "oneRing", "oneDirect", "oneHalvingDoubling")
-)
+_ALGORITHMS = Choice(ASTRA_SIM_ALGORITHMS)
 
 
 @dataclass(frozen=True)
 class Algorithm:
     """A collective algorithm of one dimension, e.g. ``ring``, ``direct`` with a window, ``oneRing``.
 
-    `name` is one of ring, oneRing, direct, oneDirect, halvingDoubling, oneHalvingDoubling,
-    doubleBinaryTree; `window` limits the messages in flight of the direct ones (None: no limit).
+    `name` is one of `platform.collectives.ASTRA_SIM_ALGORITHMS`; `window`
+    limits the messages in flight of the direct ones (None: no limit).
     """
 
     name: str

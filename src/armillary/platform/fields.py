@@ -13,8 +13,9 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from armillary.base import units
 from armillary.base.errors import nearest
+from armillary.base.extension import ExtensionPoint
 from armillary.base.hints import show
-from armillary.platform.limits import COUNT, POSITIVE, RATE, SHARE, SIDE, TIME, Number
+from armillary.platform.limits import COUNT, POSITIVE, RATE, SHARE, SIDE, TIME, Choice, Number
 
 _NEGATIVE = re.compile(r"\s*-\s*([\d.].*)")
 
@@ -74,6 +75,29 @@ class Ruled:
         rule = self.rule
         least = {"exclusiveMinimum" if rule.above else "minimum": rule.low}
         return {"type": "integer" if rule.whole else "number", **least, "maximum": rule.high}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Makes a field the name of something that is built in or that another package adds."""
+
+    point: ExtensionPoint
+
+    def read(self, value: object) -> str:
+        """Return the name.
+
+        Raises:
+            ValueError: There is none of that name.
+        """
+        if problem := Choice(self.point)(value):
+            raise ValueError(problem)
+        return str(value)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {"type": "string", "examples": list(self.point.built_in)}
 
 
 Bandwidth = Annotated[float, Quantity(units.parse_bandwidth, "bandwidth", "400 GB/s", RATE)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from armillary.base.extension import ExtensionPoint
 from armillary.base.hints import KeyPath, show
 from armillary.platform.limits import (
     COUNT,
@@ -129,17 +130,9 @@ FACTOR = Number(high=1e9, above=True)
 """Of a time."""
 QUANTILE = Number(high=1e3, above=True)
 """Of measured over predicted times."""
-COMPUTE_MODELS = ("roofline", "gpu", "tiled", "table", "systolic", "subprocess")
-"""Those that are built in."""
-
-
-def unknown_model(name: object) -> str:
-    """Return what is wrong with the name of a compute model, nothing if there is one of this or another package."""
-    if name in COMPUTE_MODELS:
-        return ""
-    from importlib.metadata import entry_points
-
-    return Choice((*COMPUTE_MODELS, *(point.name for point in entry_points(group="armillary.compute"))))(name)
+COMPUTE_MODELS = ExtensionPoint(
+    "armillary.compute", "compute model", ("roofline", "gpu", "tiled", "table", "systolic", "subprocess")
+)
 
 
 @dataclass(frozen=True)
@@ -209,7 +202,9 @@ class KernelModel:
         """Refuse what cannot be, see `armillary.platform.limits`."""
         options, overrides = Kind(Mapping, "a mapping"), Kind(tuple, "a tuple of Override")
         uncertainty = Kind(Interval, "an Interval or None", none=True)
-        check(self, name=unknown_model, options=options, overrides=overrides, uncertainty=uncertainty)
+        check(
+            self, name=Choice(COMPUTE_MODELS), options=options, overrides=overrides, uncertainty=uncertainty
+        )
         place, problem = wrong_model_option(self.name, self.options)
         if problem:
             raise refuse(self, ("options", *place), problem)

@@ -7,7 +7,7 @@ A rule says in words what is wrong with a value. `check` asks the rules of all f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -86,7 +86,7 @@ class Number:
 class Choice:
     """One of some words."""
 
-    words: tuple[str, ...]
+    words: Collection[str]
 
     def __call__(self, value: object) -> str:
         """See `Rule`."""

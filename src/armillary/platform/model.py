@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from armillary.base.hints import show
-from armillary.platform.algorithms import PHYSICAL_ALGORITHMS, PHYSICAL_COLLECTIVES, Algorithm, wrong_name
+from armillary.platform.algorithms import Algorithm, wrong_name
+from armillary.platform.collectives import ALGORITHMS, CHUNK_ORDERS, PHYSICAL_COLLECTIVES
 from armillary.platform.groups import checked_groups
 from armillary.platform.kernels import Jitter, KernelModel, Kernels
 from armillary.platform.limits import (
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from armillary.platform.topology.network import Network
 
 SchedulingName = Literal["fair", "fifo", "lifo", "priority"]
-ChunkOrderName = Literal[
-    "baseline", "round-robin", "themis", "themis-flex", "online-greedy", "auto", "optimal"
-]
 WithinDimensionName = Literal["earliest-phase", "fifo", "smallest-first"]
 ProfileName = Literal["physical", "astra-sim"]
 CollectiveName = Literal[
@@ -54,7 +52,7 @@ CollectiveName = Literal[
 
 
 _COLLECTIVES = Choice(get_args(CollectiveName))
-_SCHEDULING, _CHUNK_ORDERS = Choice(get_args(SchedulingName)), Choice(get_args(ChunkOrderName))
+_SCHEDULING, _CHUNK_ORDERS = Choice(get_args(SchedulingName)), Choice(CHUNK_ORDERS)
 _WITHIN = Choice(get_args(WithinDimensionName))
 _OPTIMIZATIONS = Choice(("baseline", "localBWAware"))
 _PROTOCOLS = Choice(("lossless", "credit", "tcp"))
@@ -125,8 +123,8 @@ class Physical:
 
     scheduling: SchedulingName = "fair"
     algorithm: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Collective -> one name per dimension, as `PHYSICAL_ALGORITHMS` lists them (``direct`` may end in a window)
-    or ``natural`` or ``auto``; a single ``one…`` name covers all dimensions. Not listed: natural."""
+    """Collective -> one name per dimension, as `platform.collectives.ALGORITHMS` lists them (``direct`` may end in a
+    window) or ``natural`` or ``auto``; a single ``one…`` name covers all dimensions. Not listed: natural."""
     chunks: int = 1
     speed: dict[int, float] = field(default_factory=dict)
     """Rank -> compute speed relative to the others; not listed: 1."""
@@ -139,7 +137,7 @@ class Physical:
     active_chunks: int = 0
     """Chunks of a collective that may be under way at a time on one line of NPUs, where messages are moved; 0: as
     many as hide latencies."""
-    chunk_order: ChunkOrderName = "baseline"
+    chunk_order: str = "baseline"
     """Which dimensions each chunk visits first, see `armillary.collective.chunk_order`."""
     within_dimension: WithinDimensionName = "earliest-phase"
     """Which chunk of a collective a dimension serves first."""
@@ -277,7 +275,7 @@ def _check_algorithms(platform: Platform) -> None:
         if problem := known(kind):
             raise refuse(platform, ("physical", "algorithm"), problem)
         for at, name in enumerate(names):
-            if problem := wrong_name(name, PHYSICAL_ALGORITHMS):
+            if problem := wrong_name(name, ALGORITHMS):
                 raise refuse(platform, ("physical", "algorithm", kind, at), problem)
         short = platform.dialect == "native" and len(names) != count
         if len(names) > count or (short and not (len(names) == 1 and names[0].startswith("one"))):

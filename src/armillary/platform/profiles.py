@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from armillary.base.errors import InputError
-from armillary.platform.algorithms import COLLECTIVES, parse_algorithm
+from armillary.platform.algorithms import parse_algorithm
+from armillary.platform.collectives import COLLECTIVES
 from armillary.platform.model import Platform
 
 NOT_ASTRA_SIM = "profile astra-sim does not model this, profile physical does"

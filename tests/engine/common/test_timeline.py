@@ -16,7 +16,7 @@ import pytest
 
 import armillary
 from armillary.base.errors import InputError
-from armillary.collective import schedule_for
+from armillary.engine.astra_sim.collective import schedule_for
 from armillary.engine.common.timeline import KINDS, OPERATIONS, GraphTable, Timeline
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, GraphBuilder, Trace

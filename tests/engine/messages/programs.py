@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from armillary.collective.physical import ALGORITHMS
+from armillary.collective.algorithms import find_algorithm
 from armillary.platform.logical import logical_dimensions
 from armillary.platform.topology import Topology, dragonfly, fat_tree, leaf_spine, rail_optimised
 from armillary.platform.topology.aggregation import with_in_network
@@ -67,6 +67,6 @@ def in_switches(draw: st.DrawFn) -> Case:
         )
         platform = replace(platform, dimensions=dimensions)
     names = tuple("in-switch" if d.in_network else "natural" for d in platform.dimensions)
-    algorithm = dict.fromkeys(ALGORITHMS["in-switch"], names)
+    algorithm = dict.fromkeys(find_algorithm("in-switch").operations, names)
     platform = replace(platform, physical=replace(platform.physical, algorithm=algorithm))
     return replace(case, platform=platform)

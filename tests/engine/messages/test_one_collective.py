@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import armillary
+from armillary.collective.algorithms import algorithms_for
 from armillary.collective.demand import OPERATIONS
-from armillary.collective.physical import algorithms_for
 from armillary.platform.model import Physical, Platform
 from armillary.platform.network import Dimension, Port, links_per_npu
 from armillary.report import bound

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from armillary.collective import in_switch
+from armillary.collective.algorithms import rounds_alltoallv, rounds_for
 from armillary.collective.load import placed
-from armillary.collective.physical import rounds_alltoallv, rounds_for
 from armillary.engine.common.communicators import CollectiveCall
 from armillary.engine.messages.in_switch import SwitchLines
 from armillary.engine.messages.stages import network_of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from armillary.collective.physical import algorithms_for
+from armillary.collective.algorithms import algorithms_for
 from armillary.platform.kernels import Jitter, KernelModel, Kernels, Override
 from armillary.platform.memory import LocalMemory, MemoryStage, RemoteMemory
 from armillary.platform.model import Physical, Platform, System

@@ -42,8 +42,8 @@ def command(algorithm: str, ranks: int, operation: str, window: int | None, segm
         click.echo(render_switches(operation, ranks, segments, width=width), nl=False)
         return
     from armillary.base.errors import InputError, nearest, one_of
-    from armillary.collective.algorithms import ALGORITHMS, schedule_for
-    from armillary.collective.show import render
+    from armillary.engine.astra_sim.collective.algorithms import ALGORITHMS, schedule_for
+    from armillary.engine.astra_sim.collective.show import render
 
     if algorithm not in ALGORITHMS:
         known = (*ALGORITHMS, "in-switch")

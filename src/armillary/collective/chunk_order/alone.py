@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from armillary.base.jit import Mode, load
-from armillary.collective.chunk_order.levels import Order
+from armillary.collective.chunk_order.levels import Level, Order
 
 WITHIN = ("earliest-phase", "fifo", "smallest-first")
 """Which chunk a port serves first, in the order of the numbers of `lanes_kernel`."""
@@ -22,6 +24,38 @@ class Rows(Hashable, Protocol):
     def rows(self, size: int, order: Order) -> list[int]:
         """Return `ROW` numbers for every phase of a chunk of `size` bytes, one after the other."""
         ...
+
+
+MANY = 256
+"""Chunks that are worth a compiled kernel for two plans."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One collective whose chunks are to be planned.
+
+    Attributes:
+        operation: One of `levels.SCHEDULABLE`.
+        levels: The dimensions that it spans, innermost first.
+        sizes: Bytes of the plain chunks.
+        within: Which chunk a port serves first, one of `WITHIN`.
+        costs: How long phases of chunks take.
+    """
+
+    operation: str
+    levels: tuple[Level, ...]
+    sizes: tuple[int, ...]
+    within: str
+    costs: Rows
+
+    def time(self, chunks: Sequence[tuple[int, Order]]) -> int:
+        """Return when the last of some chunks is through, ns, alone on the machine; quadratic in the chunks."""
+        return self._alone.time(chunks)
+
+    @cached_property
+    def _alone(self) -> Alone:
+        mode: Mode = "compiled" if len(self.sizes) > MANY else "interpreted"
+        return Alone(len(self.levels), self.within, self.costs, mode)
 
 
 class Alone:

@@ -1,26 +1,60 @@
-"""The chunks of a collective by the name of a scheduler."""
+"""The registry of chunk schedulers: from a name to the bytes of each chunk, and the order of its dimensions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from armillary.base.errors import InputError
 from armillary.collective.chunk_order import greedy
-from armillary.collective.chunk_order.alone import Alone, Rows
+from armillary.collective.chunk_order.alone import Problem, Rows
 from armillary.collective.chunk_order.greedy import Chunks
 from armillary.collective.chunk_order.levels import Level, Order
+from armillary.platform.collectives import CHUNK_ORDERS
 
+Scheduler = Callable[[Problem], Chunks]
+"""Returns bytes and order of each chunk; the same for the same problem."""
 SCHEDULERS = {
-    "baseline": greedy.baseline,
-    "round-robin": greedy.round_robin,
-    "themis": greedy.themis,
-    "themis-flex": greedy.themis_flex,
+    "baseline": "armillary.collective.chunk_order.choose:baseline",
+    "round-robin": "armillary.collective.chunk_order.choose:round_robin",
+    "themis": "armillary.collective.chunk_order.choose:themis",
+    "themis-flex": "armillary.collective.chunk_order.choose:themis_flex",
+    "online-greedy": "armillary.collective.chunk_order.online:foreseen",
+    "auto": "armillary.collective.chunk_order.choose:faster",
+    "optimal": "armillary.collective.chunk_order.search:optimal",
 }
-"""Schedulers that need nothing but loads."""
-MANY = 256
-"""Chunks that are worth a compiled kernel for two plans."""
+"""Name -> function of each that is built in; the names are those of `platform.collectives.CHUNK_ORDERS`."""
 MOST = 1 << 11
 """Chunks of which "auto" and "optimal" time plans, at most: that is quadratic."""
+
+
+def baseline(problem: Problem) -> Chunks:
+    """Every chunk takes the plain order."""
+    return greedy.baseline(problem.operation, problem.levels, problem.sizes)
+
+
+def round_robin(problem: Problem) -> Chunks:
+    """Every chunk begins one level after the one before."""
+    return greedy.round_robin(problem.operation, problem.levels, problem.sizes)
+
+
+def themis(problem: Problem) -> Chunks:
+    """Level loads, see `greedy.themis`; an all-to-all moves the same bytes in every order and keeps the plain one."""
+    if problem.operation == "all-to-all":
+        return baseline(problem)
+    return greedy.themis(problem.operation, problem.levels, problem.sizes)
+
+
+def themis_flex(problem: Problem) -> Chunks:
+    """The same with chunks of different sizes, see `greedy.themis_flex`."""
+    if problem.operation == "all-to-all":
+        return baseline(problem)
+    return greedy.themis_flex(problem.operation, problem.levels, problem.sizes)
+
+
+def faster(problem: Problem) -> Chunks:
+    """Take baseline or themis, whichever ends first alone on the machine."""
+    return min((baseline(problem), themis(problem)), key=problem.time)
 
 
 def chunks_for(
@@ -28,19 +62,18 @@ def chunks_for(
 ) -> Chunks:
     """Return bytes and order of each chunk.
 
-    An all-to-all moves the same bytes in every order, so schedulers that look at loads keep the plain one.
-
     Args:
-        how: One of `SCHEDULERS`, "auto" (baseline or themis, whichever ends first alone on the machine) or "optimal".
+        how: Name of a scheduler, built in or of another package.
         within: One of `alone.WITHIN`.
         operation: One of `levels.SCHEDULABLE`.
         levels: The dimensions, innermost first.
         size: Bytes of the collective.
         chunks: Plain chunks that it is divided into.
         costs: How long phases of chunks take, hashable.
+
+    Raises:
+        InputError: there is no such scheduler, or what that of another package plans is no plan.
     """
-    if operation == "all-to-all" and how not in ("round-robin", "optimal"):
-        how = "baseline"
     return list(_chunks_for(how, within, operation, tuple(levels), size, chunks, costs))
 
 
@@ -48,14 +81,32 @@ def chunks_for(
 def _chunks_for(
     how: str, within: str, operation: str, levels: tuple[Level, ...], size: int, chunks: int, costs: Rows
 ) -> tuple[tuple[int, Order], ...]:
-    sizes = greedy.plain_sizes(size, chunks)
-    if how == "optimal":
-        from armillary.collective.chunk_order.search import search
+    problem = Problem(operation, levels, tuple(greedy.plain_sizes(size, chunks)), within, costs)
+    found = tuple(find_scheduler(how)(problem))
+    if how not in SCHEDULERS and (wrong := wrong_plan(found, problem)):
+        raise InputError(f"chunk scheduler '{how}': {wrong}")
+    return found
 
-        return tuple(search(operation, levels, sizes, within, costs).chunks)
-    if how == "auto":
-        both = [SCHEDULERS[name](operation, levels, sizes) for name in ("baseline", "themis")]
-        alone = Alone(len(levels), within, costs, "compiled" if len(sizes) > MANY else "interpreted")
-        best: Chunks = min(both, key=alone.time)
-        return tuple(best)
-    return tuple(SCHEDULERS[how](operation, levels, sizes))
+
+def find_scheduler(name: str) -> Scheduler:
+    """Return a scheduler.
+
+    Raises:
+        InputError: there is none of that name, or what another package registers is none.
+    """
+    found: Scheduler = CHUNK_ORDERS.load(name, SCHEDULERS)
+    if not callable(found):
+        raise InputError(f"chunk scheduler '{name}' is {found!r}, expected a function of a Problem")
+    return found
+
+
+def wrong_plan(chunks: Sequence[tuple[int, Order]], problem: Problem) -> str:
+    """Return what is wrong with a plan: every chunk has bytes and visits each level once, and none is lost."""
+    size, places = sum(problem.sizes), list(range(len(problem.levels)))
+    for number, (each, order) in enumerate(chunks):
+        if each < 1:
+            return f"chunk {number} has {each} bytes, expected 1 or more"
+        if sorted(order) != places:
+            return f"chunk {number} visits the levels {tuple(order)}, expected each of 0 to {len(places) - 1} once"
+    planned = sum(each for each, _ in chunks)
+    return "" if planned == size else f"plans chunks of {planned} bytes in all, expected {size}"

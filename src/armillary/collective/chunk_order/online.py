@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from armillary.collective.chunk_order.alone import ROW, WITHIN, Rows
+from armillary.collective.chunk_order.alone import ROW, WITHIN, Problem, Rows
 from armillary.collective.chunk_order.greedy import Chunks
 from armillary.collective.chunk_order.levels import Order, plain_order
 
@@ -26,6 +26,12 @@ class _Chunk:
     @property
     def row(self) -> tuple[int, ...]:
         return self.rows[self.step]
+
+
+def foreseen(problem: Problem) -> Chunks:
+    """Return what `online_greedy` does; a run chooses while other collectives load the levels, too."""
+    levels = len(problem.levels)
+    return online_greedy(problem.operation, levels, problem.sizes, problem.within, problem.costs)
 
 
 def online_greedy(operation: str, levels: int, sizes: Sequence[int], within: str, costs: Rows) -> Chunks:

@@ -14,7 +14,7 @@ from random import Random
 
 from armillary.base.jit import Mode
 from armillary.collective.chunk_order import greedy
-from armillary.collective.chunk_order.alone import Alone, Rows
+from armillary.collective.chunk_order.alone import Alone, Problem, Rows
 from armillary.collective.chunk_order.bound import Shares, best_shares
 from armillary.collective.chunk_order.greedy import Chunks
 from armillary.collective.chunk_order.levels import Level, Order
@@ -88,6 +88,11 @@ def search(
         if took <= time:
             best, time = changed, took
     return Found(best, time)
+
+
+def optimal(problem: Problem) -> Chunks:
+    """Return the chunks of the best plan that a search finds."""
+    return search(problem.operation, problem.levels, problem.sizes, problem.within, problem.costs).chunks
 
 
 def spread(shares: Shares, sizes: Sequence[int]) -> Chunks:

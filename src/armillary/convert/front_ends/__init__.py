@@ -11,19 +11,15 @@ package adds front ends by entry points of the group ``armillary.front_ends`` th
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import pkgutil
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import Any, get_type_hints
 
-from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.extension import ExtensionPoint
 from armillary.convert.converted import Converted
-
-GROUP = "armillary.front_ends"
 
 
 @dataclass(frozen=True)
@@ -57,10 +53,15 @@ class FrontEnd:
         )
 
 
+FRONT_ENDS = ExtensionPoint(
+    "armillary.front_ends", "front end",
+    tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))),
+)  # fmt: skip
+
+
 def names() -> list[str]:
     """Return the names of all front ends."""
-    own = [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
-    return sorted({*own, *(point.name for point in entry_points(group=GROUP))})
+    return sorted(FRONT_ENDS)
 
 
 def front_end(name: str) -> FrontEnd:
@@ -69,16 +70,8 @@ def front_end(name: str) -> FrontEnd:
     Raises:
         InputError: there is none.
     """
-    known = names()
-    if name not in known:
-        raise InputError(f"no front end '{name}', expected {one_of(known)}{nearest(name, known)}")
-    outside = [point for point in entry_points(group=GROUP) if point.name == name]
-    if outside:
-        function = outside[0].load()
-        text = inspect.getdoc(inspect.getmodule(function)) or ""
-    else:
-        module = importlib.import_module(f"{__name__}.{name}")
-        function, text = module.convert, module.__doc__ or ""
+    function = FRONT_ENDS.load(name, {own: f"{__name__}.{own}:convert" for own in FRONT_ENDS.built_in})
+    text = inspect.getdoc(inspect.getmodule(function)) or ""
     return FrontEnd(name, function, text.strip().split("\n", maxsplit=1)[0])
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from armillary.base.jit import Mode, load
 from armillary.base.working_memory import room
-from armillary.collective import Role, Schedule
+from armillary.engine.astra_sim.collective import Role, Schedule
 from armillary.engine.astra_sim.congestion.network import Links
 from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common import network

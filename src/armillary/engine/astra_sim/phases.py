@@ -9,9 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.collective import Schedule, schedule_for
-from armillary.collective.chunk_order.astra_sim import Collective, Route, greedy_routes, round_robin_orders
-from armillary.collective.plan import next_size, plan
+from armillary.engine.astra_sim.collective.algorithms import schedule_for
+from armillary.engine.astra_sim.collective.chunk_order import (
+    Collective,
+    Route,
+    greedy_routes,
+    round_robin_orders,
+)
+from armillary.engine.astra_sim.collective.plan import next_size, plan
+from armillary.engine.astra_sim.collective.schedule import Schedule
 from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.network import LIMIT
 from armillary.platform.algorithms import Algorithm

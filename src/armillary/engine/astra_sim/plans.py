@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.collective.plan import next_size
 from armillary.engine.astra_sim.classes import CallPhases
+from armillary.engine.astra_sim.collective.plan import next_size
 from armillary.engine.astra_sim.congestion.network import Links
 from armillary.engine.astra_sim.phase_costs import PhaseCosts, Timing
 from armillary.engine.astra_sim.phases import CallChunks, CallPhase

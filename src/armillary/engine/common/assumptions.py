@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from armillary.base.units import format_count
-from armillary.platform.algorithms import COLLECTIVES, natural_algorithm, parse_algorithm
+from armillary.platform.algorithms import natural_algorithm, parse_algorithm
+from armillary.platform.collectives import COLLECTIVES
 from armillary.platform.kernels import Kernels
 from armillary.platform.model import Physical, Platform, System
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.collective.physical import rounds_alltoallv, rounds_for
+from armillary.collective.algorithms import rounds_alltoallv, rounds_for
 from armillary.collective.rounds import Rounds
 from armillary.engine.common.communicators import CollectiveCall
 from armillary.engine.common.items import Channel

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError, one_of
+from armillary.collective.algorithms import ROOTED, algorithms_for, find_algorithm, rounds_for
+from armillary.collective.choose import choose, natural, parts_for
 from armillary.collective.demand import plain
 from armillary.collective.in_switch import ports
 from armillary.collective.load import Load, load, placed
-from armillary.collective.physical import ROOTED, algorithms_for, choose, natural, parts_for, rounds_for
 from armillary.collective.rounds import Rounds
 from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicator
@@ -267,9 +268,12 @@ def phase_of(
         )  # fmt: skip
     elif name == "natural":
         name = natural(dimension.topology, operation, n)
-    parts = parts_for(name, dimension.topology, n, chunk, dimension.latency, rate, chunks)
     try:
+        parts = parts_for(name, dimension.topology, n, chunk, dimension.latency, rate, chunks)
         rounds = rounds_for(name, operation, n, chunks=parts)
+        topologies = find_algorithm(name).topologies if name != "in-switch" else ()
+        if topologies and dimension.topology not in topologies:
+            raise InputError(f"got topology {dimension.topology}, expected {one_of(topologies)}")
     except InputError as error:
         where = f"{platform.source or 'platform'}: collectives: {call.operation}: {dimension.name}"
         raise InputError(f"{where}: the {operation} of this dimension cannot be {name}: {error}") from error

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
+from armillary.collective.algorithms import rounds_alltoallv
 from armillary.collective.load import Load, load
-from armillary.collective.physical import rounds_alltoallv
 from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicator, Communicators
 from armillary.engine.common.items import View

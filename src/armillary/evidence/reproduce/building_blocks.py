@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from armillary.base.units import format_bytes, format_time
-from armillary.collective.physical import rounds_for
+from armillary.collective.algorithms import rounds_for
 from armillary.engine import simulate
 from armillary.evidence.reproduce import readers
 from armillary.evidence.reproduce.assumptions import assumed, choice

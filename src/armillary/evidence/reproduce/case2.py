@@ -24,7 +24,7 @@ from armillary.evidence.reproduce.sources import CASE_2, HUGE
 from armillary.report import figures
 
 if TYPE_CHECKING:
-    from armillary.platform.model import ChunkOrderName, InterDimension, IntraDimension, WithinDimensionName
+    from armillary.platform.model import InterDimension, IntraDimension, WithinDimensionName
     from armillary.trace import Trace
 
 Times = dict[str, dict[str, dict[str, Time]]]
@@ -92,7 +92,7 @@ def _physical(trace: Trace, name: str, chosen: Assumptions) -> dict[str, Time]:
     for schedule, order in (("greedy", chosen.greedy), ("optimiser", "optimal")):
         physical = replace(
             platform.physical,
-            chunk_order=cast("ChunkOrderName", order),
+            chunk_order=order,
             within_dimension=cast("WithinDimensionName", chosen.within),
         )
         result[schedule] = measure(trace, replace(platform, physical=physical), "physical")

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from armillary.evidence.reproduce import readers
 from armillary.evidence.reproduce.assumptions import assumed, choice
-from armillary.platform.algorithms import COLLECTIVES, natural_algorithm
+from armillary.platform.algorithms import natural_algorithm
+from armillary.platform.collectives import COLLECTIVES
 from armillary.platform.model import Physical, Platform, ProfileName, System
 from armillary.platform.network import Dimension, Port, TopologyName, links_per_npu
 

@@ -29,13 +29,13 @@ from armillary.evidence.reproduce.outcome import Claim, Grid, Outcome
 from armillary.evidence.reproduce.sources import CASE_2, HUGE, OUR_BAR
 from armillary.evidence.reproduce.sources import THEMIS as SOURCE
 from armillary.explore.chunk_schedules import bound, scheduled, under
-from armillary.platform.model import ChunkOrderName, Physical, Platform, WithinDimensionName
+from armillary.platform.model import Physical, Platform, WithinDimensionName
 from armillary.platform.network import Dimension, Port, TopologyName
 from armillary.report import figures
 
 PAPER = {"baseline": 0.5631, "themis, fifo": 0.8767, "themis, smallest first": 0.9514}
 """Average utilisation in the paper."""
-COLUMNS: dict[str, tuple[ChunkOrderName, WithinDimensionName]] = {
+COLUMNS: dict[str, tuple[str, WithinDimensionName]] = {
     "baseline": ("baseline", "earliest-phase"),
     "round robin": ("round-robin", "earliest-phase"),
     "themis, fifo": ("themis", "fifo"),

@@ -7,7 +7,7 @@ from math import ceil, inf, prod
 
 import numpy as np
 
-from armillary.collective.physical import ROOTED
+from armillary.collective.algorithms import ROOTED
 from armillary.compute.model import Work
 from armillary.compute.times import ask
 from armillary.engine.common import network

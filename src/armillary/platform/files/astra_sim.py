@@ -13,7 +13,8 @@ from typing import Any, cast
 
 from armillary.base.document import Document, Source, is_there, read_document
 from armillary.base.hints import KeyPath, show
-from armillary.platform.algorithms import COLLECTIVES, algorithm_text, read_algorithms
+from armillary.platform.algorithms import algorithm_text, read_algorithms
+from armillary.platform.collectives import COLLECTIVES
 from armillary.platform.files.astra_sim_keys import (
     INTER_DIMENSION,
     INTRA_DIMENSION,

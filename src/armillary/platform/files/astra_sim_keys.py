@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armillary.platform.algorithms import COLLECTIVES
+from armillary.platform.collectives import COLLECTIVES
 
 NETWORK_KEYS = ("topology", "npus_count", "bandwidth", "latency")
 # Keys of version 1.0 and of the documentation that version 2 does not read.

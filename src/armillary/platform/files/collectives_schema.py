@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from armillary.platform.algorithms import PHYSICAL_ALGORITHMS
-from armillary.platform.fields import Count, Part
-from armillary.platform.model import ChunkOrderName, WithinDimensionName
+from armillary.platform.collectives import ALGORITHMS, CHUNK_ORDERS, WINDOWED
+from armillary.platform.fields import Chosen, Count, Part
+from armillary.platform.model import WithinDimensionName
 
 _ALGORITHM = {
     "type": "string",
-    "pattern": f"^({'|'.join(PHYSICAL_ALGORITHMS)}|direct[1-9][0-9]*|oneDirect[1-9][0-9]*)$",
+    "examples": [*ALGORITHMS.built_in, *(f"{name}8" for name in WINDOWED)],
 }
 Algorithms = Annotated[
     Any,
@@ -45,7 +45,7 @@ class Collectives(Part):
         default=None,
         description="Chunks in flight per dimension; if absent 1 (astra-sim) or as many as hide latencies.",
     )
-    chunk_order: ChunkOrderName = Field(
+    chunk_order: Annotated[str, Chosen(CHUNK_ORDERS)] = Field(
         default="baseline",
         description="Which dimensions each chunk visits first: always the same, or by a scheduler (physical).",
     )

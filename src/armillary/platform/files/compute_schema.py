@@ -12,13 +12,14 @@ from armillary.base.hints import KeyPath, key_text
 from armillary.platform.fields import BY_TYPE, TAGS, Count, Efficiency, Part, Quantity, Ruled, Size, Time
 from armillary.platform.files.native_errors import first_error
 from armillary.platform.kernels import (
+    COMPUTE_MODELS,
     FACTOR,
     QUANTILE,
     Interval,
     KernelModel,
     Override,
-    unknown_model,
 )
+from armillary.platform.limits import Choice
 
 Clock = Annotated[float, Quantity(units.parse_frequency, "frequency", "1.4 GHz")]
 
@@ -260,7 +261,7 @@ def read_compute(value: Any, document: Document, path: KeyPath) -> Compute:
     if not isinstance(value, dict):
         document.reject(path, value, "a mapping of keys to values")
     name = value.get("model", "roofline")
-    if problem := unknown_model(name):
+    if problem := Choice(COMPUTE_MODELS)(name):
         raise document.error((*path, "model"), problem)
     try:
         return _KINDS.get(name, Other).model_validate(value)

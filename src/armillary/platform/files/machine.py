@@ -13,14 +13,8 @@ from armillary.base.document import Document
 from armillary.base.errors import InputError, one_of
 from armillary.base.hints import KeyPath, key_text, show
 from armillary.base.units import parse_time
-from armillary.platform.algorithms import (
-    COLLECTIVES,
-    PHYSICAL_ALGORITHMS,
-    PHYSICAL_COLLECTIVES,
-    natural_algorithm,
-    parse_algorithm,
-    read_names,
-)
+from armillary.platform.algorithms import natural_algorithm, parse_algorithm, read_names
+from armillary.platform.collectives import ALGORITHMS, COLLECTIVES, PHYSICAL_COLLECTIVES
 from armillary.platform.fields import Part, Quantity
 from armillary.platform.files.collectives_schema import Collectives
 from armillary.platform.files.compute_schema import Compute, kernel_model, read_compute
@@ -238,9 +232,7 @@ def _algorithms(
         if given is None:
             continue
         place = (*path, kind)
-        names = read_names(
-            document, place, [given] if isinstance(given, str) else given, count, PHYSICAL_ALGORITHMS
-        )
+        names = read_names(document, place, [given] if isinstance(given, str) else given, count, ALGORITHMS)
         if isinstance(given, str) and not given.startswith("one"):
             names *= count
         if len(names) != count and not (len(names) == 1 and names[0].startswith("one")):

@@ -38,7 +38,7 @@ from pydantic import ValidationError
 from armillary.base.document import Document, Source, check_path, is_there, read_document
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath, show
-from armillary.platform.algorithms import COLLECTIVES
+from armillary.platform.collectives import COLLECTIVES
 from armillary.platform.files.astra_sim_keys import NETWORK_KEYS
 from armillary.platform.files.job_npus import npus_of
 from armillary.platform.files.machine import read_machine

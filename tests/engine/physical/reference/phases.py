@@ -10,8 +10,8 @@ from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
-from armillary.collective.load import AROUND, line_order
-from armillary.collective.physical import ALGORITHMS, rounds_for
+from armillary.collective.algorithms import DEFINITIONS, rounds_for
+from armillary.collective.load import line_order
 from armillary.collective.rounds import Rounds
 from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.physical.courses import Course, course_of
@@ -34,7 +34,7 @@ def own_course(call: CollectiveCall, comm: Communicator, platform: Platform) -> 
         made = []
         for phase in way:
             n = len(phase.positions)
-            known = phase.algorithm in ALGORITHMS and phase.algorithm != "in-switch" and phase.dim >= 0
+            known = phase.algorithm in DEFINITIONS and phase.algorithm != "in-switch" and phase.dim >= 0
             bytes_here = scale * n if phase.operation == "gather" else scale
             made.append(_computed(phase, bytes_here, platform) if known else phase)
             if phase.operation in ("reduce-scatter", "scatter"):
@@ -71,6 +71,6 @@ def _places(rounds: Rounds, topology: str, phase: PhysicalPhase, size: int) -> l
     """Return where the members may stand: what goes around a line goes there and back, or in order on a part of it."""
     back = list(line_order(phase.positions))
     if rounds.n == size:
-        return [back if topology == "Mesh" and rounds.algorithm in AROUND else list(phase.positions)]
-    around = rounds.algorithm in AROUND and topology not in ("FullyConnected", "Switch")
+        return [back if topology == "Mesh" and rounds.around else list(phase.positions)]
+    around = rounds.around and topology not in ("FullyConnected", "Switch")
     return [list(phase.positions), *([back] if around else [])]

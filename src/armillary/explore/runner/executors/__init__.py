@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import concurrent.futures
-from importlib import import_module
-from importlib.metadata import entry_points
 
-from armillary.base.errors import InputError, one_of
+from armillary.base.errors import InputError
+from armillary.base.extension import ExtensionPoint
 from armillary.explore.runner.executor import Executor
 
-GROUP = "armillary.executors"
-"""Entry points by which other packages add executors: classes that take `workers`."""
 EXECUTORS = {
     "processes": "armillary.explore.runner.executors.processes:Processes",
     "serial": "armillary.explore.runner.executors.serial:Serial",
     "ray": "armillary.explore.runner.executors.ray:Ray",
 }
-"""Name -> class of those that are built in."""
+"""Name -> class of those that are built in; a class takes `workers`."""
+NAMES = ExtensionPoint("armillary.executors", "executor", tuple(EXECUTORS))
 
 
 def make_executor(
@@ -40,13 +38,5 @@ def make_executor(
         from armillary.explore.runner.executors.futures import Futures
 
         return Futures(wanted, workers)
-    name = wanted or "processes"
-    if name in EXECUTORS:
-        module, _, attribute = EXECUTORS[name].partition(":")
-        made: Executor = getattr(import_module(module), attribute)(workers)
-        return made
-    outside = {point.name: point for point in entry_points(group=GROUP)}
-    if name not in outside:
-        raise InputError(f"executor: got '{name}', expected {one_of([*EXECUTORS, *outside])}")
-    other: Executor = outside[name].load()(workers)
-    return other
+    made: Executor = NAMES.load(wanted or "processes", EXECUTORS)(workers)
+    return made

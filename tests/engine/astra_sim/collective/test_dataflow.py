@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
-from armillary.collective import OPERATIONS, Schedule, schedule_for
-from armillary.collective.dataflow import Execution, end_blocks, operation_done, payloads
+from armillary.engine.astra_sim.collective import OPERATIONS, Schedule, schedule_for
+from armillary.engine.astra_sim.collective.dataflow import Execution, end_blocks, operation_done, payloads
 
 SIZES = range(2, 34)
 

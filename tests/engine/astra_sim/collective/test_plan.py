@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from armillary.base.errors import InputError
-from armillary.collective import Phase, next_size, plan, queue_cycle
+from armillary.engine.astra_sim.collective import Phase, next_size, plan, queue_cycle
 from armillary.platform.algorithms import Algorithm
 
 RING = Algorithm("ring")

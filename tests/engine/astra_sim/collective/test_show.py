@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from armillary.base.errors import InputError
-from armillary.collective import OPERATIONS, chunk_flow_table, render, schedule_for
+from armillary.engine.astra_sim.collective import OPERATIONS, schedule_for
+from armillary.engine.astra_sim.collective.show import chunk_flow_table, render
 
 
 def test_ring_of_four_as_on_the_slides() -> None:

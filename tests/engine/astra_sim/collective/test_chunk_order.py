@@ -5,7 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armillary.collective.chunk_order.astra_sim import Collective, Route, greedy_routes, round_robin_orders
+from armillary.engine.astra_sim.collective.chunk_order import (
+    Collective,
+    Route,
+    greedy_routes,
+    round_robin_orders,
+)
 
 MIB = 1 << 20
 ALL = (True, True)

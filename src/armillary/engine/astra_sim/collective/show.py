@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from armillary.base.errors import InputError
 from armillary.base.terminal import console
-from armillary.collective.dataflow import Execution, Message, operation_done
-from armillary.collective.schedule import Schedule
+from armillary.engine.astra_sim.collective.dataflow import Execution, Message, operation_done
+from armillary.engine.astra_sim.collective.schedule import Schedule
 
 Contributors = frozenset[int]
 _MOST_COLUMNS = 8

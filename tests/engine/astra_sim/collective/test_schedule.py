@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from armillary.base.errors import InputError
-from armillary.collective import OPERATIONS, Charge, Role, Transfer, arrays, schedule_for
-from armillary.collective.algorithms import parents
+from armillary.engine.astra_sim.collective import OPERATIONS, Charge, Role, Transfer, schedule_for
+from armillary.engine.astra_sim.collective.algorithms import parents
 
 ALL = [("ring", {}), ("direct", {}), ("direct", {"window": 2}), ("direct", {"local": True, "reverse": True})]
 EVEN = [("halvingDoubling", {}), ("doubleBinaryTree", {}), ("doubleBinaryTree", {"index": 1})]
@@ -99,7 +99,7 @@ def test_trees() -> None:
 
 
 def test_role_is_the_same_as_columns_and_as_tuples() -> None:
-    for role in arrays(schedule_for("doubleBinaryTree", "all-reduce", 8)):
+    for role in schedule_for("doubleBinaryTree", "all-reduce", 8).roles:
         again = Role.of(role.initial, role.sends, role.receives, role.charges)
         for name, value in vars(again).items():
             np.testing.assert_array_equal(value, getattr(role, name))

@@ -11,7 +11,7 @@ collective). A member owns a counter of completed bundles and of received messag
 * the member is finished when all ``len(charges)`` bundles have completed.
 
 Bundles complete in the order of their times, not of their insertion, and it is the count that matters.
-Which data a transfer carries does not bear on time: see `armillary.collective.dataflow`.
+Which data a transfer carries does not bear on time: see `armillary.engine.astra_sim.collective.dataflow`.
 """
 
 from __future__ import annotations

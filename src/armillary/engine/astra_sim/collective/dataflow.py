@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from armillary.base.errors import InputError
-from armillary.collective.schedule import Schedule
+from armillary.engine.astra_sim.collective.schedule import Schedule
 
 V = TypeVar("V")
 

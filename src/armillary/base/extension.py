@@ -1,0 +1,69 @@
+"""What is chosen by name, built in or of another package: one way for all extension points.
+
+A package adds to a point by an entry point of its group. What is built in comes first, so that no package that happens
+to be installed changes what a name means; a package is imported only when something of it is named.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from armillary.base.errors import InputError, nearest, one_of
+
+
+@dataclass(frozen=True)
+class ExtensionPoint(Collection[str]):
+    """One kind of things; as a collection, its names. Looking for other packages takes 30 ms.
+
+    Attributes:
+        group: Of the entry points that add to it, "armillary.compute".
+        what: What errors call one of them, "compute model".
+        built_in: The names of those that are built in, in the order of lists.
+    """
+
+    group: str
+    what: str
+    built_in: tuple[str, ...]
+
+    def others(self) -> dict[str, EntryPoint]:
+        """Return what other packages add, by name."""
+        found = {point.name: point for point in entry_points(group=self.group)}
+        return {name: found[name] for name in sorted(found) if name not in self.built_in}
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield all names, those of other packages last."""
+        yield from self.built_in
+        yield from self.others()
+
+    def __len__(self) -> int:
+        return len(self.built_in) + len(self.others())
+
+    def __contains__(self, name: object) -> bool:
+        """Tell whether a name means something; looks for other packages only where it is not built in."""
+        return name in self.built_in or name in self.others()
+
+    def load(self, name: str, built_in: Mapping[str, str]) -> Any:
+        """Return what a name stands for.
+
+        Args:
+            name: What was asked for.
+            built_in: Name -> "module:attribute" of those that are built in.
+
+        Raises:
+            InputError: there is none of that name, or it cannot be loaded.
+        """
+        if name in built_in:
+            module, _, attribute = built_in[name].partition(":")
+            return getattr(importlib.import_module(module), attribute)
+        others = self.others()
+        if name not in others:
+            known = (*built_in, *others)
+            raise InputError(f"no {self.what} '{name}', expected {one_of(known)}{nearest(name, known)}")
+        try:
+            return others[name].load()
+        except Exception as error:  # whatever another package does when it is imported
+            raise InputError(f"{self.what} '{name}' cannot be loaded: {error}") from error

@@ -1,0 +1,105 @@
+"""Which algorithm a dimension takes where none is named: the one that fits its wiring, or the fastest."""
+
+from __future__ import annotations
+
+from math import log2
+
+from armillary.collective import in_switch
+from armillary.collective.algorithms import ROOTED, algorithms_for, find_algorithm, rounds_for
+from armillary.collective.load import load
+from armillary.platform.network import InNetwork
+
+
+def natural(topology: str, operation: str, n: int) -> str:
+    """Return the algorithm that fits `topology`, whatever the size.
+
+    Ring on Ring, Torus and Mesh; direct on FullyConnected; halving-doubling on a Switch, or ring where n
+    is no power of two (folding would double the bytes). Rooted operations take the binomial tree, which is right for
+    few bytes only: where the size is known, ask `choose`. An all-to-all is direct on a Switch, and a barrier there is a
+    dissemination.
+
+    Raises:
+        InputError: there is no such operation.
+    """
+    if operation in ROOTED:
+        return "binomialTree"
+    exist = algorithms_for(operation)
+    if topology in ("Ring", "Torus", "Mesh"):
+        return "ring"
+    if topology == "FullyConnected" or operation == "all-to-all":
+        return "direct"
+    if "halvingDoubling" not in exist:
+        return "recursiveDoubling"
+    return "ring" if n & (n - 1) else "halvingDoubling"
+
+
+def choose(
+    topology: str,
+    operation: str,
+    n: int,
+    size: float,
+    latency_ns: float,
+    bandwidth: float,
+    root: int = 0,
+    in_network: InNetwork | None = None,
+    *,
+    chunks: int = 1,
+    endpoint_delay: float = 0.0,
+) -> str:
+    """Return the algorithm with the least time on an idle network ("auto"), see `collective.load`.
+
+    Args:
+        topology: Name of the topology that the `n` members fill.
+        operation: One of `OPERATIONS`.
+        n: Number of members.
+        size: D in bytes, of one chunk.
+        latency_ns: Latency of one link in ns.
+        bandwidth: One-way bandwidth of an NPU, bytes per ns.
+        root: Root of a rooted operation.
+        in_network: What the switch can do; None: in-switch is not among the choices.
+        chunks: Chunks of `size` that follow each other.
+        endpoint_delay: ns of every round besides.
+
+    Returns:
+        Its name; of equally fast ones the natural one, else the first of `platform.collectives.BUILT_IN`.
+
+    Raises:
+        InputError: there is no such operation.
+    """
+    first = natural(topology, operation, n)
+
+    def cost(name: str) -> tuple[float, bool]:
+        parts = parts_for(name, topology, n, size, latency_ns, bandwidth, chunks)
+        rounds = rounds_for(name, operation, n, root, parts)
+        found = load(rounds, topology, n)
+        volume, fullest = float(found.volume), float(found.fullest)
+        own = rounds.count * endpoint_delay
+        if name == "in-switch" and in_network:
+            volume = fullest = max(volume, in_switch.reduced(operation, n, in_network, bandwidth))
+            own = in_network.latency + endpoint_delay
+        moving = (volume + (chunks - 1) * fullest) * size / bandwidth
+        return found.hops * latency_ns + own + moving, name != first
+
+    names = [name for name in algorithms_for(operation) if n <= (find_algorithm(name).most_members or n)]
+    return min((name for name in names if in_network or name != "in-switch"), key=cost)
+
+
+MOST_PARTS = 512
+"""Parts of a chunk, at most: a chain of 64 is then within 12 % of what its bytes take."""
+
+
+def parts_for(
+    name: str, topology: str, n: int, size: float, latency_ns: float, bandwidth: float, chunks: int = 1
+) -> int | None:
+    """Return into how many parts, a power of 2, an algorithm cuts D; None: as many as it does if nothing is said.
+
+    s parts take (s + d) · (D / (s · B) + latency), least at s = √(d · D / (B · latency)), where d are
+    `CollectiveAlgorithm.ahead`. Chunks that follow each other are parts as well.
+    """
+    ahead = find_algorithm(name).ahead(n)
+    if ahead is None:
+        return None
+    hop = latency_ns * (2 if topology == "Switch" else 1)
+    moving = ahead * size * chunks / bandwidth
+    best = moving / hop if hop * MOST_PARTS**2 > moving else float(MOST_PARTS**2)
+    return 1 << max(0, round(log2(max(best, 1.0)) / 2 - log2(chunks)))

@@ -1,0 +1,288 @@
+"""Checks that a collective algorithm or a chunk scheduler keeps its promises: for the package that has it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
+
+from armillary.base.errors import one_of
+from armillary.collective import blocks as data
+from armillary.collective.algorithm import CollectiveAlgorithm
+from armillary.collective.algorithms import ROOTED, find_algorithm
+from armillary.collective.chunk_order.alone import WITHIN, Problem
+from armillary.collective.chunk_order.choose import Scheduler, wrong_plan
+from armillary.collective.chunk_order.greedy import plain_sizes
+from armillary.collective.chunk_order.levels import SCHEDULABLE, Level, Order, course
+from armillary.collective.demand import OPERATIONS
+from armillary.collective.load import TOPOLOGIES, line_order, load
+from armillary.collective.rounds import Round, Rounds
+from armillary.engine import simulate
+from armillary.platform.model import Physical, Platform
+from armillary.platform.network import Dimension, Port, TopologyName
+from armillary.trace import CollectiveType, GraphBuilder, Trace
+
+MEMBERS = (*range(2, 14), 16, 17, 32)
+"""Numbers of members that are tried."""
+WITHIN_SHARE = 0.1
+"""How far phases may be from moved messages; all built-in algorithms that do not pipeline are (docs/validation.md)."""
+
+
+def check_collective(name: str, members: Iterable[int] = MEMBERS) -> None:
+    """Check an algorithm that is built in or installed.
+
+    For every operation and number of members that it does not refuse: the blocks that it moves bring every member what
+    the operation promises, messages are as long as their blocks, it says the same when asked again, and on every
+    topology `collective.load` finds the latency and the bytes that moving message by message over links gives. Then
+    profile physical must take as long with phases as with moved messages.
+
+    Args:
+        name: Its entry point, or a built-in name.
+        members: Numbers of members to try.
+
+    Raises:
+        AssertionError: it does not; the message says in what.
+        InputError: there is none of that name.
+    """
+    algorithm = find_algorithm(name)
+    assert algorithm.operations, "operations: none, expected one or more"
+    tried = Counter[str]()
+    for operation in algorithm.operations:
+        assert operation in OPERATIONS, f"operations: got '{operation}', expected {one_of(OPERATIONS)}"
+        for n in members:
+            if algorithm.refuses(operation, n):
+                continue
+            tried[operation] += 1
+            rooted = algorithm.any_root or operation in ROOTED
+            for root in {0, n // 2, n - 1} if rooted else {0}:
+                _check_rounds(name, algorithm, operation, n, root)
+        assert tried[operation], f"{operation}: refuses every number of members of {tuple(members)}"
+    for operation in algorithm.operations:
+        if operation != "barrier":
+            _check_simulated(name, algorithm, operation)
+
+
+def _check_rounds(name: str, algorithm: CollectiveAlgorithm, operation: str, n: int, root: int) -> None:
+    what = f"{name} {operation} over {n} members, root {root}"
+    chunks = algorithm.usual_chunks(n) or 1
+    one, other = (
+        Rounds(name, operation, n, root, algorithm.rounds(operation, n, root, chunks), chunks, algorithm.trees(n))
+        for _ in range(2)
+    )  # fmt: skip
+    assert [(r.repeat, _columns(r)) for r in one.rounds] == [(r.repeat, _columns(r)) for r in other.rounds], (
+        f"{what}: rounds differ when asked again"
+    )
+    if operation == "barrier":
+        check_barrier(one, what)
+    else:
+        check_data(one, what)
+    if one.trees:
+        return  # what switches cost is not a matter of links between members
+    one = replace(one, around=algorithm.around)
+    for topology in algorithm.topologies or TOPOLOGIES:
+        found, moved = load(one, topology, n), links_load(one, topology)
+        assert (found.hops, found.volume) == moved, (
+            f"{what} on a {topology}: load says {found.hops} hops and {found.volume} D, its messages {moved}"
+        )
+
+
+def check_data(rounds: Rounds, what: str) -> None:
+    """Move random integers along rounds; every member must end with what the operation promises.
+
+    Raises:
+        AssertionError: a message is not as long as its blocks, or a member misses something.
+    """
+    n, operation, parts = rounds.n, rounds.operation, data.parts(rounds)
+    draw = random.Random(n)
+    held = [{block: draw.getrandbits(40) for block in data.start(rounds, m)} for m in range(n)]
+    held += [{} for _ in range(rounds.switches)]
+    given = [dict(state) for state in held]
+    carried = list(data.blocks(rounds))
+    assert len(carried) == rounds.count, f"{what}: {rounds.count} rounds, blocks of {len(carried)}"
+    for number, (part, messages) in enumerate(zip(rounds.expanded(), carried, strict=True)):
+        columns = _columns(part)
+        assert len(messages) == len(columns), (
+            f"{what}: round {number}: {len(columns)} messages, blocks of {len(messages)}"
+        )
+        before = [dict(state) for state in held]
+        for (source, target, size, reduce), blocks in zip(columns, messages, strict=True):
+            where = f"{what}: round {number}, {source} to {target}"
+            assert source != target, f"{where}: a message to itself"
+            assert min(source, target) >= 0 and max(source, target) < len(held), f"{where}: no such member"
+            assert len(set(blocks)) == len(blocks), f"{where}: carries a block twice"
+            assert Fraction(len(blocks), parts) == size, (
+                f"{where}: is {size} of D, its blocks {Fraction(len(blocks), parts)}"
+            )
+            missing = [block for block in blocks if block not in before[source]]
+            assert not missing, f"{where}: sends block {missing[:1]}, which it does not have"
+            for block in blocks:
+                # A switch has nothing of its own to add to.
+                own = held[target].get(block, 0) if reduce else 0
+                held[target][block] = own + before[source][block]
+    reducing = operation in ("all-reduce", "reduce-scatter", "reduce")
+    for member in range(n):
+        for block in data.end(rounds, member):
+            if reducing:
+                expected = sum(state[block] for state in given[:n])
+            else:
+                origin = block // parts if operation in ("all-gather", "all-to-all") else rounds.root
+                expected = given[block * n // parts if operation == "gather" else origin][block]
+            assert held[member].get(block) == expected, (
+                f"{what}: member {member} ends with a wrong block {block}"
+            )
+
+
+def check_barrier(rounds: Rounds, what: str) -> None:
+    """Check that every member has heard of every other at the end, by messages that carry nothing.
+
+    Raises:
+        AssertionError: it has not.
+    """
+    heard = [{member} for member in range(rounds.n)]
+    for part in rounds.expanded():
+        before = [set(known) for known in heard]
+        for source, target, size, _ in _columns(part):
+            assert size == 0, f"{what}: {source} to {target} carries {size} of D, expected nothing"
+            heard[target] |= before[source]
+    deaf = [member for member, known in enumerate(heard) if len(known) < rounds.n]
+    assert not deaf, f"{what}: member {deaf[:1]} does not hear of everyone"
+
+
+def links_load(rounds: Rounds, topology: str) -> tuple[int, Fraction]:
+    """Return (link hops, bytes per D) of rounds that fill a dimension, every message moved over its links.
+
+    The slow, obvious reference of `collective.load`: messages one by one, links one by one.
+    """
+    n = rounds.n
+    where = line_order(range(n)) if topology == "Mesh" and rounds.around else tuple(range(n))
+    hops, volume = 0, Fraction(0)
+    for part in rounds.rounds:
+        ports: Counter[tuple[str, int]] = Counter()
+        links: Counter[tuple[int, int, int]] = Counter()
+        far = 0
+        for source, target, size, _ in _columns(part):
+            for route, share in _routes(topology, n, where[source], where[target]):
+                far = max(far, len(route))
+                for link in route:
+                    links[link] += size * share  # type: ignore[assignment]
+            ports["out", source] += size  # type: ignore[assignment]
+            ports["into", target] += size  # type: ignore[assignment]
+        # A directed link has B of a Switch, B / (n - 1) of a FullyConnected and half of B else.
+        slower = {"Switch": 1, "FullyConnected": n - 1}.get(topology, 2)
+        fullest = max(ports.values(), default=0) if topology != "FullyConnected" else 0
+        volume += part.repeat * max(Fraction(fullest), Fraction(slower * max(links.values(), default=0)))
+        hops += part.repeat * far
+    return hops, volume
+
+
+def _routes(
+    topology: str, n: int, source: int, target: int
+) -> list[tuple[list[tuple[int, int, int]], Fraction]]:
+    """Return the directed links (from, to, which of two) that a message takes, and what part of it does."""
+    whole = Fraction(1)
+    if topology == "FullyConnected":
+        return [([(source, target, 0)], whole)]
+    if topology == "Switch":
+        return [([(source, n, 0), (n, target, 0)], whole)]
+    if topology == "Mesh":
+        way = 1 if target > source else -1
+        return [([(at, at + way, 0) for at in range(source, target, way)], whole)]
+    if n == 2:  # two links join the same two, and a message is spread over both
+        return [([(source, target, which)], whole / 2) for which in range(2)]
+    ahead = (target - source) % n
+    up = 2 * ahead < n or (2 * ahead == n and source % 2 == 0)
+    way, length = (1, ahead) if up else (-1, n - ahead)
+    return [([((source + way * k) % n, (source + way * (k + 1)) % n, 0) for k in range(length)], whole)]
+
+
+def _columns(part: Round) -> list[tuple[int, int, Fraction, bool]]:
+    moves = part.moves
+    sizes = map(Fraction, moves.numerator.tolist(), moves.denominator.tolist())
+    return list(zip(moves.source.tolist(), moves.target.tolist(), sizes, moves.reduce.tolist(), strict=True))
+
+
+def _check_simulated(name: str, algorithm: CollectiveAlgorithm, operation: str) -> None:
+    """Compare phases with moved messages, one chunk on an idle dimension; switches need a machine of their own."""
+    if algorithm.trees(4) or algorithm.usual_chunks(4):
+        return
+    known: tuple[TopologyName, ...] = ("Ring", "FullyConnected", "Switch", "Mesh")
+    for topology in known:
+        if (algorithm.topologies and topology not in algorithm.topologies) or algorithm.refuses(operation, 4):
+            continue
+        links = {"Switch": 1, "FullyConnected": 3}.get(topology, 2)
+        dimension = Dimension("d", topology, 4, 50.0 / links, 500.0, Port(50.0, 50.0))
+        platform = Platform((dimension,), physical=Physical(algorithm={operation: (name,)}))
+        builder = GraphBuilder()
+        builder.collective(operation, CollectiveType[operation.upper().replace("-", "_")], 16_000_000)
+        trace = Trace.replicate(builder.graph(), 4)
+        phases, messages = (
+            simulate(trace, platform, network_model=model).total_ticks for model in ("analytical", "flow")
+        )
+        assert abs(phases - messages) <= WITHIN_SHARE * messages, (
+            f"{name} {operation} over 4 members on a {topology}: {phases} ns by phases, {messages} ns by messages"
+        )
+
+
+@dataclass(frozen=True)
+class LevelRows:
+    """What phases cost of levels that are all that is known of a machine, ns rounded up."""
+
+    operation: str
+    levels: tuple[Level, ...]
+
+    def rows(self, size: int, order: Order) -> list[int]:
+        """See `collective.chunk_order.alone.Rows`."""
+        result = []
+        for step in course(self.operation, self.levels, order):
+            moving = ceil(step.moving * size)
+            result += [step.level, ceil(self.levels[step.level].latency), moving, moving]
+        return result
+
+
+def sample_problems() -> list[Problem]:
+    """Return collectives of all schedulable kinds over two to four levels, in one to 65 chunks."""
+    shapes = [
+        [(2, 200.0), (8, 25.0)],
+        [(8, 25.0), (2, 200.0)],
+        [(2, 250.0), (8, 200.0), (8, 100.0), (4, 50.0)],
+    ]
+    found = []
+    for operation in SCHEDULABLE:
+        grows = operation == "all-gather"
+        for shape in shapes:
+            levels = tuple(
+                Level(
+                    n, (n if grows else 1) * (n - 1) / n / rate, 500.0, 2 * (n - 1) / n / rate, 500.0, 1000.0
+                )
+                for n, rate in shape
+            )
+            for size, chunks in ((1, 64), (1000, 7), (10**9, 1), (10**9, 65)):
+                costs = LevelRows(operation, levels)
+                found += [
+                    Problem(operation, levels, tuple(plain_sizes(size, chunks)), within, costs)
+                    for within in WITHIN
+                ]
+    return found
+
+
+def check_chunk_order(scheduler: Scheduler, problems: Sequence[Problem] | None = None) -> None:
+    """Check a scheduler of chunks.
+
+    Args:
+        scheduler: The function that the entry point names.
+        problems: What to plan; absent: `sample_problems`.
+
+    Raises:
+        AssertionError: a plan loses or adds bytes, leaves out a level or differs when asked again.
+    """
+    for problem in sample_problems() if problems is None else problems:
+        names = f"{problem.operation} of {sum(problem.sizes)} bytes in {len(problem.sizes)} chunks"
+        what = f"{names} over levels of {', '.join(str(level.n) for level in problem.levels)}"
+        first = list(scheduler(problem))
+        wrong = wrong_plan(first, problem)
+        assert not wrong, f"{what}: {wrong}"
+        assert first == list(scheduler(replace(problem))), f"{what}: another plan when asked again"
+        assert problem.time(first) > 0, f"{what}: takes no time"
