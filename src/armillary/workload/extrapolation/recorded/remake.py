@@ -14,6 +14,7 @@ from armillary.trace.families import grid_of
 from armillary.trace.grid import RankGrid
 from armillary.workload.extrapolation.kernels import Mask, Nodes
 from armillary.workload.extrapolation.recorded.microbatches import scale_outside
+from armillary.workload.extrapolation.recorded.restage import NewStage, restaged
 from armillary.workload.extrapolation.recorded.stages import (
     EXPECTED,
     Kind,
@@ -48,11 +49,6 @@ def remake_recorded(
     digits = grid.axes.get("pp", ())
     if len(digits) != 1:
         raise InputError(f"scale {axis}: the trace has no single axis of stages (pp); {EXPECTED}")
-    if stages is not None:
-        raise InputError(
-            f"scale pp: got {stages}, but layers of a recorded pipeline are not moved to other stages; expected "
-            "microbatches, dp, tp, batch or sequence to be scaled, or a run of the same model that is generated"
-        )
     digit = digits[0]
     table = np.moveaxis(trace.rank_graph.reshape(grid.sizes[::-1]), len(grid.sizes) - 1 - digit, 0)
     columns = table.reshape(grid.sizes[digit], -1)
@@ -67,7 +63,7 @@ def remake_recorded(
                 recorded_stage(Nodes(trace.graphs[each], grid), at, len(column))
                 for at, each in enumerate(column)
             ]
-            new = _remade(own, times, note, unseen)
+            new = _remade(own, stages, times, note, unseen)
         except InputError as error:
             raise InputError(f"scale {axis}: {error}") from None
         made[tuple(column)] = [len(graphs) + at for at in range(len(new))]
@@ -86,7 +82,9 @@ def remake_recorded(
     )
 
 
-def _remade(stages: list[RecordedStage], times: Fraction, note: Note, unseen: Unknown) -> list[Graph]:
+def _remade(
+    stages: list[RecordedStage], number: int | None, times: Fraction, note: Note, unseen: Unknown
+) -> list[Graph]:
     """Return the graphs of the stages of one column of the grid.
 
     Raises:
@@ -100,32 +98,44 @@ def _remade(stages: list[RecordedStage], times: Fraction, note: Note, unseen: Un
     if count.denominator > 1 or count < 1:
         raise InputError(f"{float(times):g} times {old} microbatches are no whole number; expected one")
     new = int(count)
-    if schedule == "1f1b" and new < len(stages):
+    places = number or len(stages)
+    if schedule == "1f1b" and new < places:
         raise InputError(
-            f"{new} microbatches for {len(stages)} stages, which Schedule1F1B refuses; expected at least {len(stages)}"
+            f"{new} microbatches for {places} stages, which Schedule1F1B refuses; expected at least {places}, such as "
+            f"by scaling microbatches by {-(-places // old)}"
         )
     if new != old:
         stages = [_outside(each, new, note, unseen) for each in stages]
     sources = [Source(each) for each in stages]
-    graphs = []
-    for at, source in enumerate(sources):
-        written = Written()
-        pieces = source.stage.pieces
-        written.add(source, pieces[0], "", 0, 0)
-        for kind, microbatch in order_of(schedule, len(stages), at, new):
-            like = _source(source.stage, kind, microbatch, new)
-            written.add(source, source.stage.of(kind, like), kind, microbatch, microbatch - like)
-        written.add(source, pieces[-1], "", 0, new - old)
-        graph = source.stage.nodes.graph
-        graphs.append(written.graph(graph, graph.source))
-    tasks = 2 * new * len(stages)
+    made = [NewStage(source) for source in sources]
+    if number is not None:
+        made, unknown = restaged(sources, number, note)
+        for stage, nodes in zip(stages, unknown, strict=True):
+            mask = np.zeros(stage.nodes.graph.n_nodes, np.bool_)
+            mask[nodes] = True
+            unseen.append((stage.nodes.graph, mask))
+    graphs = [_written(each, at, places, new) for at, each in enumerate(made)]
     if new != old:
-        note(
-            "microbatches: first and last do what they did, those between in turn what those between did",
-            tasks,
-        )
-        note(f"microbatches: in the order of schedule {schedule}, proved on the trace itself", 0)
+        note("microbatches: first and last do what they did, those between in turn what those between did",
+             2 * new * places)  # fmt: skip
+    note(f"pipeline: in the order of schedule {schedule}, which is the recorded one", 0)
     return graphs
+
+
+def _written(made: NewStage, at: int, places: int, count: int) -> Graph:
+    """Return the graph of a stage."""
+    stage = made.source.stage
+    written = Written()
+    for part in made.parts("", 0):
+        written.add(*part[:2], "", 0, 0, part[2])
+    for kind, microbatch in order_of(stage.schedule, places, at, count):
+        like = _source(stage, kind, microbatch, count)
+        for source, piece, left_out in made.parts(kind, like):
+            written.add(source, piece, kind, microbatch, microbatch - like, left_out)
+    for part in made.parts("", 1):
+        written.add(*part[:2], "", 0, count - stage.microbatches, part[2])
+    graph = stage.nodes.graph
+    return written.graph(graph, f"stage {at} made from {graph.source}" if made.layers else graph.source)
 
 
 def _source(stage: RecordedStage, kind: Kind, microbatch: int, count: int) -> int:

@@ -1,0 +1,270 @@
+"""Which layer of a recorded stage each of its calls is of.
+
+What repeats in the forward pass of a microbatch is a layer. Tensors tell the rest: what a layer made or read first is
+its own; a function of the backward pass is of the latest layer whose tensors it reads, where it reads none of the one
+that comes after it; a gradient is of the layer whose backward pass made it, and the optimizer is followed by these and
+by the weights.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from armillary.errors import InputError
+from armillary.workload.extrapolation.recorded.stages import (
+    BACKWARD,
+    Kind,
+    Piece,
+    RecordedStage,
+    Unit,
+    signature,
+)
+from armillary.workload.extrapolation.recorded.tensors import Call, Program, Tensor, flat
+
+ACCUMULATES = BACKWARD + "torch::autograd::AccumulateGrad"
+BEFORE = -1
+"""In place of a layer: what comes before the first one, such as an embedding, and what is of the stage's input."""
+Pattern = tuple[tuple[str, int], ...]
+"""The calls of a layer's forward pass: name and operations of each."""
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """Where layers may begin in the forward pass of a microbatch.
+
+    Attributes:
+        starts: Numbers of calls at which the first may begin, least first.
+        period: Calls of a layer.
+        count: Layers.
+    """
+
+    starts: range
+    period: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Layers of a stage.
+
+    Attributes:
+        count: How many it has.
+        of: Kind and microbatch of a piece -> for each of its units its layer, `BEFORE`, or the count: after the last.
+        unseen: Positions of nodes with work after the microbatches that no tensor says what they belong to.
+    """
+
+    count: int
+    of: Mapping[tuple[Kind, int], tuple[int, ...]]
+    unseen: tuple[int, ...]
+
+
+def repetition(stage: RecordedStage) -> Repetition:
+    """Return what repeats in the forward pass of the first microbatch.
+
+    Raises:
+        InputError: nothing does.
+    """
+    calls = _calls(stage, stage.of("F", 0))
+    numbers = {each: at for at, each in enumerate(dict.fromkeys(calls))}
+    codes = np.array([numbers[each] for each in calls], np.int64)
+    best, found = 0, None
+    for period in range(1, len(codes) // 2 + 1):
+        equal = np.concatenate([[False], codes[period:] == codes[:-period], [False]]).astype(np.int8)
+        begins, ends = np.flatnonzero(np.diff(equal) == 1), np.flatnonzero(np.diff(equal) == -1)
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            count = (end - begin) // period + 1
+            if count > 1 and count * period > best:
+                best = count * period
+                found = Repetition(range(begin, end + period - best + 1), period, count)
+    if found is None:
+        raise InputError(
+            f"{stage.nodes.graph.source}: no part of the forward pass of stage {stage.stage} repeats, so layers are "
+            "not seen; expected 2 or more alike on each stage"
+        )
+    return found
+
+
+def patterns(stage: RecordedStage, repeats: Repetition) -> dict[Pattern, int]:
+    """Return what a layer may be, and at which call the first begins then."""
+    calls = _calls(stage, stage.of("F", 0))
+    return {tuple(calls[at : at + repeats.period]): at for at in reversed(repeats.starts)}
+
+
+def _calls(stage: RecordedStage, piece: Piece) -> list[tuple[str, int]]:
+    return [signature(stage.nodes.graph, unit) for unit in piece.units if unit.call]
+
+
+def layers_of(stage: RecordedStage, program: Program, start: int, period: int, count: int) -> Layers:
+    """Return which layer each unit of a stage is of.
+
+    Args:
+        stage: In pieces.
+        program: What its graph does to tensors.
+        start: Number of the call at which the first layer begins in the forward pass.
+        period: Calls of a layer.
+        count: Layers.
+
+    Raises:
+        InputError: the backward pass or the optimizer is not seen to be of layers that are alike; names the node.
+    """
+    return _Finder(stage, program, start, period, count).layers()
+
+
+class _Finder:
+    def __init__(self, stage: RecordedStage, program: Program, start: int, period: int, count: int) -> None:
+        self.stage, self.program = stage, program
+        self.start, self.period, self.count = start, period, count
+        self.forward: dict[int, int] = {}
+        self.weights: dict[int, int] = {}
+        self.made: dict[int, int] = {}
+        self.gradients: dict[int, int] = {}
+        self.scopes = set(program.above.tolist())
+        self.after = {
+            tensor.memory
+            for unit in stage.pieces[-1].units
+            for tensor in _read(self._calls(unit))
+            if not tensor.integer
+        }
+
+    def layers(self) -> Layers:
+        """Return the layers."""
+        found: dict[tuple[Kind, int], tuple[int, ...]] = {}
+        kinds: tuple[Kind, ...] = ("F", "B")
+        for kind in kinds:
+            for microbatch in range(self.stage.microbatches):
+                piece = self.stage.of(kind, microbatch)
+                own = self._forward(piece) if kind == "F" else self._backward(piece)
+                found[piece.kind, microbatch] = tuple(own)
+                if kind == "B":
+                    self._check_alike(piece, own)
+        last, unseen = self.stage.pieces[-1], []
+        at = [self._of_update(unit) for unit in last.units]
+        own = self._filled(last, at, self.count)
+        for unit, layer in zip(reversed(last.units), reversed(at), strict=True):
+            if layer is not None:
+                break
+            unseen += [node for node in unit.nodes if self._works(node)]
+        self._check_alike(last, own)
+        return Layers(self.count, found | {("", 1): tuple(own)}, tuple(unseen))
+
+    def _calls(self, unit: Unit) -> list[Call]:
+        return [self.program.calls[node] for node in unit.nodes if node in self.program.calls]
+
+    def _works(self, node: int) -> bool:
+        graph = self.stage.nodes.graph
+        return bool(graph.ints("num_ops")[node] > 1 or graph.ints("tensor_size")[node] > 0)
+
+    def _forward(self, piece: Piece) -> list[int]:
+        """Return layers of a forward pass, and note whose tensors are whose."""
+        numbers = iter(range(len(piece.units)))
+        at: list[int | None] = []
+        for unit in piece.units:
+            number = next(numbers) if unit.call else None
+            at.append(
+                None if number is None else min(max((number - self.start) // self.period, BEFORE), self.count)
+            )
+        found = self._filled(piece, at, self.count)
+        for unit, layer in zip(piece.units, found, strict=True):
+            self.forward |= dict.fromkeys(unit.nodes, layer)
+            for tensor in _read(self._calls(unit)):
+                if tensor.at < 0 and self.weights.setdefault(tensor.memory, layer) != layer:
+                    self.weights[tensor.memory] = BEFORE  # of several layers: it stays
+        return found
+
+    def _layer(self, tensor: Tensor) -> int | None:
+        """Return the layer that made a tensor in a forward pass, or whose weight it is."""
+        return self.weights.get(tensor.memory) if tensor.at < 0 else self.forward.get(tensor.at)
+
+    def _latest(self, unit: Unit) -> int | None:
+        found = [layer for tensor in _read(self._calls(unit)) if (layer := self._layer(tensor)) is not None]
+        return max(found, default=None)
+
+    def _backward(self, piece: Piece) -> list[int]:
+        graph = self.stage.nodes.graph
+        accumulates = [graph.name(unit.nodes[0]) == ACCUMULATES for unit in piece.units]
+        at = [
+            None if leaf else self._latest(unit) for unit, leaf in zip(piece.units, accumulates, strict=True)
+        ]
+        found = self._filled(piece, at, BEFORE)
+        lowest = self.count
+        for number, (unit, leaf) in enumerate(zip(piece.units, accumulates, strict=True)):
+            if leaf:
+                reads = [t.memory for t in _read(self._calls(unit)) if t.memory in self.after]
+                for each in reads:
+                    self.gradients.setdefault(each, self.made.get(each, BEFORE))
+                found[number] = max((self.gradients[each] for each in reads), default=BEFORE)
+                continue
+            back = graph.name(unit.nodes[0]).startswith(BACKWARD)
+            if back and found[number] > lowest:
+                raise InputError(
+                    f"{graph.node(unit.nodes[0])} goes back to layer {found[number]} after layer {lowest}; expected "
+                    "layers one after the other"
+                )
+            lowest = found[number] if back else lowest
+            for tensor in _made(self._calls(unit)):
+                self.made[tensor.memory] = found[number]
+        return found
+
+    def _of_update(self, unit: Unit) -> int | None:
+        """Return the layer whose weights, gradients or results a unit reads.
+
+        Raises:
+            InputError: they are of several layers.
+        """
+        own = set()
+        for tensor in _read(self._calls(unit)):
+            layer = self.gradients.get(tensor.memory)
+            layer = self._layer(tensor) if layer is None else layer
+            own |= set() if layer is None else {layer}
+        if len([layer for layer in own if 0 <= layer < self.count]) > 1:
+            raise InputError(
+                f"{self.stage.nodes.graph.node(unit.nodes[0])} works on tensors of several layers at once, which are "
+                "not told apart; expected an optimizer that takes them one by one (foreach=False, fused=False)"
+            )
+        return max(own, default=None)
+
+    def _filled(self, piece: Piece, at: Sequence[int | None], last: int) -> list[int]:
+        """Return layers with those of the next call where there is none; scopes are of no layer."""
+        found: list[int] = []
+        following = last
+        for unit, layer in zip(reversed(piece.units), reversed(at), strict=True):
+            following = following if layer is None else layer
+            scope = not unit.call and unit.nodes[0] in self.scopes
+            found.append(last if scope else following)
+        return found[::-1]
+
+    def _check_alike(self, piece: Piece, own: Sequence[int]) -> None:
+        """Check that all layers do the same in a piece.
+
+        Raises:
+            InputError: they do not.
+        """
+        graph = self.stage.nodes.graph
+        work: list[Counter[tuple[str, int]]] = [Counter() for _ in range(self.count)]
+        for unit, layer in zip(piece.units, own, strict=True):
+            if unit.call and 0 <= layer < self.count and (each := signature(graph, unit))[1]:
+                work[layer][each] += 1
+        for layer, calls in enumerate(work):
+            if calls != work[0]:
+                name, operations = next(iter((calls - work[0]) or (work[0] - calls)))
+                what = "backward" if piece.kind else "after the microbatches"
+                raise InputError(
+                    f"{graph.source}: layer {layer} of stage {self.stage.stage} does something else {what} than the "
+                    f"first ({name} of {operations} operations); expected layers that are alike"
+                )
+
+
+def _read(calls: Iterable[Call]) -> Iterator[Tensor]:
+    for call in calls:
+        for argument in call.inputs:
+            yield from flat(argument)
+
+
+def _made(calls: Iterable[Call]) -> Iterator[Tensor]:
+    for call in calls:
+        for argument in call.outputs:
+            yield from flat(argument)
