@@ -215,11 +215,11 @@ class _Finder:
         Raises:
             InputError: they are of several layers.
         """
-        own = set()
-        for tensor in _read(self._calls(unit)):
-            layer = self.gradients.get(tensor.memory)
-            layer = self._layer(tensor) if layer is None else layer
-            own |= set() if layer is None else {layer}
+        tensors = list(_read(self._calls(unit)))
+        own = {self.gradients[each.memory] for each in tensors if each.memory in self.gradients}
+        own |= {self.weights[each.memory] for each in tensors if each.at < 0 and each.memory in self.weights}
+        if not own:
+            return self._latest(unit)
         if len([layer for layer in own if 0 <= layer < self.count]) > 1:
             raise InputError(
                 f"{self.stage.nodes.graph.node(unit.nodes[0])} works on tensors of several layers at once, which are "
@@ -261,7 +261,8 @@ class _Finder:
 def _read(calls: Iterable[Call]) -> Iterator[Tensor]:
     for call in calls:
         for argument in call.inputs:
-            yield from flat(argument)
+            # Numbers that are recorded as tensors come to lie wherever others were.
+            yield from (tensor for tensor in flat(argument) if tensor.dims)
 
 
 def _made(calls: Iterable[Call]) -> Iterator[Tensor]:
