@@ -122,6 +122,7 @@ class _Finder:
         self.weights: dict[int, int] = {}
         self.made: dict[int, int] = {}
         self.gradients: dict[int, int] = {}
+        self.derived: dict[int, int] = {}
         self.scopes = set(program.above.tolist())
         self.after = {
             tensor.memory
@@ -141,15 +142,16 @@ class _Finder:
                 found[piece.kind, microbatch] = tuple(own)
                 if kind == "B":
                     self._check_alike(piece, own)
-        last, unseen = self.stage.pieces[-1], []
-        at = [self._of_update(unit) for unit in last.units]
-        own = self._filled(last, at, self.count)
-        for unit, layer in zip(reversed(last.units), reversed(at), strict=True):
-            if layer is not None:
-                break
-            unseen += [node for node in unit.nodes if self._works(node)]
-        self._check_alike(last, own)
-        return Layers(self.count, found | {("", 1): tuple(own)}, tuple(unseen))
+        unseen: list[int] = []
+        self._learn_states()
+        for number, piece in ((0, self.stage.pieces[0]), (1, self.stage.pieces[-1])):
+            at = [None if self._is_scope(unit) else self._of_update(unit) for unit in piece.units]
+            if number == 0:
+                found["", 0] = tuple(self.count if each is None else each for each in at)
+            else:
+                found["", 1] = tuple(self._after(piece, at, unseen))
+            self._check_alike(piece, found["", number])
+        return Layers(self.count, found, tuple(unseen))
 
     def _calls(self, unit: Unit) -> list[Call]:
         return [self.program.calls[node] for node in unit.nodes if node in self.program.calls]
@@ -193,10 +195,7 @@ class _Finder:
         lowest = self.count
         for number, (unit, leaf) in enumerate(zip(piece.units, accumulates, strict=True)):
             if leaf:
-                reads = [t.memory for t in _read(self._calls(unit)) if t.memory in self.after]
-                for each in reads:
-                    self.gradients.setdefault(each, self.made.get(each, BEFORE))
-                found[number] = max((self.gradients[each] for each in reads), default=BEFORE)
+                found[number] = self._accumulated([t.memory for t in _read(self._calls(unit))])
                 continue
             back = graph.name(unit.nodes[0]).startswith(BACKWARD)
             if back and found[number] > lowest:
@@ -209,33 +208,77 @@ class _Finder:
                 self.made[tensor.memory] = found[number]
         return found
 
+    def _accumulated(self, reads: Sequence[int]) -> int:
+        """Return the layer whose weight's gradient something is added to; `BEFORE` where it is of no weight."""
+        kept = [each for each in reads if each in self.after]
+        layer = max((self.made[each] for each in reads if each in self.made), default=BEFORE)
+        for each in kept:
+            self.gradients.setdefault(each, layer)
+        return max((self.gradients[each] for each in kept), default=BEFORE)
+
+    def _learn_states(self) -> None:
+        """Learn what an optimizer keeps of each weight: what it works on together with its gradient."""
+        for call in (call for unit in self.stage.pieces[-1].units for call in self._calls(unit)):
+            own = self._owners([call])
+            for tensor in _read([call]) if len(own) == 1 else ():
+                if tensor.at < 0 and tensor.memory not in self.weights:
+                    self.gradients.setdefault(tensor.memory, min(own))
+
+    def _owners(self, calls: Sequence[Call]) -> set[int]:
+        """Return the layers whose gradients, states and weights some calls read."""
+        tensors = list(_read(calls))
+        own = {self.gradients[each.memory] for each in tensors if each.memory in self.gradients}
+        return own | {
+            self.weights[each.memory] for each in tensors if each.at < 0 and each.memory in self.weights
+        }
+
     def _of_update(self, unit: Unit) -> int | None:
-        """Return the layer whose weights, gradients or results a unit reads.
+        """Return the layer whose weights, gradients, states or results a unit reads.
 
         Raises:
             InputError: they are of several layers.
         """
-        tensors = list(_read(self._calls(unit)))
-        own = {self.gradients[each.memory] for each in tensors if each.memory in self.gradients}
-        own |= {self.weights[each.memory] for each in tensors if each.at < 0 and each.memory in self.weights}
-        if not own:
-            return self._latest(unit)
+        calls = self._calls(unit)
+        own = self._owners(calls)
+        if not own:  # what is made of all, such as a norm of all gradients, is of none
+            own = {self.derived[each.memory] for each in _read(calls) if each.memory in self.derived}
+            return own.pop() if len(own) == 1 else None if own else self._latest(unit)
         if len([layer for layer in own if 0 <= layer < self.count]) > 1:
             raise InputError(
                 f"{self.stage.nodes.graph.node(unit.nodes[0])} works on tensors of several layers at once, which are "
-                "not told apart; expected an optimizer that takes them one by one (foreach=False, fused=False)"
+                "not told apart; expected an optimizer that takes them one by one (fused=False)"
             )
-        return max(own, default=None)
+        layer = max(own)
+        for tensor in _made(self._calls(unit)):
+            if tensor.memory not in self.gradients:
+                self.derived[tensor.memory] = layer
+        return layer
+
+    def _after(self, piece: Piece, at: Sequence[int | None], unseen: list[int]) -> list[int]:
+        """Return layers of what is done after the microbatches, and note what has work, but whose is not seen.
+
+        What has no tensor of more than one number, such as the count of steps, goes with what follows.
+        """
+        found: list[int | None] = list(at)
+        for number, unit in enumerate(piece.units):
+            reads = any(True for _ in _read(self._calls(unit)))
+            if found[number] is None and reads and not self._is_scope(unit):
+                found[number] = self.count
+                unseen += [node for node in unit.nodes if self._works(node)]
+        return self._filled(piece, found, self.count)
+
+    def _is_scope(self, unit: Unit) -> bool:
+        return not unit.call and unit.nodes[0] in self.scopes
 
     def _filled(self, piece: Piece, at: Sequence[int | None], last: int) -> list[int]:
         """Return layers with those of the next call where there is none; scopes are of no layer."""
         found: list[int] = []
         following = last
-        for unit, layer in zip(reversed(piece.units), reversed(at), strict=True):
+        for layer in reversed(at):
             following = following if layer is None else layer
-            scope = not unit.call and unit.nodes[0] in self.scopes
-            found.append(last if scope else following)
-        return found[::-1]
+            found.append(following)
+        found.reverse()
+        return [last if self._is_scope(unit) else each for unit, each in zip(piece.units, found, strict=True)]
 
     def _check_alike(self, piece: Piece, own: Sequence[int]) -> None:
         """Check that all layers do the same in a piece.

@@ -59,7 +59,7 @@ class NewStage:
         front = self.front.stage.of(kind, microbatch)
         piece = own.stage.of(kind, microbatch)
         if not kind:
-            return [self._once(piece, front, microbatch)]
+            return [self._once(self.front, microbatch)]
         mine = (own, piece, self._left_out(self.layers, piece, self.kept))
         theirs = (self.front, front, self._left_out(self.front_layers, front, {BEFORE}))
         return [theirs, mine] if kind == "F" else [mine, theirs]
@@ -71,22 +71,19 @@ class NewStage:
         own = layers.of[piece.kind, piece.microbatch]
         return frozenset(number for number, layer in enumerate(own) if layer not in kept)
 
-    def _once(self, piece: Piece, front: Piece, after: int) -> Part:
-        """Return what is done before or after all microbatches by both: neither inputs nor results are this stage's."""
-        assert self.front is not None
-        source, own, other = (self.source, piece, front) if after else (self.front, front, piece)
-        graph, others = source.stage.nodes.graph, (self.front if after else self.source).stage.nodes.graph
-        shared = {signature(others, unit) for unit in other.units}
-        left_out = set(self._left_out(self.layers, piece, self.kept) if after else ())
-        around = self.layers.of["", 1] if after and self.layers else ()
-        count = self.layers.count if self.layers else 0
-        for number, unit in enumerate(own.units):
-            if around and around[number] != count:
-                continue
-            alone = unit.call and signature(graph, unit) not in shared
-            if alone or (unit.call and graph.name(unit.nodes[0]) in DIVIDES):
+    def _once(self, front: Source, after: int) -> Part:
+        """Return what is done before or after all microbatches: of the layers, and besides what both ends do."""
+        pieces = [source.stage.of("", after) for source in (self.source, front)]
+        graphs = [source.stage.nodes.graph for source in (self.source, front)]
+        shared = {signature(graphs[1], unit) for unit in pieces[1].units}
+        left_out = set(self._left_out(self.layers, pieces[0], self.kept))
+        own = self.layers.of["", after] if self.layers is not None else ()
+        for number, (unit, layer) in enumerate(zip(pieces[0].units, own, strict=True)):
+            around = self.layers is not None and layer == self.layers.count and unit.call
+            name = graphs[0].name(unit.nodes[0])
+            if around and (signature(graphs[0], unit) not in shared or (not after and name in DIVIDES)):
                 left_out.add(number)
-        return source, own, frozenset(left_out)
+        return self.source, pieces[0], frozenset(left_out)
 
 
 def restaged(sources: list[Source], count: int, note: Note) -> tuple[list[NewStage], list[list[int]]]:

@@ -24,6 +24,8 @@ from armillary.workload.pipeline.tasks import Task, tasks
 Kind = Literal["", "F", "B", "RF", "RB", "SF", "SB"]
 """Of a piece: forward or backward of a microbatch, or received or sent for one; "" is none of a microbatch."""
 BACKWARD = "autograd::engine::evaluate_function: "
+LISTED = "aten::_foreach_"
+"""Operators on lists, which call one for each of their tensors."""
 SCHEDULES = ("1f1b", "gpipe")
 """Those whose messages PyTorch sends and receives one by one, in this order."""
 EXPECTED = (
@@ -156,7 +158,8 @@ def _units(nodes: Nodes) -> list[Unit]:
     host, parts = host_thread(graph).tolist(), graph.ints("part", 0).tolist()
     leaf = np.ones(graph.n_nodes, np.bool_)
     leaf[[each for each in above if each >= 0]] = False
-    scope = (~leaf & (graph.strings("op_schema")[0] < 0)).tolist()
+    listed = np.array([name.startswith(LISTED) for name in names], np.bool_)
+    scope = (~leaf & ((graph.strings("op_schema")[0] < 0) | listed)).tolist()
     ptr, parents = graph.parents()
     members: list[list[int]] = []
     called: list[bool] = []
