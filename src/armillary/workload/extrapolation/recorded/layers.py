@@ -242,7 +242,8 @@ class _Finder:
         own = self._owners(calls)
         if not own:  # what is made of all, such as a norm of all gradients, is of none
             own = {self.derived[each.memory] for each in _read(calls) if each.memory in self.derived}
-            return own.pop() if len(own) == 1 else None if own else self._latest(unit)
+            if len(own) != 1:
+                return None if own else self._latest(unit)
         if len([layer for layer in own if 0 <= layer < self.count]) > 1:
             raise InputError(
                 f"{self.stage.nodes.graph.node(unit.nodes[0])} works on tensors of several layers at once, which are "
@@ -257,14 +258,19 @@ class _Finder:
     def _after(self, piece: Piece, at: Sequence[int | None], unseen: list[int]) -> list[int]:
         """Return layers of what is done after the microbatches, and note what has work, but whose is not seen.
 
-        What has no tensor of more than one number, such as the count of steps, goes with what follows.
+        What has no tensor of more than one number, such as the count of steps, goes with what follows; such as the
+        factor by which gradients are clipped, with what was made of all.
         """
         found: list[int | None] = list(at)
+        common = False
         for number, unit in enumerate(piece.units):
-            reads = any(True for _ in _read(self._calls(unit)))
-            if found[number] is None and reads and not self._is_scope(unit):
-                found[number] = self.count
+            if found[number] is not None or self._is_scope(unit):
+                common = False
+            elif any(True for _ in _read(self._calls(unit))):
+                common = True
                 unseen += [node for node in unit.nodes if self._works(node)]
+            if common:
+                found[number] = self.count
         return self._filled(piece, found, self.count)
 
     def _is_scope(self, unit: Unit) -> bool:
