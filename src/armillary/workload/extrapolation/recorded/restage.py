@@ -154,10 +154,30 @@ def _layers(stages: list[RecordedStage]) -> list[Layers]:
             f"{repeats[0].count} of stage 0; expected layers that are alike"
         )
     pattern = min(shared, key=lambda each: sum(own[each] for own in known))
-    return [
+    found = [
         layers_of(stage, program_of(stage.nodes.graph), own[pattern], each.period, each.count)
         for stage, each, own in zip(stages, repeats, known, strict=True)
     ]
+    for stage, each in zip(stages, found, strict=True):
+        _check_around(stage, each, stage.stage > 0, stage.stage < len(stages) - 1)
+    return found
+
+
+def _check_around(stage: RecordedStage, layers: Layers, before: bool, after: bool) -> None:
+    """Check that a stage does nothing before its layers, or after them, that has work and is of none.
+
+    Raises:
+        InputError: it does; names the node.
+    """
+    graph = stage.nodes.graph
+    for unit, layer in zip(stage.of("F", 0).units, layers.of["F", 0], strict=True):
+        around = (before and layer == BEFORE) or (after and layer == layers.count)
+        if around and signature(graph, unit)[1]:
+            raise InputError(
+                f"{graph.node(unit.nodes[0])} of stage {stage.stage} is of none of its {layers.count} layers that "
+                "repeat; expected layers that are alike, and other work on the first stage before them and on the last "
+                "after them"
+            )
 
 
 def _check_messages(stages: list[RecordedStage]) -> None:

@@ -36,6 +36,7 @@ class Source:
                     self.message[node] = piece.kind, piece.microbatch
         ptr, parents = graph.parents()
         self.parents = [parents[ptr[node] : ptr[node + 1]].tolist() for node in range(graph.n_nodes)]
+        self.serial = any(parent in self.message for node in self.message for parent in self.parents[node])
         self.above = callers(graph).tolist()
         self.calls = set(self.above)
 
@@ -123,6 +124,8 @@ class Written:
         """Return what a node waits for."""
         host = source.host[node]
         found = dict.fromkeys(self._waits if host else ())
+        if node in source.message and source.serial:
+            found[self._latest.get(source.group(node), -1)] = None
         for parent in source.parents[node]:
             copy = self._copies.get((id(source), parent), -1)
             if parent in local:
