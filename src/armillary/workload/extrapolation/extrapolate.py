@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from armillary.trace.grid import RankGrid
 from armillary.workload.extrapolation.context_axis import experts_apart, scale_context
 from armillary.workload.extrapolation.data_axis import scale_data
 from armillary.workload.extrapolation.expert_axis import scale_experts
+from armillary.workload.extrapolation.extrapolated import Assumption, Extrapolated, Unclassified
 from armillary.workload.extrapolation.grow import (
     different_along,
     digit_to_scale,
@@ -49,73 +50,6 @@ RANKS = ("tp", "cp", "ep", "dp", "pp")
 FACTORS = ("batch", "sequence", "microbatches")
 """Axes whose value is a factor."""
 Rule = Callable[[Nodes], Scaling]
-
-
-@dataclass(frozen=True)
-class Assumption:
-    """A rule that was applied.
-
-    Attributes:
-        rule: What was assumed.
-        nodes: Nodes of all distinct graphs that it was applied to; 0: it is about ranks.
-    """
-
-    rule: str
-    nodes: int
-
-
-@dataclass(frozen=True)
-class Unclassified:
-    """Work that no rule knows, so that it stays as it was.
-
-    Attributes:
-        operations: Share of the operations of all ranks; of several axes, of the one with the most.
-        bytes: Share of the bytes of kernels, likewise.
-        names: What its nodes are called -> how many there are in all distinct graphs, most bytes first.
-    """
-
-    operations: float = 0.0
-    bytes: float = 0.0
-    names: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Extrapolated:
-    """A trace of another size, and what it rests on.
-
-    Attributes:
-        trace: By rules (`Trace.grid`), so that ranks cost nothing.
-        axes: The axes of the trace before, and why they are what they are.
-        changes: Axis -> (before, after); factors start at 1.
-        assumptions: In the order of the changes.
-        unclassified: How much work no rule knows.
-    """
-
-    trace: Trace
-    axes: tuple[Evidence, ...]
-    changes: Mapping[str, tuple[Fraction, Fraction]]
-    assumptions: tuple[Assumption, ...]
-    before: Trace
-    unclassified: Unclassified = field(default_factory=Unclassified)
-
-    def report(self) -> dict[str, Any]:
-        """Return the report as JSON knows values."""
-        return {
-            "schema": "armillary-extrapolation",
-            "version": 1,
-            "axes": [{"axis": each.role, "ranks": each.size, "because": each.reason} for each in self.axes],
-            "changes": {
-                axis: {"from": _number(old), "to": _number(new)} for axis, (old, new) in self.changes.items()
-            },
-            "assumptions": [{"rule": each.rule, "nodes": each.nodes} for each in self.assumptions],
-            "unclassified": {
-                "operations": self.unclassified.operations,
-                "bytes": self.unclassified.bytes,
-                "nodes": dict(self.unclassified.names),
-            },
-            "ranks": {"from": self.before.n_ranks, "to": self.trace.n_ranks},
-            "nodes": {"from": self.before.total_nodes, "to": self.trace.total_nodes},
-        }
 
 
 @dataclass
@@ -458,7 +392,3 @@ def _check_members(trace: Trace, digit: int, axis: str) -> None:
                     f"scale {axis}: {graph.source} has {int(which.sum())} {what} along it, whose number or parts "
                     "depend on how many ranks it has; expected an axis without"
                 )
-
-
-def _number(value: Fraction) -> int | float:
-    return value.numerator if value.denominator == 1 else float(value)

@@ -50,11 +50,20 @@ CASES: dict[str, tuple[Run, dict[str, int], Run]] = {
     "tp, sequence": ((2, "tp"), {"sequence": 2}, (2, "tp sequence=64")),
     "1f1b, sequence": ((2, "1f1b"), {"sequence": 2}, (2, "1f1b sequence=64")),
     "1f1b, microbatches": ((2, "1f1b"), {"microbatches": 2}, (2, "1f1b microbatches=8")),
-    "1f1b x ddp, microbatches": (
-        (4, "1f1b_ddp"),
-        {"microbatches": 2},
-        (4, "1f1b_ddp microbatches=8"),
+    "1f1b x ddp, microbatches": ((4, "1f1b_ddp"), {"microbatches": 2}, (4, "1f1b_ddp microbatches=8")),
+    "1f1b 2 to 4": ((2, "1f1b layers=8"), {"pp": 4}, (4, "1f1b layers=8")),
+    "1f1b 2 to 8": ((2, "1f1b layers=8 microbatches=8"), {"pp": 8}, (8, "1f1b layers=8 microbatches=8")),
+    "1f1b 4 to 8, microbatches": (
+        (4, "1f1b layers=8"),
+        {"pp": 8, "microbatches": 2},
+        (8, "1f1b layers=8 microbatches=8"),
     ),
+    "1f1b 2 to 4, microbatches and batch": (
+        (2, "1f1b layers=8"),
+        {"pp": 4, "microbatches": 2, "batch": 2},
+        (4, "1f1b layers=8 microbatches=8 batch=4"),
+    ),
+    "fused 1f1b 2 to 4": ((2, "1f1b layers=4 fused=1"), {"pp": 4}, (4, "1f1b layers=4 fused=1")),
     "no replicas, dp added": ((1, "alone"), {"dp": 2}, (2, "ddp")),
     "two buckets, dp added": ((1, "alone hidden=256 layers=4"), {"dp": 2}, (2, "ddp hidden=256 layers=4")),
     "ddp of one, dp added": ((1, "ddp"), {"dp": 2}, (2, "ddp")),
@@ -98,12 +107,24 @@ def test_as_a_run_recorded_at_that_size(case: str, recorded: Callable[[Run], Tra
 
 
 @pytest.mark.parametrize("scale", [{"pp": 4}])
-def test_what_a_recorded_pipeline_does_not_show_is_refused(
+def test_a_recorded_pipeline_of_a_layer_on_each_stage_is_refused(
     scale: dict[str, int], recorded: Callable[[Run], Trace]
 ) -> None:
     known, axes = recognise(recorded((2, "1f1b")))
     with pytest.raises(InputError, match="expected"):
         extrapolate(known, scale, axes=axes)
+
+
+def test_replicas_are_added_to_the_stages_that_are_made(recorded: Callable[[Run], Trace]) -> None:
+    """PyTorch itself fails to rebuild DDP's buckets in four stages, so the truth is added to, too."""
+    (small, axes), (large, more) = (recognise(recorded((ranks, "1f1b layers=8"))) for ranks in (2, 4))
+    ours = extrapolate(small, {"pp": 4, "dp": 2}, axes=axes).trace
+    theirs = extrapolate(large, {"dp": 2}, axes=more).trace
+    assert ours.n_ranks == theirs.n_ranks
+    for rank in range(theirs.n_ranks):
+        assert communication(ours.graph(rank)) == communication(theirs.graph(rank))
+        assert operators(ours.graph(rank)) == operators(theirs.graph(rank))
+    assert modelled_step(ours) == pytest.approx(modelled_step(theirs), rel=0.01)
 
 
 def communication(graph: Graph) -> Counter[tuple[int, int, int]]:
