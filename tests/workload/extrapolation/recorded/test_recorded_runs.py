@@ -21,6 +21,7 @@ from armillary.platform import load_platform
 from armillary.trace import Graph, NodeType, Trace
 from armillary.workload.extrapolation import extrapolate, recognise
 from armillary.workload.extrapolation.edit import with_durations, with_ints, without
+from armillary.workload.extrapolation.recorded.remake import remake_recorded
 
 pytestmark = [
     pytest.mark.slow,
@@ -113,6 +114,20 @@ def test_a_recorded_pipeline_of_a_layer_on_each_stage_is_refused(
     known, axes = recognise(recorded((2, "1f1b")))
     with pytest.raises(InputError, match="expected"):
         extrapolate(known, scale, axes=axes)
+
+
+@pytest.mark.parametrize("run", [(2, "1f1b layers=8"), (4, "1f1b_ddp")])
+def test_put_together_as_they_were_stages_are_what_they_were(
+    run: Run, recorded: Callable[[Run], Trace]
+) -> None:
+    known, _ = recognise(recorded(run))
+    made = remake_recorded(known, None, Fraction(1), lambda *_: None, lambda _: None)
+    for ours, theirs in zip(made.graphs, known.graphs, strict=True):
+        assert communication(ours) == communication(theirs)
+        assert Counter(zip(ours.names(), ours.ints("tensor_size").tolist(), strict=True)) == Counter(
+            zip(theirs.names(), theirs.ints("tensor_size").tolist(), strict=True)
+        )
+    assert modelled_step(made) == pytest.approx(modelled_step(known), rel=0.005)
 
 
 def test_replicas_are_added_to_the_stages_that_are_made(recorded: Callable[[Run], Trace]) -> None:
