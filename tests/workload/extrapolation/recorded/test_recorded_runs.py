@@ -96,15 +96,7 @@ def test_as_a_run_recorded_at_that_size(case: str, recorded: Callable[[Run], Tra
     truth, _ = recognise(recorded(large))
     found = extrapolate(known, {axis: Fraction(value) for axis, value in scale.items()}, axes=axes)
     assert found.unclassified.operations == found.unclassified.bytes == 0
-    assert found.trace.n_ranks == truth.n_ranks
-    for rank in range(truth.n_ranks):
-        ours, theirs = found.trace.graph(rank), truth.graph(rank)
-        assert communication(ours) == communication(theirs)
-        for name in ("num_ops", "tensor_size"):
-            # Copies of the parts of all members are more, and smaller, for more of them.
-            assert ours.ints(name).sum() == pytest.approx(theirs.ints(name).sum(), rel=1e-4), name
-        assert operators(ours) == operators(theirs)
-    assert modelled_step(found.trace) == pytest.approx(modelled_step(truth), rel=0.01)
+    alike(found.trace, truth)
 
 
 @pytest.mark.parametrize("scale", [{"pp": 4}])
@@ -135,11 +127,7 @@ def test_replicas_are_added_to_the_stages_that_are_made(recorded: Callable[[Run]
     (small, axes), (large, more) = (recognise(recorded((ranks, "1f1b layers=8"))) for ranks in (2, 4))
     ours = extrapolate(small, {"pp": 4, "dp": 2}, axes=axes).trace
     theirs = extrapolate(large, {"dp": 2}, axes=more).trace
-    assert ours.n_ranks == theirs.n_ranks
-    for rank in range(theirs.n_ranks):
-        assert communication(ours.graph(rank)) == communication(theirs.graph(rank))
-        assert operators(ours.graph(rank)) == operators(theirs.graph(rank))
-    assert modelled_step(ours) == pytest.approx(modelled_step(theirs), rel=0.01)
+    alike(ours, theirs)
 
 
 def communication(graph: Graph) -> Counter[tuple[int, int, int]]:
@@ -149,10 +137,35 @@ def communication(graph: Graph) -> Counter[tuple[int, int, int]]:
     return Counter((kind, what, size) for kind, what, size in rows if kind != NodeType.COMP_NODE)
 
 
-def operators(graph: Graph) -> Counter[tuple[str, int, int]]:
-    """Count operators by name, operations and bytes; but for copies and fills, which depend on the host's memory."""
-    rows = zip(graph.names(), graph.ints("num_ops").tolist(), graph.ints("tensor_size").tolist(), strict=True)
-    return Counter(row for row in rows if row[1])
+def operators(graph: Graph) -> Counter[tuple[str, int]]:
+    """Count operators by name and operations; but for copies and fills, which depend on the host's memory."""
+    return Counter(row for row in zip(graph.names(), graph.ints("num_ops").tolist(), strict=True) if row[1])
+
+
+def moved(graph: Graph) -> dict[tuple[str, int], int]:
+    """Add up the bytes of operators by name and operations."""
+    found: Counter[tuple[str, int]] = Counter()
+    for name, operations, size in zip(
+        graph.names(), graph.ints("num_ops").tolist(), graph.ints("tensor_size").tolist(), strict=True
+    ):
+        if operations:
+            found[name, operations] += size
+    return found
+
+
+def alike(ours: Trace, theirs: Trace) -> None:
+    """Check that all ranks communicate as much, and run the same operators, and that the step takes as long."""
+    assert ours.n_ranks == theirs.n_ranks
+    for rank in range(theirs.n_ranks):
+        a, b = ours.graph(rank), theirs.graph(rank)
+        assert communication(a) == communication(b)
+        for name in ("num_ops", "tensor_size"):
+            # Copies of the parts of all members are more, and smaller, for more of them.
+            assert a.ints(name).sum() == pytest.approx(b.ints(name).sum(), rel=1e-4), name
+        assert operators(a) == operators(b)
+        # On a busy host a conversion of a number, 12 bytes, may be recorded beside its operator, not inside.
+        assert moved(a) == pytest.approx(moved(b), rel=1e-3, abs=48)
+    assert modelled_step(ours) == pytest.approx(modelled_step(theirs), rel=0.01)
 
 
 def modelled_step(trace: Trace) -> int:
