@@ -35,7 +35,7 @@ from armillary.workload.extrapolation.recorded.axes import (
     scale_recorded_tensor,
     scale_recorded_tokens,
 )
-from armillary.workload.extrapolation.recorded.remake import remake_recorded
+from armillary.workload.extrapolation.recorded.remake import check_whole, remake_recorded
 from armillary.workload.extrapolation.recorded.replicas import ADDED, add_replicas, lacks_replicas
 from armillary.workload.extrapolation.recorded.tensors import has_program
 from armillary.workload.extrapolation.reference import Reference, same_rank, scale_measured
@@ -154,6 +154,7 @@ def extrapolate(
             )
     replicas = 1
     recorded = all(has_program(graph) for graph in trace.graphs)
+    check_whole(trace, wanted)
     for axis, value in wanted.items():
         reference = (references or {}).get(axis)
         if recorded and axis in ("pp", "microbatches"):

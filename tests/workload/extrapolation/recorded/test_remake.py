@@ -90,7 +90,11 @@ class Rank:
             each.id for each in self.nodes[-2:-1]
         ]
         node.ctrl_deps = [] if above is None else [above]
-        node.attrs = [("is_cpu_op", "bool", True), ("num_ops", "int64", ops), ("tid", "int64", 7)]
+        node.attrs = [
+            ("is_cpu_op", "bool", True),
+            ("num_ops", "int64", ops),
+            ("tid", "int64", 7 + self.stage),
+        ]
         node.attrs.append(("tensor_size", "uint64", 4 * ops))
         if name in SCHEMAS:
             node.attrs.append(("op_schema", "string", name + SCHEMAS[name]))
@@ -348,6 +352,15 @@ def test_what_is_not_seen_is_refused(trace: Trace, scale: dict[str, Any], words:
         scaled(trace, **factors)
     assert "expected" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_stages_that_were_made_are_scaled_no_further() -> None:
+    made = scaled(recording(2, 4), pp=4).trace
+    for graph in made.graphs:
+        assert len(set(graph.ints("tid")[graph.has("tid")].tolist())) == 1
+    for axis in ("batch", "microbatches", "pp"):
+        with pytest.raises(InputError, match="divided into more stages.*expected"):
+            extrapolate(made, {axis: 8})
 
 
 def test_another_schedule_is_refused() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -14,6 +14,7 @@ from armillary.trace.families import grid_of
 from armillary.trace.grid import RankGrid
 from armillary.workload.extrapolation.kernels import Mask, Nodes
 from armillary.workload.extrapolation.recorded.microbatches import scale_outside
+from armillary.workload.extrapolation.recorded.replicas import lacks_replicas
 from armillary.workload.extrapolation.recorded.restage import NewStage, restaged
 from armillary.workload.extrapolation.recorded.stages import (
     EXPECTED,
@@ -23,10 +24,29 @@ from armillary.workload.extrapolation.recorded.stages import (
     recorded_stage,
 )
 from armillary.workload.extrapolation.recorded.tensors import program_of
-from armillary.workload.extrapolation.recorded.written import Source, Written
+from armillary.workload.extrapolation.recorded.written import Source, Written, is_restaged
 
 Note = Callable[[str, int], None]
 Unknown = list[tuple[Graph, Mask]]
+
+
+def check_whole(trace: Trace, axes: Iterable[str]) -> None:
+    """Check that tensors can be followed where axes are to be scaled.
+
+    Raises:
+        InputError: layers were left out before, and something else than replicas is asked for.
+    """
+    for axis in axes if any(is_restaged(graph) for graph in trace.graphs) else ():
+        if axis != "dp" or not lacks_replicas(trace):
+            how = (
+                "the recording to be scaled"
+                if axis == "pp"
+                else f"pp and {axis} to be scaled at once, in the recording"
+            )
+            raise InputError(
+                f"scale {axis}: the trace is a recorded pipeline that was divided into more stages, whose tensors are "
+                f"not followed any more; expected {how}"
+            )
 
 
 def remake_recorded(
@@ -125,7 +145,7 @@ def _remade(
 def _written(made: NewStage, at: int, places: int, count: int) -> Graph:
     """Return the graph of a stage."""
     stage = made.source.stage
-    written = Written()
+    written = Written(made.source.thread)
     for part in made.parts("", 0):
         written.add(*part[:2], "", 0, 0, part[2])
     for kind, microbatch in order_of(stage.schedule, places, at, count):
@@ -135,7 +155,8 @@ def _written(made: NewStage, at: int, places: int, count: int) -> Graph:
     for part in made.parts("", 1):
         written.add(*part[:2], "", 0, count - stage.microbatches, part[2])
     graph = stage.nodes.graph
-    return written.graph(graph, f"stage {at} made from {graph.source}" if made.layers else graph.source)
+    name = f"stage {at} made from {graph.source}" if made.layers else graph.source
+    return written.graph(graph, name, restaged=made.layers is not None)
 
 
 def _source(stage: RecordedStage, kind: Kind, microbatch: int, count: int) -> int:

@@ -127,7 +127,7 @@ def restaged(sources: list[Source], count: int, note: Note) -> tuple[list[NewSta
             found.append(NewStage(sources[number], own, kept | {BEFORE}))
         else:
             found.append(NewStage(sources[0], own, kept, sources[-1], layers[-1]))
-    if any(total % each for each in (count,)):
+    if total % count:
         note("pp: layers are divided evenly over the stages, with the smaller numbers at both ends", 0)
     note(
         f"pp: layers are what repeats in a forward pass ({total}), all alike; other work stays at both ends",

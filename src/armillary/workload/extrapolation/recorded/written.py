@@ -11,6 +11,8 @@ from armillary.workload.extrapolation.recorded.stages import Kind, Piece, Record
 from armillary.workload.extrapolation.recorded.tensors import callers
 
 RECEIVED: tuple[Kind, ...] = ("RF", "RB")
+MARK = "armillary_layers_left_out"
+"""In the metadata of a graph that is not all of what was recorded."""
 STAMP = "start_ns"
 """When a node ran: no longer so."""
 
@@ -27,6 +29,7 @@ class Source:
         self.names = graph.names()
         self.types = graph.types.tolist()
         self.host = host_thread(graph).tolist()
+        self.thread = next(iter(graph.ints("tid", -1)[self.host].tolist()), -1)
         self.place = {int(ident): node for node, ident in enumerate(graph.ids.tolist())}
         self.message: dict[int, tuple[Kind, int]] = {}
         between = stage.nodes.along("pp")
@@ -54,11 +57,12 @@ def _without_time(attrs: Iterable[Attribute]) -> list[Attribute]:
 
 @dataclass
 class Written:
-    """Nodes so far.
+    """Nodes so far, and the thread of the host that they are of.
 
     The host's calls come one after the other, so do messages; the host goes on when it has received.
     """
 
+    thread: int = -1
     nodes: list[Node] = field(default_factory=list)
     _host: int = -1
     _waits: list[int] = field(default_factory=list)
@@ -90,6 +94,10 @@ class Written:
         for number, unit in enumerate(piece.units):
             for node in () if number in left_out else unit.nodes:
                 made = replace(source.nodes[node], id=len(self.nodes))
+                if source.host[node] and source.thread != self.thread >= 0:
+                    made.attrs = [
+                        (*each[:2], self.thread) if each[0] == "tid" else each for each in made.attrs
+                    ]
                 made.data_deps = self._before(source, node, local, shift)
                 callers_of = (source.place.get(each, -1) for each in source.nodes[node].ctrl_deps)
                 made.ctrl_deps = [
@@ -143,6 +151,13 @@ class Written:
         found.pop(-1, None)
         return list(found)
 
-    def graph(self, like: Graph, source: str) -> Graph:
-        """Return the graph, with the metadata of another."""
-        return graph_of(self.nodes, source, like.version, like.metadata_with_docs())
+    def graph(self, like: Graph, source: str, *, restaged: bool) -> Graph:
+        """Return the graph, with the metadata of another, and a mark where layers were left out."""
+        metadata = [each for each in like.metadata_with_docs() if each[0] != MARK]
+        mark: list[Attribute] = [(MARK, "bool", True)] if restaged else []
+        return graph_of(self.nodes, source, like.version, [*metadata, *mark])
+
+
+def is_restaged(graph: Graph) -> bool:
+    """Say whether layers were left out of a recorded graph, so that its tensors cannot be followed."""
+    return any(each[0] == MARK for each in graph.metadata_with_docs())
