@@ -359,7 +359,7 @@ def test_stages_that_were_made_are_scaled_no_further() -> None:
     for graph in made.graphs:
         assert len(set(graph.ints("tid")[graph.has("tid")].tolist())) == 1
     for axis in ("batch", "microbatches", "pp"):
-        with pytest.raises(InputError, match="divided into more stages.*expected"):
+        with pytest.raises(InputError, match="divided into more stages"):
             extrapolate(made, {axis: 8})
 
 
