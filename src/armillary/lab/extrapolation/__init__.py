@@ -12,6 +12,10 @@ Laws are rules (`data_axis`, `tensor_axis`, `token_axis`, `shapes`) or measured 
 them in the old number must give the trace back node by node, else it is refused. Interleaved stages are
 virtual stages that take turns.
 
+A recorded pipeline is taken apart by its messages (`recorded.stages`), each call is given to a layer
+(`recorded.layers`), and pieces of calls are copied into graphs in the order of the schedule (`recorded.restage`,
+`recorded.written`): what the host waits for is what came before it now.
+
 Experts are what comes after an odd number of all-to-alls (`expert_axis`). More ranks of ep and more replicas
 are two elementary steps, and together they leave dp as it is. Rings of cp are parsed into rounds and rebuilt
 (`rings`); the old number of rounds must give the trace back. Experts with one replica have no reductions in
@@ -19,7 +23,8 @@ the trace: their parameters are read from their GEMMs, and the stage is emitted 
 coordinate more.
 """
 
-from armillary.lab.extrapolation.extrapolate import Assumption, Extrapolated, extrapolate
+from armillary.lab.extrapolation.extrapolate import extrapolate
+from armillary.lab.extrapolation.extrapolated import Assumption, Extrapolated
 from armillary.lab.extrapolation.recognise import ranks_named_by, recognise, recognise_one
 from armillary.lab.extrapolation.reference import Reference
 from armillary.lab.extrapolation.roles import Evidence

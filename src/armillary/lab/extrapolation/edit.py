@@ -64,7 +64,7 @@ def with_lists(graph: Graph, name: str, lists: Sequence[Sequence[int] | None]) -
 
 
 def with_tensors(graph: Graph, tensors: Mapping[int, tuple[Arguments, Arguments]]) -> Graph:
-    """Return the graph in which some nodes name these inputs and outputs; types stay as they are."""
+    """Return the graph in which some nodes name these inputs and outputs."""
     part = part_of(graph)
     index: dict[str, int] = {}
     first = len(part.string_ptr) - 1
@@ -74,7 +74,7 @@ def with_tensors(graph: Graph, tensors: Mapping[int, tuple[Arguments, Arguments]
         if sides is None:
             continue
         side = sides[int(io[1, row])]
-        for at, text in ((2, str(side.values)), (3, str(side.shapes))):
+        for at, text in ((2, str(side.values)), (3, str(side.shapes)), (4, str(side.types))):
             io[at, row] = first + index.setdefault(text, len(index))
     raw = [text.encode() for text in index]
     ends = part.string_ptr[-1] + np.cumsum([len(each) for each in raw], dtype=np.int64)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from armillary.base.errors import InputError, nearest, one_of
 from armillary.lab.extrapolation.context_axis import experts_apart, scale_context
 from armillary.lab.extrapolation.data_axis import scale_data
 from armillary.lab.extrapolation.expert_axis import scale_experts
+from armillary.lab.extrapolation.extrapolated import Assumption, Extrapolated, Unclassified
 from armillary.lab.extrapolation.grow import (
     different_along,
     digit_to_scale,
@@ -30,6 +31,7 @@ from armillary.lab.extrapolation.recorded.axes import (
     scale_recorded_tensor,
     scale_recorded_tokens,
 )
+from armillary.lab.extrapolation.recorded.remake import check_whole, remake_recorded
 from armillary.lab.extrapolation.recorded.replicas import ADDED, add_replicas, lacks_replicas
 from armillary.lab.extrapolation.recorded.tensors import has_program
 from armillary.lab.extrapolation.reference import Reference, same_rank, scale_measured
@@ -48,73 +50,6 @@ RANKS = ("tp", "cp", "ep", "dp", "pp")
 FACTORS = ("batch", "sequence", "microbatches")
 """Axes whose value is a factor."""
 Rule = Callable[[Nodes], Scaling]
-
-
-@dataclass(frozen=True)
-class Assumption:
-    """A rule that was applied.
-
-    Attributes:
-        rule: What was assumed.
-        nodes: Nodes of all distinct graphs that it was applied to; 0: it is about ranks.
-    """
-
-    rule: str
-    nodes: int
-
-
-@dataclass(frozen=True)
-class Unclassified:
-    """Work that no rule knows, so that it stays as it was.
-
-    Attributes:
-        operations: Share of the operations of all ranks; of several axes, of the one with the most.
-        bytes: Share of the bytes of kernels, likewise.
-        names: What its nodes are called -> how many there are in all distinct graphs, most bytes first.
-    """
-
-    operations: float = 0.0
-    bytes: float = 0.0
-    names: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Extrapolated:
-    """A trace of another size, and what it rests on.
-
-    Attributes:
-        trace: By rules (`Trace.grid`), so that ranks cost nothing.
-        axes: The axes of the trace before, and why they are what they are.
-        changes: Axis -> (before, after); factors start at 1.
-        assumptions: In the order of the changes.
-        unclassified: How much work no rule knows.
-    """
-
-    trace: Trace
-    axes: tuple[Evidence, ...]
-    changes: Mapping[str, tuple[Fraction, Fraction]]
-    assumptions: tuple[Assumption, ...]
-    before: Trace
-    unclassified: Unclassified = field(default_factory=Unclassified)
-
-    def report(self) -> dict[str, Any]:
-        """Return the report as JSON knows values."""
-        return {
-            "schema": "armillary-extrapolation",
-            "version": 1,
-            "axes": [{"axis": each.role, "ranks": each.size, "because": each.reason} for each in self.axes],
-            "changes": {
-                axis: {"from": _number(old), "to": _number(new)} for axis, (old, new) in self.changes.items()
-            },
-            "assumptions": [{"rule": each.rule, "nodes": each.nodes} for each in self.assumptions],
-            "unclassified": {
-                "operations": self.unclassified.operations,
-                "bytes": self.unclassified.bytes,
-                "nodes": dict(self.unclassified.names),
-            },
-            "ranks": {"from": self.before.n_ranks, "to": self.trace.n_ranks},
-            "nodes": {"from": self.before.total_nodes, "to": self.trace.total_nodes},
-        }
 
 
 @dataclass
@@ -142,10 +77,10 @@ class _Work:
             for text, mask in scaling.rules.items():
                 self.note(text, int(mask.sum()))
             graphs.append(scaling.graph())
-        self._count(unknown)
+        self.count(unknown)
         self.trace = replace(self.trace, graphs=tuple(graphs))
 
-    def _count(self, unknown: Sequence[tuple[Graph, NDArray[np.bool_]]]) -> None:
+    def count(self, unknown: Sequence[tuple[Graph, NDArray[np.bool_]]]) -> None:
         """Add up the work that no rule knows."""
         ranks = np.bincount(self.trace.rank_graph, minlength=len(unknown)).tolist()
         shares = []
@@ -218,9 +153,15 @@ def extrapolate(
                 "too; expected one of them, or one after the other with a reference of the new size"
             )
     replicas = 1
+    recorded = all(has_program(graph) for graph in trace.graphs)
+    check_whole(trace, wanted)
     for axis, value in wanted.items():
         reference = (references or {}).get(axis)
-        if axis in FACTORS:
+        if recorded and axis in ("pp", "microbatches"):
+            _check_no_reference(axis, reference)
+            old = Fraction(grid_of(trace).size(axis)) if axis == "pp" else Fraction(1)
+            work.changes[axis] = (old, value)
+        elif axis in FACTORS:
             work.changes[axis] = (Fraction(1), value)
             if value != 1:
                 _scale_factor(work, axis, value, reference, sizes)
@@ -234,6 +175,8 @@ def extrapolate(
             work.changes[axis] = (Fraction(grid_of(trace).size(axis)), value)
             if value != grid_of(work.trace).size(axis):
                 _scale_ranks(work, axis, int(value), reference)
+    if recorded:  # operators of a stage are followed while they are in the order that was recorded
+        _remake_recorded(work)
     if replicas > 1:  # at last: gradients are as large as other axes make them
         axes = (*axes, Evidence("dp", 1, ADDED))
         work.trace = add_replicas(work.trace, replicas, work.note)
@@ -310,9 +253,8 @@ def _scale_factor(
     work: _Work, axis: str, value: Fraction, reference: Reference | None, sizes: Sizes | None
 ) -> None:
     if axis == "microbatches":
-        if reference:
-            raise InputError("a reference at microbatches: the schedule is remade; expected none")
-        _remake_stages(work, axis, None, value)
+        _check_no_reference(axis, reference)
+        _remake(work, times=value)
     elif reference:
         _apply_measured(work, axis, value, reference)
     elif axis == "batch":
@@ -321,27 +263,35 @@ def _scale_factor(
         work.apply(lambda nodes: _tokens(nodes, "sequence", value, sizes))
 
 
-def _remake_stages(work: _Work, axis: str, stages: int | None, microbatches: Fraction) -> None:
+def _remake(
+    work: _Work, *, stages: int | None = None, times: Fraction = Fraction(1), replicas: int = 1
+) -> None:
     from armillary.lab.extrapolation.pipeline.remake import remake
 
-    try:
-        work.trace = remake(work.trace, stages, microbatches, work.note)
-    except InputError as error:
-        if not any(has_program(graph) for graph in work.trace.graphs):
-            raise
-        raise InputError(
-            f"scale {axis}: operators of a recorded pipeline are not seen to be layers ({error}); expected dp, tp, "
-            "batch or sequence to be scaled, or a run of the same model that is generated"
-        ) from None
+    work.trace = remake(work.trace, stages, times, work.note, replicas=replicas)
+
+
+def _check_no_reference(axis: str, reference: Reference | None) -> None:
+    if reference:
+        what = "the schedule is" if axis == "microbatches" else "stages are"
+        raise InputError(f"a reference at {axis}: {what} remade from what it is made of; expected none")
+
+
+def _remake_recorded(work: _Work) -> None:
+    """Give a recorded pipeline the number of stages and of microbatches that is wanted."""
+    before, stages = work.changes.get("pp", (Fraction(0), Fraction(0)))
+    _, times = work.changes.get("microbatches", (Fraction(1), Fraction(1)))
+    if stages != before or times != 1:
+        new = int(stages) if stages != before else None
+        work.trace = remake_recorded(work.trace, new, times, work.note, work.count)
 
 
 def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None) -> None:
     grid = grid_of(work.trace)
     old = grid.size(axis)
     if axis == "pp":
-        if reference:
-            raise InputError("a reference at pp: stages are remade from their layers; expected none")
-        _remake_stages(work, axis, size, Fraction(1))
+        _check_no_reference(axis, reference)
+        _remake(work, stages=size)
         return
     if (
         axis == "dp"
@@ -350,9 +300,7 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
         and size % old == 0
     ):
         # What reduces gradients of experts is not in the trace.
-        from armillary.lab.extrapolation.pipeline.remake import remake
-
-        work.trace = remake(work.trace, None, Fraction(1), work.note, replicas=size // old)
+        _remake(work, replicas=size // old)
         return
     digit, digits = digit_to_scale(grid, axis, size)
     factor = Fraction(digits, grid.sizes[digit])
@@ -445,7 +393,3 @@ def _check_members(trace: Trace, digit: int, axis: str) -> None:
                     f"scale {axis}: {graph.source} has {int(which.sum())} {what} along it, whose number or parts "
                     "depend on how many ranks it has; expected an axis without"
                 )
-
-
-def _number(value: Fraction) -> int | float:
-    return value.numerator if value.denominator == 1 else float(value)

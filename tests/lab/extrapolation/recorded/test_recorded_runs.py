@@ -19,6 +19,7 @@ from armillary.convert import front_end
 from armillary.convert.launch import collect_script
 from armillary.lab.extrapolation import extrapolate, recognise
 from armillary.lab.extrapolation.edit import with_durations, with_ints, without
+from armillary.lab.extrapolation.recorded.remake import remake_recorded
 from armillary.platform import load_platform
 from armillary.trace import Graph, NodeType, Trace
 
@@ -49,6 +50,21 @@ CASES: dict[str, tuple[Run, dict[str, int], Run]] = {
     "fsdp2, sequence": ((2, "fsdp2"), {"sequence": 2}, (2, "fsdp2 sequence=64")),
     "tp, sequence": ((2, "tp"), {"sequence": 2}, (2, "tp sequence=64")),
     "1f1b, sequence": ((2, "1f1b"), {"sequence": 2}, (2, "1f1b sequence=64")),
+    "1f1b, microbatches": ((2, "1f1b"), {"microbatches": 2}, (2, "1f1b microbatches=8")),
+    "1f1b x ddp, microbatches": ((4, "1f1b_ddp"), {"microbatches": 2}, (4, "1f1b_ddp microbatches=8")),
+    "1f1b 2 to 4": ((2, "1f1b layers=8"), {"pp": 4}, (4, "1f1b layers=8")),
+    "1f1b 2 to 8": ((2, "1f1b layers=8 microbatches=8"), {"pp": 8}, (8, "1f1b layers=8 microbatches=8")),
+    "1f1b 4 to 8, microbatches": (
+        (4, "1f1b layers=8"),
+        {"pp": 8, "microbatches": 2},
+        (8, "1f1b layers=8 microbatches=8"),
+    ),
+    "1f1b 2 to 4, microbatches and batch": (
+        (2, "1f1b layers=8"),
+        {"pp": 4, "microbatches": 2, "batch": 2},
+        (4, "1f1b layers=8 microbatches=8 batch=4"),
+    ),
+    "fused 1f1b 2 to 4": ((2, "1f1b layers=4 fused=1"), {"pp": 4}, (4, "1f1b layers=4 fused=1")),
     "no replicas, dp added": ((1, "alone"), {"dp": 2}, (2, "ddp")),
     "two buckets, dp added": ((1, "alone hidden=256 layers=4"), {"dp": 2}, (2, "ddp hidden=256 layers=4")),
     "ddp of one, dp added": ((1, "ddp"), {"dp": 2}, (2, "ddp")),
@@ -80,24 +96,39 @@ def test_as_a_run_recorded_at_that_size(case: str, recorded: Callable[[Run], Tra
     truth, _ = recognise(recorded(large))
     found = extrapolate(known, {axis: Fraction(value) for axis, value in scale.items()}, axes=axes)
     assert found.unclassified.operations == found.unclassified.bytes == 0
-    assert found.trace.n_ranks == truth.n_ranks
-    for rank in range(truth.n_ranks):
-        ours, theirs = found.trace.graph(rank), truth.graph(rank)
-        assert communication(ours) == communication(theirs)
-        for name in ("num_ops", "tensor_size"):
-            # Copies of the parts of all members are more, and smaller, for more of them.
-            assert ours.ints(name).sum() == pytest.approx(theirs.ints(name).sum(), rel=1e-4), name
-        assert operators(ours) == operators(theirs)
-    assert modelled_step(found.trace) == pytest.approx(modelled_step(truth), rel=0.01)
+    alike(found.trace, truth)
 
 
-@pytest.mark.parametrize("scale", [{"pp": 4}, {"microbatches": 2}])
-def test_what_a_recorded_pipeline_does_not_show_is_refused(
+@pytest.mark.parametrize("scale", [{"pp": 4}])
+def test_a_recorded_pipeline_of_a_layer_on_each_stage_is_refused(
     scale: dict[str, int], recorded: Callable[[Run], Trace]
 ) -> None:
     known, axes = recognise(recorded((2, "1f1b")))
     with pytest.raises(InputError, match="expected"):
         extrapolate(known, scale, axes=axes)
+
+
+@pytest.mark.parametrize("run", [(2, "1f1b layers=8"), (4, "1f1b_ddp")])
+def test_put_together_as_they_were_stages_are_what_they_were(
+    run: Run, recorded: Callable[[Run], Trace]
+) -> None:
+    known, _ = recognise(recorded(run))
+    made = remake_recorded(known, None, Fraction(1), lambda *_: None, lambda _: None)
+    for rank in range(known.n_ranks):
+        ours, theirs = made.graph(rank), known.graph(rank)
+        assert communication(ours) == communication(theirs)
+        assert Counter(zip(ours.names(), ours.ints("tensor_size").tolist(), strict=True)) == Counter(
+            zip(theirs.names(), theirs.ints("tensor_size").tolist(), strict=True)
+        )
+    assert modelled_step(made) == pytest.approx(modelled_step(known), rel=0.005)
+
+
+def test_replicas_are_added_to_the_stages_that_are_made(recorded: Callable[[Run], Trace]) -> None:
+    """PyTorch itself fails to rebuild DDP's buckets in four stages, so the truth is added to, too."""
+    (small, axes), (large, more) = (recognise(recorded((ranks, "1f1b layers=8"))) for ranks in (2, 4))
+    ours = extrapolate(small, {"pp": 4, "dp": 2}, axes=axes).trace
+    theirs = extrapolate(large, {"dp": 2}, axes=more).trace
+    alike(ours, theirs)
 
 
 def communication(graph: Graph) -> Counter[tuple[int, int, int]]:
@@ -107,10 +138,35 @@ def communication(graph: Graph) -> Counter[tuple[int, int, int]]:
     return Counter((kind, what, size) for kind, what, size in rows if kind != NodeType.COMP_NODE)
 
 
-def operators(graph: Graph) -> Counter[tuple[str, int, int]]:
-    """Count operators by name, operations and bytes; but for copies and fills, which depend on the host's memory."""
-    rows = zip(graph.names(), graph.ints("num_ops").tolist(), graph.ints("tensor_size").tolist(), strict=True)
-    return Counter(row for row in rows if row[1])
+def operators(graph: Graph) -> Counter[tuple[str, int]]:
+    """Count operators by name and operations; but for copies and fills, which depend on the host's memory."""
+    return Counter(row for row in zip(graph.names(), graph.ints("num_ops").tolist(), strict=True) if row[1])
+
+
+def moved(graph: Graph) -> dict[tuple[str, int], int]:
+    """Add up the bytes of operators by name and operations."""
+    found: Counter[tuple[str, int]] = Counter()
+    for name, operations, size in zip(
+        graph.names(), graph.ints("num_ops").tolist(), graph.ints("tensor_size").tolist(), strict=True
+    ):
+        if operations:
+            found[name, operations] += size
+    return found
+
+
+def alike(ours: Trace, theirs: Trace) -> None:
+    """Check that all ranks communicate as much, and run the same operators, and that the step takes as long."""
+    assert ours.n_ranks == theirs.n_ranks
+    for rank in range(theirs.n_ranks):
+        a, b = ours.graph(rank), theirs.graph(rank)
+        assert communication(a) == communication(b)
+        for name in ("num_ops", "tensor_size"):
+            # Copies of the parts of all members are more, and smaller, for more of them.
+            assert a.ints(name).sum() == pytest.approx(b.ints(name).sum(), rel=1e-4), name
+        assert operators(a) == operators(b)
+        # On a busy host a conversion of a number, 12 bytes, may be recorded beside its operator, not inside.
+        assert moved(a) == pytest.approx(moved(b), rel=1e-3, abs=48)
+    assert modelled_step(ours) == pytest.approx(modelled_step(theirs), rel=0.01)
 
 
 def modelled_step(trace: Trace) -> int:

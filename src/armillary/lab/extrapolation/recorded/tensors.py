@@ -153,7 +153,7 @@ def has_program(graph: Graph) -> bool:
 def program_of(graph: Graph) -> Program:
     """Return the calls of a graph, their tensors' dimensions made the same where operators say so."""
     n = graph.n_nodes
-    above = _above(graph)
+    above = callers(graph)
     last = np.arange(n)
     names = graph.names()
     whole = np.zeros(n, np.bool_)
@@ -185,7 +185,8 @@ def program_of(graph: Graph) -> Program:
     return Program(calls, memory.roots, memory.gathers, above, buffered)
 
 
-def _above(graph: Graph) -> NDArray[np.int64]:
+def callers(graph: Graph) -> NDArray[np.int64]:
+    """Return for every node the one that called it, -1: none, (n_nodes,)."""
     at = {int(ident): node for node, ident in enumerate(graph.ids.tolist())}
     ptr, deps = graph.ctrl_ptr.tolist(), graph.ctrl_deps.tolist()
     found = np.full(graph.n_nodes, -1, np.int64)
