@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from armillary.engine.common.timeline import Timeline
 from armillary.report import bound, bound_line
-from armillary.report.lower_bound import _longest
-from armillary.report.quick_bound import quick_bound
+from armillary.report.lower_bound import _longest, quick_bound
 
 SWITCH = {"name": "wafer", "topology": "Switch", "size": 512, "latency_ns": 10.0}
 

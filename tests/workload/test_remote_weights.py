@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from armillary.cli import main
 from armillary.trace import NodeType, Trace
 from armillary.workload.emit.remote_weights import RemoteWeights, remote_weights_trace
+from armillary.workload.generate import over_capacity
 from armillary.workload.layers.of_model import layers_of
-from armillary.workload.memory.capacity import over_capacity
 from armillary.workload.models import load_model
 from armillary.workload.plan.schema import Plan
 

@@ -39,12 +39,10 @@ def earliest(n: int, src: I64, dst: I64, length: I64) -> I64:
     child_ptr, child = _children(n, src, dst)
     if n >= _COMPILED_FROM:
         start = np.zeros(n, dtype=np.int64)
-        jit.load("armillary.report.earliest_kernel", "compiled").earliest(
-            order, child_ptr, child, length, start
-        )
+        jit.load("armillary.trace.order_kernel", "compiled").earliest(order, child_ptr, child, length, start)
         return start
     starts = [0] * n
-    jit.load("armillary.report.earliest_kernel", "interpreted").earliest(
+    jit.load("armillary.trace.order_kernel", "interpreted").earliest(
         order.tolist(), child_ptr.tolist(), child.tolist(), length.tolist(), starts
     )
     return np.array(starts, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Topological order of a graph, and the longest ways through it."""
+"""Topological order of a graph, the longest ways through it, and ancestors and descendants of some nodes."""
 
 from __future__ import annotations
 
@@ -50,3 +50,43 @@ def longest(ptr: Any, parent: Any, order: Any, time: Any, start: Any, level: Any
         level[node] = deep + 1
         end = max(end, begin + time[node])
     return end
+
+
+@njit
+def ancestors(ptr: Any, parent: Any, order: Any, mark: Any) -> int:
+    """Mark all ancestors of the marked nodes; return how many were added."""
+    added = 0
+    for at in range(len(order) - 1, -1, -1):
+        node = order[at]
+        if mark[node]:
+            for edge in range(ptr[node], ptr[node + 1]):
+                if not mark[parent[edge]]:
+                    mark[parent[edge]] = 1
+                    added += 1
+    return added
+
+
+@njit
+def descendants(ptr: Any, parent: Any, order: Any, mark: Any) -> int:
+    """Mark all descendants of the marked nodes; return how many were added."""
+    added = 0
+    for at in range(len(order)):
+        node = order[at]
+        if not mark[node]:
+            for edge in range(ptr[node], ptr[node + 1]):
+                if mark[parent[edge]]:
+                    mark[node] = 1
+                    added += 1
+                    break
+    return added
+
+
+@njit
+def earliest(order: Any, child_ptr: Any, child: Any, length: Any, start: Any) -> None:
+    """Raise `start` of every node to the latest end among its parents; `order` has parents first."""
+    for at in range(len(order)):
+        node = order[at]
+        end = start[node] + length[node]
+        for edge in range(child_ptr[node], child_ptr[node + 1]):
+            after = child[edge]
+            start[after] = max(start[after], end)

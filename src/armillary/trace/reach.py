@@ -10,7 +10,7 @@ from armillary.base.errors import InputError
 from armillary.trace.graph import Graph
 from armillary.trace.order import COMPILED_FROM, csr, owners, topological
 
-KERNEL = "armillary.trace.reach_kernel"
+KERNEL = "armillary.trace.order_kernel"
 
 
 def ancestors(graph: Graph, nodes: NDArray[np.bool_]) -> NDArray[np.bool_]:

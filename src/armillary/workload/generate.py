@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from armillary.base.errors import InputError
+from armillary.base.units import format_bytes
 from armillary.trace import Trace
 from armillary.workload.emit.parameter_server import parameter_server_trace, workers_of
 from armillary.workload.emit.serving import rounds, serving_graph
@@ -177,3 +178,23 @@ def _check(plan: Plan, layers: list[Layer], count: int, places: int) -> None:
         raise InputError(
             f"sharding {plan.data.sharding}: schedule pipedream updates after every microbatch, expected ddp"
         )
+
+
+def over_capacity(model: Model, plan: Plan, capacity: int) -> str:
+    """Return who needs how much more than `capacity` bytes, and when; empty if it fits.
+
+    Args:
+        model: The model.
+        plan: How it is run.
+        capacity: Bytes of an NPU; 0: not known.
+    """
+    if not capacity:
+        return ""
+    found = advise(plan, 2**62, partial(replica_layers, model)).footprint
+    if found.needed <= capacity:
+        return ""
+    return (
+        f"{model.name} needs {format_bytes(found.needed)} on ranks of pipeline stage {found.stage} at the peak, in the "
+        f"{found.where}: {format_bytes(found.needed - capacity)} more than npu.memory.capacity, "
+        f"{format_bytes(capacity)} (`armillary generate memory` proposes changes)"
+    )

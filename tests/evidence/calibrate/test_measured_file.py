@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from armillary.base.errors import InputError
-from armillary.evidence.calibrate.measured_file import measured_text
+from armillary.evidence.calibrate.samples import measured_text
 
 
 def test_text_is_unpacked(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ from armillary.report.lower_bound import bound
 from armillary.report.ranks import slowest
 from armillary.report.time_breakdown import breakdown
 from armillary.trace import GraphBuilder, Trace, write_trace
-from armillary.workload.generate import replica_layers
-from armillary.workload.memory.capacity import over_capacity
+from armillary.workload.generate import over_capacity, replica_layers
 from armillary.workload.memory.peak import most_needed
 from armillary.workload.models import load_model
 from armillary.workload.pipeline.partition import partition

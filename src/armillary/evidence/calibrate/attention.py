@@ -18,7 +18,7 @@ from armillary.base.errors import InputError
 from armillary.compute.gpu.attention import attention_seconds, context_seconds, scores
 from armillary.compute.gpu.device import AttentionFit, Gpu
 from armillary.compute.model import Floats, Ints
-from armillary.evidence.calibrate.measured_file import measured_text
+from armillary.evidence.calibrate.samples import measured_text
 
 COLUMNS = (
     "device", "batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim", "window_size", "attn_dtype",

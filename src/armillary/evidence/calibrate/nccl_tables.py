@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from armillary.base.errors import InputError
-from armillary.evidence.calibrate.measured_file import measured_text
 from armillary.evidence.calibrate.nccl_logs import PROGRAMS, read_log
-from armillary.evidence.calibrate.samples import Sample
+from armillary.evidence.calibrate.samples import Sample, measured_text
 
 SINGLE_NODE = ("device", "nccl", "op", "dtype", "gpus", "bytes", "us", "busbw_GBps")
 ECHO = ("ngpus", "size_bytes", "oop_us", "oop_busbw_GBps", "ip_us", "ip_busbw_GBps")

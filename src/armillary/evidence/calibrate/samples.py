@@ -1,10 +1,15 @@
-"""Measured times of collectives, whatever file they come from."""
+"""Measured points, and the text of files of measurements."""
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
+
+from armillary.base.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -44,3 +49,18 @@ def merged(samples: Iterable[Sample]) -> list[Sample]:
     for sample in samples:
         times.setdefault(sample.key, []).append(sample.ns)
     return [Sample(*key, median(values)) for key, values in sorted(times.items())]
+
+
+def measured_text(path: Path) -> str:
+    """Return the text of a file, unpacked if gzip packed it or the name says so.
+
+    Raises:
+        InputError: it cannot be read, or is not text.
+    """
+    try:
+        raw = path.read_bytes()
+        return (gzip.decompress(raw) if path.suffix == ".gz" or raw[:2] == b"\x1f\x8b" else raw).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is not text, expected a CSV file or a log") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error

@@ -20,7 +20,7 @@ from armillary.compute.model import Floats, Ints
 from armillary.compute.table_file import PRECISIONS
 from armillary.evidence.calibrate import attention as attention_fit
 from armillary.evidence.calibrate import gemm as gemm_fit
-from armillary.evidence.calibrate.measured_file import measured_text
+from armillary.evidence.calibrate.samples import measured_text
 from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
 
 COLUMNS = ("device", "gemm_dtype", "m", "n", "k", "latency")

@@ -10,7 +10,7 @@ from armillary.explore.sweep.memory import needed
 from armillary.explore.sweep.prepared import Prepared
 from armillary.explore.sweep.sweep import Sweep
 from armillary.report.flop_rate import flops
-from armillary.report.quick_bound import quick_bound
+from armillary.report.lower_bound import quick_bound
 from armillary.report.ranks import nanoseconds, slowest
 from armillary.report.time_breakdown import breakdown
 from armillary.workload import models

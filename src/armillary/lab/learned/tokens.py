@@ -117,7 +117,7 @@ def _referred(
 def _without_ancestors(ptr: Ints, parent: Ints, which: Ints, mode: Mode) -> tuple[Ints, Ints]:
     """Return the dependencies, for some tokens without those that others of the same token wait for."""
     keep, order = np.ones(len(parent), np.bool_), np.arange(len(ptr) - 1)
-    ancestors = load("armillary.trace.reach_kernel", mode).ancestors
+    ancestors = load("armillary.trace.order_kernel", mode).ancestors
     for token in which.tolist():
         own = slice(ptr[token], ptr[token + 1])
         mark = np.zeros(token, np.int64)

@@ -82,7 +82,7 @@ def _predicted(case: Case) -> float:
 
 def _fits(case: Case) -> bool:
     from armillary.base.errors import InputError
-    from armillary.workload.memory.capacity import over_capacity
+    from armillary.workload.generate import over_capacity
     from armillary.workload.plan.schema import Plan
 
     assert case.model is not None

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from armillary.base.errors import InputError
-from armillary.evidence.calibrate.measured_file import measured_text
+from armillary.evidence.calibrate.samples import measured_text
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
