@@ -41,12 +41,8 @@ def test_work_without_end_between_checkpoints_is_refused(inputs: Path, call: Cal
 def test_all_algorithms_are_named(call: Call) -> None:
     made = call("collective show nonsense --ranks 4")
     assert made.exit_code == 2 and "in-switch" in made.stderr
-<<<<<<< HEAD
-    assert "did you mean 'in-switch'" in call("collective show inswitch --ranks 4").stderr
-=======
-    assert "did you mean 'in-switch'" in call("collective show inswich -n 4").stderr
-    assert call("collective show inswitch -n 4").stdout.startswith("in-switch all-reduce")
->>>>>>> w-g
+    assert "did you mean 'in-switch'" in call("collective show inswich --ranks 4").stderr
+    assert call("collective show inswitch --ranks 4").stdout.startswith("in-switch all-reduce")
 
 
 @pytest.mark.parametrize(("more", "assumed"), [("", True), ("--sequence 2048 ", False)])

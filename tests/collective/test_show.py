@@ -32,7 +32,11 @@ def test_who_sends_what_to_whom() -> None:
 
 @pytest.mark.parametrize(
     ("operation", "n", "problem"),
-    [("all-reduce", 65, "at most 64"), ("barrier", 4, "carry nothing"), ("all-to-all", 4, "has no all-to-all")],
+    [
+        ("all-reduce", 65, "at most 64"),
+        ("barrier", 4, "carry nothing"),
+        ("all-to-all", 4, "has no all-to-all"),
+    ],
 )
 def test_what_has_no_table(operation: str, n: int, problem: str) -> None:
     with pytest.raises(InputError, match=problem):

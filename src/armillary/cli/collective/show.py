@@ -13,7 +13,8 @@ from armillary.cli.options import ranks_option
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['show']}\n\nALGORITHM is ring, direct, halvingDoubling, doubleBinaryTree or in-switch.",
+    help=f"{SUBCOMMANDS['show']}\n\nOf ring, direct, halvingDoubling and doubleBinaryTree as ASTRA-sim runs them, one "
+    "chunk at a time; of others, also of other packages, as profile physical does.",
     examples=(
         "armillary collective show ring --ranks 4",
         "armillary collective show in-switch --ranks 4 --segments 3",
@@ -31,25 +32,13 @@ from armillary.cli.options import ranks_option
     metavar="S",
     help="Parts of the data (in-switch, chain and scatterAllGather).",
 )
-<<<<<<< HEAD
 def command(algorithm: str, ranks: int, operation: str, window: int | None, segments: int) -> None:
     """Print the table."""
-=======
-def command(algorithm: str, members: int, operation: str, window: int | None, segments: int) -> None:
-    """Print the chunk-flow table of an algorithm.
-
-    Of ring, direct, halvingDoubling and doubleBinaryTree as ASTRA-sim runs them, one chunk at a time; of others, also
-    of other packages, as profile physical does.
-    """
->>>>>>> w-g
     import shutil
 
     from armillary.platform.algorithms import known_name
     from armillary.platform.collectives import ALGORITHMS, BUILT_IN
 
-<<<<<<< HEAD
-        click.echo(render_switches(operation, ranks, segments, width=width), nl=False)
-=======
     width = shutil.get_terminal_size((100, 24)).columns
     algorithm = known_name(algorithm, ALGORITHMS)
     if algorithm not in [each.name for each in BUILT_IN if each.astra_sim]:
@@ -58,21 +47,11 @@ def command(algorithm: str, members: int, operation: str, window: int | None, se
 
         cuts = find_algorithm(algorithm).usual_chunks(2) is not None
         click.echo(
-            render_rounds(algorithm, operation, members, segments if cuts else None, width=width), nl=False
+            render_rounds(algorithm, operation, ranks, segments if cuts else None, width=width), nl=False
         )
->>>>>>> w-g
         return
     from armillary.engine.astra_sim.collective.algorithms import schedule_for
     from armillary.engine.astra_sim.collective.show import render
 
-<<<<<<< HEAD
-    if algorithm not in ALGORITHMS:
-        known = (*ALGORITHMS, "in-switch")
-        raise InputError(
-            f"unknown collective algorithm '{algorithm}': expected {one_of(known)}{nearest(algorithm, known)}"
-        )
     schedule = schedule_for(algorithm, operation, ranks, window=window)
-=======
-    schedule = schedule_for(algorithm, operation, members, window=window)
->>>>>>> w-g
     click.echo(render(schedule, width=width, markup=sys.stdout.isatty()), nl=False)
