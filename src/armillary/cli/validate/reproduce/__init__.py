@@ -34,7 +34,7 @@ class _Studies(LazyGroup):
             return super().load(name)
         from armillary.cli.validate.reproduce.studies import command_of
 
-        return command_of(name)
+        return command_of(name, STUDIES[name])
 
 
 @click.group(cls=_Studies, help=_BESIDE["reproduce"], modules=__name__, table=SUBCOMMANDS)

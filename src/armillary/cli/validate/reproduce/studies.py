@@ -13,7 +13,6 @@ from armillary.cli.command import Command, Option
 from armillary.cli.options import html_option, plot_option
 from armillary.cli.output_file import PLOTTED_PAGE
 from armillary.cli.outputs import show_table, working
-from armillary.cli.validate.reproduce import STUDIES
 from armillary.evidence.reproduce.assumptions import about, flag, read, variations
 from armillary.evidence.reproduce.outcome import Grid, Outcome, changed
 
@@ -67,12 +66,12 @@ MORE = {
 """Study -> the rest of its help, after the one line of `STUDIES`."""
 
 
-def command_of(name: str) -> click.Command:
-    """Return the command of a study."""
+def command_of(name: str, line: str) -> click.Command:
+    """Return the command of a study whose help begins with this line."""
     from armillary.evidence.reproduce.summary import study
 
     module = study(name)
-    return study_command(name, module.Assumptions, module.run, f"{STUDIES[name]}\n\n{MORE[name]}")
+    return study_command(name, module.Assumptions, module.run, f"{line}\n\n{MORE[name]}")
 
 
 def study_command(
