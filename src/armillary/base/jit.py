@@ -3,8 +3,9 @@
 A kernel module is a file named ``*_kernel.py`` whose functions carry `njit`, or `inner` if only other
 kernels call them; it is loaded with `load`, once per mode. In mode "compiled" `njit` is Numba's, with a
 cache folder of its own per version of all sources that take part (Numba does not notice a change in a callee's
-file): ours, and those of another package that a kernel of it uses or imports. In mode "interpreted" `njit`
-does nothing, Numba is not even imported, and the module is the slow twin.
+file): ours, with what declares their tables (``layout.py``, ``*_layout.py``), and those of another package that a
+kernel of it uses or imports. In mode "interpreted" `njit` does nothing, Numba is not even imported, and the module is
+the slow twin.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _mode: Mode = "interpreted"
 _variant = ""
 _checking = ContextVar("checking", default=False)
 _HOME = Path(__file__).parents[1]
+_SOURCES = ("*_kernel.py", "layout.py", "*_layout.py")
 _WARNED = "ARMILLARY_CACHE_WARNED"
 """Set once a user was told that kernels cannot be kept; processes that we start know it, too."""
 
@@ -65,8 +67,11 @@ def njit(function: F) -> F:
 
 def inner(function: F) -> F:
     """Like `njit`, for a function that is called by compiled functions only: it compiles faster."""
-    if _mode == "interpreted":
-        return function
+    return function if _mode == "interpreted" else compile_inner(function)
+
+
+def compile_inner(function: F) -> F:
+    """Compile a function that is called by compiled functions only, whatever is being loaded."""
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
@@ -177,7 +182,9 @@ def compiling() -> bool:
 def cache_folder(sources: Iterable[Path] = ()) -> Path:
     """Return the folder of the compiled kernels of our sources, and of `sources`; it exists once they were compiled."""
     digest = hashlib.sha256()
-    for source in (Path(__file__), *sorted(_HOME.rglob("*_kernel.py"))):
+    # What kernels are made of: this file, how tables become instructions, the kernels, and what declares their tables.
+    ours = [Path(__file__), Path(__file__).with_name("tables.py"), Path(__file__).with_name("accessors.py")]
+    for source in (*ours, *sorted(each for name in _SOURCES for each in _HOME.rglob(name))):
         digest.update(source.read_bytes())
     for source in sorted(sources):
         digest.update(os.fsencode(source))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.units import format_time
-from armillary.engine.messages import message_layout_kernel as lk
+from armillary.engine.messages import layout as lk
 from armillary.engine.messages.program import MessageProgram
 from armillary.engine.messages.run import MessageRun
 from armillary.engine.transport.use import link_use

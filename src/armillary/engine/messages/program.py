@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.common.network_use import NetworkUse
-from armillary.engine.messages import message_layout_kernel as lk
 from armillary.engine.messages.stages import network_of
 from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.transport import layout_kernel as tk
@@ -33,11 +31,6 @@ class MessageProgram(PhysicalProgram):
     platform: Platform
 
     holds = "messages of {} that are under way"
-
-    @property
-    def layout(self) -> ModuleType:
-        """The module that names the tables and their columns."""
-        return lk
 
     def network_use(self, run: Any) -> NetworkUse:
         """See `Simulated.network_use`; links have their bandwidths before anything fails."""

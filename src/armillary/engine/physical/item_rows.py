@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.engine.common.items import View, channel_at
-from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical import layout as lk
 from armillary.engine.physical.channels import Channels
 from armillary.platform.files.memory import fill_ns
 from armillary.platform.model import Platform

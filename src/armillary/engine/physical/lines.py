@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.base.units import format_bandwidth
 from armillary.engine.common.quotient import QuotientComm
-from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical import layout as lk
 from armillary.engine.physical.classes import lines_of
 from armillary.engine.physical.jobs import MEMORY_STORE, PhysicalPhase
 from armillary.engine.physical.memory import MemoryPorts

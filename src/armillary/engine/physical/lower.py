@@ -13,7 +13,7 @@ from armillary.engine.common.classes import quotient_comms
 from armillary.engine.common.items import View
 from armillary.engine.common.lowered import as_table
 from armillary.engine.common.tables import Tables
-from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical import layout as lk
 from armillary.engine.physical.channels import Channels
 from armillary.engine.physical.item_rows import fill_accesses, fill_messages, fill_transfers, priorities
 from armillary.engine.physical.lines import Lines

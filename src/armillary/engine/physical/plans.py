@@ -9,7 +9,7 @@ from math import ceil
 
 from armillary.engine.common.jobs import Job
 from armillary.engine.common.quotient import QuotientComm
-from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical import layout as lk
 from armillary.engine.physical.courses import last_latency
 from armillary.engine.physical.jobs import PhysicalPhase, latency_ticks, reduction_ns
 from armillary.engine.physical.lines import Lines

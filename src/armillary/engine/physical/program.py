@@ -17,7 +17,7 @@ from armillary.engine.common.jobs import Job
 from armillary.engine.common.lowered import NO_NETWORK, Simulated
 from armillary.engine.common.quotient import QuotientComm
 from armillary.engine.common.timeline import OPERATIONS
-from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical import layout as lk
 from armillary.engine.physical.courses import Course
 from armillary.engine.physical.fitted import FITTED
 from armillary.engine.physical.jobs import PhysicalPhase

@@ -15,7 +15,7 @@ from armillary.engine.common.communicators import Communicators
 from armillary.engine.common.fold import Order, Ring, fold, pairs_of
 from armillary.engine.common.items import Channel, View, channels_of, unreceived
 from armillary.engine.common.jobs import Job
-from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical import layout as lk
 from armillary.engine.physical.classes import lines_of, path_code, special_of
 from armillary.engine.physical.courses import Course, course_of
 from armillary.engine.physical.fitted import fit_warnings, largest_message
