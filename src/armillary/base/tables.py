@@ -17,7 +17,7 @@ It gives the allocation (`Layout.program`, `Layout.state`), and for kernels func
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,11 @@ class Table:
     apart: bool = False
     width: int = 0
     """Integers in a row."""
+    used: int = 0
+    """Of these, those that have a column."""
     declared: dict[str, Column] = field(default_factory=dict)
+    table: str = ""
+    """The name of the table that its rows stand in, if `name` is that of a part of their columns."""
     starts: dict[str, int] = field(default_factory=dict)
     """What the columns hold at first, by the names of their tables; of columns that stand apart."""
 
@@ -87,10 +91,11 @@ class Table:
             self.declared[name] = Column(comment, unit, self.layout.place(own), 1, 0, many)
             self.starts[own] = start
             return 0
-        place = self.width if at < 0 else at
-        head = -1 if self.layout is None else self.layout.places[self.name]
+        place = self.used if at < 0 else at
+        head = -1 if self.layout is None else self.layout.places[self.table or self.name]
         self.declared[name] = Column(comment, unit, head, 0, place, many)
-        self.width = max(self.width, place + many)
+        self.used = max(self.used, place + many)
+        self.width = max(self.width, self.used)
         return place
 
     def find(self, name: str) -> Column:
@@ -111,6 +116,11 @@ class Table:
 def record(name: str, comment: str) -> Table:
     """Declare rows that have no table: kernels find them by their addresses in an array of working memory."""
     return Table(name, "", comment)
+
+
+def extended(table: Table, name: str, comment: str) -> Table:
+    """Declare that rows of a table, or a record, have further columns where one kind of kernel uses them."""
+    return replace(table, name=name, table=table.table or table.name, comment=comment, declared=dict(table.declared), starts={})
 
 
 class Layout:
@@ -141,10 +151,13 @@ class Layout:
         self.head += 1
         return self.head - 1
 
-    def rows(self, name: str, shape: str, comment: str) -> Table:
-        """Declare a table of rows, whose columns stand side by side; `shape` says of what there is a row each."""
+    def rows(self, name: str, shape: str, comment: str, width: int = 0) -> Table:
+        """Declare a table of rows, whose columns stand side by side; `shape` says of what there is a row each.
+
+        With a `width` a row is so wide at least: others may declare columns of their own (`extended`).
+        """
         self.place(name)
-        self.tables.append(Table(name, shape, comment, self))
+        self.tables.append(Table(name, shape, comment, self, width=width))
         return self.tables[-1]
 
     def columns(self, name: str, shape: str, comment: str) -> Table:

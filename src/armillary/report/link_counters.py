@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from armillary.engine.common.network_use import NetworkUse
-from armillary.engine.transport.layout_kernel import PS
+from armillary.engine.transport.layout import PS
 from armillary.report import chrome_trace
 from armillary.report.links import busiest, link_name
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from armillary.base.files import replacing
 from armillary.base.units import format_bytes
 from armillary.engine.common.network_use import NetworkUse
-from armillary.engine.transport.layout_kernel import PS
+from armillary.engine.transport.layout import PS
 from armillary.platform.topology.layout import draw
 from armillary.platform.topology.picture import draw_marks
 from armillary.platform.topology.sketch import Line, Panel

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.transport.layout_kernel import PS
+from armillary.engine.transport.layout import PS
 from armillary.engine.transport.use import LinkUse
 from armillary.platform.model import Dimension, InNetwork, Port
 from armillary.platform.topology.graph import Tier, Topology

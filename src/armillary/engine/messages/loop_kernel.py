@@ -10,7 +10,7 @@ from armillary.base.accessors import accessors
 from armillary.base.jit import inner, njit, use
 from armillary.engine.messages import layout as lk
 from armillary.engine.physical import layout as physical
-from armillary.engine.transport import layout_kernel as tk
+from armillary.engine.transport import layout as tk
 
 heaps = use("armillary.engine.common.heap_kernel")
 pop = heaps.pop
@@ -37,8 +37,9 @@ channel_routes, channel_state = accessors(lk.CHANNEL_ROUTE, physical.CHANNEL_STA
 channels, dirty, events, items = accessors(physical.CHANNELS, physical.DIRTY, physical.EVENT, physical.ITEMS)
 lane_runs, lanes, line_routes = accessors(lk.LANE_RUNS, physical.LANES, lk.LINE_ROUTES)
 lines, messages, moves = accessors(physical.LINE_ROWS, physical.MESSAGE_STATE, lk.MOVES)
-phase_shapes, phases, plans, rows = accessors(lk.PHASE_SHAPE, physical.PHASES, physical.PLANS, physical.ROWS)
-run_members, runs, shapes, sizes, stages = accessors(lk.MEMBER, lk.RUN, lk.SHAPES, lk.SIZES, lk.STAGES)
+phase_shapes, phases, plans, pool_rows = accessors(lk.PHASE_SHAPE, physical.PHASES, physical.PLANS, tk.ROW)
+rows, run_members, runs, shapes, sizes = accessors(physical.ROWS, lk.MEMBER, lk.RUN, lk.SHAPES, lk.SIZES)
+stages = accessors(lk.STAGES)
 
 
 @inner
@@ -228,7 +229,7 @@ def collect(st, net_table, net, pool, queue):
             if st[lk.V_CAME] == 0:
                 st[lk.V_CAME] = row
             else:
-                pool[st[lk.V_CAME_LAST] + tk.P_NEXT] = row
+                pool_rows.set_next(pool, st[lk.V_CAME_LAST], row)
             st[lk.V_CAME_LAST] = net[tk.N_DELIVERED_LAST]
             net[tk.N_DELIVERED] = 0
         if net[tk.N_NOW] >= end and row == 0:
@@ -265,8 +266,8 @@ def run(prog, st, mem, heap, net_table, net, pool, queue, budget, block):
                 budget -= 1
                 st[physical.V_EVENTS] += 1
                 row = st[lk.V_CAME]
-                st[lk.V_CAME] = pool[row + tk.P_NEXT]
-                cookie = pool[row + tk.P_COOKIE]
+                st[lk.V_CAME] = pool_rows.next(pool, row)
+                cookie = pool_rows.cookie(pool, row)
                 free_row(net, pool, row)
                 came(prog, st, mem, heap, net_table, net, pool, queue, cookie, tick)
             while st[physical.V_HEAP] > 0 and events.tick(heap, 0) <= tick:

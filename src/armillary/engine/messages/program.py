@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from armillary.engine.common.network_use import NetworkUse
 from armillary.engine.messages.stages import network_of
 from armillary.engine.physical.program import PhysicalProgram
-from armillary.engine.transport import layout_kernel as tk
+from armillary.engine.transport import layout as tk
 from armillary.engine.transport.network import Routes, Stage
 from armillary.engine.transport.use import link_use
 from armillary.platform.model import Platform

@@ -10,7 +10,7 @@ from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
 from armillary.engine.messages import layout as lk
 from armillary.engine.physical import layout as physical
-from armillary.engine.transport import layout_kernel as tk
+from armillary.engine.transport import layout as tk
 
 mover = use("armillary.engine.transport.chosen_kernel")
 inject = mover.inject

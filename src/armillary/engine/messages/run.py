@@ -16,7 +16,7 @@ from armillary.engine.messages import layout as lk
 from armillary.engine.messages.program import MessageProgram
 from armillary.engine.physical import layout as physical
 from armillary.engine.physical.run import fire, first_state
-from armillary.engine.transport import layout_kernel as tk
+from armillary.engine.transport import layout as tk
 from armillary.engine.transport.network import lower_network
 from armillary.engine.transport.transport import Room, Transport
 from armillary.engine.transport.transport import first_state as first_net

@@ -5,7 +5,7 @@ from __future__ import annotations
 from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
 from armillary.engine.messages import layout as lk
-from armillary.engine.transport import layout_kernel as tk
+from armillary.engine.transport import layout as tk
 
 share = use("armillary.engine.physical.share_kernel")
 touch_lane = share.touch_lane
