@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
 from armillary.collective import Schedule, schedule_for
+from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.phase_costs import PhaseCosts, Timing, evaluate
-from armillary.engine.common import layout_kernel as lk
 from armillary.platform.model import Dimension
 
 OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")

@@ -29,25 +29,31 @@ from armillary.base.tables import Column, Table
 KINDS = ("set", "add", "at")
 
 
-class Accessors(ModuleType):
-    """The functions of one table, made when they are first named; a module, since that is what Numba looks into."""
+def _module(table: Table, make: Callable[[str, Column], Any]) -> ModuleType:
+    """Return a module of the functions of a table, each made when it is first named.
 
-    def __init__(self, table: Table, make: Callable[[str, Column], Any]) -> None:
-        """Note how to make them."""
-        super().__init__(table.name or "columns")
-        self._table, self._make = table, make
+    It is a plain module, because Numba looks into those, and the interpreter finds what is in them at once.
+    """
+    found = ModuleType(table.name or "columns")
 
-    def __getattr__(self, name: str) -> Any:
-        """Make a function."""
+    def missing(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        kind, _, column = name.partition("_")
-        # A column may itself be called `at_once`: its own name comes first.
-        if name in self._table.declared or kind not in KINDS:
-            kind, column = "get", name
-        made = self._make(kind, self._table.find(column))
-        setattr(self, name, made)
+        made = make(*parts_of(table, name))
+        setattr(found, name, made)
         return made
+
+    vars(found)["__getattr__"] = missing
+    return found
+
+
+def parts_of(table: Table, name: str) -> tuple[str, Column]:
+    """Return what a function of a table does, by its name, and with which column."""
+    kind, _, column = name.partition("_")
+    # A column may itself be called `at_once`: its own name comes first.
+    if name in table.declared or kind not in KINDS:
+        return "get", table.find(name)
+    return kind, table.find(column)
 
 
 def accessors(*tables: Table) -> Any:
@@ -58,16 +64,16 @@ def accessors(*tables: Table) -> Any:
 
 
 @cache
-def _accessors(table: Table, compiled: bool, checked: bool) -> Accessors:
+def _accessors(table: Table, compiled: bool, checked: bool) -> ModuleType:
     if compiled and not checked:
-        return Accessors(table, _instructions)
+        return _module(table, _instructions)
     bounds = vars(jit.use("armillary.base.bounds_kernel")) if checked else {}
 
     def one(kind: str, column: Column) -> Any:
         made = _function(kind, column, bounds)
         return jit.compile_inner(made) if compiled else made
 
-    return Accessors(table, one)
+    return _module(table, one)
 
 
 def _function(kind: str, column: Column, bounds: Mapping[str, Any]) -> Callable[..., Any]:
@@ -121,7 +127,9 @@ def _instructions(kind: str, column: Column) -> Any:
         for more in (*indices[1:], *([word(column.offset)] if column.offset else [])):
             index = builder.add(index, more)
         if column.head >= 0:
-            begin = context.unpack_value(builder, of.dtype, builder.gep(data, [word(column.head)]))
+            begin = builder.load(builder.gep(data, [word(column.head)]))
+            # No kernel writes the head of an array, so one load of it serves a whole loop, whatever that stores.
+            begin.set_metadata("invariant.load", builder.module.add_metadata([]))
             index = builder.add(context.cast(builder, begin, of.dtype, types.intp), index)
         return index, lambda at: builder.gep(data, [at])
 

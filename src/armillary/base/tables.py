@@ -120,7 +120,14 @@ def record(name: str, comment: str) -> Table:
 
 def extended(table: Table, name: str, comment: str) -> Table:
     """Declare that rows of a table, or a record, have further columns where one kind of kernel uses them."""
-    return replace(table, name=name, table=table.table or table.name, comment=comment, declared=dict(table.declared), starts={})
+    return replace(
+        table,
+        name=name,
+        table=table.table or table.name,
+        comment=comment,
+        declared=dict(table.declared),
+        starts={},
+    )
 
 
 class Layout:
@@ -204,6 +211,13 @@ class Layout:
             for name, column in zip(names, table.declared.values(), strict=False):
                 lengths[name] = rows * (column.many if table.apart else table.width)
         lengths |= {name: len(values) for name, values in filled.items()}
+        begin = {name: np.full(lengths[name], value) for name, value in starts.items() if value}
+        return self.lay_out(lengths, {**begin, **filled}, mode)
+
+    def lay_out(
+        self, lengths: Mapping[str, int], filled: Mapping[str, Ints], mode: Mode
+    ) -> tuple[Any, dict[str, slice]]:
+        """Lay out tables of these lengths, of which some are filled and the others 0; see `state`."""
         at, where = self.head, {}
         for name, length in lengths.items():
             at += len(before_table())
@@ -219,6 +233,4 @@ class Layout:
             state[self.places[name]] = span.start
             if name in filled:
                 state[span] = filled[name]
-            elif starts[name]:
-                state[span] = starts[name]
         return (state if mode == "compiled" else state.tolist()), where

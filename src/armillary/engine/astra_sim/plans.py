@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.collective.plan import next_size
+from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.congestion.network import Links
 from armillary.engine.astra_sim.phase_costs import PhaseCosts, Timing
-from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common import network
 from armillary.engine.common.classes import JobPhases
 from armillary.engine.common.jobs import Job, JobPhase

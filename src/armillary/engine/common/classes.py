@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.compute import KernelTimes
-from armillary.engine.common import layout_kernel as lk
+from armillary.engine.common import layout as lk
 from armillary.engine.common.communicators import Communicators
 from armillary.engine.common.fold import Order, Ring, by_place, fold, order_of, pairs_of, world_lines
 from armillary.engine.common.items import Channel, Channels, View, check_own_ends, views_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from armillary.base.errors import InputError, StuckError
-from armillary.engine.common import layout_kernel as lk
+from armillary.engine.common import layout as lk
 from armillary.engine.common.items import View
 from armillary.engine.common.lowered import Simulated
 from armillary.engine.common.run import Run

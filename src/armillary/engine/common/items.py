@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.engine.common import layout_kernel as lk
+from armillary.engine.common import layout as lk
 from armillary.engine.common.communicators import Communicators
 from armillary.engine.common.jobs import Job
 from armillary.engine.common.network import LIMIT

@@ -6,6 +6,8 @@ from armillary.base.tables import Layout, record
 
 FIXED, COLLECTIVE, SEND, RECV, MEMORY, SKIP, PART, PART_SEND, PART_RECV, TRANSFER = range(10)
 """Kinds of nodes."""
+CPU, COMPUTE, COMM, NONE, INNER = range(5)
+"""Slots of profile astra-sim; a node of slot NONE starts as soon as it may, one of slot INNER with its collective."""
 OK, GROW, MISMATCH, TOO_LONG, CARRIED = range(5)
 """Status of a run: a kernel that needs more room returns GROW, and is called again."""
 

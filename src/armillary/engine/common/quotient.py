@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.common import layout_kernel as lk
+from armillary.engine.astra_sim import layout as lk
 from armillary.engine.common.communicators import Communicator
 from armillary.engine.common.jobs import JobPhase
 from armillary.engine.common.jobs import line as line_of

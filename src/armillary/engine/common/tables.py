@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.common import layout_kernel as lk
+from armillary.engine.common import layout as lk
 from armillary.engine.common.jobs import Job, JobChunks, JobPhase
 from armillary.engine.common.nodes import Nodes
 from armillary.engine.common.quotient import QuotientComm
