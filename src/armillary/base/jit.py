@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeVar
@@ -115,6 +116,12 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
         try:
             if is_checking():
                 _execute_checked(module, spec.origin)
+            elif mode == "interpreted":
+                from armillary.base.inlined import compile_inlined
+
+                exec(
+                    compile_inlined(Path(spec.origin).read_text(encoding="utf-8"), spec.origin), vars(module)
+                )
             else:
                 alias.loader.exec_module(module)
         except BaseException:
@@ -181,16 +188,22 @@ def compiling() -> bool:
 
 def cache_folder(sources: Iterable[Path] = ()) -> Path:
     """Return the folder of the compiled kernels of our sources, and of `sources`; it exists once they were compiled."""
-    digest = hashlib.sha256()
-    # What kernels are made of: this file, how tables become instructions, the kernels, and what declares their tables.
-    ours = [Path(__file__), Path(__file__).with_name("tables.py"), Path(__file__).with_name("accessors.py")]
-    for source in (*ours, *sorted(each for name in _SOURCES for each in _HOME.rglob(name))):
-        digest.update(source.read_bytes())
+    digest = _ours().copy()
     for source in sorted(sources):
         digest.update(os.fsencode(source))
         digest.update(source.read_bytes())
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     return home / "armillary" / f"kernels-{digest.hexdigest()[:16]}"
+
+
+@cache
+def _ours() -> Any:
+    """Return the hash of our sources: kernels, what declares their tables, and what makes code of both."""
+    digest = hashlib.sha256()
+    makers = [Path(__file__).with_name(f"{name}.py") for name in ("jit", "tables", "accessors", "inlined")]
+    for source in (*makers, *sorted(each for each in _HOME.rglob("*.py") if any(map(each.match, _SOURCES)))):
+        digest.update(source.read_bytes())
+    return digest
 
 
 def _sources_of(name: str, file: Path) -> set[Path]:
