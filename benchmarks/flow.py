@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.jit import load
-from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport import layout as lk
 from armillary.engine.transport.flow import Flow
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.offer import BUDGET

@@ -11,7 +11,7 @@ import pytest
 from armillary.base import jit
 from armillary.base.checked import Guards
 from armillary.base.jit import Mode
-from armillary.engine.common.flat import flat_state
+from armillary.base.tables import Layout
 
 SOURCE = """
 from armillary.base.jit import inner, njit
@@ -46,10 +46,8 @@ def first_of(arrays, i):
 """
 
 
-class LAYOUT:
-    """Two tables after a head of two words."""
-
-    STATE_HEAD, FIRST, SECOND = 2, 0, 1
+LAYOUT = Layout("two tables")
+FIRST, SECOND = LAYOUT.place("FIRST"), LAYOUT.place("SECOND")
 
 
 @pytest.fixture(params=["interpreted", "compiled"])
@@ -69,14 +67,14 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode) -> Any:
 
 def state(mode: Mode) -> Any:
     with jit.checking():
-        return flat_state({"FIRST": 3, "SECOND": 2}, {}, mode, LAYOUT)[0]
+        return LAYOUT.lay_out({"FIRST": 3, "SECOND": 2}, {}, mode)[0]
 
 
 def test_what_lies_in_a_table_may_be_read_and_written(kernel: Any, mode: Mode) -> None:
     st = state(mode)
     assert kernel.read(st, 2) == 0
     kernel.write(st, 1, 7)
-    assert st[st[LAYOUT.SECOND] + 1] == 7
+    assert st[st[SECOND] + 1] == 7
     assert kernel.first_of((np.arange(3), np.arange(2)), 2) == 2
 
 
@@ -114,12 +112,12 @@ def test_words_that_changed_are_found(mode: Mode) -> None:
         st = state(mode)
         guards = Guards(st)
         assert guards.budget(1000) == 1
-        st[st[LAYOUT.SECOND] - 1] = 0
+        st[st[SECOND] - 1] = 0
         with pytest.raises(AssertionError, match="was written"):
             guards.budget(1000)
 
 
 def test_plain_runs_have_no_such_words(mode: Mode) -> None:
-    st, _ = flat_state({"FIRST": 3, "SECOND": 2}, {}, mode, LAYOUT)
+    st, _ = LAYOUT.lay_out({"FIRST": 3, "SECOND": 2}, {}, mode)
     assert len(st) == 2 + 3 + 2
     assert Guards(st).budget(1000) == 1000

@@ -9,9 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
+from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.collective import Schedule, schedule_for
 from armillary.engine.astra_sim.phase_costs import PhaseCosts, Timing, evaluate
-from armillary.engine.common import layout_kernel as lk
 from armillary.platform.network import Dimension
 
 OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")

@@ -45,3 +45,12 @@ def long_enough(array, index, where):
         print("access outside its array: place, index, length:", where, index, len(array))
         raise IndexError("access outside its array")
     return array
+
+
+@inner
+def within(index, many, where):
+    """Return an index of values that stand side by side in a row."""
+    if index < 0 or index >= many:
+        print("access outside its column: place, index, length:", where, index, many)
+        raise IndexError("access outside its column")
+    return index

@@ -5,7 +5,7 @@ access ``x[i]`` replaced by one that first looks whether i lies in x (`armillary
 arrays, so lying in the array is not enough: within the context a guard word, its length and another guard stand before
 every table, and at the end of the array (`before_table`). What is seen to be an element of a table, as in
 ``st[st[NAME] + i]`` and where a local variable holds such an address, must lie in that table; anything else may at
-least not touch a guard.
+least not touch a guard. Accessors (`armillary.base.accessors`) know their tables; each call is told where it stands.
 
 Runs get exactly the room they asked for and return after each event. `pytest --checked` does this for any
 test.
@@ -70,9 +70,25 @@ def compile_checked(source: str, path: str) -> CodeType:
     if path not in _modules:
         _modules.append(path)
     tree = ast.parse(source, path)
+    _tell_accessors(tree, _modules.index(path) * PLACES)
     for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
         _Accesses(function, _modules.index(path) * PLACES).run()
     return compile(ast.fix_missing_locations(tree), path, "exec")
+
+
+def _tell_accessors(tree: ast.Module, place: int) -> None:
+    """Give every call of a function of ``x = accessors(...)`` one more argument: where it stands."""
+    names = set()
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
+            called = statement.value.func
+            if isinstance(called, ast.Name) and called.id == "accessors":
+                names |= {each.id for each in ast.walk(statement.targets[0]) if isinstance(each, ast.Name)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            of = node.func.value
+            if isinstance(of, ast.Name) and of.id in names:
+                node.args.append(ast.Constant(place + node.lineno))
 
 
 class _Accesses(ast.NodeTransformer):
@@ -138,11 +154,11 @@ class _Accesses(ast.NodeTransformer):
 
 def _constant(node: ast.expr) -> bool:
     """Tell whether an expression is made of numbers and constants of a module only."""
-    names = (child for child in ast.walk(node) if isinstance(child, ast.Name))
-    plain = ast.Constant | ast.Name | ast.BinOp | ast.operator | ast.expr_context
-    return all(isinstance(child, plain) for child in ast.walk(node)) and all(
-        name.id.isupper() for name in names
-    )
+    if isinstance(node, ast.BinOp):
+        return _constant(node.left) and _constant(node.right)
+    if isinstance(node, ast.Attribute):
+        return isinstance(node.value, ast.Name) and node.attr.isupper()
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id.isupper())
 
 
 def _read(name: str) -> ast.Name:

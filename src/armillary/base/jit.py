@@ -3,7 +3,8 @@
 A kernel module is a file named ``*_kernel.py`` whose functions carry `njit`, or `inner` if only other
 kernels call them; it is loaded with `load`, once per mode. In mode "compiled" `njit` is Numba's, with a
 cache folder of its own per version of all sources that take part (Numba does not notice a change in a callee's
-file): ours, and those of another package that a kernel of it uses or imports. In mode "interpreted" `njit`
+file): ours, with what declares their tables (``layout.py``, ``*_layout.py``), and those of another package that a
+kernel of it uses or imports. In mode "interpreted" `njit`
 does nothing, Numba is not even imported, and the module is the slow twin.
 
 The interpreted kernel serves two ends: small problems do not wait for a compiler, and tests compare both
@@ -37,6 +38,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeVar
@@ -48,6 +50,7 @@ _mode: Mode = "interpreted"
 _variant = ""
 _checking = ContextVar("checking", default=False)
 _HOME = Path(__file__).parents[1]
+_SOURCES = ("*_kernel.py", "layout.py", "*_layout.py")
 _WARNED = "ARMILLARY_CACHE_WARNED"
 """Set once a user was told that kernels cannot be kept; processes that we start know it, too."""
 
@@ -82,8 +85,11 @@ def njit(function: F) -> F:
 
 def inner(function: F) -> F:
     """Like `njit`, for a function that is called by compiled functions only: it compiles faster."""
-    if _mode == "interpreted":
-        return function
+    return function if _mode == "interpreted" else compile_inner(function)
+
+
+def compile_inner(function: F) -> F:
+    """Compile a function that is called by compiled functions only, whatever is being loaded."""
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
@@ -127,6 +133,12 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
         try:
             if is_checking():
                 _execute_checked(module, spec.origin)
+            elif mode == "interpreted":
+                from armillary.base.inlined import compile_inlined
+
+                exec(
+                    compile_inlined(Path(spec.origin).read_text(encoding="utf-8"), spec.origin), vars(module)
+                )
             else:
                 alias.loader.exec_module(module)
         except BaseException:
@@ -193,14 +205,22 @@ def compiling() -> bool:
 
 def cache_folder(sources: Iterable[Path] = ()) -> Path:
     """Return the folder of the compiled kernels of our sources, and of `sources`; it exists once they were compiled."""
-    digest = hashlib.sha256()
-    for source in (Path(__file__), *sorted(_HOME.rglob("*_kernel.py"))):
-        digest.update(source.read_bytes())
+    digest = _ours().copy()
     for source in sorted(sources):
         digest.update(os.fsencode(source))
         digest.update(source.read_bytes())
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     return home / "armillary" / f"kernels-{digest.hexdigest()[:16]}"
+
+
+@cache
+def _ours() -> Any:
+    """Return the hash of our sources: kernels, what declares their tables, and what makes code of both."""
+    digest = hashlib.sha256()
+    makers = [Path(__file__).with_name(f"{name}.py") for name in ("jit", "tables", "accessors", "inlined")]
+    for source in (*makers, *sorted(each for each in _HOME.rglob("*.py") if any(map(each.match, _SOURCES)))):
+        digest.update(source.read_bytes())
+    return digest
 
 
 def _sources_of(name: str, file: Path) -> set[Path]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.base.units import format_bytes, format_count, format_time
-from armillary.engine.transport.layout_kernel import PS
+from armillary.engine.transport.layout import PS
 from armillary.explore.synthesis import Comparison
 
 if TYPE_CHECKING:

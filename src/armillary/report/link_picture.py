@@ -13,7 +13,7 @@ from armillary.base.errors import InputError, one_of
 from armillary.base.pictures import SUFFIXES, check_picture, new_figure, save_figure
 from armillary.base.units import format_bytes
 from armillary.engine.common.timeline import Timeline
-from armillary.engine.transport.layout_kernel import PS
+from armillary.engine.transport.layout import PS
 from armillary.engine.transport.use import NetworkUse
 from armillary.platform.topology.layout import draw
 from armillary.platform.topology.picture import draw_marks

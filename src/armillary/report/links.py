@@ -15,7 +15,7 @@ from armillary.base.errors import InputError
 from armillary.base.files import write_text
 from armillary.base.units import format_bytes
 from armillary.engine.common.timeline import Timeline
-from armillary.engine.transport.layout_kernel import PS
+from armillary.engine.transport.layout import PS
 from armillary.engine.transport.use import NetworkUse
 from armillary.platform.topology.graph import Topology
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.engine.common.timeline import KINDS, OPERATIONS, Timeline
-from armillary.engine.transport.layout_kernel import PS
+from armillary.engine.transport.layout import PS
 from armillary.engine.transport.use import NetworkUse
 from armillary.report import chrome_trace
 from armillary.report.intervals import depth, lanes

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from armillary import simulate
 from armillary.base.errors import StuckError
 from armillary.base.jit import Mode
+from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.program import Lowered, lower
 from armillary.engine.astra_sim.run import execute
-from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common.diagnose import check_finished
 from armillary.engine.common.lowered import Run
 from armillary.engine.common.result import timeline_of

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport import layout as lk
 from armillary.engine.transport.network import link_rows
 from armillary.engine.transport.packet import Packet
 from armillary.platform.topology import Routing

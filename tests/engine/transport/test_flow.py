@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
 from armillary.base.jit import load
-from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport import layout as lk
 from armillary.engine.transport.flow import Flow
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.offer import offer

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.base.jit import load
-from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport import layout as lk
 
 KEY = 2
 

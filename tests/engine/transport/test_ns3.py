@@ -9,7 +9,7 @@ import pytest
 
 from armillary.base.errors import InputError
 from armillary.base.jit import load
-from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport import layout as lk
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.ns3 import library
 from armillary.engine.transport.ns3.transport import Ns3

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
 from armillary.base.jit import Mode, load
-from armillary.engine.transport import layout_kernel as lk
-from armillary.engine.transport import packet_layout_kernel as pk
+from armillary.engine.transport import layout as lk
+from armillary.engine.transport import packet_layout as pk
 from armillary.engine.transport.dcqcn import Dcqcn
 from armillary.engine.transport.deadlock import blocked_cycle
 from armillary.engine.transport.network import Routes, Stage, lower_network

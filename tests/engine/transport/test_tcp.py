@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
 from armillary.base.jit import load
-from armillary.engine.transport import tcp_layout_kernel as tk
+from armillary.engine.transport import layout as lk
+from armillary.engine.transport import tcp_layout as tk
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.ns3 import library
 from armillary.engine.transport.ns3.transport import Ns3
@@ -174,8 +175,8 @@ def test_a_connection_over_a_dead_link_is_given_up() -> None:
     arrived = [-1]
     kernel.run(table, net, room.pool, room.queue, [0, 0, 100_000, 0], arrived, 0, 100)
     assert arrived == [-1]
-    assert net[tk.N_QUEUE] == 0
-    assert net[tk.N_UNDER_WAY] == 1
+    assert net[lk.N_QUEUE] == 0
+    assert net[lk.N_UNDER_WAY] == 1
 
 
 @st.composite
@@ -214,7 +215,7 @@ def test_compiled_is_interpreted_and_all_arrives(case: tuple[Tcp, Routing, list[
 def test_intervals_are_sets_of_bytes(added: list[tuple[int, int]], below: int, limit: int) -> None:
     kernel: Any = load("armillary.engine.transport.tcp_interval_kernel", "interpreted", "tcp")
     net, pool = [0] * 64, [0] * 1000
-    net[tk.N_POOL] = tk.P_COLUMNS
+    net[lk.N_POOL] = lk.P_COLUMNS
     twin: set[int] = set()
     for begin, size in added:
         new = set(range(begin, begin + size))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.engine.common import layout_kernel as lk
+from armillary.engine.astra_sim import layout as lk
 from armillary.engine.common.communicators import Communicators
 from armillary.engine.common.items import TAGS, View
 from armillary.engine.common.network import LIMIT

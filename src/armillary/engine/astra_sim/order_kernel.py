@@ -2,44 +2,46 @@
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.common.layout_kernel import *
+from armillary.engine.astra_sim import layout as lk
 
-way = use("armillary.engine.astra_sim.way_kernel")
-phase_row, SCHEDULED = way.phase_row, way.SCHEDULED
+way_kernel = use("armillary.engine.astra_sim.way_kernel")
+phase_row, SCHEDULED = way_kernel.phase_row, way_kernel.SCHEDULED
+items, phases, plans, queues_now, streams = accessors(lk.ITEMS, lk.PHASES, lk.PLANS, lk.QUEUES, lk.STREAMS)
 
 
 @inner
 def enqueue(prog, st, r, queue, stream, left):
     """Put a stream into a queue of its rank, of whose running streams `left` have ended: in turn, or as ordered."""
-    q = r * prog[Z_LEVELS] * prog[Z_QUEUES] + queue
-    after = st[st[QUEUE_TAIL] + q]
-    if st[st[QUEUE_HEAD] + q] < 0:
+    q = r * prog[lk.Z_LEVELS] * prog[lk.Z_QUEUES] + queue
+    after = queues_now.tail(st, q)
+    if queues_now.head(st, q) < 0:
         after = -1
-    elif SCHEDULED and prog[Z_ORDER] != IN_TURN:
-        after = place_of(prog, st, q, stream, st[st[QUEUE_RUNNING] + q] - left)
+    elif SCHEDULED and prog[lk.Z_ORDER] != lk.IN_TURN:
+        after = place_of(prog, st, q, stream, queues_now.running(st, q) - left)
     if after < 0:
-        st[st[STREAM_NEXT] + stream] = st[st[QUEUE_HEAD] + q]
-        st[st[QUEUE_HEAD] + q] = stream
+        streams.set_next(st, stream, queues_now.head(st, q))
+        queues_now.set_head(st, q, stream)
     else:
-        st[st[STREAM_NEXT] + stream] = st[st[STREAM_NEXT] + after]
-        st[st[STREAM_NEXT] + after] = stream
-    if st[st[STREAM_NEXT] + stream] < 0:
-        st[st[QUEUE_TAIL] + q] = stream
+        streams.set_next(st, stream, streams.next(st, after))
+        streams.set_next(st, after, stream)
+    if streams.next(st, stream) < 0:
+        queues_now.set_tail(st, q, stream)
 
 
 @inner
 def row_of(prog, st, stream):
     """Return the row of the phase that a stream is in."""
-    at = prog[ITEMS] + st[st[STREAM_ITEM] + stream] * I_COLUMNS
-    return phase_row(prog, st, at, stream - prog[at + I_STREAM], st[st[STREAM_PHASE] + stream])
+    at = streams.item(st, stream)
+    return phase_row(prog, st, at, stream - items.stream(prog, at), streams.phase(st, stream))
 
 
 @inner
 def phases_left(prog, st, stream):
     """Return how many phases of a stream come after the one it is in."""
-    plan = prog[prog[ITEMS] + st[st[STREAM_ITEM] + stream] * I_COLUMNS + I_PLAN]
-    return prog[prog[PLANS] + plan * PL_COLUMNS + PL_PHASES] - 1 - st[st[STREAM_PHASE] + stream]
+    plan = items.plan(prog, streams.item(st, stream))
+    return plans.phases(prog, plan) - 1 - streams.phase(st, stream)
 
 
 @inner
@@ -48,28 +50,32 @@ def place_of(prog, st, q, stream, running):
 
     As in ASTRA-sim, streams that are equal in what they are ordered by go before those that came earlier.
     """
-    order = prog[Z_ORDER]
+    order = prog[lk.Z_ORDER]
     row = row_of(prog, st, stream)
     left = phases_left(prog, st, stream)
-    if prog[row + PH_KIND] == OTHER or (order == SMALLEST and left == 1):
-        return st[st[QUEUE_TAIL] + q]
+    if phases.kind(prog, row) == lk.OTHER or (order == lk.SMALLEST and left == 1):
+        return queues_now.tail(st, q)
     after = -1
-    here = st[st[QUEUE_HEAD] + q]
+    here = queues_now.head(st, q)
     last = -1
     while here >= 0:
         there = row_of(prog, st, here)
-        if order == SMALLEST:
-            passes = prog[there + PH_BYTES] < prog[row + PH_BYTES]
-        elif order == FEWEST_LEFT:
+        if order == lk.SMALLEST:
+            passes = phases.bytes(prog, there) < phases.bytes(prog, row)
+        elif order == lk.FEWEST_LEFT:
             passes = phases_left(prog, st, here) < left
         elif after < 0:
             # The first one that waits keeps its place behind those that run.
             passes = running > 0
         else:
-            passes = last != OTHER and prog[there + PH_KIND] != OTHER and last != prog[there + PH_KIND]
+            passes = (
+                last != lk.OTHER
+                and phases.kind(prog, there) != lk.OTHER
+                and (last != phases.kind(prog, there))
+            )
         if not passes:
             break
-        last = prog[there + PH_KIND]
+        last = phases.kind(prog, there)
         after = here
-        here = st[st[STREAM_NEXT] + here]
+        here = streams.next(st, here)
     return after

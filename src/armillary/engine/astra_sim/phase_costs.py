@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from armillary.base.jit import Mode, load
 from armillary.base.working_memory import room
+from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.collective import Role, Schedule
 from armillary.engine.astra_sim.congestion.network import Links
-from armillary.engine.common import layout_kernel as lk
+from armillary.engine.astra_sim.flat import flat_program, flat_state
 from armillary.engine.common import network
-from armillary.engine.common.flat import flat_program, flat_state
 from armillary.platform.model import SharedBus
 from armillary.platform.network import Dimension
 
@@ -295,7 +295,7 @@ def evaluate(
     lines = np.concatenate([line, np.arange(members)])
     prog, base = flat_program({"LINES": lines, "COSTS": table}, mode)
     st, _ = flat_state(dict.fromkeys(lk.SCRATCH, n), {}, mode)
-    at = st[lk.STARTS]
+    at = st[lk.STATE.places["STARTS"]]
     for i, start in enumerate(starts.tolist()):
         st[at + i] = start
     pc = base["COSTS"]
@@ -309,5 +309,6 @@ def evaluate(
         heap = room((pending + members) * lk.HEAP_COLUMNS, mode)
         line_at = base["LINES"]
         kernel.deliver(prog, st, room(costs, mode), heap, pc, line_at, line_at + n, members)
-    columns = [st[st[name] : st[name] + members] for name in (lk.ENDS, lk.REGISTERED, lk.SENT)]
+    places = [st[lk.STATE.places[name]] for name in ("ENDS", "REGISTERED", "SENT")]
+    columns = [st[place : place + members] for place in places]
     return np.array(columns, np.int64).T

@@ -7,16 +7,20 @@ moves every message through an event heap and takes any schedule. A phase cost `
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import in_variant, inner, njit, use
-from armillary.engine.common.layout_kernel import *
+from armillary.engine.astra_sim import layout as lk
+from armillary.engine.common import layout as common
 
-heaps = use("armillary.engine.common.heap_kernel")
-bus = use("armillary.engine.astra_sim.bus_kernel")
-queue = use("armillary.engine.astra_sim.congestion.queue_kernel")
+heap_kernel = use("armillary.engine.common.heap_kernel")
+bus_kernel = use("armillary.engine.astra_sim.bus_kernel")
+queue_kernel = use("armillary.engine.astra_sim.congestion.queue_kernel")
 send_message = use("armillary.engine.astra_sim.congestion.link_kernel").send_message
-push, pop = heaps.push, heaps.pop
-at_rank, at_end = queue.at_rank, queue.at_end
-ask = bus.ask
+push, pop = heap_kernel.push, heap_kernel.pop
+at_rank, at_end = queue_kernel.at_rank, queue_kernel.at_end
+ask = bus_kernel.ask
+charges, costs, events, machines, member = accessors(lk.CHARGE, lk.COST, common.EVENT, lk.MACHINE, lk.MEMBER)
+receive_rows, roles, send_rows = accessors(lk.RECEIVE_ROW, lk.ROLE, lk.SEND_ROW)
 CONTENTION = in_variant("contention")
 """Messages wait for links (`armillary.engine.astra_sim.congestion`)."""
 
@@ -39,225 +43,268 @@ def chain(prog, st, pc, members):
     happens when the message is there and the receive is posted. With ``members == 1`` the member
     stands for all (equal starts): its own messages come back to it.
     """
-    n = prog[pc + PC_N]
-    relative = prog[pc + PC_RELATIVE]
-    role = prog[pc + PC_ROLES]
-    stride = prog[pc + PC_DELAY_STRIDE]
-    delays = prog[pc + PC_DELAY]
-    control = prog[pc + PC_CONTROL]
-    starts, ends, ready = st[STARTS], st[ENDS], st[READY_AT]
-    registered, sent = st[REGISTERED], st[SENT]
-    send_at, arrive_at = st[SEND_AT], st[ARRIVE_AT]
-    charge = prog[role + RO_CHARGE]
-    wait = prog[charge + CH_WAIT]
-    reduce = prog[charge + CH_REDUCE]
+    n = costs.n(prog, pc)
+    relative = costs.relative(prog, pc)
+    role = costs.roles(prog, pc)
+    stride = costs.delay_stride(prog, pc)
+    delays = costs.delay(prog, pc)
+    control = costs.control(prog, pc)
+    charge = roles.charge(prog, role)
+    wait = charges.wait(prog, charge)
+    reduce = charges.reduce(prog, charge)
     for i in range(members):
-        st[ready + i] = st[starts + i] + wait + reduce
-        st[sent + i] = st[starts + i]
-        st[registered + i] = st[ready + i] - (reduce if reduce > 0 else wait)
-    for k in range(prog[role + RO_SENDS]):
-        row = prog[role + RO_SEND] + k * SE_COLUMNS
-        peer = prog[row + SE_PEER]
-        column = prog[row + SE_DELAY]
-        charge += CH_COLUMNS
-        wait = prog[charge + CH_WAIT]
-        reduce = prog[charge + CH_REDUCE]
+        member.set_ready_at(st, i, member.starts(st, i) + wait + reduce)
+        member.set_sent(st, i, member.starts(st, i))
+        member.set_registered(st, i, member.ready_at(st, i) - (reduce if reduce > 0 else wait))
+    for k in range(roles.sends(prog, role)):
+        row = roles.send(prog, role) + k * lk.SE_COLUMNS
+        peer = send_rows.peer(prog, row)
+        column = send_rows.delay(prog, row)
+        charge += lk.CH_COLUMNS
+        wait = charges.wait(prog, charge)
+        reduce = charges.reduce(prog, charge)
         for i in range(members):
             to = 0 if members == 1 else peer_of(relative, n, i, peer)
-            inject = st[ready + i]
+            inject = member.ready_at(st, i)
             if control >= 0:
-                inject = max(inject, st[ready + to] + prog[control + i * stride + column])
-            st[send_at + to] = st[ready + i]
-            st[arrive_at + to] = inject + prog[delays + i * stride + column]
+                inject = max(inject, member.ready_at(st, to) + prog[control + i * stride + column])
+            member.set_send_at(st, to, member.ready_at(st, i))
+            member.set_arrive_at(st, to, inject + prog[delays + i * stride + column])
         for i in range(members):
-            received = max(st[arrive_at + i], st[ready + i])
+            received = max(member.arrive_at(st, i), member.ready_at(st, i))
             tick = received + wait + reduce
-            cause = received if reduce > 0 else st[send_at + i]
-            if tick == st[ready + i] and st[registered + i] == tick:
+            cause = received if reduce > 0 else member.send_at(st, i)
+            if tick == member.ready_at(st, i) and member.registered(st, i) == tick:
                 # Both bundles take no time: the turn within the tick is that of the later of them.
-                cause = max(cause, st[sent + i])
-            st[ready + i] = tick
-            st[registered + i] = received + wait if reduce > 0 else received
-            st[sent + i] = cause
+                cause = max(cause, member.sent(st, i))
+            member.set_ready_at(st, i, tick)
+            member.set_registered(st, i, received + wait if reduce > 0 else received)
+            member.set_sent(st, i, cause)
     for i in range(members):
-        st[ends + i] = st[ready + i]
+        member.set_ends(st, i, member.ready_at(st, i))
 
 
 @inner
 def role_of(prog, pc, position):
     """Return the role row of the member at `position`."""
-    return prog[pc + PC_ROLES] + (position * RO_COLUMNS if prog[pc + PC_RELATIVE] == 2 else 0)
+    return costs.roles(prog, pc) + (position * lk.RO_COLUMNS if costs.relative(prog, pc) == 2 else 0)
 
 
 @inner
 def machine_size(prog, pc):
     """Return the integers that one machine of this phase needs."""
     most = 0
-    for i in range(prog[pc + PC_N] if prog[pc + PC_RELATIVE] == 2 else 1):
-        role = prog[pc + PC_ROLES] + i * RO_COLUMNS
-        most = max(most, prog[role + RO_RECEIVES])
-    return M_COLUMNS + 2 * most
+    for i in range(costs.n(prog, pc) if costs.relative(prog, pc) == 2 else 1):
+        role = costs.roles(prog, pc) + i * lk.RO_COLUMNS
+        most = max(most, roles.receives(prog, role))
+    return lk.M_COLUMNS + 2 * most
 
 
 @inner
 def insert(prog, st, mem, at, tick, number, heap, base, size):
     """Insert bundle `number`; returns the new heap size."""
-    role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
-    row = prog[role + RO_CHARGE] + number * CH_COLUMNS
-    if prog[row + CH_BUS] >= 0:
-        return ask(prog, st, mem, mem[at + M_RANK], row, at, tick, heap, base, size)
-    wait = prog[row + CH_WAIT]
-    reduce = prog[row + CH_REDUCE]
+    role = role_of(prog, machines.cost(mem, at), machines.position(mem, at))
+    row = roles.charge(prog, role) + number * lk.CH_COLUMNS
+    if charges.bus(prog, row) >= 0:
+        return ask(prog, st, mem, machines.rank(mem, at), row, at, tick, heap, base, size)
+    wait = charges.wait(prog, row)
+    reduce = charges.reduce(prog, row)
     if CONTENTION:
         at_rank(
-            prog, st, mem, heap, mem[at + M_RANK], tick + wait, EV_BUNDLE, at, row * prog[row + CH_REDUCES]
+            prog,
+            st,
+            mem,
+            heap,
+            machines.rank(mem, at),
+            tick + wait,
+            lk.EV_BUNDLE,
+            at,
+            row * charges.reduces(prog, row),
         )
-        return st[V_HEAP]
+        return st[lk.V_HEAP]
     if reduce > 0:
         return push(
-            heap, base, size, tick + wait + reduce, tick + wait, tick, mem[at + M_SEQ], EV_BUNDLE, at, 0
+            heap,
+            base,
+            size,
+            tick + wait + reduce,
+            tick + wait,
+            tick,
+            machines.seq(mem, at),
+            lk.EV_BUNDLE,
+            at,
+            0,
         )
-    return push(heap, base, size, tick + wait, tick, mem[at + M_SENT], mem[at + M_SEQ], EV_BUNDLE, at, 0)
+    return push(
+        heap,
+        base,
+        size,
+        tick + wait,
+        tick,
+        machines.sent(mem, at),
+        machines.seq(mem, at),
+        lk.EV_BUNDLE,
+        at,
+        0,
+    )
 
 
 @inner
 def receive(prog, st, mem, at, tick, sent, heap, base, size):
     """Take one message: it inserts the next bundle; returns the new heap size."""
-    mem[at + M_SENT] = sent
-    role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
-    number = prog[role + RO_INITIAL] + mem[at + M_RECEIVED]
-    mem[at + M_RECEIVED] += 1
+    machines.set_sent(mem, at, sent)
+    role = role_of(prog, machines.cost(mem, at), machines.position(mem, at))
+    number = roles.initial(prog, role) + machines.received(mem, at)
+    machines.add_received(mem, at, 1)
     return insert(prog, st, mem, at, tick, number, heap, base, size)
 
 
 @inner
 def other(prog, mem, at, peer):
     """Return the machine on the other side of a transfer."""
-    pc = mem[at + M_COST]
-    position = peer_of(prog[pc + PC_RELATIVE], prog[pc + PC_N], mem[at + M_POSITION], peer)
-    return mem[at + M_BLOCK] + prog[mem[at + M_LINE] + position] * mem[at + M_SIZE]
+    pc = machines.cost(mem, at)
+    position = peer_of(costs.relative(prog, pc), costs.n(prog, pc), machines.position(mem, at), peer)
+    return machines.block(mem, at) + prog[machines.line(mem, at) + position] * machines.size(mem, at)
 
 
 @inner
 def launch(prog, st, mem, at, k, inject, sent, heap, base, size):
     """Put send `k` on the wire at `inject`; returns the heap size."""
-    pc = mem[at + M_COST]
-    role = role_of(prog, pc, mem[at + M_POSITION])
-    row = prog[role + RO_SEND] + k * SE_COLUMNS
-    column = mem[at + M_POSITION] * prog[pc + PC_DELAY_STRIDE] + prog[row + SE_DELAY]
-    delay = prog[prog[pc + PC_DELAY] + column]
-    to = other(prog, mem, at, prog[row + SE_PEER])
+    pc = machines.cost(mem, at)
+    role = role_of(prog, pc, machines.position(mem, at))
+    row = roles.send(prog, role) + k * lk.SE_COLUMNS
+    column = machines.position(mem, at) * costs.delay_stride(prog, pc) + send_rows.delay(prog, row)
+    delay = prog[costs.delay(prog, pc) + column]
+    to = other(prog, mem, at, send_rows.peer(prog, row))
     if CONTENTION:
         send_message(
             prog,
             st,
             mem,
             heap,
-            mem[at + M_RANK],
-            mem[to + M_RANK],
+            machines.rank(mem, at),
+            machines.rank(mem, to),
             delay,
-            EV_MESSAGE,
+            lk.EV_MESSAGE,
             to,
-            prog[row + SE_MATCH],
+            send_rows.match(prog, row),
             inject,
         )
-        return st[V_HEAP]
+        return st[lk.V_HEAP]
     arrival = inject + delay
-    st[V_SEQ] += 1
-    return push(heap, base, size, arrival, inject, sent, st[V_SEQ], EV_MESSAGE, to, prog[row + SE_MATCH])
+    st[lk.V_SEQ] += 1
+    return push(
+        heap, base, size, arrival, inject, sent, st[lk.V_SEQ], lk.EV_MESSAGE, to, send_rows.match(prog, row)
+    )
 
 
 @inner
 def control_delay(prog, mem, at, k):
     """Return the delay of the rendezvous message that clears send `k`, or -1 without rendezvous."""
-    pc = mem[at + M_COST]
-    if prog[pc + PC_CONTROL] < 0:
+    pc = machines.cost(mem, at)
+    if costs.control(prog, pc) < 0:
         return -1
-    role = role_of(prog, pc, mem[at + M_POSITION])
-    column = prog[prog[role + RO_SEND] + k * SE_COLUMNS + SE_DELAY]
-    return prog[prog[pc + PC_CONTROL] + mem[at + M_POSITION] * prog[pc + PC_DELAY_STRIDE] + column]
+    role = role_of(prog, pc, machines.position(mem, at))
+    column = send_rows.delay(prog, roles.send(prog, role) + k * lk.SE_COLUMNS)
+    return prog[costs.control(prog, pc) + machines.position(mem, at) * costs.delay_stride(prog, pc) + column]
 
 
 @inner
 def clear(prog, st, mem, at, k, tick, heap):
     """Send the control message that clears the send which receive `k` meets (rendezvous with contention)."""
-    role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
-    row = prog[role + RO_RECEIVE] + k * RE_COLUMNS
-    sender = other(prog, mem, at, prog[row + RE_PEER])
-    size = control_delay(prog, mem, sender, prog[row + RE_MATCH])
-    send_message(prog, st, mem, heap, mem[at + M_RANK], mem[sender + M_RANK], size, EV_CLEAR, at, k, tick)
+    role = role_of(prog, machines.cost(mem, at), machines.position(mem, at))
+    row = roles.receive(prog, role) + k * lk.RE_COLUMNS
+    sender = other(prog, mem, at, receive_rows.peer(prog, row))
+    size = control_delay(prog, mem, sender, receive_rows.match(prog, row))
+    send_message(
+        prog,
+        st,
+        mem,
+        heap,
+        machines.rank(mem, at),
+        machines.rank(mem, sender),
+        size,
+        lk.EV_CLEAR,
+        at,
+        k,
+        tick,
+    )
 
 
 @inner
 def cleared(prog, st, mem, at, k, tick, heap):
     """The control message of receive `k` is at its sender, who may send now or once it comes to it."""
-    slot = at + M_COLUMNS + 2 * k
-    if mem[slot] != WAITING:
-        mem[slot] = CLEARED
+    slot = at + lk.M_COLUMNS + 2 * k
+    if mem[slot] != lk.WAITING:
+        mem[slot] = lk.CLEARED
         return
-    mem[slot] = POSTED
-    role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
-    row = prog[role + RO_RECEIVE] + k * RE_COLUMNS
-    sender = other(prog, mem, at, prog[row + RE_PEER])
-    launch(prog, st, mem, sender, prog[row + RE_MATCH], tick, tick, heap, 0, st[V_HEAP])
+    mem[slot] = lk.POSTED
+    role = role_of(prog, machines.cost(mem, at), machines.position(mem, at))
+    row = roles.receive(prog, role) + k * lk.RE_COLUMNS
+    sender = other(prog, mem, at, receive_rows.peer(prog, row))
+    launch(prog, st, mem, sender, receive_rows.match(prog, row), tick, tick, heap, 0, st[lk.V_HEAP])
 
 
 @inner
 def post(prog, st, mem, at, tick, heap, base, size):
     """Post every transfer that may be posted now; returns the new heap size."""
-    role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
-    done = mem[at + M_DONE]
-    received = mem[at + M_RECEIVED]
-    while mem[at + M_SENDS] < prog[role + RO_SENDS]:
-        k = mem[at + M_SENDS]
-        row = prog[role + RO_SEND] + k * SE_COLUMNS
-        if prog[row + SE_DONE] > done or prog[row + SE_RECEIVED] > received:
+    role = role_of(prog, machines.cost(mem, at), machines.position(mem, at))
+    done = machines.done(mem, at)
+    received = machines.received(mem, at)
+    while machines.sends(mem, at) < roles.sends(prog, role):
+        k = machines.sends(mem, at)
+        row = roles.send(prog, role) + k * lk.SE_COLUMNS
+        if send_rows.done(prog, row) > done or send_rows.received(prog, row) > received:
             break
-        mem[at + M_SENDS] = k + 1
+        machines.set_sends(mem, at, k + 1)
         control = control_delay(prog, mem, at, k)
         inject = tick
         if control >= 0:
-            slot = other(prog, mem, at, prog[row + SE_PEER]) + M_COLUMNS + 2 * prog[row + SE_MATCH]
+            slot = (
+                other(prog, mem, at, send_rows.peer(prog, row))
+                + lk.M_COLUMNS
+                + 2 * send_rows.match(prog, row)
+            )
             if CONTENTION:
-                if mem[slot] == CLEARED:
-                    mem[slot] = POSTED
-                    at_end(prog, st, mem, heap, tick, EV_GO, at, k)
+                if mem[slot] == lk.CLEARED:
+                    mem[slot] = lk.POSTED
+                    at_end(prog, st, mem, heap, tick, lk.EV_GO, at, k)
                 else:
-                    mem[slot] = WAITING
+                    mem[slot] = lk.WAITING
                 continue
-            if mem[slot] == IDLE:
-                mem[slot] = WAITING
+            if mem[slot] == lk.IDLE:
+                mem[slot] = lk.WAITING
                 mem[slot + 1] = tick
                 continue
             inject = max(tick, mem[slot + 1] + control)
         size = launch(prog, st, mem, at, k, inject, tick, heap, base, size)
-    while mem[at + M_RECEIVES] < prog[role + RO_RECEIVES]:
-        k = mem[at + M_RECEIVES]
-        row = prog[role + RO_RECEIVE] + k * RE_COLUMNS
-        if prog[row + RE_DONE] > done or prog[row + RE_RECEIVED] > received:
+    while machines.receives(mem, at) < roles.receives(prog, role):
+        k = machines.receives(mem, at)
+        row = roles.receive(prog, role) + k * lk.RE_COLUMNS
+        if receive_rows.done(prog, row) > done or receive_rows.received(prog, row) > received:
             break
-        mem[at + M_RECEIVES] = k + 1
-        slot = at + M_COLUMNS + 2 * k
+        machines.set_receives(mem, at, k + 1)
+        slot = at + lk.M_COLUMNS + 2 * k
         state = mem[slot]
         if CONTENTION:
-            if prog[mem[at + M_COST] + PC_CONTROL] >= 0:
+            if costs.control(prog, machines.cost(mem, at)) >= 0:
                 clear(prog, st, mem, at, k, tick, heap)
                 continue
-            mem[slot] = POSTED
-            if state == ARRIVED:
-                at_end(prog, st, mem, heap, tick, EV_LATE, at, 0)
+            mem[slot] = lk.POSTED
+            if state == lk.ARRIVED:
+                at_end(prog, st, mem, heap, tick, lk.EV_LATE, at, 0)
             continue
-        mem[slot] = POSTED
-        if state == ARRIVED:
+        mem[slot] = lk.POSTED
+        if state == lk.ARRIVED:
             size = receive(prog, st, mem, at, tick, mem[slot + 1], heap, base, size)
-        elif state == WAITING:
-            sender = other(prog, mem, at, prog[row + RE_PEER])
-            match = prog[row + RE_MATCH]
+        elif state == lk.WAITING:
+            sender = other(prog, mem, at, receive_rows.peer(prog, row))
+            match = receive_rows.match(prog, row)
             sent = mem[slot + 1]
             inject = max(sent, tick + control_delay(prog, mem, sender, match))
             size = launch(prog, st, mem, sender, match, inject, sent, heap, base, size)
         mem[slot + 1] = tick
-    return st[V_HEAP] if CONTENTION else size
+    return st[lk.V_HEAP] if CONTENTION else size
 
 
 @inner
@@ -265,20 +312,20 @@ def set_up(mem, at, size, pc, position, block, line):
     """Lay out the empty machine of one member."""
     for j in range(size):
         mem[at + j] = 0
-    mem[at + M_COST] = pc
-    mem[at + M_POSITION] = position
-    mem[at + M_BLOCK] = block
-    mem[at + M_SIZE] = size
-    mem[at + M_LINE] = line
+    machines.set_cost(mem, at, pc)
+    machines.set_position(mem, at, position)
+    machines.set_block(mem, at, block)
+    machines.set_size(mem, at, size)
+    machines.set_line(mem, at, line)
 
 
 @inner
 def begin(prog, st, mem, at, tick, seq, heap, base, size):
     """Start a member: insert its first bundles, post what needs none; returns the new heap size."""
-    mem[at + M_SEQ] = seq
-    mem[at + M_SENT] = tick
-    role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
-    for number in range(prog[role + RO_INITIAL]):
+    machines.set_seq(mem, at, seq)
+    machines.set_sent(mem, at, tick)
+    role = role_of(prog, machines.cost(mem, at), machines.position(mem, at))
+    for number in range(roles.initial(prog, role)):
         size = insert(prog, st, mem, at, tick, number, heap, base, size)
     return post(prog, st, mem, at, tick, heap, base, size)
 
@@ -286,10 +333,10 @@ def begin(prog, st, mem, at, tick, seq, heap, base, size):
 @inner
 def arrive(prog, st, mem, at, k, tick, sent, heap, base, size):
     """Message of receive `k` is there; returns the new heap size."""
-    slot = at + M_COLUMNS + 2 * k
-    if mem[slot] == POSTED:
+    slot = at + lk.M_COLUMNS + 2 * k
+    if mem[slot] == lk.POSTED:
         return receive(prog, st, mem, at, tick, sent, heap, base, size)
-    mem[slot] = ARRIVED
+    mem[slot] = lk.ARRIVED
     mem[slot + 1] = sent
     return size
 
@@ -297,15 +344,15 @@ def arrive(prog, st, mem, at, k, tick, sent, heap, base, size):
 @inner
 def complete(prog, st, mem, at, tick, heap, base, size):
     """Count a completed bundle and post what it allows; returns the new heap size."""
-    mem[at + M_DONE] += 1
+    machines.add_done(mem, at, 1)
     return post(prog, st, mem, at, tick, heap, base, size)
 
 
 @inner
 def finished(prog, mem, at):
     """Tell whether the member's last bundle has completed."""
-    role = role_of(prog, mem[at + M_COST], mem[at + M_POSITION])
-    return mem[at + M_DONE] == prog[role + RO_INITIAL] + prog[role + RO_RECEIVES]
+    role = role_of(prog, machines.cost(mem, at), machines.position(mem, at))
+    return machines.done(mem, at) == roles.initial(prog, role) + roles.receives(prog, role)
 
 
 @njit
@@ -316,30 +363,33 @@ def deliver(prog, st, mem, heap, pc, line, positions, members):
     position, so that one machine may stand for several members that behave alike. Works in the
     memory and on the heap beyond what is in use.
     """
-    base = st[V_HEAP] * HEAP_COLUMNS
-    first = st[V_MACHINE]
-    starts = st[STARTS]
+    base = st[lk.V_HEAP] * lk.HEAP_COLUMNS
+    first = st[lk.V_MACHINE]
     each = machine_size(prog, pc)
     size = 0
     for i in range(members):
         set_up(mem, first + i * each, each, pc, prog[positions + i], first, line)
-        at = starts + i
-        size = push(heap, base, size, st[at], st[at], st[at], i, EV_START, first + i * each, i)
-        st[st[ENDS] + i] = -1
+        start = member.starts(st, i)
+        size = push(heap, base, size, start, start, start, i, lk.EV_START, first + i * each, i)
+        member.set_ends(st, i, -1)
     while size > 0:
-        tick, registered, sent = heap[base], heap[base + 1], heap[base + 2]
-        code, a, b = heap[base + 4], heap[base + 5], heap[base + 6]
+        tick, registered, sent = (
+            events.tick(heap, base),
+            events.registered(heap, base),
+            events.sent(heap, base),
+        )
+        code, a, b = events.code(heap, base), events.a(heap, base), events.b(heap, base)
         size = pop(heap, base, size)
-        if code == EV_START:
+        if code == lk.EV_START:
             size = begin(prog, st, mem, a, tick, b, heap, base, size)
-        elif code == EV_MESSAGE:
+        elif code == lk.EV_MESSAGE:
             size = arrive(prog, st, mem, a, b, tick, sent, heap, base, size)
         else:
             size = complete(prog, st, mem, a, tick, heap, base, size)
             i = (a - first) // each
             # A bundle that takes no time has its turn within the tick after those that it follows.
-            last = st[st[REGISTERED] + i] if st[st[ENDS] + i] == tick else -1
-            if registered > last or (registered == last and sent > st[st[SENT] + i]):
-                st[st[ENDS] + i] = tick
-                st[st[REGISTERED] + i] = registered
-                st[st[SENT] + i] = sent
+            last = member.registered(st, i) if member.ends(st, i) == tick else -1
+            if registered > last or (registered == last and sent > member.sent(st, i)):
+                member.set_ends(st, i, tick)
+                member.set_registered(st, i, registered)
+                member.set_sent(st, i, sent)

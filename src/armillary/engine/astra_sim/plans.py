@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.classes import CallPhases
 from armillary.engine.astra_sim.collective.plan import next_size
 from armillary.engine.astra_sim.congestion.network import Links
 from armillary.engine.astra_sim.phase_costs import PhaseCosts, Timing
 from armillary.engine.astra_sim.phases import CallChunks, CallPhase
 from armillary.engine.astra_sim.rings import Rings
-from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, QuotientComm
 from armillary.engine.common.timeline import OPERATIONS

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
+from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.classes import CallPhases, Carried, classify, find_phases
 from armillary.engine.astra_sim.congestion.network import Links, buckets
 from armillary.engine.astra_sim.custom import expand, uses_custom
 from armillary.engine.astra_sim.phase_costs import CONTROL_BYTES, PhaseCosts
 from armillary.engine.astra_sim.plans import TREE_KINDS, CallPlan, Plans
-from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicator, quotient_comms
 from armillary.engine.common.items import (

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import in_variant, inner, use
-from armillary.engine.common.layout_kernel import *
+from armillary.engine.astra_sim import layout as lk
 
 push = use("armillary.engine.common.heap_kernel").push
 at_rank = use("armillary.engine.astra_sim.congestion.queue_kernel").at_rank
+ranks = accessors(lk.RANKS)
 CONTENTION = in_variant("contention")
 """Messages wait for links (`armillary.engine.astra_sim.congestion`)."""
 
@@ -14,7 +16,7 @@ CONTENTION = in_variant("contention")
 @inner
 def node_row(prog, r, node):
     """Return the address of a node row."""
-    return prog[NODES] + (prog[prog[RANKS] + r * R_COLUMNS + R_NODES] + node) * N_COLUMNS
+    return ranks.nodes(prog, r) + node
 
 
 @inner
@@ -23,11 +25,11 @@ def schedule(prog, st, mem, heap, r, tick, registered, sent, seq, code, a, b):
     if CONTENTION:
         at_rank(prog, st, mem, heap, r, tick, code, a, b)
     else:
-        st[V_HEAP] = push(heap, 0, st[V_HEAP], tick, registered, sent, seq, code, a, b)
+        st[lk.V_HEAP] = push(heap, 0, st[lk.V_HEAP], tick, registered, sent, seq, code, a, b)
 
 
 @inner
 def next_seq(st):
     """Return a new sequence number."""
-    st[V_SEQ] += 1
-    return st[V_SEQ]
+    st[lk.V_SEQ] += 1
+    return st[lk.V_SEQ]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.phases import CallPhase
 from armillary.engine.astra_sim.phases import line as line_of
-from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common.communicators import QuotientComm
 from armillary.platform.model import Platform
 

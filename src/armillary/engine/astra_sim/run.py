@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from armillary.base.checked import Guards
 from armillary.base.jit import Mode, load
+from armillary.base.tables import Part
 from armillary.base.working_memory import at_least, room
+from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.congestion.start import fire, first_rows
+from armillary.engine.astra_sim.flat import flat_program, flat_state
 from armillary.engine.astra_sim.program import Lowered
-from armillary.engine.common import layout_kernel as lk
-from armillary.engine.common.flat import Table, flat_program, flat_state
 from armillary.engine.common.lowered import BUDGET, FIRST_WORDS, Run
 
 Ints = NDArray[np.int64]
@@ -36,7 +37,7 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
     if listed:
         name, columns = "armillary.engine.astra_sim.congestion.loop_kernel", lk.QUEUE_COLUMNS
     kernel = load(name, mode, lowered.variant)
-    tables: dict[str, Table] = {**lowered.tables, "COSTS": lowered.costs.relocated}
+    tables: dict[str, Part] = {**lowered.tables, "COSTS": lowered.costs.relocated}
     prog, base = flat_program(tables, mode, lowered.scalars)
     _relocate(prog, base, lowered)
     state, place = _state(lowered, mode)

@@ -6,9 +6,9 @@ from functools import partial
 
 import numpy as np
 
+from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.program import Lowered, lower
 from armillary.engine.astra_sim.run import execute
-from armillary.engine.common import layout_kernel as lk
 from armillary.engine.common.lowered import Run
 from armillary.platform.model import Platform
 from armillary.trace import Trace

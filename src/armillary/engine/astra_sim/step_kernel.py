@@ -1,72 +1,87 @@
 """The event loop: nodes and slots of every simulated rank, and what each event does.
 
-`prog` is the program and `st` the state (see `layout_kernel`), `mem` the machines of message-level
+`prog` is the program and `st` the state (see `layout`), `mem` the machines of message-level
 phases, `heap` the events. The order of events of one rank at one tick follows ASTRA-sim's
 registration order (docs/architecture.md, "Ties").
 """
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, njit, use
-from armillary.engine.common.layout_kernel import *
+from armillary.engine.astra_sim import layout as lk
+from armillary.engine.common import layout as common
 
-heaps = use("armillary.engine.common.heap_kernel")
-pop, put, take = heaps.pop, heaps.put, heaps.take
-phase = use("armillary.engine.astra_sim.phase_kernel")
-bus = use("armillary.engine.astra_sim.bus_kernel")
-rank = use("armillary.engine.astra_sim.rank_kernel")
-pair = use("armillary.engine.astra_sim.pair_kernel")
-way = use("armillary.engine.astra_sim.way_kernel")
+heap_kernel = use("armillary.engine.common.heap_kernel")
+pop, put, take = heap_kernel.pop, heap_kernel.put, heap_kernel.take
+phase_kernel = use("armillary.engine.astra_sim.phase_kernel")
+bus_kernel = use("armillary.engine.astra_sim.bus_kernel")
+rank_kernel = use("armillary.engine.astra_sim.rank_kernel")
+pair_kernel = use("armillary.engine.astra_sim.pair_kernel")
+way_kernel = use("armillary.engine.astra_sim.way_kernel")
 enqueue = use("armillary.engine.astra_sim.order_kernel").enqueue
-tie = use("armillary.engine.astra_sim.tie_kernel")
-touch, doubt, freed, taken, served = tie.touch, tie.doubt, tie.freed, tie.taken, tie.served
-collective = use("armillary.engine.astra_sim.collective_kernel")
+tie_kernel = use("armillary.engine.astra_sim.tie_kernel")
+touch, doubt, freed, taken, served = (
+    tie_kernel.touch,
+    tie_kernel.doubt,
+    tie_kernel.freed,
+    tie_kernel.taken,
+    tie_kernel.served,
+)
+collective_kernel = use("armillary.engine.astra_sim.collective_kernel")
 at_once = use("armillary.engine.astra_sim.congestion.queue_kernel").at_once
-arrive, complete, finished = phase.arrive, phase.complete, phase.finished
-bus_event, bus_go_on = bus.bus_event, bus.bus_go_on
-schedule, next_seq, node_row, CONTENTION = rank.schedule, rank.next_seq, rank.node_row, rank.CONTENTION
-post_send, post_recv = pair.post_send, pair.post_recv
-phase_row, queue_of, SCHEDULED = way.phase_row, way.queue_of, way.SCHEDULED
-issue_part, issue_collective = collective.issue_part, collective.issue_collective
-start_waiting = collective.start_waiting
+arrive, complete, finished = phase_kernel.arrive, phase_kernel.complete, phase_kernel.finished
+bus_event, bus_go_on = bus_kernel.bus_event, bus_kernel.bus_go_on
+schedule, next_seq, node_row, CONTENTION = (
+    rank_kernel.schedule,
+    rank_kernel.next_seq,
+    rank_kernel.node_row,
+    rank_kernel.CONTENTION,
+)
+post_send, post_recv = pair_kernel.post_send, pair_kernel.post_recv
+phase_row, queue_of, SCHEDULED = way_kernel.phase_row, way_kernel.queue_of, way_kernel.SCHEDULED
+issue_part, issue_collective = collective_kernel.issue_part, collective_kernel.issue_collective
+start_waiting = collective_kernel.start_waiting
+busy, channel_state, channels, children = accessors(lk.BUSY, lk.CHANNEL, lk.CHANNELS, lk.CHILDREN)
+deferred, events, free_blocks, item_state = accessors(lk.DEFERRED, common.EVENT, lk.FREE, lk.ITEM_STATE)
+items, machines, messages, nodes = accessors(lk.ITEMS, lk.MACHINE, lk.MESSAGES, lk.NODES)
+nodes_now, phases, plans, queues_now = accessors(lk.NODE_STATE, lk.PHASES, lk.PLANS, lk.QUEUES)
+rank_state, ranks, ready, ready_size = accessors(lk.RANK_STATE, lk.RANKS, lk.READY, lk.READY_SIZE)
+ring_entries, rows, servers, streams = accessors(lk.RING_ENTRY, lk.ROWS, lk.SERVERS, lk.STREAMS)
 
 
 @inner
 def add_ready(prog, st, r, node):
     """Put a free node on the ready heap of its slot (lowest node first)."""
-    slot = prog[node_row(prog, r, node) + N_SLOT]
-    size = st[READY_SIZE] + r * 4 + slot
-    put(st, st[READY] + prog[prog[RANKS] + r * R_COLUMNS + R_READY + slot], st[size], node)
-    st[size] += 1
+    slot = nodes.slot(prog, node_row(prog, r, node))
+    put(st, ready.at_node(st, ranks.ready(prog, r, slot)), ready_size.waiting(st, r, slot), node)
+    ready_size.add_waiting(st, r, slot, 1)
 
 
 @inner
 def issue_free(prog, st, mem, heap, r, tick):
     """Issue every free node whose slot is idle, lowest node first."""
     while True:
-        st[V_DEFERRED] = 0
+        st[lk.V_DEFERRED] = 0
         while True:
             best = -1
             chosen = 0
             for slot in range(4):
-                if st[st[READY_SIZE] + r * 4 + slot] > 0 and (
-                    slot == NONE or st[st[BUSY] + r * 3 + slot] == 0
-                ):
-                    node = st[st[READY] + prog[prog[RANKS] + r * R_COLUMNS + R_READY + slot]]
+                if ready_size.waiting(st, r, slot) > 0 and (slot == lk.NONE or busy.slot(st, r, slot) == 0):
+                    node = ready.node(st, ranks.ready(prog, r, slot))
                     if best < 0 or node < best:
                         best = node
                         chosen = slot
             if best < 0:
                 break
-            size = st[READY_SIZE] + r * 4 + chosen
-            take(st, st[READY] + prog[prog[RANKS] + r * R_COLUMNS + R_READY + chosen], st[size])
-            st[size] -= 1
-            taken(prog, st, r, chosen, prog[node_row(prog, r, best) + N_KIND] == SKIP)
+            take(st, ready.at_node(st, ranks.ready(prog, r, chosen)), ready_size.waiting(st, r, chosen))
+            ready_size.add_waiting(st, r, chosen, -1)
+            taken(prog, st, r, chosen, nodes.kind(prog, node_row(prog, r, best)) == lk.SKIP)
             issue(prog, st, mem, heap, r, best, chosen, tick)
-        for i in range(st[V_DEFERRED]):
-            add_ready(prog, st, r, st[st[DEFERRED] + i])
+        for i in range(st[lk.V_DEFERRED]):
+            add_ready(prog, st, r, deferred.node(st, i))
         # Children of a skipped node wait for the rank's next completion; if none will come, go on.
-        if st[V_DEFERRED] == 0 or st[st[FLYING] + r] > 0:
+        if st[lk.V_DEFERRED] == 0 or rank_state.flying(st, r) > 0:
             break
 
 
@@ -74,40 +89,51 @@ def issue_free(prog, st, mem, heap, r, tick):
 def issue(prog, st, mem, heap, r, node, slot, tick):
     """Start one node."""
     row = node_row(prog, r, node)
-    state = prog[prog[RANKS] + r * R_COLUMNS + R_STATE]
-    kind = prog[row + N_KIND]
-    st[st[NODE_START] + state + node] = tick
-    if kind == SKIP:
-        st[st[NODE_END] + state + node] = tick
-        st[st[LEFT] + r] -= 1
-        if st[st[LEFT] + r] == 0:
-            st[st[FINISH] + r] = tick
-        first = prog[row + N_CHILD]
-        for i in range(first, first + prog[row + N_CHILDREN]):
-            child = prog[prog[CHILDREN] + i]
-            st[st[INDEGREE] + state + child] -= 1
-            if st[st[INDEGREE] + state + child] == 0:
-                st[st[DEFERRED] + st[V_DEFERRED]] = child
-                st[V_DEFERRED] += 1
+    state = ranks.state(prog, r)
+    kind = nodes.kind(prog, row)
+    nodes_now.set_node_start(st, state + node, tick)
+    if kind == lk.SKIP:
+        nodes_now.set_node_end(st, state + node, tick)
+        rank_state.add_left(st, r, -1)
+        if rank_state.left(st, r) == 0:
+            rank_state.set_finish(st, r, tick)
+        first = nodes.child(prog, row)
+        for i in range(first, first + nodes.children(prog, row)):
+            child = children.node(prog, i)
+            nodes_now.add_indegree(st, state + child, -1)
+            if nodes_now.indegree(st, state + child) == 0:
+                deferred.set_node(st, st[lk.V_DEFERRED], child)
+                st[lk.V_DEFERRED] += 1
         return
-    st[st[FLYING] + r] += 1
-    if slot != NONE:
-        st[st[BUSY] + r * 3 + slot] = 1
-    if kind == FIXED:
+    rank_state.add_flying(st, r, 1)
+    if slot != lk.NONE:
+        busy.set_slot(st, r, slot, 1)
+    if kind == lk.FIXED:
         schedule(
-            prog, st, mem, heap, r, tick + prog[row + N_TICKS], tick, tick, next_seq(st), EV_NODE, r, node
+            prog,
+            st,
+            mem,
+            heap,
+            r,
+            tick + nodes.ticks(prog, row),
+            tick,
+            tick,
+            next_seq(st),
+            lk.EV_NODE,
+            r,
+            node,
         )
         return
-    item = prog[prog[RANKS] + r * R_COLUMNS + R_ITEMS] + prog[row + N_ITEM]
-    if kind == COLLECTIVE:
+    item = ranks.items(prog, r) + nodes.item(prog, row)
+    if kind == lk.COLLECTIVE:
         issue_collective(prog, st, mem, heap, r, item, tick)
-    elif kind == MEMORY:
+    elif kind == lk.MEMORY:
         if CONTENTION:
             serve(prog, st, mem, heap, r, node, tick)
         else:
             # Requests of one tick are served in rank order, after everything else that happens in it.
-            schedule(prog, st, mem, heap, r, tick, tick, LATE, r, EV_SERVE, r, node)
-    elif kind == SEND:
+            schedule(prog, st, mem, heap, r, tick, tick, lk.LATE, r, lk.EV_SERVE, r, node)
+    elif kind == lk.SEND:
         post_send(prog, st, mem, heap, r, node, item, tick)
     else:
         post_recv(prog, st, mem, heap, r, node, item, tick)
@@ -117,20 +143,20 @@ def issue(prog, st, mem, heap, r, node, slot, tick):
 def message_arrived(prog, st, mem, heap, r, node, tick):
     """A point-to-point message is at its destination: the send completes, then the receive."""
     row = node_row(prog, r, node)
-    item = prog[prog[RANKS] + r * R_COLUMNS + R_ITEMS] + prog[row + N_ITEM]
-    channel = prog[prog[ITEMS] + item * I_COLUMNS + I_CHANNEL]
-    number = st[st[CHANNEL] + channel * CS_COLUMNS + CS_ARRIVED]
-    st[st[CHANNEL] + channel * CS_COLUMNS + CS_ARRIVED] = number + 1
+    item = ranks.items(prog, r) + nodes.item(prog, row)
+    channel = items.channel(prog, item)
+    number = channel_state.arrived(st, channel)
+    channel_state.set_arrived(st, channel, number + 1)
     complete_node(prog, st, mem, heap, r, node, tick)
-    if st[st[CHANNEL] + channel * CS_COLUMNS + CS_POSTED] > number:
-        receiver = prog[prog[CHANNELS] + channel * CN_COLUMNS + CN_RECEIVER]
+    if channel_state.posted(st, channel) > number:
+        receiver = channels.receiver(prog, channel)
         complete_node(
             prog,
             st,
             mem,
             heap,
             receiver,
-            st[st[RECV_NODE] + prog[prog[CHANNELS] + channel * CN_COLUMNS + CN_FIRST] + number],
+            messages.recv_node(st, channels.first(prog, channel) + number),
             tick,
         )
 
@@ -139,25 +165,25 @@ def message_arrived(prog, st, mem, heap, r, node, tick):
 def complete_node(prog, st, mem, heap, r, node, tick):
     """Finish one node: free its slot and its children, then issue what is free."""
     row = node_row(prog, r, node)
-    state = prog[prog[RANKS] + r * R_COLUMNS + R_STATE]
-    st[st[NODE_END] + state + node] = tick
-    slot = prog[row + N_SLOT]
-    first = prog[row + N_CHILD]
-    if slot == INNER:
+    state = ranks.state(prog, r)
+    nodes_now.set_node_end(st, state + node, tick)
+    slot = nodes.slot(prog, row)
+    first = nodes.child(prog, row)
+    if slot == lk.INNER:
         complete_part(prog, st, mem, heap, r, row, tick)
         return
-    doubt(prog, st, r, prog[row + N_KIND], tick)
-    st[st[FLYING] + r] -= 1
-    if slot != NONE:
-        st[st[BUSY] + r * 3 + slot] = 0
-    st[st[LEFT] + r] -= 1
-    if st[st[LEFT] + r] == 0:
-        st[st[FINISH] + r] = tick
-    for i in range(first, first + prog[row + N_CHILDREN]):
-        child = prog[prog[CHILDREN] + i]
-        st[st[INDEGREE] + state + child] -= 1
-        if st[st[INDEGREE] + state + child] == 0:
-            freed(prog, st, r, prog[node_row(prog, r, child) + N_SLOT])
+    doubt(prog, st, r, nodes.kind(prog, row), tick)
+    rank_state.add_flying(st, r, -1)
+    if slot != lk.NONE:
+        busy.set_slot(st, r, slot, 0)
+    rank_state.add_left(st, r, -1)
+    if rank_state.left(st, r) == 0:
+        rank_state.set_finish(st, r, tick)
+    for i in range(first, first + nodes.children(prog, row)):
+        child = children.node(prog, i)
+        nodes_now.add_indegree(st, state + child, -1)
+        if nodes_now.indegree(st, state + child) == 0:
+            freed(prog, st, r, nodes.slot(prog, node_row(prog, r, child)))
             add_ready(prog, st, r, child)
     issue_free(prog, st, mem, heap, r, tick)
 
@@ -165,54 +191,53 @@ def complete_node(prog, st, mem, heap, r, node, tick):
 @inner
 def complete_part(prog, st, mem, heap, r, row, tick):
     """Finish one node of a custom collective: free its children; the last one ends the phase."""
-    state = prog[prog[RANKS] + r * R_COLUMNS + R_STATE]
-    first = prog[row + N_CHILD]
-    for i in range(first, first + prog[row + N_CHILDREN]):
-        child = prog[prog[CHILDREN] + i]
-        st[st[INDEGREE] + state + child] -= 1
-        if st[st[INDEGREE] + state + child] == 0:
+    state = ranks.state(prog, r)
+    first = nodes.child(prog, row)
+    for i in range(first, first + nodes.children(prog, row)):
+        child = children.node(prog, i)
+        nodes_now.add_indegree(st, state + child, -1)
+        if nodes_now.indegree(st, state + child) == 0:
             issue_part(prog, st, mem, heap, r, child, tick)
     # Its collective: the item of a computation, kept in place of the ticks of a message.
-    owner = prog[row + (N_ITEM if prog[row + N_KIND] == PART else N_TICKS)]
-    item = prog[prog[RANKS] + r * R_COLUMNS + R_ITEMS] + owner
-    st[st[PARTS_LEFT] + item] -= 1
-    if st[st[PARTS_LEFT] + item] == 0:
-        stream = prog[prog[ITEMS] + item * I_COLUMNS + I_STREAM]
+    owner = nodes.item(prog, row) if nodes.kind(prog, row) == lk.PART else nodes.ticks(prog, row)
+    item = ranks.items(prog, r) + owner
+    item_state.add_parts_left(st, item, -1)
+    if item_state.parts_left(st, item) == 0:
+        stream = items.stream(prog, item)
         if CONTENTION:
-            at_once(st, mem, EV_PHASE, stream, 0)
+            at_once(st, mem, lk.EV_PHASE, stream, 0)
         else:
-            schedule(prog, st, mem, heap, r, tick, tick, tick, next_seq(st), EV_PHASE, stream, 0)
+            schedule(prog, st, mem, heap, r, tick, tick, tick, next_seq(st), lk.EV_PHASE, stream, 0)
 
 
 @inner
 def phase_done(prog, st, mem, heap, stream, tick):
     """One rank has finished the current phase of a stream: enter the next one, or end the stream."""
-    item = st[st[STREAM_ITEM] + stream]
-    at = prog[ITEMS] + item * I_COLUMNS
-    r = prog[at + I_RANK]
-    chunk = stream - prog[at + I_STREAM]
-    p = st[st[STREAM_PHASE] + stream]
-    phases = prog[prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS + PL_PHASES]
-    st[st[ROW_END] + prog[at + I_ROW] + chunk * phases + p] = tick
-    queue = queue_of(prog, st, at, chunk, p)
-    q = r * prog[Z_LEVELS] * prog[Z_QUEUES] + queue
-    if SCHEDULED and prog[Z_ORDER] != IN_TURN:
+    item = streams.item(st, stream)
+    r = items.rank(prog, item)
+    chunk = stream - items.stream(prog, item)
+    p = streams.phase(st, stream)
+    steps = plans.phases(prog, items.plan(prog, item))
+    rows.set_end(st, items.row(prog, item) + chunk * steps + p, tick)
+    queue = queue_of(prog, st, item, chunk, p)
+    q = r * prog[lk.Z_LEVELS] * prog[lk.Z_QUEUES] + queue
+    if SCHEDULED and prog[lk.Z_ORDER] != lk.IN_TURN:
         # Where a stream goes in may depend on how many run and wait.
         touch(prog, st, r, queue, stream, p, tick)
-    if p + 1 == phases:
-        st[st[ITEM_LEFT] + item] -= 1
-        if st[st[ITEM_LEFT] + item] == 0:
+    if p + 1 == steps:
+        item_state.add_item_left(st, item, -1)
+        if item_state.item_left(st, item) == 0:
             # The workload goes on before the stream leaves its queue.
-            complete_node(prog, st, mem, heap, r, prog[at + I_NODE], tick)
-        st[st[QUEUE_RUNNING] + q] -= 1
+            complete_node(prog, st, mem, heap, r, items.node(prog, item), tick)
+        queues_now.add_running(st, q, -1)
         start_waiting(prog, st, mem, heap, r, queue, tick)
         return
-    st[st[STREAM_PHASE] + stream] = p + 1
-    following = queue_of(prog, st, at, chunk, p + 1)
+    streams.set_phase(st, stream, p + 1)
+    following = queue_of(prog, st, item, chunk, p + 1)
     touch(prog, st, r, following, stream, p, tick)
     # In a queue that it comes back to it does not run any more, but has not yet given up its place.
     enqueue(prog, st, r, following, stream, 1 if following == queue else 0)
-    st[st[QUEUE_RUNNING] + q] -= 1
+    queues_now.add_running(st, q, -1)
     start_waiting(prog, st, mem, heap, r, queue, tick)
     start_waiting(prog, st, mem, heap, r, following, tick)
 
@@ -220,10 +245,10 @@ def phase_done(prog, st, mem, heap, stream, tick):
 @inner
 def bundle_done(prog, st, mem, heap, machine, tick):
     """A bundle of a message-level phase has completed."""
-    st[V_HEAP] = complete(prog, st, mem, machine, tick, heap, 0, st[V_HEAP])
+    st[lk.V_HEAP] = complete(prog, st, mem, machine, tick, heap, 0, st[lk.V_HEAP])
     if finished(prog, mem, machine):
-        block = mem[machine + M_BLOCK] - 1
-        stream = mem[machine + M_OWNER]
+        block = machines.block(mem, machine) - 1
+        stream = machines.owner(mem, machine)
         mem[block] -= 1
         if mem[block] == 0:
             release(prog, st, mem, block, stream)
@@ -233,62 +258,63 @@ def bundle_done(prog, st, mem, heap, machine, tick):
 @inner
 def release(prog, st, mem, block, stream):
     """Give the machines of a finished phase back to the free list of its line."""
-    item = st[st[STREAM_ITEM] + stream]
-    at = prog[ITEMS] + item * I_COLUMNS
-    row = phase_row(prog, st, at, stream - prog[at + I_STREAM], st[st[STREAM_PHASE] + stream])
-    line = prog[prog[RING_ENTRY] + 2 * (prog[row + PH_RING] + prog[at + I_LOCAL])]
-    mem[block] = st[st[FREE] + line]
-    st[st[FREE] + line] = block
+    item = streams.item(st, stream)
+    row = phase_row(prog, st, item, stream - items.stream(prog, item), streams.phase(st, stream))
+    line = ring_entries.line(prog, phases.ring(prog, row) + items.local(prog, item))
+    mem[block] = free_blocks.block(st, line)
+    free_blocks.set_block(st, line, block)
 
 
 @inner
 def serve(prog, st, mem, heap, r, node, tick):
     """Give a request to its memory server, first come first served."""
     row = node_row(prog, r, node)
-    at = prog[ITEMS] + (prog[prog[RANKS] + r * R_COLUMNS + R_ITEMS] + prog[row + N_ITEM]) * I_COLUMNS
-    server = prog[at + I_SERVER]
+    at = ranks.items(prog, r) + nodes.item(prog, row)
+    server = items.server(prog, at)
     start = tick
     if server >= 0:
         served(prog, st, server, tick)
-        start = max(tick, st[st[SERVER_FREE] + server])
-        st[st[SERVER_FREE] + server] = start + prog[at + I_TICKS]
-    schedule(prog, st, mem, heap, r, start + prog[at + I_TICKS], start, start, next_seq(st), EV_NODE, r, node)
+        start = max(tick, servers.server_free(st, server))
+        servers.set_server_free(st, server, start + items.ticks(prog, at))
+    schedule(
+        prog, st, mem, heap, r, start + items.ticks(prog, at), start, start, next_seq(st), lk.EV_NODE, r, node
+    )
 
 
 @njit
 def run(prog, st, mem, heap, budget, heap_room, machine_room):
     """Process up to `budget` events; stops early for lack of room (GROW) or on an error (V_STATUS)."""
-    st[V_STATUS] = OK
-    while st[V_HEAP] > 0 and budget > 0:
-        if st[V_HEAP] > heap_room or st[V_MACHINE] > machine_room:
-            st[V_STATUS] = GROW
+    st[lk.V_STATUS] = lk.OK
+    while st[lk.V_HEAP] > 0 and budget > 0:
+        if st[lk.V_HEAP] > heap_room or st[lk.V_MACHINE] > machine_room:
+            st[lk.V_STATUS] = lk.GROW
             return
-        tick, registered, sent = heap[0], heap[1], heap[2]
-        code, a, b = heap[4], heap[5], heap[6]
-        st[V_HEAP] = pop(heap, 0, st[V_HEAP])
+        tick, registered, sent = events.tick(heap, 0), events.registered(heap, 0), events.sent(heap, 0)
+        code, a, b = events.code(heap, 0), events.a(heap, 0), events.b(heap, 0)
+        st[lk.V_HEAP] = pop(heap, 0, st[lk.V_HEAP])
         budget -= 1
-        st[V_EVENTS] += 1
-        st[V_REGISTERED] = registered
-        if code == EV_PHASE:
+        st[lk.V_EVENTS] += 1
+        st[lk.V_REGISTERED] = registered
+        if code == lk.EV_PHASE:
             phase_done(prog, st, mem, heap, a, tick)
-        elif code in (EV_NODE, EV_RECV):
+        elif code in (lk.EV_NODE, lk.EV_RECV):
             complete_node(prog, st, mem, heap, a, b, tick)
-        elif code == EV_BUNDLE:
+        elif code == lk.EV_BUNDLE:
             bundle_done(prog, st, mem, heap, a, tick)
-        elif code == EV_MESSAGE:
-            st[V_HEAP] = arrive(prog, st, mem, a, b, tick, sent, heap, 0, st[V_HEAP])
-        elif code == EV_FIRE:
-            st[V_DOUBT] = 0
+        elif code == lk.EV_MESSAGE:
+            st[lk.V_HEAP] = arrive(prog, st, mem, a, b, tick, sent, heap, 0, st[lk.V_HEAP])
+        elif code == lk.EV_FIRE:
+            st[lk.V_DOUBT] = 0
             issue_free(prog, st, mem, heap, a, tick)
-        elif code >= EV_BUS_SENT:
-            st[V_THROUGH] = 0
-            st[V_HEAP] = bus_event(prog, st, mem, code, a, tick, heap, 0, st[V_HEAP])
-            if st[V_THROUGH] > 0:
-                bundle_done(prog, st, mem, heap, st[V_THROUGH], tick)
-            st[V_HEAP] = bus_go_on(prog, st, mem, a, tick, heap, 0, st[V_HEAP])
-        elif code == EV_SEND:
+        elif code >= lk.EV_BUS_SENT:
+            st[lk.V_THROUGH] = 0
+            st[lk.V_HEAP] = bus_event(prog, st, mem, code, a, tick, heap, 0, st[lk.V_HEAP])
+            if st[lk.V_THROUGH] > 0:
+                bundle_done(prog, st, mem, heap, st[lk.V_THROUGH], tick)
+            st[lk.V_HEAP] = bus_go_on(prog, st, mem, a, tick, heap, 0, st[lk.V_HEAP])
+        elif code == lk.EV_SEND:
             message_arrived(prog, st, mem, heap, a, b, tick)
         else:
             serve(prog, st, mem, heap, a, b, tick)
-        if st[V_STATUS] != OK:
+        if st[lk.V_STATUS] != lk.OK:
             return

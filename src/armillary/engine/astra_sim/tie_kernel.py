@@ -9,11 +9,16 @@ a queue of streams, at a slot of their rank or at a memory, their order has no e
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import in_variant, inner, use
-from armillary.engine.common.layout_kernel import *
+from armillary.engine.astra_sim import layout as lk
 
-way = use("armillary.engine.astra_sim.way_kernel")
-phase_row, queue_of, cost_of = way.phase_row, way.queue_of, way.cost_of
+way_kernel = use("armillary.engine.astra_sim.way_kernel")
+phase_row, queue_of, cost_of = way_kernel.phase_row, way_kernel.queue_of, way_kernel.cost_of
+comms, completed, item_state, items = accessors(lk.COMMS, lk.COMPLETED, lk.ITEM_STATE, lk.ITEMS)
+lines, members, phases, plans = accessors(lk.LINE_ROWS, lk.MEMBERS, lk.PHASES, lk.PLANS)
+ready_size, ring_entries, rows, servers = accessors(lk.READY_SIZE, lk.RING_ENTRY, lk.ROWS, lk.SERVERS)
+streams, touches = accessors(lk.STREAMS, lk.TOUCH)
 LISTED = in_variant("contention")
 """Events are in the order in which they were registered: there is nothing to tell."""
 
@@ -25,48 +30,45 @@ def touch(prog, st, r, queue, stream, p, tick):
     Of two events of a tick that were registered at different ticks the order is known, and of the ends of two phases
     that took the same way at the same time: messages do not overtake each other there.
     """
-    if LISTED or st[V_TIED] == 1:
+    if LISTED or st[lk.V_TIED] == 1:
         return
-    at = st[LAST_TOUCH] + (r * prog[Z_LEVELS] * prog[Z_QUEUES] + queue) * TO_COLUMNS
-    registered = st[V_REGISTERED]
-    if st[at + TO_TICK] == tick and st[at + TO_REGISTERED] == registered:
-        before = st[at + TO_STREAM]
-        if before != stream and not together(prog, st, before, st[at + TO_PHASE], stream, p):
-            st[V_TIED] = 1
-    st[at + TO_TICK] = tick
-    st[at + TO_REGISTERED] = registered
-    st[at + TO_STREAM] = stream
-    st[at + TO_PHASE] = p
+    at = r * prog[lk.Z_LEVELS] * prog[lk.Z_QUEUES] + queue
+    registered = st[lk.V_REGISTERED]
+    if touches.tick(st, at) == tick and touches.registered(st, at) == registered:
+        before = touches.stream(st, at)
+        if before != stream and (not together(prog, st, before, touches.phase(st, at), stream, p)):
+            st[lk.V_TIED] = 1
+    touches.set_tick(st, at, tick)
+    touches.set_registered(st, at, registered)
+    touches.set_stream(st, at, stream)
+    touches.set_phase(st, at, p)
 
 
 @inner
 def together(prog, st, one, p, other, q):
     """Tell whether all members began phase `p` of a stream and phase `q` of another in turn, at the same ticks each."""
-    item = st[st[STREAM_ITEM] + one]
-    if p < 0 or q < 0 or st[st[STREAM_ITEM] + other] != item:
+    item = streams.item(st, one)
+    if p < 0 or q < 0 or streams.item(st, other) != item:
         return False
-    at = prog[ITEMS] + item * I_COLUMNS
-    first = one - prog[at + I_STREAM]
-    second = other - prog[at + I_STREAM]
-    row = phase_row(prog, st, at, first, p)
-    if queue_of(prog, st, at, first, p) != queue_of(prog, st, at, second, q):
+    first = one - items.stream(prog, item)
+    second = other - items.stream(prog, item)
+    row = phase_row(prog, st, item, first, p)
+    if queue_of(prog, st, item, first, p) != queue_of(prog, st, item, second, q):
         return False
-    beside = phase_row(prog, st, at, second, q)
-    if cost_of(prog, st, at, row, first, p) != cost_of(prog, st, at, beside, second, q):
+    beside = phase_row(prog, st, item, second, q)
+    if cost_of(prog, st, item, row, first, p) != cost_of(prog, st, item, beside, second, q):
         return False
-    comm = prog[COMMS] + prog[at + I_COMM] * CO_COLUMNS
-    members = prog[comm + CO_ITEMS] + st[st[ITEM_INSTANCE] + item] * prog[comm + CO_REPS]
-    line = (
-        prog[LINE_ROWS] + prog[prog[RING_ENTRY] + 2 * (prog[row + PH_RING] + prog[at + I_LOCAL])] * LN_COLUMNS
-    )
-    phases = prog[prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS + PL_PHASES]
-    for i in range(prog[line + LN_MACHINES]):
-        member = prog[ITEMS] + st[st[INSTANCE_ITEM] + members + prog[prog[line + LN_LOCAL] + i]] * I_COLUMNS
-        here = prog[member + I_ROW] + first * phases + p
-        there = prog[member + I_ROW] + second * phases + q
-        if st[st[ROW_START] + here] != st[st[ROW_START] + there]:
+    comm = items.comm(prog, item)
+    first_member = comms.items(prog, comm) + item_state.item_instance(st, item) * comms.reps(prog, comm)
+    line = ring_entries.line(prog, phases.ring(prog, row) + items.local(prog, item))
+    steps = plans.phases(prog, items.plan(prog, item))
+    for i in range(lines.machines(prog, line)):
+        member = members.item(st, first_member + prog[lines.local(prog, line) + i])
+        here = items.row(prog, member) + first * steps + p
+        there = items.row(prog, member) + second * steps + q
+        if rows.start(st, here) != rows.start(st, there):
             return False
-        if st[st[ROW_SEQ] + here] > st[st[ROW_SEQ] + there]:
+        if rows.seq(st, here) > rows.seq(st, there):
             return False
     return True
 
@@ -76,34 +78,32 @@ def doubt(prog, st, r, kind, tick):
     """Note that a node of a kind completes; V_DOUBT: another one did, and might as well have been the second."""
     if LISTED:
         return
-    at = st[COMPLETED] + r * D_COLUMNS
-    pair = 1 if kind in (SEND, RECV) else 0
-    st[V_DOUBT] = 0
-    if st[at + D_TICK] == tick:
-        if st[at + D_REGISTERED] == st[V_REGISTERED] or (st[at + D_PAIR] == 1 and pair == 0):
-            st[V_DOUBT] = 1
-            if st[at + D_SKIPPED] == 1:
-                st[V_TIED] = 1
+    pair = 1 if kind in (lk.SEND, lk.RECV) else 0
+    st[lk.V_DOUBT] = 0
+    if completed.tick(st, r) == tick:
+        if completed.registered(st, r) == st[lk.V_REGISTERED] or (completed.pair(st, r) == 1 and pair == 0):
+            st[lk.V_DOUBT] = 1
+            if completed.skipped(st, r) == 1:
+                st[lk.V_TIED] = 1
     else:
-        for slot in range(NONE):
-            st[at + D_FRESH + slot] = 0
-            st[at + D_ISSUED + slot] = 0
-        st[at + D_SKIPPED] = 0
-        st[at + D_PAIR] = 0
-    st[at + D_TICK] = tick
-    st[at + D_REGISTERED] = st[V_REGISTERED]
-    st[at + D_PAIR] = max(st[at + D_PAIR], pair)
+        for slot in range(lk.NONE):
+            completed.set_fresh(st, r, slot, 0)
+            completed.set_issued(st, r, slot, 0)
+        completed.set_skipped(st, r, 0)
+        completed.set_pair(st, r, 0)
+    completed.set_tick(st, r, tick)
+    completed.set_registered(st, r, st[lk.V_REGISTERED])
+    completed.set_pair(st, r, max(completed.pair(st, r), pair))
 
 
 @inner
 def freed(prog, st, r, slot):
     """A completion frees a node: in doubt it matters if one before it has taken its slot."""
-    if LISTED or slot == NONE:
+    if LISTED or slot == lk.NONE:
         return
-    at = st[COMPLETED] + r * D_COLUMNS
-    if st[V_DOUBT] == 1 and st[at + D_ISSUED + slot] == 1:
-        st[V_TIED] = 1
-    st[at + D_FRESH + slot] = 1
+    if st[lk.V_DOUBT] == 1 and completed.issued(st, r, slot) == 1:
+        st[lk.V_TIED] = 1
+    completed.set_fresh(st, r, slot, 1)
 
 
 @inner
@@ -111,16 +111,15 @@ def taken(prog, st, r, slot, skipped):
     """A node takes its slot: in doubt it matters if others wait, and some have done so since this tick only."""
     if LISTED:
         return
-    at = st[COMPLETED] + r * D_COLUMNS
     if skipped:
-        st[at + D_SKIPPED] = 1
-        if st[V_DOUBT] == 1:
-            st[V_TIED] = 1
-    if slot == NONE:
+        completed.set_skipped(st, r, 1)
+        if st[lk.V_DOUBT] == 1:
+            st[lk.V_TIED] = 1
+    if slot == lk.NONE:
         return
-    if st[V_DOUBT] == 1 and st[at + D_FRESH + slot] == 1 and st[st[READY_SIZE] + r * 4 + slot] > 0:
-        st[V_TIED] = 1
-    st[at + D_ISSUED + slot] = 1
+    if st[lk.V_DOUBT] == 1 and completed.fresh(st, r, slot) == 1 and (ready_size.waiting(st, r, slot) > 0):
+        st[lk.V_TIED] = 1
+    completed.set_issued(st, r, slot, 1)
 
 
 @inner
@@ -128,6 +127,6 @@ def served(prog, st, server, tick):
     """A memory that others share gets a request: who is first matters to all, and is known at the start only."""
     if LISTED:
         return
-    if tick > 0 and st[st[SERVED_AT] + server] == tick:
-        st[V_TIED] = 1
-    st[st[SERVED_AT] + server] = tick
+    if tick > 0 and servers.served_at(st, server) == tick:
+        st[lk.V_TIED] = 1
+    servers.set_served_at(st, server, tick)

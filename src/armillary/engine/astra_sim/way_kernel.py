@@ -1,12 +1,18 @@
 """Which way each chunk of a collective goes: its phases, and for each the queue, the direction or tree, and its turn.
 
-`prog` is the program and `st` the state (see `layout_kernel`).
+`prog` is the program and `st` the state (see `layout`).
 """
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import in_variant, inner
-from armillary.engine.common.layout_kernel import *
+from armillary.engine.astra_sim import layout as lk
+
+after, bases, counters, instances, items = accessors(lk.AFTER, lk.BASES, lk.COUNTERS, lk.INSTANCES, lk.ITEMS)
+kept_work, phases, plans, rank_state = accessors(lk.KEPT, lk.PHASES, lk.PLANS, lk.RANK_STATE)
+routed, ways = accessors(lk.ROUTED, lk.ROUTES)
+
 
 SCHEDULED = in_variant("contention") or in_variant("scheduled")
 """Chunks may go several ways, and queues may be in another order than first come, first served."""
@@ -15,56 +21,60 @@ SCHEDULED = in_variant("contention") or in_variant("scheduled")
 @inner
 def phase_row(prog, st, at, chunk, p):
     """Return the address of the row of phase p of a chunk of the item at address `at`."""
-    plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
-    if SCHEDULED and prog[plan + PL_ROUTES] >= 0:
-        here = prog[at + I_ROW] + chunk * prog[plan + PL_PHASES] + p
-        return prog[PHASES] + st[st[ROW_PHASE] + here] * PH_COLUMNS
-    return prog[PHASES] + (prog[plan + PL_FIRST] + p) * PH_COLUMNS
+    plan = items.plan(prog, at)
+    if SCHEDULED and plans.routes(prog, plan) >= 0:
+        here = items.row(prog, at) + chunk * plans.phases(prog, plan) + p
+        return routed.phase(st, here)
+    return plans.first(prog, plan) + p
 
 
 @inner
-def turn_of(prog, st, at, row, chunk, p, base, count, kept):
-    """Return the how-many-eth one a phase is at its queues (or trees): from its item's `base`, or as it was `kept`."""
+def turn_of(prog, st, at, row, chunk, p, tree):
+    """Return the turn of a phase at its queues, or trees: that of the first chunk and so many on, or as it was kept."""
     if SCHEDULED:
-        plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
-        if prog[plan + PL_ROUTES] >= 0:
-            return st[st[kept] + prog[at + I_ROW] + chunk * prog[plan + PL_PHASES] + p]
-    return st[st[base] + prog[at + I_BASE] + p] + chunk * prog[row + count]
+        plan = items.plan(prog, at)
+        if plans.routes(prog, plan) >= 0:
+            here = items.row(prog, at) + chunk * plans.phases(prog, plan) + p
+            return routed.tree(st, here) if tree else routed.queue(st, here)
+    base = items.base(prog, at) + p
+    if tree:
+        return bases.tree_base(st, base) + chunk * phases.tree_count(prog, row)
+    return bases.queue_base(st, base) + chunk * phases.count(prog, row)
 
 
 @inner
 def queue_of(prog, st, at, chunk, p):
     """Return the queue of one phase of one chunk: queues of a level are used in turn."""
     row = phase_row(prog, st, at, chunk, p)
-    number = turn_of(prog, st, at, row, chunk, p, QUEUE_BASE, PH_COUNT, ROW_QUEUE)
-    queues = prog[Z_QUEUES]
-    family = prog[row + PH_FAMILY]
+    number = turn_of(prog, st, at, row, chunk, p, False)
+    queues = prog[lk.Z_QUEUES]
+    family = phases.family(prog, row)
     half = queues >> 1
     if queues == 1:
         local = 0
-    elif family == ALL:
+    elif family == lk.ALL:
         local = number % queues
-    elif family == FIRST:
+    elif family == lk.FIRST:
         local = number % half
     else:
         local = half + number % (queues - half)
-    return prog[row + PH_LEVEL] * queues + local
+    return phases.level(prog, row) * queues + local
 
 
 @inner
 def cost_of(prog, st, at, row, chunk, p):
     """Return the phase cost: the variant is the direction of the queue, or which of two trees."""
-    if prog[row + PH_TREE] >= 0:
-        number = turn_of(prog, st, at, row, chunk, p, TREE_BASE, PH_TREE_COUNT, ROW_TREE)
+    if phases.tree(prog, row) >= 0:
+        number = turn_of(prog, st, at, row, chunk, p, True)
         variant = number & 1
     else:
-        family = prog[row + PH_FAMILY]
-        queues = prog[Z_QUEUES]
-        variant = 1 if family == LAST else 0
-        if family == ALL and queues > 1:
-            number = turn_of(prog, st, at, row, chunk, p, QUEUE_BASE, PH_COUNT, ROW_QUEUE)
+        family = phases.family(prog, row)
+        queues = prog[lk.Z_QUEUES]
+        variant = 1 if family == lk.LAST else 0
+        if family == lk.ALL and queues > 1:
+            number = turn_of(prog, st, at, row, chunk, p, False)
             variant = 1 if number % queues >= queues >> 1 else 0
-    return prog[row + (PH_COST1 if variant == 1 else PH_COST0)]
+    return phases.cost1(prog, row) if variant == 1 else phases.cost0(prog, row)
 
 
 @inner
@@ -74,70 +84,67 @@ def after_kept(prog, st, r, at, plan, instance):
     Rank 0 forgets that work when it starts a collective, but who starts it first chooses the routes for all.
     """
     if r == 0:
-        st[st[KEPT]] = -1
-    if prog[plan + PL_GREEDY] == 0:
-        return prog[plan + PL_ROUTES]
-    routes = st[st[INSTANCE_ROUTES] + instance]
+        kept_work.set_plan(st, 0, -1)
+    if plans.greedy(prog, plan) == 0:
+        return plans.routes(prog, plan)
+    routes = instances.routes(st, instance)
     if routes < 0:
-        routes = prog[plan + PL_ROUTES]
-        kept = st[st[KEPT]]
+        routes = plans.routes(prog, plan)
+        kept = kept_work.plan(st, 0)
         if kept >= 0:
-            routes = prog[prog[AFTER] + prog[at + I_PLAN] * prog[Z_PLANS] + kept]
+            routes = after.routes(prog, items.plan(prog, at) * prog[lk.Z_PLANS] + kept)
             if routes < 0:
-                st[V_STATUS] = CARRIED
-                st[V_B] = kept
-        st[st[KEPT]] = prog[at + I_PLAN]
-        st[st[INSTANCE_ROUTES] + instance] = routes
+                st[lk.V_STATUS] = lk.CARRIED
+                st[lk.V_B] = kept
+        kept_work.set_plan(st, 0, items.plan(prog, at))
+        instances.set_routes(st, instance, routes)
     return routes
 
 
 @inner
 def count_ways(prog, st, r, at, plan, routes, chunks):
     """Note for each chunk of a collective which way it goes, and its turn at the queues and trees there."""
-    phases = prog[plan + PL_PHASES]
-    period = prog[routes]
-    levels = prog[Z_LEVELS]
-    own = st[COUNTERS] + r * (levels * 3 + prog[Z_TREES])
-    turn = st[st[TURN] + r] if prog[plan + PL_IN_TURN] == 1 else 0
+    steps = plans.phases(prog, plan)
+    period = ways.way(prog, routes)
+    levels = prog[lk.Z_LEVELS]
+    own = r * (levels * 3 + prog[lk.Z_TREES])
+    turn = rank_state.turn(st, r) if plans.in_turn(prog, plan) == 1 else 0
     for chunk in range(chunks):
-        way = prog[routes + 1 + (turn + chunk) % period]
-        for p in range(phases):
-            here = prog[at + I_ROW] + chunk * phases + p
-            number = prog[plan + PL_FIRST] + way * phases + p
-            row = prog[PHASES] + number * PH_COLUMNS
-            st[st[ROW_PHASE] + here] = number
-            counter = own + prog[row + PH_LEVEL] * 3 + prog[row + PH_FAMILY]
-            st[st[ROW_QUEUE] + here] = st[counter]
-            st[counter] += 1
-            if prog[row + PH_TREE] >= 0:
-                counter = own + levels * 3 + prog[row + PH_TREE]
-                st[st[ROW_TREE] + here] = st[counter]
-                st[counter] += 1
-    if prog[plan + PL_IN_TURN] == 1:
-        st[st[TURN] + r] = (turn + chunks) % period
+        way = ways.way(prog, routes + 1 + (turn + chunk) % period)
+        for p in range(steps):
+            here = items.row(prog, at) + chunk * steps + p
+            number = plans.first(prog, plan) + way * steps + p
+            routed.set_phase(st, here, number)
+            counter = own + phases.level(prog, number) * 3 + phases.family(prog, number)
+            routed.set_queue(st, here, counters.add_turn(st, counter, 1) - 1)
+            if phases.tree(prog, number) >= 0:
+                counter = own + levels * 3 + phases.tree(prog, number)
+                routed.set_tree(st, here, counters.add_turn(st, counter, 1) - 1)
+    if plans.in_turn(prog, plan) == 1:
+        rank_state.set_turn(st, r, (turn + chunks) % period)
 
 
 @inner
 def count_way(prog, st, r, at, plan):
     """Note the turn of the first chunk of a collective at the queues and trees of each of its phases."""
-    chunks = prog[at + I_CHUNKS]
-    phases = prog[plan + PL_PHASES]
-    first = prog[plan + PL_FIRST]
-    base = prog[at + I_BASE]
-    levels = prog[Z_LEVELS]
-    own = r * (levels * 3 + prog[Z_TREES])
-    for p in range(phases):
-        row = prog[PHASES] + (first + p) * PH_COLUMNS
-        counter = own + prog[row + PH_LEVEL] * 3 + prog[row + PH_FAMILY]
-        st[st[QUEUE_BASE] + base + p] = st[st[COUNTERS] + counter] + prog[row + PH_INDEX]
-        if prog[row + PH_TREE] >= 0:
-            counter = own + levels * 3 + prog[row + PH_TREE]
-            st[st[TREE_BASE] + base + p] = st[st[COUNTERS] + counter] + prog[row + PH_TREE_INDEX]
-    for p in range(phases):
-        row = prog[PHASES] + (first + p) * PH_COLUMNS
-        if prog[row + PH_INDEX] == 0:
-            counter = own + prog[row + PH_LEVEL] * 3 + prog[row + PH_FAMILY]
-            st[st[COUNTERS] + counter] += chunks * prog[row + PH_COUNT]
-        if prog[row + PH_TREE] >= 0 and prog[row + PH_TREE_INDEX] == 0:
-            counter = own + levels * 3 + prog[row + PH_TREE]
-            st[st[COUNTERS] + counter] += chunks * prog[row + PH_TREE_COUNT]
+    chunks = items.chunks(prog, at)
+    steps = plans.phases(prog, plan)
+    first = plans.first(prog, plan)
+    base = items.base(prog, at)
+    levels = prog[lk.Z_LEVELS]
+    own = r * (levels * 3 + prog[lk.Z_TREES])
+    for p in range(steps):
+        row = first + p
+        counter = own + phases.level(prog, row) * 3 + phases.family(prog, row)
+        bases.set_queue_base(st, base + p, counters.turn(st, counter) + phases.index(prog, row))
+        if phases.tree(prog, row) >= 0:
+            counter = own + levels * 3 + phases.tree(prog, row)
+            bases.set_tree_base(st, base + p, counters.turn(st, counter) + phases.tree_index(prog, row))
+    for p in range(steps):
+        row = first + p
+        if phases.index(prog, row) == 0:
+            counter = own + phases.level(prog, row) * 3 + phases.family(prog, row)
+            counters.add_turn(st, counter, chunks * phases.count(prog, row))
+        if phases.tree(prog, row) >= 0 and phases.tree_index(prog, row) == 0:
+            counter = own + levels * 3 + phases.tree(prog, row)
+            counters.add_turn(st, counter, chunks * phases.tree_count(prog, row))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from armillary.base.errors import InputError, StuckError
-from armillary.engine.common import layout_kernel as lk
+from armillary.engine.common import layout as lk
 from armillary.engine.common.items import View
 from armillary.engine.common.lowered import Run, Simulated
 

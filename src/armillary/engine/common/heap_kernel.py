@@ -7,7 +7,7 @@ number, then code and two operands. The first four are the order (docs/architect
 from __future__ import annotations
 
 from armillary.base.jit import inner
-from armillary.engine.common.layout_kernel import HEAP_COLUMNS
+from armillary.engine.common.layout import HEAP_COLUMNS
 
 
 @inner

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.engine.common import layout_kernel as lk
+from armillary.engine.common import layout as lk
 from armillary.engine.common.communicators import CollectiveCall, Communicators
 from armillary.engine.common.network import LIMIT
 from armillary.engine.common.nodes import OPERATION, Nodes

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.common import layout_kernel as lk
+from armillary.engine.common import layout as lk
 from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.demands import Demands
 from armillary.engine.common.items import View

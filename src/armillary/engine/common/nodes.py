@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.compute import KernelTimes
 from armillary.compute.untimed import has_time, names_work
-from armillary.engine.common import layout_kernel as lk
+from armillary.engine.common import layout as lk
 from armillary.engine.common.network import LIMIT
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType

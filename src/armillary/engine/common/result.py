@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.common import layout_kernel as lk
+from armillary.engine.common import layout as lk
 from armillary.engine.common.demands import Demands
 from armillary.engine.common.items import View
 from armillary.engine.common.lowered import NO_NETWORK, Run, Simulated

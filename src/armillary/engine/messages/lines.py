@@ -9,7 +9,7 @@ from armillary.collective import in_switch
 from armillary.collective.load import placed
 from armillary.collective.rounds import Rounds
 from armillary.engine.common.communicators import QuotientComm
-from armillary.engine.messages import message_layout_kernel as lk
+from armillary.engine.messages import layout as lk
 from armillary.engine.messages.in_switch import SwitchLines
 from armillary.engine.messages.shapes import Shape, Shapes
 from armillary.engine.messages.stages import network_of

@@ -6,52 +6,51 @@ ends with what the network delivers up to it; then free nodes are issued, and la
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, njit, use
-from armillary.engine.common.layout_kernel import HEAP_COLUMNS
-from armillary.engine.messages.message_layout_kernel import *
-from armillary.engine.transport.layout_kernel import (
-    FOREVER,
-    N_DELIVERED,
-    N_DELIVERED_LAST,
-    N_NOW,
-    N_STAGE,
-    N_STATUS,
-    P_COOKIE,
-    P_NEXT,
-    PS,
-)
-from armillary.engine.transport.layout_kernel import GROW as NET_GROW
+from armillary.engine.messages import layout as lk
+from armillary.engine.physical import layout as physical
+from armillary.engine.transport import layout as tk
 
 heaps = use("armillary.engine.common.heap_kernel")
 pop = heaps.pop
 share = use("armillary.engine.physical.share_kernel")
 schedule, touch_lane = share.schedule, share.touch_lane
 phase_row = use("armillary.engine.physical.choice_kernel").phase_row
-ranks = use("armillary.engine.physical.rank_kernel")
-complete_node, touch_rank, arrived = ranks.complete_node, ranks.touch_rank, ranks.arrived
-chunks = use("armillary.engine.physical.chunk_kernel")
-enter_asking, phase_done = chunks.enter_asking, chunks.phase_done
+rank_kernel = use("armillary.engine.physical.rank_kernel")
+complete_node, touch_rank = rank_kernel.complete_node, rank_kernel.touch_rank
+arrived = rank_kernel.arrived
+chunk_kernel = use("armillary.engine.physical.chunk_kernel")
+enter_asking, phase_done = chunk_kernel.enter_asking, chunk_kernel.phase_done
 issue_touched = use("armillary.engine.physical.issue_kernel").issue_touched
-rounds = use("armillary.engine.messages.round_kernel")
-begin_run, one_less, send, give_back = rounds.begin_run, rounds.one_less, rounds.send, rounds.give_back
-size_row = rounds.size_row
-switches = use("armillary.engine.messages.switch_kernel")
-occupy, release, through_switch = switches.occupy, switches.release, switches.through_switch
-events = use("armillary.engine.transport.queue_kernel")
-full, free_row = events.full, events.free_row
+round_kernel = use("armillary.engine.messages.round_kernel")
+begin_run, one_less, send = round_kernel.begin_run, round_kernel.one_less, round_kernel.send
+give_back, size_row, member_of = round_kernel.give_back, round_kernel.size_row, round_kernel.member_of
+switch_kernel = use("armillary.engine.messages.switch_kernel")
+occupy, release = switch_kernel.occupy, switch_kernel.release
+through_switch = switch_kernel.through_switch
+net_queue = use("armillary.engine.transport.queue_kernel")
+full, free_row = net_queue.full, net_queue.free_row
 mover = use("armillary.engine.transport.chosen_kernel")
 advance, change = mover.advance, mover.change
+channel_routes, channel_state = accessors(lk.CHANNEL_ROUTE, physical.CHANNEL_STATE)
+channels, dirty, events, items = accessors(physical.CHANNELS, physical.DIRTY, physical.EVENT, physical.ITEMS)
+lane_runs, lanes, line_routes = accessors(lk.LANE_RUNS, physical.LANES, lk.LINE_ROUTES)
+lines, messages, moves = accessors(physical.LINE_ROWS, physical.MESSAGE_STATE, lk.MOVES)
+phase_shapes, phases, plans, pool_rows = accessors(lk.PHASE_SHAPE, physical.PHASES, physical.PLANS, tk.ROW)
+rows, run_members, runs, shapes, sizes = accessors(physical.ROWS, lk.MEMBER, lk.RUN, lk.SHAPES, lk.SIZES)
+stages = accessors(lk.STAGES)
 
 
 @inner
 def run_over(prog, st, mem, heap, run, tick):
     """All members of a run are through: the phase of the chunk is done."""
-    lane = mem[run + RU_LANE]
-    key = mem[run + RU_KEY]
-    release(prog, st, mem[run + RU_LINE])
-    give_back(st, mem, run, RU_HEAD + prog[mem[run + RU_SHAPE] + SH_MEMBERS] * ME_COLUMNS)
-    st[st[LANE_ACTIVE] + lane] -= 1
-    st[st[LANE_LOAD] + lane] -= prog[prog[PHASES] + mem[run + RU_PHASE] * PH_COLUMNS + PH_TICKS]
+    lane = runs.lane(mem, run)
+    key = runs.key(mem, run)
+    release(prog, st, runs.line(mem, run))
+    give_back(st, mem, run, lk.RU_HEAD + shapes.members(prog, runs.shape(mem, run)) * lk.ME_COLUMNS)
+    lane_runs.add_active(st, lane, -1)
+    lanes.add_load(st, lane, -phases.ticks(prog, runs.phase(mem, run)))
     phase_done(prog, st, heap, lane, key, tick)
     touch_lane(st, lane)
 
@@ -59,43 +58,41 @@ def run_over(prog, st, mem, heap, run, tick):
 @inner
 def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick, block):
     """Let waiting chunks of a lane start, as many as may be under way at a time; returns whether there was room."""
-    item = st[st[LANE_ITEM] + lane]
-    at = prog[ITEMS] + item * I_COLUMNS
-    line = st[st[LANE_LINE] + lane]
-    if prog[prog[LINE_ROWS] + line * LN_COLUMNS + LN_MACHINES] == 0:
-        channel = prog[at + I_CHANNEL]
-        while st[st[STARTED] + channel] < st[st[SENT] + channel]:
+    item = lanes.item(st, lane)
+    line = lanes.line(st, lane)
+    if lines.members(prog, line) == 0:
+        channel = items.channel(prog, item)
+        while channel_state.started(st, channel) < channel_state.sent(st, channel):
             if not room(st, mem, heap, net, block):
                 return False
-            number = st[st[STARTED] + channel]
-            st[st[STARTED] + channel] = number + 1
-            place = prog[prog[CHANNELS] + channel * CN_COLUMNS + CN_FIRST] + number
-            key = st[st[SEND_KEY] + place] if prog[Z_POLICY] == ORDERED else 0
-            pair = prog[prog[CHANNEL_ROUTE] + 2 * channel]
-            size = prog[prog[CHANNEL_ROUTE] + 2 * channel + 1]
-            cookie = ((channel << MOVE_BITS) + number) * 2 + 1
+            number = channel_state.started(st, channel)
+            channel_state.set_started(st, channel, number + 1)
+            message = channels.first(prog, channel) + number
+            key = messages.send_key(st, message) if prog[physical.Z_POLICY] == physical.ORDERED else 0
+            pair = channel_routes.pair(prog, channel)
+            size = channel_routes.size(prog, channel)
+            cookie = ((channel << lk.MOVE_BITS) + number) * 2 + 1
             send(prog, st, net_table, net, pool, queue, cookie, pair, size, key, tick)
         return True
-    plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
-    while st[st[LANE_QUEUE] + lane] >= 0:
+    plan = items.plan(prog, item)
+    while lanes.queue(st, lane) >= 0:
         if not room(st, mem, heap, net, block):
             return False
-        key = st[st[LANE_QUEUE] + lane]
-        phases = prog[plan + PL_PHASES]
-        phase = phase_row(prog, st, item, key // phases, key % phases)
-        if st[st[LANE_ACTIVE] + lane] >= prog[prog[PHASE_SHAPE] + phase * PS_COLUMNS + PS_WINDOW]:
+        key = lanes.queue(st, lane)
+        steps = plans.phases(prog, plan)
+        phase = phase_row(prog, st, item, key // steps, key % steps)
+        if lane_runs.active(st, lane) >= phase_shapes.window(prog, phase):
             return True
-        row = prog[LINE_ROUTES]
-        row += (prog[prog[PHASE_SHAPE] + phase * PS_COLUMNS + PS_LINES] + line) * LI_COLUMNS
+        row = phase_shapes.lines(prog, phase) + line
         if not occupy(prog, st, row, lane):
             return True
-        st[st[LANE_QUEUE] + lane] = st[st[ROW_NEXT] + prog[at + I_ROW] + key]
-        st[st[ROW_START] + prog[at + I_ROW] + key] = tick
-        st[st[LANE_ACTIVE] + lane] += 1
+        lanes.set_queue(st, lane, rows.next(st, items.row(prog, item) + key))
+        rows.set_start(st, items.row(prog, item) + key, tick)
+        lane_runs.add_active(st, lane, 1)
         run = begin_run(prog, st, mem, net_table, net, pool, queue, lane, key, phase, row, tick)
-        if mem[run + RU_LEFT] == 0:
-            schedule(st, heap, tick, EV_OVER, run, 0)
-        if prog[row + LI_SWITCHES] > 0:
+        if runs.left(mem, run) == 0:
+            schedule(st, heap, tick, lk.EV_OVER, run, 0)
+        if line_routes.switches(prog, row) > 0:
             # Other lanes that wait for the switches have their turn first.
             touch_lane(st, lane)
             return True
@@ -105,50 +102,50 @@ def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick, b
 @inner
 def came(prog, st, mem, heap, net_table, net, pool, queue, cookie, tick):
     """The network has delivered a message."""
-    st[V_FLYING] -= 1
+    st[lk.V_FLYING] -= 1
     what = cookie // 2
-    delay = prog[Z_ENDPOINT]
+    delay = prog[lk.Z_ENDPOINT]
     if cookie % 2 == 1:
         # Messages of a channel arrive in any order: the k-th that comes is the k-th.
-        schedule(st, heap, tick + delay, EV_ARRIVED, what >> MOVE_BITS, 0)
+        schedule(st, heap, tick + delay, physical.EV_ARRIVED, what >> lk.MOVE_BITS, 0)
         return
-    run = what >> MOVE_BITS
-    move = what & ((1 << MOVE_BITS) - 1)
-    row = prog[MOVES] + (prog[mem[run + RU_SHAPE] + SH_MOVE] + move) * MV_COLUMNS
+    run = what >> lk.MOVE_BITS
+    move = what & ((1 << lk.MOVE_BITS) - 1)
+    row = shapes.move(prog, runs.shape(mem, run)) + move
     if delay > 0:
-        schedule(st, heap, tick + delay, EV_SENT, run, prog[row + MV_SOURCE])
+        schedule(st, heap, tick + delay, lk.EV_SENT, run, moves.source(prog, row))
     else:
-        one_less(prog, st, mem, net_table, net, pool, queue, run, prog[row + MV_SOURCE], tick)
+        one_less(prog, st, mem, net_table, net, pool, queue, run, moves.source(prog, row), tick)
     done = tick + delay
-    if prog[row + MV_REDUCE] >= ADDED_IN_SWITCH:
+    if moves.reduce(prog, row) >= lk.ADDED_IN_SWITCH:
         done = through_switch(prog, st, mem, run, move, row, tick)
-    elif prog[row + MV_REDUCE] == REDUCED:
+    elif moves.reduce(prog, row) == lk.REDUCED:
         # A member reduces one message after the other.
-        busy = run + RU_HEAD + prog[row + MV_TARGET] * ME_COLUMNS + ME_BUSY
-        done = max(done, mem[busy]) + prog[size_row(prog, mem, run, row) + 1]
-        mem[busy] = done
+        me = member_of(run, moves.target(prog, row))
+        done = max(done, run_members.busy(mem, me)) + sizes.reduce(prog, size_row(prog, mem, run, row))
+        run_members.set_busy(mem, me, done)
     if done > tick:
-        schedule(st, heap, done, EV_RECEIVED, run, prog[row + MV_TARGET])
+        schedule(st, heap, done, lk.EV_RECEIVED, run, moves.target(prog, row))
         return
-    one_less(prog, st, mem, net_table, net, pool, queue, run, prog[row + MV_TARGET], tick)
-    if mem[run + RU_LEFT] == 0:
+    one_less(prog, st, mem, net_table, net, pool, queue, run, moves.target(prog, row), tick)
+    if runs.left(mem, run) == 0:
         run_over(prog, st, mem, heap, run, tick)
 
 
 @inner
 def happen(prog, st, mem, heap, net_table, net, pool, queue, tick):
     """Process the first event of the heap."""
-    code, a, b = heap[4], heap[5], heap[6]
-    st[V_HEAP] = pop(heap, 0, st[V_HEAP])
-    if code == EV_NODE:
+    code, a, b = events.code(heap, 0), events.a(heap, 0), events.b(heap, 0)
+    st[physical.V_HEAP] = pop(heap, 0, st[physical.V_HEAP])
+    if code == physical.EV_NODE:
         complete_node(prog, st, a, b, tick)
-    elif code == EV_ARRIVED:
+    elif code == physical.EV_ARRIVED:
         arrived(prog, st, a, tick)
-    elif code in (EV_SENT, EV_RECEIVED):
+    elif code in (lk.EV_SENT, lk.EV_RECEIVED):
         one_less(prog, st, mem, net_table, net, pool, queue, a, b, tick)
-        if mem[a + RU_LEFT] == 0:
+        if runs.left(mem, a) == 0:
             run_over(prog, st, mem, heap, a, tick)
-    elif code == EV_OVER:
+    elif code == lk.EV_OVER:
         run_over(prog, st, mem, heap, a, tick)
     else:
         touch_rank(st, a)
@@ -158,13 +155,13 @@ def happen(prog, st, mem, heap, net_table, net, pool, queue, tick):
 def room(st, mem, heap, net, block):
     """Tell whether there is room for what a message or a chunk may bring: `EVENTS`, and a block of memory."""
     if (
-        (st[V_HEAP] + EVENTS) * HEAP_COLUMNS <= len(heap)
-        and st[V_MEMORY] + block <= len(mem)
+        (st[physical.V_HEAP] + lk.EVENTS) * physical.HEAP_COLUMNS <= len(heap)
+        and st[lk.V_MEMORY] + block <= len(mem)
         and not full(net)
     ):
         return True
-    if st[V_STATUS] == OK:
-        st[V_STATUS] = GROW
+    if st[physical.V_STATUS] == physical.OK:
+        st[physical.V_STATUS] = physical.GROW
     return False
 
 
@@ -178,46 +175,46 @@ def settle(prog, st, mem, heap, net_table, net, pool, queue, tick, block):
     if not issue_touched(prog, st, heap, tick):
         return False
     enter_asking(prog, st, heap, tick)
-    if st[V_COUNT] == 0:
+    if st[lk.V_COUNT] == 0:
         # What these lanes make others look at is looked at after them.
-        st[V_COUNT] = st[V_DIRTY]
-    while st[V_LOOKED] < st[V_COUNT]:
-        lane = st[st[DIRTY] + st[V_LOOKED]]
-        st[st[LANE_DIRTY] + lane] = 0
+        st[lk.V_COUNT] = st[physical.V_DIRTY]
+    while st[physical.V_LOOKED] < st[lk.V_COUNT]:
+        lane = dirty.lane(st, st[physical.V_LOOKED])
+        lanes.set_dirty(st, lane, 0)
         if not start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick, block):
-            st[st[LANE_DIRTY] + lane] = 1
+            lanes.set_dirty(st, lane, 1)
             return False
-        st[V_LOOKED] += 1
-    for i in range(st[V_LOOKED], st[V_DIRTY]):
-        st[st[DIRTY] + i - st[V_LOOKED]] = st[st[DIRTY] + i]
-    st[V_DIRTY] -= st[V_LOOKED]
-    st[V_LOOKED] = 0
-    st[V_COUNT] = 0
-    return st[V_DIRTY] == 0
+        st[physical.V_LOOKED] += 1
+    for i in range(st[physical.V_LOOKED], st[physical.V_DIRTY]):
+        dirty.set_lane(st, i - st[physical.V_LOOKED], dirty.lane(st, i))
+    st[physical.V_DIRTY] -= st[physical.V_LOOKED]
+    st[physical.V_LOOKED] = 0
+    st[lk.V_COUNT] = 0
+    return st[physical.V_DIRTY] == 0
 
 
 @inner
 def wait(prog, st, heap, net_table, net, pool, queue):
     """Let the network run to its next delivery, the next event or the next stage; returns False if nothing is left."""
-    limit = FOREVER
-    if st[V_HEAP] > 0:
-        limit = heap[0] * PS
-    stage = FOREVER
-    if st[V_STAGE] + 1 < prog[Z_STAGES]:
-        stage = prog[prog[STAGES] + st[V_STAGE] + 1]
-    if limit == FOREVER and st[V_FLYING] == 0:
+    limit = tk.FOREVER
+    if st[physical.V_HEAP] > 0:
+        limit = events.tick(heap, 0) * tk.PS
+    stage = tk.FOREVER
+    if st[lk.V_STAGE] + 1 < prog[lk.Z_STAGES]:
+        stage = stages.begin(prog, st[lk.V_STAGE] + 1)
+    if limit == tk.FOREVER and st[lk.V_FLYING] == 0:
         return False
     now = advance(net_table, net, pool, queue, min(limit, stage))
-    if net[N_STATUS] == NET_GROW:
-        st[V_STATUS] = GROW
+    if net[tk.N_STATUS] == tk.GROW:
+        st[physical.V_STATUS] = physical.GROW
         return True
-    if now == FOREVER:
+    if now == tk.FOREVER:
         return False
-    st[V_TICK] = (now + PS - 1) // PS
-    st[V_STEP] = COLLECT
+    st[lk.V_TICK] = (now + tk.PS - 1) // tk.PS
+    st[lk.V_STEP] = lk.COLLECT
     if now == stage:
-        st[V_STAGE] += 1
-        net[N_STAGE] = st[V_STAGE]
+        st[lk.V_STAGE] += 1
+        net[tk.N_STAGE] = st[lk.V_STAGE]
         change(net_table, net, pool, queue, now)
     return True
 
@@ -225,22 +222,22 @@ def wait(prog, st, heap, net_table, net, pool, queue):
 @inner
 def collect(st, net_table, net, pool, queue):
     """Let the network run to the end of the tick, and keep what it delivers: a message leaves at whole ticks only."""
-    end = st[V_TICK] * PS
+    end = st[lk.V_TICK] * tk.PS
     while True:
-        row = net[N_DELIVERED]
+        row = net[tk.N_DELIVERED]
         if row > 0:
-            if st[V_CAME] == 0:
-                st[V_CAME] = row
+            if st[lk.V_CAME] == 0:
+                st[lk.V_CAME] = row
             else:
-                pool[st[V_CAME_LAST] + P_NEXT] = row
-            st[V_CAME_LAST] = net[N_DELIVERED_LAST]
-            net[N_DELIVERED] = 0
-        if net[N_NOW] >= end and row == 0:
-            st[V_STEP] = HAPPEN
+                pool_rows.set_next(pool, st[lk.V_CAME_LAST], row)
+            st[lk.V_CAME_LAST] = net[tk.N_DELIVERED_LAST]
+            net[tk.N_DELIVERED] = 0
+        if net[tk.N_NOW] >= end and row == 0:
+            st[lk.V_STEP] = lk.HAPPEN
             return
         advance(net_table, net, pool, queue, end)
-        if net[N_STATUS] == NET_GROW:
-            st[V_STATUS] = GROW
+        if net[tk.N_STATUS] == tk.GROW:
+            st[physical.V_STATUS] = physical.GROW
             return
 
 
@@ -250,38 +247,38 @@ def run(prog, st, mem, heap, net_table, net, pool, queue, budget, block):
 
     `block` is the most memory that a chunk takes.
     """
-    st[V_STATUS] = OK
-    net[N_STATUS] = OK
+    st[physical.V_STATUS] = physical.OK
+    net[tk.N_STATUS] = tk.OK
     while budget > 0:
         budget -= 1
-        if st[V_STEP] == WAIT and not wait(prog, st, heap, net_table, net, pool, queue):
+        if st[lk.V_STEP] == lk.WAIT and not wait(prog, st, heap, net_table, net, pool, queue):
             return False
-        if st[V_STEP] == COLLECT:
+        if st[lk.V_STEP] == lk.COLLECT:
             collect(st, net_table, net, pool, queue)
-        if st[V_STATUS] != OK:
+        if st[physical.V_STATUS] != physical.OK:
             return True
-        tick = st[V_TICK]
-        if st[V_STEP] == HAPPEN:
+        tick = st[lk.V_TICK]
+        if st[lk.V_STEP] == lk.HAPPEN:
             # What the network delivers, and what is due at this tick, comes before what starts.
-            while st[V_CAME] > 0:
+            while st[lk.V_CAME] > 0:
                 if not room(st, mem, heap, net, block):
                     return True
                 budget -= 1
-                st[V_EVENTS] += 1
-                row = st[V_CAME]
-                st[V_CAME] = pool[row + P_NEXT]
-                cookie = pool[row + P_COOKIE]
+                st[physical.V_EVENTS] += 1
+                row = st[lk.V_CAME]
+                st[lk.V_CAME] = pool_rows.next(pool, row)
+                cookie = pool_rows.cookie(pool, row)
                 free_row(net, pool, row)
                 came(prog, st, mem, heap, net_table, net, pool, queue, cookie, tick)
-            while st[V_HEAP] > 0 and heap[0] <= tick:
+            while st[physical.V_HEAP] > 0 and events.tick(heap, 0) <= tick:
                 if not room(st, mem, heap, net, block):
                     return True
                 budget -= 1
-                st[V_EVENTS] += 1
+                st[physical.V_EVENTS] += 1
                 happen(prog, st, mem, heap, net_table, net, pool, queue, tick)
-            st[V_STEP] = START
+            st[lk.V_STEP] = lk.START
         over = settle(prog, st, mem, heap, net_table, net, pool, queue, tick, block)
-        if st[V_STATUS] != OK:
+        if st[physical.V_STATUS] != physical.OK:
             return True
-        st[V_STEP] = WAIT if over else HAPPEN
+        st[lk.V_STEP] = lk.WAIT if over else lk.HAPPEN
     return True

@@ -16,7 +16,7 @@ from armillary.engine.common.communicators import CollectiveCall
 from armillary.engine.common.items import Channel
 from armillary.engine.common.lowered import as_table
 from armillary.engine.common.network import LIMIT
-from armillary.engine.messages import message_layout_kernel as lk
+from armillary.engine.messages import layout as lk
 from armillary.engine.messages.lines import MessageLines
 from armillary.engine.messages.program import MessageProgram
 from armillary.engine.messages.routes import routes_of

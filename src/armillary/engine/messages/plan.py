@@ -16,9 +16,9 @@ from armillary.collective.synthesis.event_kernel import H_COLUMNS, S_HEAP
 from armillary.collective.synthesis.spread import Spread
 from armillary.collective.synthesis.synthesize import SynthesizedSchedule
 from armillary.collective.synthesis.wires import Wires
-from armillary.engine.messages import plan_layout_kernel as pk
+from armillary.engine.messages import plan_layout as pk
 from armillary.engine.messages.stages import stages_of
-from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport import layout as lk
 from armillary.engine.transport.models import transport_of
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.transport import Room, first_state

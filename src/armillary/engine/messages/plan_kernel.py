@@ -8,8 +8,8 @@ whole ticks, and what arrives within a tick is seen at its end.
 from __future__ import annotations
 
 from armillary.base.jit import inner, njit, use
-from armillary.engine.messages.plan_layout_kernel import *
-from armillary.engine.transport.layout_kernel import *
+from armillary.engine.messages import plan_layout as pk
+from armillary.engine.transport import layout as lk
 
 queues = use("armillary.engine.transport.queue_kernel")
 full, take_delivered = queues.full, queues.take_delivered
@@ -25,30 +25,30 @@ def touch(st, dirty, marked, node):
     """Look at the lanes of an NPU before time goes on."""
     if marked[node] == 0:
         marked[node] = 1
-        dirty[st[S_DIRTY]] = node
-        st[S_DIRTY] += 1
+        dirty[st[pk.S_DIRTY]] = node
+        st[pk.S_DIRTY] += 1
 
 
 @inner
 def arrive(st, scatter, gather, target, owner, dirty, marked, cookie, now):
     """An NPU has a message, and has added it if it is to."""
-    st[S_RECEIVED] += 1
-    st[S_LAST] = max(st[S_LAST], now)
-    count = len(scatter[A_CHUNK])
+    st[pk.S_RECEIVED] += 1
+    st[pk.S_LAST] = max(st[pk.S_LAST], now)
+    count = len(scatter[pk.A_CHUNK])
     if cookie < count:
-        chunk = scatter[A_CHUNK][cookie]
-        node = target[scatter[A_WIRE][cookie]]
-        at = node * st[S_CHUNKS] + chunk
-        scatter[A_NEED][at] -= 1
-        ready = scatter[A_NEED][at] == 0
+        chunk = scatter[pk.A_CHUNK][cookie]
+        node = target[scatter[pk.A_WIRE][cookie]]
+        at = node * st[pk.S_CHUNKS] + chunk
+        scatter[pk.A_NEED][at] -= 1
+        ready = scatter[pk.A_NEED][at] == 0
         if owner[chunk] == node:  # its sum is what is gathered
-            gather[A_NEED][at] -= 1
+            gather[pk.A_NEED][at] -= 1
     else:
-        chunk = gather[A_CHUNK][cookie - count]
-        node = target[gather[A_WIRE][cookie - count]]
-        at = node * st[S_CHUNKS] + chunk
-        gather[A_NEED][at] -= 1
-        ready = gather[A_NEED][at] == 0
+        chunk = gather[pk.A_CHUNK][cookie - count]
+        node = target[gather[pk.A_WIRE][cookie - count]]
+        at = node * st[pk.S_CHUNKS] + chunk
+        gather[pk.A_NEED][at] -= 1
+        ready = gather[pk.A_NEED][at] == 0
     if ready:
         touch(st, dirty, marked, node)
 
@@ -56,10 +56,10 @@ def arrive(st, scatter, gather, target, owner, dirty, marked, cookie, now):
 @inner
 def receive(st, heap, scatter, gather, target, owner, dirty, marked, busy, cookie, now):
     """The network has delivered a message; an NPU adds one after the other."""
-    at = now + st[S_DELAY]
-    if cookie < len(scatter[A_CHUNK]) and st[S_REDUCE] > 0:
-        node = target[scatter[A_WIRE][cookie]]
-        at = max(at, busy[node]) + st[S_REDUCE]
+    at = now + st[pk.S_DELAY]
+    if cookie < len(scatter[pk.A_CHUNK]) and st[pk.S_REDUCE] > 0:
+        node = target[scatter[pk.A_WIRE][cookie]]
+        at = max(at, busy[node]) + st[pk.S_REDUCE]
         busy[node] = at
     if at > now:
         push(st, heap, at, cookie)
@@ -73,7 +73,7 @@ def leave(st, table, net, pool, queue, phase, first_cookie, lane, node, size, no
     first, after, order, wire, chunk, need = phase
     while after[lane] < first[lane + 1]:
         number = order[after[lane]]
-        if need[node * st[S_CHUNKS] + chunk[number]] > 0:
+        if need[node * st[pk.S_CHUNKS] + chunk[number]] > 0:
             return True
         if full(net):
             return False
@@ -85,18 +85,18 @@ def leave(st, table, net, pool, queue, phase, first_cookie, lane, node, size, no
 @inner
 def start(st, table, net, pool, queue, scatter, gather, node_first, dirty, marked, size):
     """Let everything leave that can; returns whether there was room for all of it."""
-    count = len(scatter[A_CHUNK])
-    while st[S_DIRTY] > 0:
-        node = dirty[st[S_DIRTY] - 1]
+    count = len(scatter[pk.A_CHUNK])
+    while st[pk.S_DIRTY] > 0:
+        node = dirty[st[pk.S_DIRTY] - 1]
         for lane in range(node_first[node], node_first[node + 1]):
-            if not leave(st, table, net, pool, queue, scatter, 0, lane, node, size, st[S_TICK]):
+            if not leave(st, table, net, pool, queue, scatter, 0, lane, node, size, st[pk.S_TICK]):
                 return False
-            if scatter[A_NEXT][lane] == scatter[A_FIRST][lane + 1] and not leave(
-                st, table, net, pool, queue, gather, count, lane, node, size, st[S_TICK]
+            if scatter[pk.A_NEXT][lane] == scatter[pk.A_FIRST][lane + 1] and not leave(
+                st, table, net, pool, queue, gather, count, lane, node, size, st[pk.S_TICK]
             ):
                 return False
         marked[node] = 0
-        st[S_DIRTY] -= 1
+        st[pk.S_DIRTY] -= 1
     return True
 
 
@@ -105,23 +105,23 @@ def run(
     table, net, pool, queue, st, heap, scatter, gather, target, owner, node_first, dirty, marked, busy, size
 ):
     """Run until nothing can happen any more (returns False), or there is too little room (returns True)."""
-    net[N_STATUS] = OK
+    net[lk.N_STATUS] = lk.OK
     while True:
-        if st[S_COLLECT] == 0:
+        if st[pk.S_COLLECT] == 0:
             if not start(st, table, net, pool, queue, scatter, gather, node_first, dirty, marked, size):
                 return True
-            limit = FOREVER
+            limit = lk.FOREVER
             if st[S_HEAP] > 0:
                 limit = heap[0]
             at = advance(table, net, pool, queue, limit)
-            if net[N_STATUS] != OK:
+            if net[lk.N_STATUS] != lk.OK:
                 return True
-            if at == FOREVER:
+            if at == lk.FOREVER:
                 return False
-            st[S_TICK] = (at + PS - 1) // PS * PS
-            st[S_COLLECT] = 1
-        end = st[S_TICK]
-        while net[N_NOW] < end or net[N_DELIVERED] > 0:
+            st[pk.S_TICK] = (at + lk.PS - 1) // lk.PS * lk.PS
+            st[pk.S_COLLECT] = 1
+        end = st[pk.S_TICK]
+        while net[lk.N_NOW] < end or net[lk.N_DELIVERED] > 0:
             cookie = 0
             while cookie >= 0:
                 if (st[S_HEAP] + 1) * H_COLUMNS > len(heap):
@@ -130,8 +130,8 @@ def run(
                 if cookie >= 0:
                     receive(st, heap, scatter, gather, target, owner, dirty, marked, busy, cookie, end)
             advance(table, net, pool, queue, end)
-            if net[N_STATUS] != OK:
+            if net[lk.N_STATUS] != lk.OK:
                 return True
-        st[S_COLLECT] = 0
+        st[pk.S_COLLECT] = 0
         while st[S_HEAP] > 0 and heap[0] <= end:
             arrive(st, scatter, gather, target, owner, dirty, marked, pop(st, heap), end)

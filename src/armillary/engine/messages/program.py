@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,10 @@ from numpy.typing import NDArray
 
 from armillary.base.units import format_time
 from armillary.engine.common.lowered import Run
-from armillary.engine.messages import message_layout_kernel as lk
+from armillary.engine.messages import layout as lk
 from armillary.engine.messages.stages import network_of
 from armillary.engine.physical.program import PhysicalProgram
-from armillary.engine.transport import layout_kernel as tk
+from armillary.engine.transport import layout as tk
 from armillary.engine.transport.network import Routes, Stage
 from armillary.engine.transport.use import NetworkUse, link_use
 from armillary.platform.model import Platform
@@ -48,11 +47,6 @@ class MessageProgram(PhysicalProgram):
     platform: Platform
 
     holds = "messages of {} that are under way"
-
-    @property
-    def layout(self) -> ModuleType:
-        """The module that names the tables and their columns."""
-        return lk
 
     def network_use(self, run: Any) -> NetworkUse:
         """See `Simulated.network_use`; links have their bandwidths before anything fails."""

@@ -6,12 +6,18 @@ in it has arrived, and all that it receives has been reduced.
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.messages.message_layout_kernel import *
-from armillary.engine.transport.layout_kernel import PS
+from armillary.engine.messages import layout as lk
+from armillary.engine.physical import layout as physical
+from armillary.engine.transport import layout as tk
 
 mover = use("armillary.engine.transport.chosen_kernel")
 inject = mover.inject
+free_blocks, lanes, line_routes, moves = accessors(lk.FREE_BLOCKS, physical.LANES, lk.LINE_ROUTES, lk.MOVES)
+phase_shapes, received, receives, rounds = accessors(lk.PHASE_SHAPE, lk.RECEIVED, lk.RECEIVES, lk.ROUNDS)
+route_of, run_members, runs, sends, shapes = accessors(lk.ROUTE_OF, lk.MEMBER, lk.RUN, lk.SENDS, lk.SHAPES)
+sizes = accessors(lk.SIZES)
 
 
 @inner
@@ -27,49 +33,55 @@ def size_class(words):
 def allocate(st, mem, words):
     """Return the address of a block of working memory."""
     bits = size_class(words)
-    head = st[FREE_BLOCKS] + bits
-    block = st[head]
+    block = free_blocks.block(st, bits)
     if block > 0:
-        st[head] = mem[block]
+        free_blocks.set_block(st, bits, mem[block])
         return block
-    block = st[V_MEMORY]
-    st[V_MEMORY] = block + (1 << bits)
+    block = st[lk.V_MEMORY]
+    st[lk.V_MEMORY] = block + (1 << bits)
     return block
 
 
 @inner
 def give_back(st, mem, block, words):
     """Free a block."""
-    head = st[FREE_BLOCKS] + size_class(words)
-    mem[block] = st[head]
-    st[head] = block
+    bits = size_class(words)
+    mem[block] = free_blocks.block(st, bits)
+    free_blocks.set_block(st, bits, block)
 
 
 @inner
 def send(prog, st, net_table, net, pool, queue, cookie, pair, size, key, tick):
     """Let a message leave on the route that its pair of NPUs has in this stage."""
-    route = st[V_STAGE] * prog[Z_ROUTES] + pair
-    st[V_FLYING] += 1
-    st[V_SENT] += 1
-    inject(net_table, net, pool, queue, cookie, route, size, key, tick * PS)
+    route = st[lk.V_STAGE] * prog[lk.Z_ROUTES] + pair
+    st[lk.V_FLYING] += 1
+    st[lk.V_SENT] += 1
+    inject(net_table, net, pool, queue, cookie, route, size, key, tick * tk.PS)
+
+
+@inner
+def member_of(run, m):
+    """Return the address of a member of a run."""
+    return run + lk.RU_HEAD + m * lk.ME_COLUMNS
 
 
 @inner
 def begin_run(prog, st, mem, net_table, net, pool, queue, lane, key, phase, line_row, tick):
     """Start a phase of a chunk on a lane: all members come to their first round."""
-    shape = prog[SHAPES] + prog[line_row + LI_SHAPE] * SH_COLUMNS
-    members = prog[shape + SH_MEMBERS]
-    run = allocate(st, mem, RU_HEAD + members * ME_COLUMNS)
-    mem[run + RU_LANE] = lane
-    mem[run + RU_KEY] = key
-    mem[run + RU_PHASE] = phase
-    mem[run + RU_LINE] = line_row
-    mem[run + RU_LEFT] = members
-    mem[run + RU_SHAPE] = shape
+    shape = line_routes.shape(prog, line_row)
+    members = shapes.members(prog, shape)
+    run = allocate(st, mem, lk.RU_HEAD + members * lk.ME_COLUMNS)
+    runs.set_lane(mem, run, lane)
+    runs.set_key(mem, run, key)
+    runs.set_phase(mem, run, phase)
+    runs.set_line(mem, run, line_row)
+    runs.set_left(mem, run, members)
+    runs.set_shape(mem, run, shape)
     for m in range(members):
-        mem[run + RU_HEAD + m * ME_COLUMNS + ME_ROUND] = -1
-        mem[run + RU_HEAD + m * ME_COLUMNS + ME_TIMES] = 0
-        mem[run + RU_HEAD + m * ME_COLUMNS + ME_BUSY] = 0
+        me = member_of(run, m)
+        run_members.set_round(mem, me, -1)
+        run_members.set_times(mem, me, 0)
+        run_members.set_busy(mem, me, 0)
     for m in range(members):
         enter_round(prog, st, mem, net_table, net, pool, queue, run, m, tick)
     return run
@@ -78,77 +90,70 @@ def begin_run(prog, st, mem, net_table, net, pool, queue, lane, key, phase, line
 @inner
 def enter_round(prog, st, mem, net_table, net, pool, queue, run, m, tick):
     """A member is through with its round: it comes to the next in which it has anything to do."""
-    shape = mem[run + RU_SHAPE]
-    me = run + RU_HEAD + m * ME_COLUMNS
+    shape = runs.shape(mem, run)
+    me = member_of(run, m)
     while True:
-        if mem[me + ME_TIMES] > 1:
-            mem[me + ME_TIMES] -= 1
+        if run_members.times(mem, me) > 1:
+            run_members.add_times(mem, me, -1)
         else:
-            mem[me + ME_ROUND] += 1
-            if mem[me + ME_ROUND] == prog[shape + SH_ROUNDS]:
-                mem[run + RU_LEFT] -= 1
+            run_members.add_round(mem, me, 1)
+            if run_members.round(mem, me) == shapes.rounds(prog, shape):
+                runs.add_left(mem, run, -1)
                 return
-            row = prog[ROUNDS] + (prog[shape + SH_FIRST] + mem[me + ME_ROUND]) * RO_COLUMNS
-            mem[me + ME_TIMES] = prog[row + RO_REPEAT]
-        row = prog[ROUNDS] + (prog[shape + SH_FIRST] + mem[me + ME_ROUND]) * RO_COLUMNS
-        sends = prog[SENDS] + prog[row + RO_SENDS] + m
-        receives = prog[RECEIVES] + prog[row + RO_RECEIVES] + m
-        mem[me + ME_LEFT] = prog[sends + 1] - prog[sends] + prog[receives + 1] - prog[receives]
-        if mem[me + ME_LEFT] == 0:
-            mem[me + ME_TIMES] = 1
+            row = shapes.first(prog, shape) + run_members.round(mem, me)
+            run_members.set_times(mem, me, rounds.repeat(prog, row))
+        row = shapes.first(prog, shape) + run_members.round(mem, me)
+        first_send = sends.first(prog, rounds.sends(prog, row) + m)
+        last_send = sends.first(prog, rounds.sends(prog, row) + m + 1)
+        first_receive = receives.first(prog, rounds.receives(prog, row) + m)
+        last_receive = receives.first(prog, rounds.receives(prog, row) + m + 1)
+        run_members.set_left(mem, me, last_send - first_send + last_receive - first_receive)
+        if run_members.left(mem, me) == 0:
+            # However often a round is carried out in which it has nothing to do.
+            run_members.set_times(mem, me, 1)
             continue
-        for move in range(prog[sends], prog[sends + 1]):
-            meet(prog, st, mem, net_table, net, pool, queue, run, me, move, MV_TARGET, tick)
-        for i in range(prog[receives], prog[receives + 1]):
-            move = prog[prog[RECEIVED] + i]
-            meet(prog, st, mem, net_table, net, pool, queue, run, me, move, MV_SOURCE, tick)
+        for move in range(first_send, last_send):
+            at = shapes.move(prog, shape) + move
+            meet(prog, st, mem, net_table, net, pool, queue, run, me, move, moves.target(prog, at), tick)
+        for i in range(first_receive, last_receive):
+            move = received.move(prog, i)
+            at = shapes.move(prog, shape) + move
+            meet(prog, st, mem, net_table, net, pool, queue, run, me, move, moves.source(prog, at), tick)
         return
 
 
 @inner
-def meet(prog, st, mem, net_table, net, pool, queue, run, me, move, other_end, tick):
+def meet(prog, st, mem, net_table, net, pool, queue, run, me, move, other_member, tick):
     """Let a message leave if the member at its other end is in this round, too."""
-    shape = mem[run + RU_SHAPE]
-    row = prog[MOVES] + (prog[shape + SH_MOVE] + move) * MV_COLUMNS
-    other = run + RU_HEAD + prog[row + other_end] * ME_COLUMNS
-    if mem[other + ME_ROUND] != mem[me + ME_ROUND] or mem[other + ME_TIMES] != mem[me + ME_TIMES]:
+    other = member_of(run, other_member)
+    if run_members.round(mem, other) != run_members.round(mem, me):
+        return
+    if run_members.times(mem, other) != run_members.times(mem, me):
         return
     pair = pair_of(prog, mem, run, move)
-    lane = mem[run + RU_LANE]
-    key = st[st[LANE_KEY] + lane] if prog[Z_POLICY] == ORDERED else 0
-    cookie = ((run << MOVE_BITS) + move) * 2
-    send(
-        prog,
-        st,
-        net_table,
-        net,
-        pool,
-        queue,
-        cookie,
-        pair,
-        prog[size_row(prog, mem, run, row)],
-        key,
-        tick,
-    )
+    lane = runs.lane(mem, run)
+    key = lanes.key(st, lane) if prog[physical.Z_POLICY] == physical.ORDERED else 0
+    cookie = ((run << lk.MOVE_BITS) + move) * 2
+    move_row = shapes.move(prog, runs.shape(mem, run)) + move
+    size = sizes.bytes(prog, size_row(prog, mem, run, move_row))
+    send(prog, st, net_table, net, pool, queue, cookie, pair, size, key, tick)
 
 
 @inner
 def pair_of(prog, mem, run, move):
     """Return the pair of nodes of a message."""
-    return prog[prog[ROUTE_OF] + prog[mem[run + RU_LINE] + LI_ROUTES] + move]
+    return route_of.pair(prog, line_routes.routes(prog, runs.line(mem, run)) + move)
 
 
 @inner
 def size_row(prog, mem, run, move_row):
-    """Return where bytes and reduction ticks of a message stand, for the chunk of this run."""
-    phase = prog[PHASE_SHAPE] + mem[run + RU_PHASE] * PS_COLUMNS
-    return prog[SIZES] + (prog[phase + PS_SIZE] + prog[move_row + MV_SIZE]) * SZ_COLUMNS
+    """Return the row of SIZES of a message, for the chunk of this run."""
+    return phase_shapes.size(prog, runs.phase(mem, run)) + moves.size(prog, move_row)
 
 
 @inner
 def one_less(prog, st, mem, net_table, net, pool, queue, run, m, tick):
     """A message of a member's round is through."""
-    me = run + RU_HEAD + m * ME_COLUMNS
-    mem[me + ME_LEFT] -= 1
-    if mem[me + ME_LEFT] == 0:
+    me = member_of(run, m)
+    if run_members.add_left(mem, me, -1) == 0:
         enter_round(prog, st, mem, net_table, net, pool, queue, run, m, tick)

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from armillary.base.checked import Guards
 from armillary.base.jit import Mode, load
 from armillary.base.working_memory import at_least, room
-from armillary.engine.common.flat import flat_program
-from armillary.engine.common.layout_kernel import HEAP_COLUMNS
+from armillary.engine.common.layout import HEAP_COLUMNS
 from armillary.engine.common.lowered import BUDGET, FIRST_WORDS
-from armillary.engine.messages import message_layout_kernel as lk
+from armillary.engine.messages import layout as lk
 from armillary.engine.messages.program import MessageProgram, MessageRun
+from armillary.engine.physical import layout as physical
 from armillary.engine.physical.program import fire, first_state
-from armillary.engine.transport import layout_kernel as tk
+from armillary.engine.transport import layout as tk
 from armillary.engine.transport.network import lower_network
 from armillary.engine.transport.transport import Room, Transport
 from armillary.engine.transport.transport import first_state as first_net
@@ -44,14 +44,13 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
         program.stages, program.routes, transport.options(topology), transport.tables(topology)
     )
     kernel = load("armillary.engine.messages.loop_kernel", mode, transport.name)
-    prog, _ = flat_program(program.tables, mode, program.scalars, lk)
+    prog, _ = lk.PROGRAM.program(program.tables, mode, program.scalars)
     # A lane for which there was no room is to be looked at once more.
-    lanes = {"LANE_ACTIVE": z["lanes"], "DIRTY": 2 * z["lanes"]}
-    switches = {
-        "SWITCH_USED": len(program.tables["SWITCH_LIMIT"]), "PAIR_BUSY": len(program.pairs),
-        "WAITING": z["lanes"], "LANE_WAITS": z["lanes"],
+    sizes = {
+        "dirty": 2 * z["lanes"], "block sizes": 64, "pairs of nodes": len(program.pairs),
+        "switches": len(program.tables["SWITCH_LIMIT"]),
     }  # fmt: skip
-    state, place = first_state(program, mode, lk, {**lanes, "FREE_BLOCKS": 64, **switches})
+    state, place = first_state(program, mode, lk.STATE, sizes)
     if mode == "interpreted":
         table = table.tolist()
     shapes = program.tables["SHAPES"].reshape(-1, lk.SH_COLUMNS)
@@ -67,8 +66,8 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     state[lk.V_MEMORY] = 1 << 3
     fire(program, state, heap)
     guards, more = Guards(prog, state, table, net), True
-    while more and state[lk.V_STATUS] in (lk.OK, lk.GROW):
-        heap = at_least(heap, (state[lk.V_HEAP] + lk.EVENTS) * HEAP_COLUMNS, mode)
+    while more and state[physical.V_STATUS] in (physical.OK, physical.GROW):
+        heap = at_least(heap, (state[physical.V_HEAP] + lk.EVENTS) * HEAP_COLUMNS, mode)
         mem = at_least(mem, state[lk.V_MEMORY] + block, mode)
         rooms.fit(net)
         more = kernel.run(
@@ -82,7 +81,7 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
 
 def events(run: MessageRun) -> int:
     """Return the events of the ranks and of the network together."""
-    return run.scalar(lk.V_EVENTS) + int(run.net[tk.N_EVENTS])
+    return run.scalar(physical.V_EVENTS) + int(run.net[tk.N_EVENTS])
 
 
 def _estimate(program: MessageProgram, transport: Transport) -> int:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.collective.rounds import Rounds
-from armillary.engine.messages import message_layout_kernel as lk
+from armillary.engine.messages import layout as lk
 
 Ints = NDArray[np.int64]
 Part = tuple[Fraction, bool]

@@ -2,47 +2,52 @@
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.messages.message_layout_kernel import *
-from armillary.engine.transport.layout_kernel import PS
+from armillary.engine.messages import layout as lk
+from armillary.engine.transport import layout as tk
 
 share = use("armillary.engine.physical.share_kernel")
 touch_lane = share.touch_lane
-rounds = use("armillary.engine.messages.round_kernel")
-pair_of, size_row = rounds.pair_of, rounds.size_row
+round_kernel = use("armillary.engine.messages.round_kernel")
+pair_of, size_row = round_kernel.pair_of, round_kernel.size_row
+lane_runs, limits, line_routes, moves = accessors(lk.LANE_RUNS, lk.SWITCH_LIMIT, lk.LINE_ROUTES, lk.MOVES)
+pair_state, phase_shapes, runs, sizes = accessors(lk.PAIR_STATE, lk.PHASE_SHAPE, lk.RUN, lk.SIZES)
+switch_state, switches, waiting = accessors(lk.SWITCH_STATE, lk.SWITCHES, lk.WAITING)
 
 
 @inner
 def occupy(prog, st, line_row, lane):
     """Have all switches of a line work on one more chunk; if one of them cannot, let the lane wait."""
-    first = prog[SWITCHES] + prog[line_row + LI_SWITCH]
-    count = prog[line_row + LI_SWITCHES]
+    first = line_routes.switch(prog, line_row)
+    count = line_routes.switches(prog, line_row)
     for i in range(first, first + count):
-        if st[st[SWITCH_USED] + prog[i]] >= prog[prog[SWITCH_LIMIT] + prog[i]]:
-            if st[st[LANE_WAITS] + lane] == 0:
-                st[st[LANE_WAITS] + lane] = 1
-                st[st[WAITING] + st[V_WAITING]] = lane
-                st[V_WAITING] += 1
+        switch = switches.switch(prog, i)
+        if switch_state.used(st, switch) >= limits.limit(prog, switch):
+            if lane_runs.waits(st, lane) == 0:
+                lane_runs.set_waits(st, lane, 1)
+                waiting.set_lane(st, st[lk.V_WAITING], lane)
+                st[lk.V_WAITING] += 1
             return False
     for i in range(first, first + count):
-        st[st[SWITCH_USED] + prog[i]] += 1
+        switch_state.add_used(st, switches.switch(prog, i), 1)
     return True
 
 
 @inner
 def release(prog, st, line_row):
     """A chunk is through the switches of a line; lanes that waited for any switch are looked at before others."""
-    first = prog[SWITCHES] + prog[line_row + LI_SWITCH]
-    count = prog[line_row + LI_SWITCHES]
+    first = line_routes.switch(prog, line_row)
+    count = line_routes.switches(prog, line_row)
     if count == 0:
         return
     for i in range(first, first + count):
-        st[st[SWITCH_USED] + prog[i]] -= 1
-    for i in range(st[V_WAITING]):
-        lane = st[st[WAITING] + i]
-        st[st[LANE_WAITS] + lane] = 0
+        switch_state.add_used(st, switches.switch(prog, i), -1)
+    for i in range(st[lk.V_WAITING]):
+        lane = waiting.lane(st, i)
+        lane_runs.set_waits(st, lane, 0)
         touch_lane(st, lane)
-    st[V_WAITING] = 0
+    st[lk.V_WAITING] = 0
 
 
 @inner
@@ -52,11 +57,11 @@ def through_switch(prog, st, mem, run, move, move_row, tick):
     What comes from one node is added up in order, and while it comes: from when its first byte can have been there.
     """
     done = tick
-    if prog[move_row + MV_REDUCE] == ADDED_IN_SWITCH:
-        busy = st[PAIR_BUSY] + pair_of(prog, mem, run, move)
+    if moves.reduce(prog, move_row) == lk.ADDED_IN_SWITCH:
+        pair = pair_of(prog, mem, run, move)
         size = size_row(prog, mem, run, move_row)
-        begin = max(tick * PS - prog[size + SZ_WIRE], st[busy])
-        end = max(begin + prog[size + SZ_REDUCE], tick * PS)
-        st[busy] = end
-        done = (end + PS - 1) // PS
-    return done + prog[prog[PHASE_SHAPE] + mem[run + RU_PHASE] * PS_COLUMNS + PS_LATENCY]
+        begin = max(tick * tk.PS - sizes.wire(prog, size), pair_state.busy(st, pair))
+        end = max(begin + sizes.reduce(prog, size), tick * tk.PS)
+        pair_state.set_busy(st, pair, end)
+        done = (end + tk.PS - 1) // tk.PS
+    return done + phase_shapes.latency(prog, runs.phase(mem, run))

@@ -7,91 +7,92 @@ line: ticks of all that this collective has sent there and that is not through, 
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.physical.fluid_layout_kernel import *
+from armillary.engine.physical import layout as lk
 
 heaps = use("armillary.engine.common.heap_kernel")
 put, take = heaps.put, heaps.take
+asked, asking, chosen, comms = accessors(lk.ASKED, lk.ASKING, lk.CHOSEN, lk.COMMS)
+item_state, items, lanes, phases = accessors(lk.ITEM_STATE, lk.ITEMS, lk.LANES, lk.PHASES)
+plan_chunks, plans = accessors(lk.CHUNKS, lk.PLANS)
 
 
 @inner
 def choice_of(prog, st, item, chunk):
     """Return the number in CHOSEN of a chunk of the collective that an item has joined."""
-    comm = prog[COMMS] + prog[prog[ITEMS] + item * I_COLUMNS + I_COMM] * CO_COLUMNS
-    return prog[comm + CO_CHOSEN] + st[st[ITEM_INSTANCE] + item] * prog[comm + CO_CHUNKS] + chunk
+    comm = items.comm(prog, item)
+    return comms.chosen(prog, comm) + item_state.instance(st, item) * comms.chunks(prog, comm) + chunk
 
 
 @inner
 def phase_row(prog, st, item, chunk, p):
     """Return the number of the row of PHASES for a phase of a chunk."""
-    plan = prog[PLANS] + prog[prog[ITEMS] + item * I_COLUMNS + I_PLAN] * PL_COLUMNS
-    row = prog[prog[CHUNKS] + prog[plan + PL_CHUNKS] + chunk] + p
-    if prog[plan + PL_CHOICES] > 0:
-        way = st[st[CHOSEN] + choice_of(prog, st, item, chunk) * CH_COLUMNS + CH_WAY]
-        row += way * prog[plan + PL_PHASES]
+    plan = items.plan(prog, item)
+    row = plan_chunks.phase(prog, plans.chunks(prog, plan) + chunk) + p
+    if plans.choices(prog, plan) > 0:
+        way = chosen.way(st, choice_of(prog, st, item, chunk))
+        row += way * plans.phases(prog, plan)
     return row
 
 
 @inner
 def must_ask(prog, st, item, chunk, p):
     """Tell whether the level of a phase is still to be chosen; if so the member waits for that."""
-    plan = prog[PLANS] + prog[prog[ITEMS] + item * I_COLUMNS + I_PLAN] * PL_COLUMNS
-    if p + 1 >= prog[plan + PL_CHOICES]:
+    plan = items.plan(prog, item)
+    if p + 1 >= plans.choices(prog, plan):
         return False  # the last level is what is left
     number = choice_of(prog, st, item, chunk)
-    row = st[CHOSEN] + number * CH_COLUMNS
-    if p < st[row + CH_LEVELS]:
+    if p < chosen.levels(st, number):
         return False
-    if st[row + CH_ITEM] == 0:
-        st[row + CH_ITEM] = item + 1
-        put(st, st[ASKED], st[V_ASKED], number)
-        st[V_ASKED] += 1
-    waits = st[ASKING] + st[V_ASKING] * AS_COLUMNS
-    st[waits + AS_ITEM] = item
-    st[waits + AS_CHUNK] = chunk
-    st[waits + AS_PHASE] = p
-    st[V_ASKING] += 1
+    if chosen.item(st, number) == 0:
+        chosen.set_item(st, number, item + 1)
+        put(st, asked.at_chunk(st, 0), st[lk.V_ASKED], number)
+        st[lk.V_ASKED] += 1
+    asking.set_item(st, st[lk.V_ASKING], item)
+    asking.set_chunk(st, st[lk.V_ASKING], chunk)
+    asking.set_phase(st, st[lk.V_ASKING], p)
+    st[lk.V_ASKING] += 1
     return True
 
 
 @inner
 def choose(prog, st, number):
     """Choose the least loaded level for a chunk, of equal ones the first in the plain order."""
-    row = st[CHOSEN] + number * CH_COLUMNS
-    item = st[row + CH_ITEM] - 1
-    at = prog[ITEMS] + item * I_COLUMNS
-    plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
-    comm = prog[COMMS] + prog[at + I_COMM] * CO_COLUMNS
-    lanes = prog[comm + CO_LANE] + st[st[ITEM_INSTANCE] + item] * prog[comm + CO_LANES]
-    done = st[row + CH_LEVELS]
-    left = prog[plan + PL_CHOICES] - done
+    item = chosen.item(st, number) - 1
+    plan = items.plan(prog, item)
+    comm = items.comm(prog, item)
+    first_lane = comms.lane(prog, comm) + item_state.instance(st, item) * comms.lanes(prog, comm)
+    done = chosen.levels(st, number)
+    left = plans.choices(prog, plan) - done
     ways = 1  # that begin with the same levels and one more
     for i in range(2, left):
         ways *= i
     chunk = number - choice_of(prog, st, item, 0)
     first = phase_row(prog, st, item, chunk, done)
     best = 0
-    least = NEVER
+    least = lk.NEVER
     for i in range(left):
-        phase = prog[PHASES] + (first + i * ways * prog[plan + PL_PHASES]) * PH_COLUMNS
+        phase = first + i * ways * plans.phases(prog, plan)
         load = 0
-        for line in range(prog[phase + PH_FIRST], prog[phase + PH_FIRST] + prog[phase + PH_LINES]):
-            load = max(load, st[st[LANE_LOAD] + lanes + prog[phase + PH_LANE] + line])
+        for line in range(phases.first(prog, phase), phases.first(prog, phase) + phases.lines(prog, phase)):
+            load = max(load, lanes.load(st, first_lane + phases.lane(prog, phase) + line))
         if load < least:
             best = i
             least = load
-    st[row + CH_WAY] += best * ways
-    st[row + CH_LEVELS] = done + 1
-    st[row + CH_ITEM] = 0
-    phase = prog[PHASES] + (first + best * ways * prog[plan + PL_PHASES]) * PH_COLUMNS
-    for line in range(prog[phase + PH_FIRST], prog[phase + PH_FIRST] + prog[phase + PH_LINES]):
-        st[st[LANE_LOAD] + lanes + prog[phase + PH_LANE] + line] += prog[phase + PH_TICKS]
+    chosen.add_way(st, number, best * ways)
+    chosen.set_levels(st, number, done + 1)
+    chosen.set_item(st, number, 0)
+    # What this chunk will bring counts from now on, so that the next one to be asked for goes elsewhere.
+    phase = first + best * ways * plans.phases(prog, plan)
+    for line in range(phases.first(prog, phase), phases.first(prog, phase) + phases.lines(prog, phase)):
+        lanes.add_load(st, first_lane + phases.lane(prog, phase) + line, phases.ticks(prog, phase))
 
 
 @inner
 def choose_all(prog, st):
     """Choose for every chunk for which a member has asked, in the order of collectives and chunks."""
-    while st[V_ASKED] > 0:
-        number = take(st, st[ASKED], st[V_ASKED])
-        st[V_ASKED] -= 1
+    while st[lk.V_ASKED] > 0:
+        number = take(st, asked.at_chunk(st, 0), st[lk.V_ASKED])
+        st[lk.V_ASKED] -= 1
         choose(prog, st, number)

@@ -2,54 +2,54 @@
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.physical.fluid_layout_kernel import *
+from armillary.engine.physical import layout as lk
 
 heaps = use("armillary.engine.common.heap_kernel")
 take = heaps.take
 share = use("armillary.engine.physical.share_kernel")
 schedule, touch_lane, room_for = share.schedule, share.touch_lane, share.room_for
-ranks = use("armillary.engine.physical.rank_kernel")
-node_row, heap_of, complete_node = ranks.node_row, ranks.heap_of, ranks.complete_node
-touch_rank = ranks.touch_rank
+rank_kernel = use("armillary.engine.physical.rank_kernel")
+node_row, slot_of, complete_node = rank_kernel.node_row, rank_kernel.slot_of, rank_kernel.complete_node
+touch_rank = rank_kernel.touch_rank
 chunks = use("armillary.engine.physical.chunk_kernel")
 enter, enter_train, order_of = chunks.enter, chunks.enter_train, chunks.order_of
+channel_state, channels, comms, instances = accessors(lk.CHANNEL_STATE, lk.CHANNELS, lk.COMMS, lk.INSTANCES)
+item_state, items, lanes, members = accessors(lk.ITEM_STATE, lk.ITEMS, lk.LANES, lk.MEMBERS)
+messages, nodes, ordinals, plans = accessors(lk.MESSAGE_STATE, lk.NODES, lk.ORDINALS, lk.PLANS)
+progress, rank_state, ranks, ready = accessors(lk.NODE_STATE, lk.RANK_STATE, lk.RANKS, lk.READY)
+servers, slots, touched = accessors(lk.SERVERS, lk.SLOTS, lk.TOUCHED)
 
 
 @inner
-def item_row(prog, r, row):
-    """Return the address of the item of a node row of rank `r`."""
-    return prog[ITEMS] + (prog[prog[RANKS] + r * R_COLUMNS + R_ITEMS] + prog[row + N_ITEM]) * I_COLUMNS
-
-
-@inner
-def issue_collective(prog, st, heap, r, node, at, tick):
+def issue_collective(prog, st, heap, r, node, item, tick):
     """Let one rank join a collective: it enters the first phase of every chunk."""
-    plan = prog[PLANS] + prog[at + I_PLAN] * PL_COLUMNS
-    comm = prog[COMMS] + prog[at + I_COMM] * CO_COLUMNS
-    item = (at - prog[ITEMS]) // I_COLUMNS
-    ordinal = st[st[ORDINALS] + prog[at + I_ORDINAL]]
-    st[st[ORDINALS] + prog[at + I_ORDINAL]] = ordinal + 1
-    instance = prog[comm + CO_INSTANCE] + ordinal
-    members = prog[comm + CO_ITEMS] + ordinal * prog[comm + CO_REPS]
-    st[st[INSTANCE_ITEM] + members + prog[at + I_LOCAL]] = item
-    if st[st[INSTANCE_PLAN] + instance] < 0:
-        st[st[INSTANCE_PLAN] + instance] = item
-    elif prog[prog[ITEMS] + st[st[INSTANCE_PLAN] + instance] * I_COLUMNS + I_PLAN] != prog[at + I_PLAN]:
-        st[V_STATUS] = MISMATCH
-        st[V_A] = st[st[INSTANCE_PLAN] + instance]
-        st[V_B] = item
+    plan = items.plan(prog, item)
+    comm = items.comm(prog, item)
+    ordinal = ordinals.joined(st, items.ordinal(prog, item))
+    # The n-th collective of a rank in a communicator is the n-th of all its members.
+    ordinals.set_joined(st, items.ordinal(prog, item), ordinal + 1)
+    instance = comms.instance(prog, comm) + ordinal
+    member = comms.items(prog, comm) + ordinal * comms.reps(prog, comm)
+    members.set_item(st, member + items.local(prog, item), item)
+    if instances.leader(st, instance) < 0:
+        instances.set_leader(st, instance, item)
+    elif items.plan(prog, instances.leader(st, instance)) != items.plan(prog, item):
+        st[lk.V_STATUS] = lk.MISMATCH
+        st[lk.V_A] = instances.leader(st, instance)
+        st[lk.V_B] = item
         return
-    st[st[ITEM_INSTANCE] + item] = ordinal
-    chunks = prog[at + I_CHUNKS]
-    st[st[ITEM_LEFT] + item] = chunks
-    if chunks == 0 or prog[plan + PL_PHASES] == 0:
-        schedule(st, heap, tick, EV_NODE, r, node)
+    item_state.set_instance(st, item, ordinal)
+    count = items.chunks(prog, item)
+    item_state.set_left(st, item, count)
+    if count == 0 or plans.phases(prog, plan) == 0:
+        schedule(st, heap, tick, lk.EV_NODE, r, node)
         return
-    if prog[plan + PL_TRAIN] > 0:
+    if plans.train(prog, plan) > 0:
         enter_train(prog, st, item, tick)
         return
-    for chunk in range(chunks):
+    for chunk in range(count):
         enter(prog, st, heap, item, chunk, 0, tick)
 
 
@@ -57,42 +57,43 @@ def issue_collective(prog, st, heap, r, node, at, tick):
 def issue(prog, st, heap, r, node, tick):
     """Start one node."""
     row = node_row(prog, r, node)
-    kind = prog[row + N_KIND]
-    st[st[NODE_START] + prog[prog[RANKS] + r * R_COLUMNS + R_STATE] + node] = tick
-    if kind == SKIP:
+    kind = nodes.kind(prog, row)
+    progress.set_start(st, ranks.state(prog, r) + node, tick)
+    if kind == lk.SKIP:
         complete_node(prog, st, r, node, tick)
         return
-    if kind == FIXED:
-        schedule(st, heap, tick + prog[row + N_TICKS], EV_NODE, r, node)
+    if kind == lk.FIXED:
+        schedule(st, heap, tick + nodes.ticks(prog, row), lk.EV_NODE, r, node)
         return
-    at = item_row(prog, r, row)
-    if kind == COLLECTIVE:
-        issue_collective(prog, st, heap, r, node, at, tick)
-    elif kind == MEMORY:
-        server = prog[at + I_SERVER]
+    item = ranks.items(prog, r) + nodes.item(prog, row)
+    if kind == lk.COLLECTIVE:
+        issue_collective(prog, st, heap, r, node, item, tick)
+    elif kind == lk.MEMORY:
+        server = items.server(prog, item)
         start = tick
         if server >= 0:
-            start = max(tick, st[st[SERVER_FREE] + server])
-            st[st[SERVER_FREE] + server] = start + prog[at + I_SERVICE]
-        schedule(st, heap, start + prog[at + I_SERVICE], EV_NODE, r, node)
-    elif kind in (SEND, TRANSFER):
-        channel = prog[at + I_CHANNEL]
-        number = st[st[SENT] + channel]
-        st[st[SENT] + channel] = number + 1
-        row = prog[CHANNELS] + channel * CN_COLUMNS
-        st[st[SEND_NODE] + prog[row + CN_FIRST] + number] = node
-        lane = prog[row + CN_LANE]
-        st[st[LANE_LINE] + lane] = prog[row + CN_LINE]
-        st[st[LANE_ITEM] + lane] = (at - prog[ITEMS]) // I_COLUMNS
-        st[st[SEND_KEY] + prog[row + CN_FIRST] + number] = order_of(prog, prog[at + I_PRIORITY], tick)
+            start = max(tick, servers.free(st, server))
+            servers.set_free(st, server, start + items.service(prog, item))
+        schedule(st, heap, start + items.service(prog, item), lk.EV_NODE, r, node)
+    elif kind in (lk.SEND, lk.TRANSFER):
+        channel = items.channel(prog, item)
+        number = channel_state.sent(st, channel)
+        channel_state.set_sent(st, channel, number + 1)
+        message = channels.first(prog, channel) + number
+        messages.set_send_node(st, message, node)
+        messages.set_send_key(st, message, order_of(prog, items.priority(prog, item), tick))
+        lane = channels.lane(prog, channel)
+        lanes.set_line(st, lane, channels.line(prog, channel))
+        # All messages of a channel have the same bytes and latency: the item of any of them tells both.
+        lanes.set_item(st, lane, item)
         touch_lane(st, lane)
     else:
-        channel = prog[at + I_CHANNEL]
-        number = st[st[POSTED] + channel]
-        st[st[POSTED] + channel] = number + 1
-        st[st[RECV_NODE] + prog[prog[CHANNELS] + channel * CN_COLUMNS + CN_FIRST] + number] = node
-        if st[st[CAME] + channel] > number:
-            schedule(st, heap, tick, EV_NODE, r, node)
+        channel = items.channel(prog, item)
+        number = channel_state.posted(st, channel)
+        channel_state.set_posted(st, channel, number + 1)
+        messages.set_recv_node(st, channels.first(prog, channel) + number, node)
+        if channel_state.came(st, channel) > number:
+            schedule(st, heap, tick, lk.EV_NODE, r, node)
 
 
 @inner
@@ -101,26 +102,23 @@ def issue_rank(prog, st, heap, r, tick):
 
     Returns whether there was room for what they bring: each makes one event at most.
     """
-    slots = prog[prog[RANKS] + r * R_COLUMNS + R_SLOTS]
-    free = heap_of(prog, r, 0)
+    free = slot_of(prog, r, 0)
     while True:
-        best = NEVER
-        chosen = free
-        for number in range(free, free + slots):
-            ready = st[READY_SIZE] + 2 * number
-            if st[ready] > 0 and (number == free or st[st[BUSY] + number] == 0):
-                first = st[st[READY] + st[ready + 1]]
+        best = lk.NEVER
+        best_slot = free
+        for slot in range(free, free + ranks.slots(prog, r)):
+            if slots.waiting(st, slot) > 0 and (slot == free or slots.busy(st, slot) == 0):
+                first = ready.node(st, slots.heap(st, slot))
                 if first < best:
                     best = first
-                    chosen = number
-        if best == NEVER:
+                    best_slot = slot
+        if best == lk.NEVER:
             return True
         if not room_for(st, heap, 1):
             return False
-        ready = st[READY_SIZE] + 2 * chosen
-        take(st, st[READY] + st[ready + 1], st[ready])
-        st[ready] -= 1
-        st[st[BUSY] + chosen] = 1
+        take(st, ready.at_node(st, slots.heap(st, best_slot)), slots.waiting(st, best_slot))
+        slots.add_waiting(st, best_slot, -1)
+        slots.set_busy(st, best_slot, 1)
         issue(prog, st, heap, r, best, tick)
 
 
@@ -130,11 +128,11 @@ def issue_touched(prog, st, heap, tick):
 
     Returns whether there was room for all of it; else it is called again, and goes on where it stopped.
     """
-    while st[V_TOUCHED] > 0:
-        r = take(st, st[TOUCHED], st[V_TOUCHED])
-        st[V_TOUCHED] -= 1
-        st[st[IS_TOUCHED] + r] = 0
-        if tick >= prog[prog[RANKS] + r * R_COLUMNS + R_DELAY] and not issue_rank(prog, st, heap, r, tick):
+    while st[lk.V_TOUCHED] > 0:
+        r = take(st, touched.at_rank(st, 0), st[lk.V_TOUCHED])
+        st[lk.V_TOUCHED] -= 1
+        rank_state.set_is_touched(st, r, 0)
+        if tick >= ranks.delay(prog, r) and not issue_rank(prog, st, heap, r, tick):
             touch_rank(st, r)
             return False
     return True

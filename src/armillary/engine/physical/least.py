@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.common.items import View
-from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical import layout as lk
 
 Ints = NDArray[np.int64]
 

@@ -20,7 +20,7 @@ from armillary.engine.common.fits import fitted_message
 from armillary.engine.common.items import Channel
 from armillary.engine.common.lowered import Tables
 from armillary.engine.common.network import Scale
-from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical import layout as lk
 from armillary.engine.physical.memory import MemoryPorts
 from armillary.engine.physical.phases import MEMORY_STORE, PhysicalPhase
 from armillary.engine.physical.workload import PhysicalWorkload, lines_of

@@ -14,7 +14,7 @@ from armillary.engine.common.communicators import quotient_comms
 from armillary.engine.common.items import View
 from armillary.engine.common.lowered import Tables, as_table
 from armillary.engine.common.network import Scale, bits
-from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical import layout as lk
 from armillary.engine.physical.lines import Channels, Lines
 from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
 from armillary.engine.physical.plans import Plans, fill_accesses, fill_messages, fill_transfers, priorities

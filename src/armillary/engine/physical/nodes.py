@@ -23,7 +23,7 @@ from armillary.engine.common.nodes import (
     replayed,
     unrecorded,
 )
-from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical import layout as lk
 from armillary.engine.physical.memory import read_accesses
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType

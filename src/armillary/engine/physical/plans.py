@@ -14,7 +14,7 @@ from armillary.base.errors import InputError
 from armillary.engine.common.communicators import CollectiveCall, QuotientComm
 from armillary.engine.common.items import View, channel_at
 from armillary.engine.common.network import Scale
-from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical import layout as lk
 from armillary.engine.physical.courses import last_latency
 from armillary.engine.physical.lines import Channels, Lines
 from armillary.engine.physical.phases import PhysicalPhase, latency_ticks, reduction_ns

@@ -25,15 +25,15 @@ from numpy.typing import NDArray
 
 from armillary.base.checked import Guards
 from armillary.base.jit import Mode, load
+from armillary.base.tables import Layout
 from armillary.base.working_memory import at_least, room
 from armillary.engine.common.communicators import CollectiveCall, Communicator, QuotientComm
 from armillary.engine.common.demands import Demands
-from armillary.engine.common.flat import flat_program, flat_state
 from armillary.engine.common.items import FROM_MEMORY, View, channel_at
-from armillary.engine.common.layout_kernel import HEAP_COLUMNS
+from armillary.engine.common.layout import HEAP_COLUMNS
 from armillary.engine.common.lowered import BUDGET, FIRST_WORDS, NO_NETWORK, Run, Simulated
 from armillary.engine.common.timeline import OPERATIONS
-from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical import layout as lk
 from armillary.engine.physical.courses import Course
 from armillary.engine.physical.fitted import FITTED
 from armillary.engine.physical.least import least_ticks, plan_ticks
@@ -171,7 +171,7 @@ def execute(program: PhysicalProgram, mode: Mode | None = None) -> Run:
     if mode is None:
         mode = "interpreted" if 2 * z["states"] + 3 * z["rows"] < INTERPRETED_EVENTS else "compiled"
     kernel = load("armillary.engine.physical.fluid_kernel", mode)
-    prog, _ = flat_program(program.tables, mode, program.scalars, lk)
+    prog, _ = lk.PROGRAM.program(program.tables, mode, program.scalars)
     state, place = first_state(program, mode)
     heap = room((z["ranks"] + z["slots"]) * HEAP_COLUMNS + FIRST_WORDS, mode)
     mem = room(z["ports"] * lk.EN_COLUMNS + FIRST_WORDS, mode)
@@ -195,15 +195,16 @@ def fire(program: PhysicalProgram, state: Any, heap: Any) -> None:
 
 
 def first_state(
-    program: PhysicalProgram, mode: Mode, layout: ModuleType = lk, more: Mapping[str, int] | None = None
+    program: PhysicalProgram, mode: Mode, layout: Layout = lk.STATE, sizes: Mapping[str, int] | None = None
 ) -> tuple[Any, dict[str, slice]]:
-    """Return the state before the first event, and where its tables are; `more` are the sizes of further tables."""
+    """Return the state before the first event, and where its tables are; `sizes` are those of further tables."""
     z = program.sizes
     nodes = program.tables["NODES"].reshape(-1, lk.N_COLUMNS)
     spans = program.tables["RANKS"].reshape(-1, lk.R_COLUMNS)
-    ready, sizes = np.zeros(z["states"], np.int64), np.zeros((z["slots"], 2), np.int64)
-    sizes[:, 1] = program.slot_ready
-    degrees = []
+    ready, slots = np.zeros(z["states"], np.int64), np.zeros((z["slots"], lk.SLOT_COLUMNS), np.int64)
+    waiting, heap = slots[:, lk.SLOT_WAITING], slots[:, lk.SLOT_HEAP]
+    heap[:] = program.slot_ready
+    degrees = [np.zeros(0, np.int64)]
     for row in spans.tolist():
         mine = nodes[row[lk.R_NODES] : row[lk.R_NODES] + row[lk.R_COUNT]]
         degrees.append(mine[:, lk.N_INDEGREE])
@@ -211,36 +212,13 @@ def first_state(
         for slot in range(row[lk.R_SLOTS]):
             here = free[mine[free, lk.N_SLOT] == slot]
             number = row[lk.R_SLOT] + slot
-            ready[sizes[number, 1] : sizes[number, 1] + len(here)] = here
-            sizes[number, 0] = len(here)
-
-    def none(size: int) -> Ints:
-        return np.full(size, -1, np.int64)
-
+            ready[heap[number] : heap[number] + len(here)] = here
+            waiting[number] = len(here)
     filled = {
-        "INDEGREE": np.concatenate(degrees) if degrees else none(0), "NODE_START": none(z["states"]),
-        "NODE_END": none(z["states"]), "READY": ready, "READY_SIZE": sizes.ravel(),
-        "LEFT": spans[:, lk.R_COUNT].copy(), "INSTANCE_PLAN": none(z["instances"]),
-        "LANE_HEAD": none(z["lanes"]), "LANE_QUEUE": none(z["lanes"]),
+        "NODE_INDEGREE": np.concatenate(degrees), "READY": ready, "SLOTS": slots.ravel(),
+        "LEFT": spans[:, lk.R_COUNT].copy(),
     }  # fmt: skip
-    lanes = dict.fromkeys(
-        ("LANE_REMAINING", "LANE_RATE", "LANE_SINCE", "LANE_VERSION", "LANE_ENTRY", "LANE_KEY", "LANE_DIRTY", "DIRTY",
-         "LANE_RESET", "LANE_ITEM", "LANE_LINE", "STALE", "LANE_LOAD", "LANE_CHUNKS", "LANE_TAIL"), z["lanes"],
-    )  # fmt: skip
-    channels = dict.fromkeys(("SENT", "STARTED", "POSTED", "CAME"), z["channels"])
-    empty = {
-        "BUSY": z["slots"], "FINISH": z["ranks"], "TOUCHED": z["ranks"], "IS_TOUCHED": z["ranks"],
-        "ITEM_LEFT": z["items"], "ITEM_INSTANCE": z["items"], "ORDINALS": z["ordinals"],
-        "INSTANCE_ITEM": z["instance_items"], "ARRIVED": z["arrived"], "ROW_START": z["rows"], "ROW_END": z["rows"],
-        "TRAIN_START": z["items"], "TRAIN_RATE": z["items"], "ROW_NEXT": z["rows"], "ROW_PLACE": z["rows"],
-        "CHOSEN": z["chosen"] * lk.CH_COLUMNS, "ASKED": z["chosen"],
-        "ASKING": z["asking"] * lk.AS_COLUMNS,
-        "PORT_FIRST": z["ports"], "PORT_COUNT": z["ports"], "PORT_KEY": z["ports"], "PORT_FIRST_COUNT": z["ports"],
-        "PORT_DIRTY": z["ports"], "DIRTY_PORTS": z["ports"],
-        "LINE_FREE": z["lines"], "SEND_NODE": z["pairs"], "SEND_KEY": z["pairs"], "RECV_NODE": z["pairs"],
-        "SERVER_FREE": z["servers"],
-    }  # fmt: skip
-    return flat_state({**lanes, **channels, **empty, **(more or {})}, filled, mode, layout)
+    return layout.state({"dirty": z["lanes"], **z, **(sizes or {})}, filled, mode)
 
 
 def fill_spans(

@@ -2,58 +2,61 @@
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.physical.fluid_layout_kernel import *
+from armillary.engine.physical import layout as lk
 
 heaps = use("armillary.engine.common.heap_kernel")
 put = heaps.put
+channel_state, channels, children, messages = accessors(
+    lk.CHANNEL_STATE, lk.CHANNELS, lk.CHILDREN, lk.MESSAGE_STATE
+)
+nodes, progress, rank_state, ranks = accessors(lk.NODES, lk.NODE_STATE, lk.RANK_STATE, lk.RANKS)
+ready, slots, touched = accessors(lk.READY, lk.SLOTS, lk.TOUCHED)
 
 
 @inner
 def node_row(prog, r, node):
-    """Return the address of a node row."""
-    return prog[NODES] + (prog[prog[RANKS] + r * R_COLUMNS + R_NODES] + node) * N_COLUMNS
+    """Return the row of NODES of a node."""
+    return ranks.nodes(prog, r) + node
 
 
 @inner
 def touch_rank(st, r):
     """Have the rank issue what is free when the tick ends."""
-    if st[st[IS_TOUCHED] + r] == 0:
-        st[st[IS_TOUCHED] + r] = 1
-        put(st, st[TOUCHED], st[V_TOUCHED], r)
-        st[V_TOUCHED] += 1
+    if rank_state.is_touched(st, r) == 0:
+        rank_state.set_is_touched(st, r, 1)
+        put(st, touched.at_rank(st, 0), st[lk.V_TOUCHED], r)
+        st[lk.V_TOUCHED] += 1
 
 
 @inner
-def heap_of(prog, r, slot):
+def slot_of(prog, r, slot):
     """Return the number of a slot of rank `r` among all slots."""
-    return prog[prog[RANKS] + r * R_COLUMNS + R_SLOT] + slot
+    return ranks.slot(prog, r) + slot
 
 
 @inner
 def add_ready(prog, st, r, node):
     """Put a free node on the ready heap of its slot (lowest node first)."""
-    number = heap_of(prog, r, prog[node_row(prog, r, node) + N_SLOT])
-    ready = st[READY_SIZE] + 2 * number
-    put(st, st[READY] + st[ready + 1], st[ready], node)
-    st[ready] += 1
+    slot = slot_of(prog, r, nodes.slot(prog, node_row(prog, r, node)))
+    put(st, ready.at_node(st, slots.heap(st, slot)), slots.waiting(st, slot), node)
+    slots.add_waiting(st, slot, 1)
 
 
 @inner
 def complete_node(prog, st, r, node, tick):
     """Finish one node: free its slot and its children."""
     row = node_row(prog, r, node)
-    state = prog[prog[RANKS] + r * R_COLUMNS + R_STATE]
-    st[st[NODE_END] + state + node] = tick
-    st[st[BUSY] + heap_of(prog, r, prog[row + N_SLOT])] = 0
-    st[st[LEFT] + r] -= 1
-    if st[st[LEFT] + r] == 0:
-        st[st[FINISH] + r] = tick
-    first = prog[row + N_CHILD]
-    for i in range(first, first + prog[row + N_CHILDREN]):
-        child = prog[prog[CHILDREN] + i]
-        st[st[INDEGREE] + state + child] -= 1
-        if st[st[INDEGREE] + state + child] == 0:
+    state = ranks.state(prog, r)
+    progress.set_end(st, state + node, tick)
+    slots.set_busy(st, slot_of(prog, r, nodes.slot(prog, row)), 0)
+    if rank_state.add_left(st, r, -1) == 0:
+        rank_state.set_finish(st, r, tick)
+    first = nodes.child(prog, row)
+    for i in range(first, first + nodes.children(prog, row)):
+        child = children.node(prog, i)
+        if progress.add_indegree(st, state + child, -1) == 0:
             add_ready(prog, st, r, child)
     touch_rank(st, r)
 
@@ -61,10 +64,9 @@ def complete_node(prog, st, r, node, tick):
 @inner
 def arrived(prog, st, channel, tick):
     """A point-to-point message is there: its send completes, and its receive if it is posted."""
-    row = prog[CHANNELS] + channel * CN_COLUMNS
-    number = st[st[CAME] + channel]
-    st[st[CAME] + channel] = number + 1
-    place = prog[row + CN_FIRST] + number
-    complete_node(prog, st, prog[row + CN_SENDER], st[st[SEND_NODE] + place], tick)
-    if st[st[POSTED] + channel] > number:
-        complete_node(prog, st, prog[row + CN_RECEIVER], st[st[RECV_NODE] + place], tick)
+    number = channel_state.came(st, channel)
+    channel_state.set_came(st, channel, number + 1)
+    message = channels.first(prog, channel) + number
+    complete_node(prog, st, channels.sender(prog, channel), messages.send_node(st, message), tick)
+    if channel_state.posted(st, channel) > number:
+        complete_node(prog, st, channels.receiver(prog, channel), messages.recv_node(st, message), tick)

@@ -8,96 +8,100 @@ matter. Volumes and rates are integers: a rate is rounded down, a finish is roun
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.common.layout_kernel import HEAP_COLUMNS
-from armillary.engine.physical.fluid_layout_kernel import *
+from armillary.engine.physical import layout as lk
 
 push = use("armillary.engine.common.heap_kernel").push
-trains = use("armillary.engine.physical.train_kernel")
-advance_train, rest, ticks_of = trains.advance_train, trains.rest, trains.ticks_of
+train_kernel = use("armillary.engine.physical.train_kernel")
+advance_train, rest, ticks_of = train_kernel.advance_train, train_kernel.rest, train_kernel.ticks_of
+dirty, dirty_ports, entries, lanes = accessors(lk.DIRTY, lk.DIRTY_PORTS, lk.ENTRY, lk.LANES)
+line_ports, line_state, lines, port_state = accessors(
+    lk.LINE_PORTS, lk.LINE_STATE, lk.LINE_ROWS, lk.PORT_STATE
+)
+ports, stale = accessors(lk.PORTS, lk.STALE)
 
 
 @inner
 def schedule(st, heap, tick, code, a, b):
     """Put an event on the heap; within a tick the first made is the first."""
-    st[V_SEQUENCE] += 1
-    st[V_HEAP] = push(heap, 0, st[V_HEAP], tick, 0, 0, st[V_SEQUENCE], code, a, b)
+    st[lk.V_SEQUENCE] += 1
+    st[lk.V_HEAP] = push(heap, 0, st[lk.V_HEAP], tick, 0, 0, st[lk.V_SEQUENCE], code, a, b)
 
 
 @inner
 def room_for(st, heap, events):
     """Tell whether so many more events fit; else ask for room."""
-    if (st[V_HEAP] + events) * HEAP_COLUMNS <= len(heap):
+    if (st[lk.V_HEAP] + events) * lk.HEAP_COLUMNS <= len(heap):
         return True
-    if st[V_STATUS] == OK:
-        st[V_STATUS] = GROW
-        st[V_A] = events
-        st[V_B] = 0
+    if st[lk.V_STATUS] == lk.OK:
+        st[lk.V_STATUS] = lk.GROW
+        st[lk.V_A] = events
+        st[lk.V_B] = 0
     return False
 
 
 @inner
 def touch_lane(st, lane):
     """Have the lane looked at when the tick ends."""
-    if st[st[LANE_DIRTY] + lane] == 0:
-        st[st[LANE_DIRTY] + lane] = 1
-        st[st[DIRTY] + st[V_DIRTY]] = lane
-        st[V_DIRTY] += 1
+    if lanes.dirty(st, lane) == 0:
+        lanes.set_dirty(st, lane, 1)
+        dirty.set_lane(st, st[lk.V_DIRTY], lane)
+        st[lk.V_DIRTY] += 1
 
 
 @inner
 def touch_ports(prog, st, lane):
     """Have the ports of a lane looked at when the tick ends."""
-    line = prog[LINE_ROWS] + st[st[LANE_LINE] + lane] * LN_COLUMNS
-    first = prog[LINE_PORTS] + prog[line + LN_PORTS] * LP_COLUMNS
-    for i in range(prog[line + LN_PORT_COUNT]):
-        port = prog[first + i * LP_COLUMNS + LP_PORT]
-        if st[st[PORT_DIRTY] + port] == 0:
-            st[st[PORT_DIRTY] + port] = 1
-            st[st[DIRTY_PORTS] + st[V_PORTS]] = port
-            st[V_PORTS] += 1
+    line = lanes.line(st, lane)
+    first = lines.ports(prog, line)
+    for i in range(lines.port_count(prog, line)):
+        port = line_ports.port(prog, first + i)
+        if port_state.dirty(st, port) == 0:
+            port_state.set_dirty(st, port, 1)
+            dirty_ports.set_port(st, st[lk.V_PORTS], port)
+            st[lk.V_PORTS] += 1
 
 
 @inner
 def room_to_join(prog, st, mem, lane):
     """Tell whether there are entries for the ports of a lane; else ask for room."""
-    number = st[st[LANE_LINE] + lane]
-    words = prog[prog[LINE_ROWS] + number * LN_COLUMNS + LN_PORT_COUNT] * EN_COLUMNS
-    if st[st[LINE_FREE] + number] > 0 or max(st[V_ENTRIES], 1) + words <= len(mem):
+    line = lanes.line(st, lane)
+    words = lines.port_count(prog, line) * lk.EN_COLUMNS
+    if line_state.free(st, line) > 0 or max(st[lk.V_ENTRIES], 1) + words <= len(mem):
         return True
-    if st[V_STATUS] == OK:
-        st[V_STATUS] = GROW
-        st[V_A] = 0
-        st[V_B] = 1 + words  # address 0 means none
+    if st[lk.V_STATUS] == lk.OK:
+        st[lk.V_STATUS] = lk.GROW
+        st[lk.V_A] = 0
+        st[lk.V_B] = 1 + words  # address 0 means none
     return False
 
 
 @inner
 def join(prog, st, mem, lane):
     """Put a lane on its ports."""
-    number = st[st[LANE_LINE] + lane]
-    line = prog[LINE_ROWS] + number * LN_COLUMNS
-    count = prog[line + LN_PORT_COUNT]
-    entry = st[st[LINE_FREE] + number]
+    line = lanes.line(st, lane)
+    count = lines.port_count(prog, line)
+    entry = line_state.free(st, line)
     if entry > 0:
-        st[st[LINE_FREE] + number] = mem[entry + EN_NEXT]
+        line_state.set_free(st, line, entries.next(mem, entry))
     else:
-        entry = max(st[V_ENTRIES], 1)  # address 0 means none
-        st[V_ENTRIES] = entry + count * EN_COLUMNS
-    st[st[LANE_ENTRY] + lane] = entry
-    first = prog[LINE_PORTS] + prog[line + LN_PORTS] * LP_COLUMNS
+        entry = max(st[lk.V_ENTRIES], 1)  # address 0 means none
+        st[lk.V_ENTRIES] = entry + count * lk.EN_COLUMNS
+    lanes.set_entry(st, lane, entry)
+    first = lines.ports(prog, line)
     for i in range(count):
-        port = prog[first + i * LP_COLUMNS + LP_PORT]
-        at = entry + i * EN_COLUMNS
-        head = st[st[PORT_FIRST] + port]
-        mem[at + EN_LANE] = lane
-        mem[at + EN_NEXT] = head
-        mem[at + EN_PREVIOUS] = 0
-        mem[at + EN_WEIGHT] = prog[first + i * LP_COLUMNS + LP_WEIGHT]
+        port = line_ports.port(prog, first + i)
+        at = entry + i * lk.EN_COLUMNS
+        head = port_state.first(st, port)
+        entries.set_lane(mem, at, lane)
+        entries.set_next(mem, at, head)
+        entries.set_previous(mem, at, 0)
+        entries.set_weight(mem, at, line_ports.weight(prog, first + i))
         if head > 0:
-            mem[head + EN_PREVIOUS] = at
-        st[st[PORT_FIRST] + port] = at
-        st[st[PORT_COUNT] + port] += mem[at + EN_WEIGHT]
+            entries.set_previous(mem, head, at)
+        port_state.set_first(st, port, at)
+        port_state.add_count(st, port, entries.weight(mem, at))
     touch_ports(prog, st, lane)
 
 
@@ -105,140 +109,140 @@ def join(prog, st, mem, lane):
 def leave(prog, st, mem, lane):
     """Take a lane off its ports."""
     touch_ports(prog, st, lane)
-    number = st[st[LANE_LINE] + lane]
-    line = prog[LINE_ROWS] + number * LN_COLUMNS
-    first = prog[LINE_PORTS] + prog[line + LN_PORTS] * LP_COLUMNS
-    entry = st[st[LANE_ENTRY] + lane]
-    for i in range(prog[line + LN_PORT_COUNT]):
-        port = prog[first + i * LP_COLUMNS + LP_PORT]
-        at = entry + i * EN_COLUMNS
-        before = mem[at + EN_PREVIOUS]
-        after = mem[at + EN_NEXT]
+    line = lanes.line(st, lane)
+    first = lines.ports(prog, line)
+    entry = lanes.entry(st, lane)
+    for i in range(lines.port_count(prog, line)):
+        port = line_ports.port(prog, first + i)
+        at = entry + i * lk.EN_COLUMNS
+        before = entries.previous(mem, at)
+        after = entries.next(mem, at)
         if before > 0:
-            mem[before + EN_NEXT] = after
+            entries.set_next(mem, before, after)
         else:
-            st[st[PORT_FIRST] + port] = after
+            port_state.set_first(st, port, after)
         if after > 0:
-            mem[after + EN_PREVIOUS] = before
-        st[st[PORT_COUNT] + port] -= mem[at + EN_WEIGHT]
-    mem[entry + EN_NEXT] = st[st[LINE_FREE] + number]
-    st[st[LINE_FREE] + number] = entry
-    st[st[LANE_ENTRY] + lane] = 0
+            entries.set_previous(mem, after, before)
+        port_state.add_count(st, port, -entries.weight(mem, at))
+    entries.set_next(mem, entry, line_state.free(st, line))
+    line_state.set_free(st, line, entry)
+    lanes.set_entry(st, lane, 0)
 
 
 @inner
 def mark_stale(st, lane):
     """Have the rate of a lane computed anew, once, however many of its ports have changed."""
-    if st[st[LANE_DIRTY] + lane] < 2:
-        st[st[LANE_DIRTY] + lane] = 2
-        st[st[STALE] + st[V_STALE]] = lane
-        st[V_STALE] += 1
+    if lanes.dirty(st, lane) < 2:
+        lanes.set_dirty(st, lane, 2)
+        stale.set_lane(st, st[lk.V_STALE], lane)
+        st[lk.V_STALE] += 1
 
 
 @inner
 def find_first(st, mem, port):
     """Note which place in the global order comes first at a port, and how many lanes have it; mark all its lanes."""
-    key = NEVER
+    key = lk.NEVER
     count = 0
-    at = st[st[PORT_FIRST] + port]
+    at = port_state.first(st, port)
     while at > 0:
-        lane = mem[at + EN_LANE]
+        lane = entries.lane(mem, at)
         mark_stale(st, lane)
-        other = st[st[LANE_KEY] + lane]
+        other = lanes.key(st, lane)
         if other < key:
             key = other
             count = 0
         if other == key:
-            count += mem[at + EN_WEIGHT]
-        at = mem[at + EN_NEXT]
-    st[st[PORT_KEY] + port] = key
-    st[st[PORT_FIRST_COUNT] + port] = count
+            count += entries.weight(mem, at)
+        at = entries.next(mem, at)
+    port_state.set_key(st, port, key)
+    port_state.set_first_count(st, port, count)
 
 
 @inner
 def first_at(st, port, lane):
     """Return how many lanes come first at a port in the global order, 0 if `lane` is not among them."""
-    return st[st[PORT_FIRST_COUNT] + port] if st[st[LANE_KEY] + lane] == st[st[PORT_KEY] + port] else 0
+    return port_state.first_count(st, port) if lanes.key(st, lane) == port_state.key(st, port) else 0
 
 
 @inner
 def rate_of(prog, st, lane):
     """Return the rate of a lane now: the least that any of its ports gives it."""
-    line = prog[LINE_ROWS] + st[st[LANE_LINE] + lane] * LN_COLUMNS
-    first = prog[LINE_PORTS] + prog[line + LN_PORTS] * LP_COLUMNS
-    rate = NEVER
-    for i in range(prog[line + LN_PORT_COUNT]):
-        at = first + i * LP_COLUMNS
-        port = prog[at + LP_PORT]
-        sharers = st[st[PORT_COUNT] + port] if prog[Z_POLICY] == FAIR else first_at(st, port, lane)
+    line = lanes.line(st, lane)
+    first = lines.ports(prog, line)
+    rate = lk.NEVER
+    for i in range(lines.port_count(prog, line)):
+        use_of = first + i
+        port = line_ports.port(prog, use_of)
+        sharers = port_state.count(st, port) if prog[lk.Z_POLICY] == lk.FAIR else first_at(st, port, lane)
         if sharers == 0:
             return 0
         # Never 0 for want of digits: that lane would wait for ever.
-        rate = min(rate, max(1, prog[prog[PORTS] + port] // (prog[at + LP_FACTOR] * sharers)))
+        rate = min(rate, max(1, ports.rate(prog, port) // (line_ports.factor(prog, use_of) * sharers)))
     return rate
 
 
 @inner
 def advance(st, lane, tick):
     """Account for what a lane has moved since its rate was set."""
-    st[st[LANE_REMAINING] + lane] -= st[st[LANE_RATE] + lane] * (tick - st[st[LANE_SINCE] + lane])
-    st[st[LANE_SINCE] + lane] = tick
+    lanes.add_remaining(st, lane, -lanes.rate(st, lane) * (tick - lanes.since(st, lane)))
+    lanes.set_since(st, lane, tick)
 
 
 @inner
 def update(prog, st, heap, lane, tick):
     """Give a lane its rate, and schedule the end of its head if that has changed."""
-    if st[st[LANE_HEAD] + lane] < 0:
+    if lanes.head(st, lane) < 0:
         return
     rate = rate_of(prog, st, lane)
-    if rate == st[st[LANE_RATE] + lane] and st[st[LANE_RESET] + lane] == 0:
+    if rate == lanes.rate(st, lane) and lanes.reset(st, lane) == 0:
         return
-    train = st[st[LANE_CHUNKS] + lane] > 0
+    train = lanes.chunks(st, lane) > 0
     if train:
-        if rate == 0 or st[st[LANE_RESET] + lane] == 0:
-            st[st[LANE_QUEUE] + lane] = BROKEN
+        if rate == 0 or lanes.reset(st, lane) == 0:
+            lanes.set_queue(st, lane, lk.BROKEN)
         advance_train(prog, st, lane, tick)
     else:
         advance(st, lane, tick)
-    st[st[LANE_RESET] + lane] = 0
-    st[st[LANE_RATE] + lane] = rate
-    st[st[LANE_VERSION] + lane] += 1
+    lanes.set_reset(st, lane, 0)
+    lanes.set_rate(st, lane, rate)
+    # An end that was scheduled at the rate before is void; it stays on the heap until it is due.
+    version = lanes.add_version(st, lane, 1)
     if rate > 0:
-        end = tick + ticks_of(st[st[LANE_REMAINING] + lane], rate)
+        end = tick + ticks_of(lanes.remaining(st, lane), rate)
         if train:
             end += rest(prog, st, lane, rate)
-        schedule(st, heap, end, EV_VOLUME, lane, st[st[LANE_VERSION] + lane])
+        schedule(st, heap, end, lk.EV_VOLUME, lane, version)
 
 
 @inner
 def start_head(st, lane, key, volume, tick):
     """Let a lane serve the volume with this key."""
-    st[st[LANE_HEAD] + lane] = key
-    st[st[LANE_REMAINING] + lane] = volume
-    st[st[LANE_RATE] + lane] = 0
-    st[st[LANE_SINCE] + lane] = tick
-    st[st[LANE_RESET] + lane] = 1
+    lanes.set_head(st, lane, key)
+    lanes.set_remaining(st, lane, volume)
+    lanes.set_rate(st, lane, 0)
+    lanes.set_since(st, lane, tick)
+    lanes.set_reset(st, lane, 1)
 
 
 @inner
 def settle_ports(prog, st, mem, heap, tick):
     """Give every lane on a changed port its new rate; returns whether there was room for that."""
-    for i in range(st[V_PORTS]):
-        port = st[st[DIRTY_PORTS] + i]
-        st[st[PORT_DIRTY] + port] = 0
-        if prog[Z_POLICY] == ORDERED:
+    for i in range(st[lk.V_PORTS]):
+        port = dirty_ports.port(st, i)
+        port_state.set_dirty(st, port, 0)
+        if prog[lk.Z_POLICY] == lk.ORDERED:
             find_first(st, mem, port)
             continue
-        at = st[st[PORT_FIRST] + port]
+        at = port_state.first(st, port)
         while at > 0:
-            mark_stale(st, mem[at + EN_LANE])
-            at = mem[at + EN_NEXT]
-    st[V_PORTS] = 0
-    if not room_for(st, heap, st[V_STALE]):
+            mark_stale(st, entries.lane(mem, at))
+            at = entries.next(mem, at)
+    st[lk.V_PORTS] = 0
+    if not room_for(st, heap, st[lk.V_STALE]):
         return False
-    for i in range(st[V_STALE]):
-        lane = st[st[STALE] + i]
-        st[st[LANE_DIRTY] + lane] = 0
+    for i in range(st[lk.V_STALE]):
+        lane = stale.lane(st, i)
+        lanes.set_dirty(st, lane, 0)
         update(prog, st, heap, lane, tick)
-    st[V_STALE] = 0
+    st[lk.V_STALE] = 0
     return True

@@ -7,20 +7,19 @@ its rows follow from its start and its rate; once it has, rows are written chunk
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner
-from armillary.engine.physical.fluid_layout_kernel import *
+from armillary.engine.physical import layout as lk
 
-
-@inner
-def plan_of(prog, item):
-    """Return the address of the plan of a collective."""
-    return prog[PLANS] + prog[prog[ITEMS] + item * I_COLUMNS + I_PLAN] * PL_COLUMNS
+comms, item_state, items, lanes = accessors(lk.COMMS, lk.ITEM_STATE, lk.ITEMS, lk.LANES)
+line_members, lines, members, phases = accessors(lk.LINES, lk.LINE_ROWS, lk.MEMBERS, lk.PHASES)
+plan_chunks, plans, rows, trains = accessors(lk.CHUNKS, lk.PLANS, lk.ROWS, lk.TRAINS)
 
 
 @inner
 def phase_of(prog, plan, chunk):
-    """Return the address of the phase of a chunk of a plan of one phase."""
-    return prog[PHASES] + prog[prog[CHUNKS] + prog[plan + PL_CHUNKS] + chunk] * PH_COLUMNS
+    """Return the phase of a chunk of a plan of one phase."""
+    return plan_chunks.phase(prog, plans.chunks(prog, plan) + chunk)
 
 
 @inner
@@ -32,76 +31,75 @@ def ticks_of(volume, rate):
 @inner
 def rest(prog, st, lane, rate):
     """Return how long the chunks behind the head of a train take at a rate."""
-    plan = plan_of(prog, st[st[LANE_ITEM] + lane])
-    last = st[st[LANE_CHUNKS] + lane] - 1
-    head = st[st[LANE_HEAD] + lane]
-    bigger = max(0, prog[plan + PL_BIGGER] - head - 1)
-    ticks = (last - head - bigger) * ticks_of(prog[phase_of(prog, plan, last) + PH_VOLUME], rate)
+    plan = items.plan(prog, lanes.item(st, lane))
+    last = lanes.chunks(st, lane) - 1
+    head = lanes.head(st, lane)
+    bigger = max(0, plans.bigger(prog, plan) - head - 1)
+    ticks = (last - head - bigger) * ticks_of(phases.volume(prog, phase_of(prog, plan, last)), rate)
     if bigger > 0:
-        ticks += bigger * ticks_of(prog[phase_of(prog, plan, 0) + PH_VOLUME], rate)
+        ticks += bigger * ticks_of(phases.volume(prog, phase_of(prog, plan, 0)), rate)
     return ticks
 
 
 @inner
 def advance_train(prog, st, lane, tick):
     """Write down which chunks of a train were through by a tick, and what is left of its head."""
-    rate = st[st[LANE_RATE] + lane]
-    since = st[st[LANE_SINCE] + lane]
-    st[st[LANE_SINCE] + lane] = tick
+    rate = lanes.rate(st, lane)
+    since = lanes.since(st, lane)
+    lanes.set_since(st, lane, tick)
     if rate == 0:
         return
-    item = st[st[LANE_ITEM] + lane]
-    plan = plan_of(prog, item)
-    last = st[st[LANE_CHUNKS] + lane] - 1
-    row = prog[prog[ITEMS] + item * I_COLUMNS + I_ROW]
-    chunk = st[st[LANE_HEAD] + lane]
-    end = since + ticks_of(st[st[LANE_REMAINING] + lane], rate)
+    item = lanes.item(st, lane)
+    plan = items.plan(prog, item)
+    last = lanes.chunks(st, lane) - 1
+    row = items.row(prog, item)
+    chunk = lanes.head(st, lane)
+    end = since + ticks_of(lanes.remaining(st, lane), rate)
     while chunk < last and end <= tick:
-        st[st[ROW_END] + row + chunk] = end + prog[phase_of(prog, plan, chunk) + PH_LATENCY]
+        rows.set_end(st, row + chunk, end + phases.latency(prog, phase_of(prog, plan, chunk)))
         chunk += 1
-        st[st[ROW_START] + row + chunk] = end
-        st[st[LANE_REMAINING] + lane] = prog[phase_of(prog, plan, chunk) + PH_VOLUME]
+        rows.set_start(st, row + chunk, end)
+        lanes.set_remaining(st, lane, phases.volume(prog, phase_of(prog, plan, chunk)))
         since = end
-        end += ticks_of(st[st[LANE_REMAINING] + lane], rate)
-    st[st[LANE_HEAD] + lane] = chunk
-    st[st[LANE_REMAINING] + lane] -= rate * (tick - since)
+        end += ticks_of(lanes.remaining(st, lane), rate)
+    lanes.set_head(st, lane, chunk)
+    lanes.add_remaining(st, lane, -rate * (tick - since))
 
 
 @inner
 def end_train(prog, st, lane, tick):
     """Note when the chunks of a train went; returns the tick at which the last of them has arrived."""
-    item = st[st[LANE_ITEM] + lane]
-    at = prog[ITEMS] + item * I_COLUMNS
-    plan = plan_of(prog, item)
-    last = st[st[LANE_CHUNKS] + lane] - 1
-    bigger = prog[plan + PL_BIGGER]
-    done = tick + prog[phase_of(prog, plan, last) + PH_LATENCY]
-    line = prog[LINE_ROWS] + st[st[LANE_LINE] + lane] * LN_COLUMNS
-    comm = prog[COMMS] + prog[at + I_COMM] * CO_COLUMNS
-    members = prog[comm + CO_ITEMS] + st[st[ITEM_INSTANCE] + item] * prog[comm + CO_REPS]
-    whole = st[st[LANE_QUEUE] + lane] == WHOLE
-    row = prog[at + I_ROW]
+    item = lanes.item(st, lane)
+    plan = items.plan(prog, item)
+    last = lanes.chunks(st, lane) - 1
+    bigger = plans.bigger(prog, plan)
+    done = tick + phases.latency(prog, phase_of(prog, plan, last))
+    line = lanes.line(st, lane)
+    comm = items.comm(prog, item)
+    member = comms.items(prog, comm) + item_state.instance(st, item) * comms.reps(prog, comm)
+    whole = lanes.queue(st, lane) == lk.WHOLE
+    row = items.row(prog, item)
     if whole:
-        rate = st[st[LANE_RATE] + lane]
-        begun = st[st[LANE_SINCE] + lane]
+        rate = lanes.rate(st, lane)
+        begun = lanes.since(st, lane)
         if bigger > 0:
             # What a bigger chunk reduces may take a little longer.
             phase = phase_of(prog, plan, 0)
-            through = begun + bigger * ticks_of(prog[phase + PH_VOLUME], rate)
-            done = max(done, through + prog[phase + PH_LATENCY])
+            through = begun + bigger * ticks_of(phases.volume(prog, phase), rate)
+            done = max(done, through + phases.latency(prog, phase))
     else:
         advance_train(prog, st, lane, tick)
-        st[st[ROW_END] + row + last] = done
+        rows.set_end(st, row + last, done)
         if bigger > 0:
-            done = max(done, st[st[ROW_END] + row + bigger - 1])
-    for i in range(prog[line + LN_MACHINES]):
-        other = st[st[INSTANCE_ITEM] + members + prog[prog[LINES] + prog[line + LN_LOCAL] + i]]
+            done = max(done, rows.end(st, row + bigger - 1))
+    for i in range(lines.members(prog, line)):
+        other = members.item(st, member + line_members.local(prog, lines.local(prog, line) + i))
         if whole:
-            st[st[TRAIN_START] + other] = begun
-            st[st[TRAIN_RATE] + other] = rate
+            trains.set_start(st, other, begun)
+            trains.set_rate(st, other, rate)
         elif other != item:
-            own = prog[prog[ITEMS] + other * I_COLUMNS + I_ROW]
+            own = items.row(prog, other)
             for chunk in range(last + 1):
-                st[st[ROW_START] + own + chunk] = st[st[ROW_START] + row + chunk]
-                st[st[ROW_END] + own + chunk] = st[st[ROW_END] + row + chunk]
+                rows.set_start(st, own + chunk, rows.start(st, row + chunk))
+                rows.set_end(st, own + chunk, rows.end(st, row + chunk))
     return done

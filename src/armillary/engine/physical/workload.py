@@ -15,7 +15,7 @@ from armillary.engine.common.communicators import CollectiveCall, Communicator, 
 from armillary.engine.common.fold import Order, Ring, fold, pairs_of, world_lines
 from armillary.engine.common.items import MEMORY_OPERATIONS, Channel, View, channels_of, unreceived
 from armillary.engine.common.workload import Workload, check_members, read_workload
-from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical import layout as lk
 from armillary.engine.physical.courses import Course, course_of
 from armillary.engine.physical.fitted import fit_warnings, largest_message
 from armillary.engine.physical.memory import Groups, refined

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.engine.transport import credit_layout_kernel as ck
-from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport import credit_layout as ck
+from armillary.engine.transport import layout as lk
 from armillary.engine.transport.deadlock import down_links
 from armillary.engine.transport.transport import Transport
 from armillary.platform.topology.graph import UNBOUNDED, Topology

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.transport.credit_layout_kernel import *
-from armillary.engine.transport.layout_kernel import *
+from armillary.engine.transport import credit_layout as ck
+from armillary.engine.transport import layout as lk
 
-events = use("armillary.engine.transport.queue_kernel")
-push, new_row, free_row = events.push, events.new_row, events.free_row
-links = use("armillary.engine.transport.use_kernel")
-link_row, duration = links.link_row, links.duration
+queue_kernel = use("armillary.engine.transport.queue_kernel")
+push, new_row, free_row = queue_kernel.push, queue_kernel.new_row, queue_kernel.free_row
+use_kernel = use("armillary.engine.transport.use_kernel")
+link_row, duration = use_kernel.link_row, use_kernel.duration
+credit_rows, links, messages, option = accessors(ck.CREDIT, lk.LINK, ck.MESSAGE, ck.OPTION)
+packets, route_links, rows, senders, slots = accessors(ck.PACKET, lk.ROUTE_LINK, lk.ROW, ck.SENDER, ck.SLOT)
+wants = accessors(ck.WANT)
 
 
 @inner
 def wake(net, queue, link, time):
     """Let a link be arbitrated at `time`, or when it is free, unless it already is by then."""
-    row = net[N_OWN] + link * S_COLUMNS
-    time = max(time, net[row + S_FREE])
-    if time < net[row + S_WAKE]:
-        net[row + S_WAKE] = time
-        push(net, queue, time, link * CODES + ARBITRATE)
+    time = max(time, senders.free(net, link))
+    if time < senders.wake(net, link):
+        senders.set_wake(net, link, time)
+        push(net, queue, time, link * lk.CODES + ck.ARBITRATE)
 
 
 @inner
 def append(net, pool, slot, packet):
     """Put a packet into a slot; returns whether it is the first."""
-    row = net[N_OWN + 2] + slot * V_COLUMNS
-    pool[packet + P_NEXT] = 0
-    if net[row + V_FIRST] > 0:
-        pool[net[row + V_LAST] + P_NEXT] = packet
-        net[row + V_LAST] = packet
+    rows.set_next(pool, packet, 0)
+    if slots.first(net, slot) > 0:
+        rows.set_next(pool, slots.last(net, slot), packet)
+        slots.set_last(net, slot, packet)
         return False
-    net[row + V_FIRST] = packet
-    net[row + V_LAST] = packet
+    slots.set_first(net, slot, packet)
+    slots.set_last(net, slot, packet)
     return True
 
 
@@ -42,36 +44,35 @@ def leave(table, net, pool, queue, slot, left):
 
     They go together: whole packets are claimed (virtual cut-through).
     """
-    row = net[N_OWN + 2] + slot * V_COLUMNS
-    packet = net[row + V_FIRST]
-    net[row + V_FIRST] = pool[packet + P_NEXT]
-    net[row + V_FREE] = left
-    link = pool[packet + K_LINK]
+    packet = slots.first(net, slot)
+    slots.set_first(net, slot, rows.next(pool, packet))
+    slots.set_free(net, slot, left)
+    link = packets.link(pool, packet)
     back = new_row(net, pool)
-    time = left + table[link_row(table, net, link) + L_LATENCY]
-    pool[back + P_NEXT] = 0
-    pool[back + B_TIME] = time
-    pool[back + B_FLITS] = pool[packet + K_FLITS]
-    if net[row + V_BACK] == 0:
-        net[row + V_BACK] = back
+    time = left + links.latency(table, link_row(table, net, link))
+    rows.set_next(pool, back, 0)
+    credit_rows.set_time(pool, back, time)
+    credit_rows.set_flits(pool, back, packets.flits(pool, packet))
+    if slots.back(net, slot) == 0:
+        slots.set_back(net, slot, back)
     else:
-        pool[net[row + V_BACK_LAST] + P_NEXT] = back
-    net[row + V_BACK_LAST] = back
-    upstream = net[N_OWN] + link * S_COLUMNS
-    if net[upstream + S_WANTED] > 0 or net[upstream + S_NIC] > 0:
+        rows.set_next(pool, slots.back_last(net, slot), back)
+    slots.set_back_last(net, slot, back)
+    upstream = link
+    if senders.wanted(net, upstream) > 0 or senders.nic(net, upstream) > 0:
         wake(net, queue, link, time)
 
 
 @inner
 def credits(net, pool, row, now):
     """Return the flits that the upstream of a slot, by its row, may send by now."""
-    back = net[row + V_BACK]
-    while back > 0 and pool[back + B_TIME] <= now:
-        net[row + V_CREDITS] += pool[back + B_FLITS]
-        net[row + V_BACK] = pool[back + P_NEXT]
+    back = slots.back(net, row)
+    while back > 0 and credit_rows.time(pool, back) <= now:
+        slots.add_credits(net, row, credit_rows.flits(pool, back))
+        slots.set_back(net, row, rows.next(pool, back))
         free_row(net, pool, back)
-        back = net[row + V_BACK]
-    return net[row + V_CREDITS]
+        back = slots.back(net, row)
+    return slots.credits(net, row)
 
 
 @inner
@@ -80,28 +81,26 @@ def serve(table, net, pool, queue, slot, now):
 
     That happens as soon as it is known, for the times at which it will.
     """
-    row = net[N_OWN + 2] + slot * V_COLUMNS
-    want = net[N_OWN + 1] + slot * W_COLUMNS
-    for _ in range(STEP):
-        packet = net[row + V_FIRST]
-        if packet == 0 or net[want + W_LINK] > 0:
+    for _ in range(ck.STEP):
+        packet = slots.first(net, slot)
+        if packet == 0 or wants.link(net, slot) > 0:
             return
-        start = max(pool[packet + K_HEAD], net[row + V_FREE])
-        if pool[packet + K_AT] < pool[packet + K_END]:
-            link = table[table[T_ROUTE_LINK] + pool[packet + K_AT]]
-            net[want + W_LINK] = link + 1
-            net[want + W_FROM] = start
-            net[net[N_OWN] + link * S_COLUMNS + S_WANTED] += 1
+        start = max(packets.head(pool, packet), slots.free(net, slot))
+        if packets.at(pool, packet) < packets.end(pool, packet):
+            link = route_links.link(table, packets.at(pool, packet))
+            wants.set_link(net, slot, link + 1)
+            wants.set_since(net, slot, start)
+            senders.add_wanted(net, link, 1)
             wake(net, queue, link, start)
             return
-        size = pool[packet + K_FLITS] * table[table[T_OPTIONS] + O_FLIT]
-        took = duration(table, link_row(table, net, pool[packet + K_LINK]), size)
-        left = max(start + took, pool[packet + K_TAIL])
+        size = packets.flits(pool, packet) * option.flit(table, table[lk.T_OPTIONS])
+        took = duration(table, link_row(table, net, packets.link(pool, packet)), size)
+        left = max(start + took, packets.tail(pool, packet))
         leave(table, net, pool, queue, slot, left)
-        message = pool[packet + K_MESSAGE]
+        message = packets.message(pool, packet)
         free_row(net, pool, packet)
-        pool[message + M_OPEN] -= 1
-        pool[message + M_LAST] = max(pool[message + M_LAST], left)
-        if pool[message + M_OPEN] == 0:
-            push(net, queue, pool[message + M_LAST], message * CODES + ARRIVED)
-    push(net, queue, now, slot * CODES + EMPTY)
+        messages.add_open(pool, message, -1)
+        messages.set_last(pool, message, max(messages.last(pool, message), left))
+        if messages.open(pool, message) == 0:
+            push(net, queue, messages.last(pool, message), message * lk.CODES + ck.ARRIVED)
+    push(net, queue, now, slot * lk.CODES + ck.EMPTY)

@@ -9,53 +9,65 @@ All that a link's arbitration reads was settled before its ps, so that the order
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.transport.credit_layout_kernel import *
-from armillary.engine.transport.layout_kernel import *
+from armillary.engine.transport import credit_layout as ck
+from armillary.engine.transport import layout as lk
 
-events = use("armillary.engine.transport.queue_kernel")
-push, pop, new_row, deliver = events.push, events.pop, events.new_row, events.deliver
-comes, reached = events.comes, events.reached
-links = use("armillary.engine.transport.use_kernel")
-link_row, duration, carried, waiting = links.link_row, links.duration, links.carried, links.waiting
-gates = use("armillary.engine.transport.gate_kernel")
-admit, left = gates.admit, gates.left
-nics = use("armillary.engine.transport.credit_nic_kernel")
-enqueue, first_message, took_packet = nics.enqueue, nics.first_message, nics.took_packet
-buffers = use("armillary.engine.transport.credit_buffer_kernel")
-wake, append, leave = buffers.wake, buffers.append, buffers.leave
-credits, serve = buffers.credits, buffers.serve
+queue_kernel = use("armillary.engine.transport.queue_kernel")
+push, pop, new_row, deliver = queue_kernel.push, queue_kernel.pop, queue_kernel.new_row, queue_kernel.deliver
+comes, reached = queue_kernel.comes, queue_kernel.reached
+use_kernel = use("armillary.engine.transport.use_kernel")
+link_row, duration, carried, waiting = (
+    use_kernel.link_row,
+    use_kernel.duration,
+    use_kernel.carried,
+    use_kernel.waiting,
+)
+gate_kernel = use("armillary.engine.transport.gate_kernel")
+admit, left = gate_kernel.admit, gate_kernel.left
+credit_nic_kernel = use("armillary.engine.transport.credit_nic_kernel")
+enqueue, first_message, took_packet = (
+    credit_nic_kernel.enqueue,
+    credit_nic_kernel.first_message,
+    credit_nic_kernel.took_packet,
+)
+credit_buffer_kernel = use("armillary.engine.transport.credit_buffer_kernel")
+wake, append, leave = credit_buffer_kernel.wake, credit_buffer_kernel.append, credit_buffer_kernel.leave
+credits, serve = credit_buffer_kernel.credits, credit_buffer_kernel.serve
+channels, credit_rows, links, messages = accessors(ck.CHANNEL, ck.CREDIT, lk.LINK, ck.MESSAGE)
+option, packets, route_links, routes = accessors(ck.OPTION, ck.PACKET, lk.ROUTE_LINK, lk.ROUTE_FIRST)
+rows, senders, slots, uses, wants = accessors(lk.ROW, ck.SENDER, ck.SLOT, lk.USE, ck.WANT)
 
 
 @inner
 def inject(table, net, pool, queue, cookie, route, size, key, now):
     """Let a message leave its NPU at `now` (ps)."""
     message = new_row(net, pool)
-    packet = table[table[T_OPTIONS] + O_PACKET]
-    first = table[T_ROUTE_FIRST] + route
-    pool[message + P_COOKIE] = cookie
-    pool[message + M_AT] = table[first]
-    pool[message + M_END] = table[first + 1]
-    pool[message + M_LEFT] = size
-    pool[message + M_OPEN] = max(1, (size + packet - 1) // packet)
-    pool[message + M_LAST] = now
-    pool[message + M_ROUTE] = route
-    pool[message + M_KEY] = key
-    net[N_UNDER_WAY] += 1
-    if table[first] == table[first + 1]:
-        push(net, queue, now, message * CODES + ARRIVED)
+    packet = option.packet(table, table[lk.T_OPTIONS])
+    rows.set_cookie(pool, message, cookie)
+    messages.set_at(pool, message, routes.first(table, route))
+    messages.set_end(pool, message, routes.first(table, route + 1))
+    messages.set_left(pool, message, size)
+    messages.set_open(pool, message, max(1, (size + packet - 1) // packet))
+    messages.set_last(pool, message, now)
+    messages.set_route(pool, message, route)
+    messages.set_key(pool, message, key)
+    net[lk.N_UNDER_WAY] += 1
+    if routes.first(table, route) == routes.first(table, route + 1):
+        push(net, queue, now, message * lk.CODES + ck.ARRIVED)
         return
-    link = table[table[T_ROUTE_LINK] + table[first]]
-    if admit(net, pool, route, message, key, M_KEY):
-        enqueue(net, pool, net[N_OWN] + link * S_COLUMNS + S_NIC, message, key)
-    waiting(table, net, link, net[net[N_USE] + link * U_COLUMNS + U_WAITING] + size, now)
+    link = route_links.link(table, routes.first(table, route))
+    if admit(net, pool, route, message, key, ck.M_KEY):
+        enqueue(net, pool, senders.at_nic(net, link), message, key)
+    waiting(table, net, link, uses.waiting(net, link) + size, now)
     wake(net, queue, link, now)
 
 
 @inner
 def change(table, net, pool, queue, now):
     """The network is in another stage: what waits for links that were down may go on."""
-    push(net, queue, now, REVIEW)
+    push(net, queue, now, ck.REVIEW)
 
 
 @inner
@@ -65,20 +77,19 @@ def _channel(table, net, pool, link, flits, crossed, now):
     On rings the lower half of the VCs is for packets that have not crossed the dateline of theirs, the upper one for
     those that have (Dally and Seitz 1987).
     """
-    own = table[T_OWN] + link * C_COLUMNS
     low = 0
-    high = table[table[T_OPTIONS] + O_VCS]
-    if high > 1 and table[own + C_RING] > 0:
+    high = option.vcs(table, table[lk.T_OPTIONS])
+    if high > 1 and channels.ring(table, link) > 0:
         middle = (high + 1) // 2
         if crossed > 0:
             low = middle
         else:
             high = middle
-    vc = net[net[N_OWN] + link * S_COLUMNS + S_VC]
+    vc = senders.vc(net, link)
     if vc < low or vc >= high:
         vc = low
     for _ in range(high - low):
-        if credits(net, pool, net[N_OWN + 2] + (table[own + C_END] + vc) * V_COLUMNS, now) >= flits:
+        if credits(net, pool, channels.end(table, link) + vc, now) >= flits:
             return vc
         vc = vc + 1 if vc + 1 < high else low
     return -1
@@ -89,61 +100,62 @@ def _cut(table, net, pool, nic):
     """Make the next packet of the message whose turn it is in a NIC."""
     message = first_message(net, pool, nic)
     packet = new_row(net, pool)
-    size = min(pool[message + M_LEFT], table[table[T_OPTIONS] + O_PACKET])
-    pool[packet + K_MESSAGE] = message
-    pool[packet + K_AT] = pool[message + M_AT]
-    pool[packet + K_END] = pool[message + M_END]
-    pool[packet + K_SIZE] = size
-    pool[packet + K_FLITS] = _flits(table, size)
-    pool[packet + K_TAIL] = 0
-    pool[packet + K_RING] = 0
-    pool[packet + K_CROSSED] = 0
-    pool[message + M_LEFT] -= size
+    size = min(messages.left(pool, message), option.packet(table, table[lk.T_OPTIONS]))
+    packets.set_message(pool, packet, message)
+    packets.set_at(pool, packet, messages.at(pool, message))
+    packets.set_end(pool, packet, messages.end(pool, message))
+    packets.set_size(pool, packet, size)
+    packets.set_flits(pool, packet, _flits(table, size))
+    packets.set_tail(pool, packet, 0)
+    packets.set_ring(pool, packet, 0)
+    packets.set_crossed(pool, packet, 0)
+    messages.add_left(pool, message, -size)
     took_packet(net, pool, nic)
-    if pool[message + M_LEFT] == 0:
-        after = left(net, pool, pool[message + M_ROUTE], M_KEY)
+    if messages.left(pool, message) == 0:
+        after = left(net, pool, messages.route(pool, message), ck.M_KEY)
         if after > 0:
-            enqueue(net, pool, nic, after, pool[after + M_KEY])
+            enqueue(net, pool, nic, after, messages.key(pool, after))
     return packet
 
 
 @inner
 def _flits(table, size):
-    flit = table[table[T_OPTIONS] + O_FLIT]
+    flit = option.flit(table, table[lk.T_OPTIONS])
     return max(1, (size + flit - 1) // flit)
 
 
 @inner
 def _gone(table, net, pool, link, packet, now):
     """Return when the last byte of a packet has gone whose first goes now."""
-    size = pool[packet + K_FLITS] * table[table[T_OPTIONS] + O_FLIT]
-    return max(now + duration(table, link_row(table, net, link), size), pool[packet + K_TAIL])
+    size = packets.flits(pool, packet) * option.flit(table, table[lk.T_OPTIONS])
+    return max(now + duration(table, link_row(table, net, link), size), packets.tail(pool, packet))
 
 
 @inner
 def _send(table, net, pool, queue, link, packet, vc, crossed, now, end):
     """Put a packet on a link from `now` to `end`, and into the slot there."""
-    own = table[T_OWN] + link * C_COLUMNS
     row = link_row(table, net, link)
-    size = pool[packet + K_SIZE]
-    options = table[T_OPTIONS]
+    size = packets.size(pool, packet)
+    options = table[lk.T_OPTIONS]
     carried(table, net, link, size, now, end)
-    net[net[N_USE] + link * U_COLUMNS + U_WAITING] -= size
-    net[net[N_OWN] + link * S_COLUMNS + S_FREE] = end
-    through = table[row + L_LATENCY] + table[options + O_DELAY]
-    at = pool[packet + K_AT] + 1
-    pool[packet + K_AT] = at
-    pool[packet + K_LINK] = link
-    pool[packet + K_RING] = table[own + C_RING]
-    pool[packet + K_CROSSED] = max(crossed, table[own + C_DATELINE])
-    pool[packet + K_TAIL] = end + through
-    pool[packet + K_HEAD] = now + through
-    if at < pool[packet + K_END]:
-        following = table[table[T_ROUTE_LINK] + at]
-        waiting(table, net, following, net[net[N_USE] + following * U_COLUMNS + U_WAITING] + size, now)
-        pool[packet + K_HEAD] = end + through if table[options + O_WHOLE] > 0 else now + max(1, through)
-    slot = table[own + C_END] + vc
-    net[net[N_OWN + 2] + slot * V_COLUMNS + V_CREDITS] -= pool[packet + K_FLITS]
+    uses.add_waiting(net, link, -size)
+    senders.set_free(net, link, end)
+    through = links.latency(table, row) + option.delay(table, options)
+    at = packets.at(pool, packet) + 1
+    packets.set_at(pool, packet, at)
+    packets.set_link(pool, packet, link)
+    packets.set_ring(pool, packet, channels.ring(table, link))
+    packets.set_crossed(pool, packet, max(crossed, channels.dateline(table, link)))
+    packets.set_tail(pool, packet, end + through)
+    packets.set_head(pool, packet, now + through)
+    if at < packets.end(pool, packet):
+        following = route_links.link(table, at)
+        waiting(table, net, following, uses.waiting(net, following) + size, now)
+        packets.set_head(
+            pool, packet, end + through if option.whole(table, options) > 0 else now + max(1, through)
+        )
+    slot = channels.end(table, link) + vc
+    slots.add_credits(net, slot, -packets.flits(pool, packet))
     if append(net, pool, slot, packet):
         serve(table, net, pool, queue, slot, now)
 
@@ -151,24 +163,22 @@ def _send(table, net, pool, queue, link, packet, vc, crossed, now, end):
 @inner
 def _grant(table, net, pool, queue, link, turn, vc, crossed, now):
     """Send the packet of the slot whose turn it is, or of the NIC, to a VC at the end of a link."""
-    state = net[N_OWN] + link * S_COLUMNS
-    own = table[T_OWN] + link * C_COLUMNS
-    if net[state + S_STALLED] > 0:
-        net[net[N_USE] + link * U_COLUMNS + U_PAUSED] += now + 1 - net[state + S_STALLED]
-        net[state + S_STALLED] = 0
-    net[state + S_TURN] = turn
-    net[state + S_VC] = vc + 1
-    if turn == table[own + C_SLOTS]:
-        packet = _cut(table, net, pool, state + S_NIC)
+    if senders.stalled(net, link) > 0:
+        uses.add_paused(net, link, now + 1 - senders.stalled(net, link))
+        senders.set_stalled(net, link, 0)
+    senders.set_turn(net, link, turn)
+    senders.set_vc(net, link, vc + 1)
+    if turn == channels.slots(table, link):
+        packet = _cut(table, net, pool, senders.at_nic(net, link))
         end = _gone(table, net, pool, link, packet, now)
         _send(table, net, pool, queue, link, packet, vc, crossed, now, end)
         wake(net, queue, link, _soonest(table, net, link))
         return
-    slot = table[own + C_FIRST] + turn
-    packet = net[net[N_OWN + 2] + slot * V_COLUMNS + V_FIRST]
+    slot = channels.first(table, link) + turn
+    packet = slots.first(net, slot)
     end = _gone(table, net, pool, link, packet, now)
-    net[net[N_OWN + 1] + slot * W_COLUMNS + W_LINK] = 0
-    net[state + S_WANTED] -= 1
+    wants.set_link(net, slot, 0)
+    senders.add_wanted(net, link, -1)
     leave(table, net, pool, queue, slot, end)
     _send(table, net, pool, queue, link, packet, vc, crossed, now, end)
     wake(net, queue, link, _soonest(table, net, link))
@@ -178,58 +188,56 @@ def _grant(table, net, pool, queue, link, turn, vc, crossed, now):
 @inner
 def _soonest(table, net, link):
     """Return when something first is ready for a link; FOREVER: nothing is to be."""
-    state = net[N_OWN] + link * S_COLUMNS
-    if net[state + S_NIC] > 0:
+    if senders.nic(net, link) > 0:
         return 0
-    own = table[T_OWN] + link * C_COLUMNS
-    want = net[N_OWN + 1] + table[own + C_FIRST] * W_COLUMNS
-    left = net[state + S_WANTED]
-    soonest = FOREVER
+    want = channels.first(table, link)
+    left = senders.wanted(net, link)
+    soonest = lk.FOREVER
     while left > 0:
-        if net[want + W_LINK] == link + 1:
-            soonest = min(soonest, net[want + W_FROM])
+        if wants.link(net, want) == link + 1:
+            soonest = min(soonest, wants.since(net, want))
             left -= 1
-        want += W_COLUMNS
+        want += 1
     return soonest
 
 
 @inner
 def _arbitrate(table, net, pool, queue, link, now):
     """Give a link to the next in turn of those that are ready for it and fit, and say when to look again."""
-    state = net[N_OWN] + link * S_COLUMNS
-    if net[state + S_WAKE] != now:
+    if senders.wake(net, link) != now:
         return
-    net[state + S_WAKE] = FOREVER
-    if table[link_row(table, net, link) + L_SLOW] == 0:
-        net[N_A] = link
+    senders.set_wake(net, link, lk.FOREVER)
+    if links.slow(table, link_row(table, net, link)) == 0:
+        net[lk.N_A] = link
         return
-    own = table[T_OWN] + link * C_COLUMNS
-    slots = table[own + C_SLOTS]
-    wants = net[N_OWN + 1] + table[own + C_FIRST] * W_COLUMNS
-    left = net[state + S_WANTED] + (1 if net[state + S_NIC] > 0 else 0)
-    turn = net[state + S_TURN]
-    again = FOREVER
+    count = channels.slots(table, link)
+    first_want = channels.first(table, link)
+    left = senders.wanted(net, link) + (1 if senders.nic(net, link) > 0 else 0)
+    turn = senders.turn(net, link)
+    again = lk.FOREVER
     stalled = 0
     while left > 0:
-        turn = turn + 1 if turn < slots else 0
+        turn = turn + 1 if turn < count else 0
         crossed = 0
-        if turn == slots:
-            if net[state + S_NIC] == 0:
+        if turn == count:
+            if senders.nic(net, link) == 0:
                 continue
-            message = first_message(net, pool, state + S_NIC)
-            flits = _flits(table, min(pool[message + M_LEFT], table[table[T_OPTIONS] + O_PACKET]))
+            message = first_message(net, pool, senders.at_nic(net, link))
+            flits = _flits(
+                table, min(messages.left(pool, message), option.packet(table, table[lk.T_OPTIONS]))
+            )
         else:
-            want = wants + turn * W_COLUMNS
-            if net[want + W_LINK] != link + 1:
+            want = first_want + turn
+            if wants.link(net, want) != link + 1:
                 continue
-            if net[want + W_FROM] > now:
-                again = min(again, net[want + W_FROM])
+            if wants.since(net, want) > now:
+                again = min(again, wants.since(net, want))
                 left -= 1
                 continue
-            packet = net[net[N_OWN + 2] + (table[own + C_FIRST] + turn) * V_COLUMNS + V_FIRST]
-            flits = pool[packet + K_FLITS]
-            if pool[packet + K_RING] == table[own + C_RING]:
-                crossed = pool[packet + K_CROSSED]
+            packet = slots.first(net, channels.first(table, link) + turn)
+            flits = packets.flits(pool, packet)
+            if packets.ring(pool, packet) == channels.ring(table, link):
+                crossed = packets.crossed(pool, packet)
         left -= 1
         vc = _channel(table, net, pool, link, flits, crossed, now)
         if vc >= 0:
@@ -237,24 +245,23 @@ def _arbitrate(table, net, pool, queue, link, now):
             return
         stalled = 1
     if stalled > 0:
-        if net[state + S_STALLED] == 0:
-            net[state + S_STALLED] = now + 1
-        for vc in range(table[table[T_OPTIONS] + O_VCS]):
-            back = net[net[N_OWN + 2] + (table[own + C_END] + vc) * V_COLUMNS + V_BACK]
-            if back > 0 and pool[back + B_TIME] > now:
-                again = min(again, pool[back + B_TIME])
+        if senders.stalled(net, link) == 0:
+            senders.set_stalled(net, link, now + 1)
+        for vc in range(option.vcs(table, table[lk.T_OPTIONS])):
+            back = slots.back(net, channels.end(table, link) + vc)
+            if back > 0 and credit_rows.time(pool, back) > now:
+                again = min(again, credit_rows.time(pool, back))
     wake(net, queue, link, again)
 
 
 @inner
 def _review(table, net, queue, first, now):
     """Wake links from `first` on that something waits for."""
-    for link in range(first, min(first + STEP, table[T_LINKS])):
-        state = net[N_OWN] + link * S_COLUMNS
-        if net[state + S_WANTED] > 0 or net[state + S_NIC] > 0:
+    for link in range(first, min(first + ck.STEP, table[lk.T_LINKS])):
+        if senders.wanted(net, link) > 0 or senders.nic(net, link) > 0:
             wake(net, queue, link, now)
-    if first + STEP < table[T_LINKS]:
-        push(net, queue, now, (first + STEP) * CODES + REVIEW)
+    if first + ck.STEP < table[lk.T_LINKS]:
+        push(net, queue, now, (first + ck.STEP) * lk.CODES + ck.REVIEW)
 
 
 @inner
@@ -264,15 +271,15 @@ def advance(table, net, pool, queue, limit):
     Stops early with status GROW when there is too little room; then it is called again.
     """
     while comes(net, queue, limit):
-        now = net[N_NOW]
+        now = net[lk.N_NOW]
         what = pop(net, queue)
-        code = what % CODES
-        row = what // CODES
-        if code == ARBITRATE:
+        code = what % lk.CODES
+        row = what // lk.CODES
+        if code == ck.ARBITRATE:
             _arbitrate(table, net, pool, queue, row, now)
-        elif code == ARRIVED:
+        elif code == ck.ARRIVED:
             deliver(net, pool, row)
-        elif code == EMPTY:
+        elif code == ck.EMPTY:
             serve(table, net, pool, queue, row, now)
         else:
             _review(table, net, queue, row, now)

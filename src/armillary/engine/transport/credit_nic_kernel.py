@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.transport.credit_layout_kernel import *
-from armillary.engine.transport.layout_kernel import *
+from armillary.engine.transport import credit_layout as ck
+from armillary.engine.transport import layout as lk
 
-events = use("armillary.engine.transport.queue_kernel")
-new_row, free_row = events.new_row, events.free_row
+queue_kernel = use("armillary.engine.transport.queue_kernel")
+new_row, free_row = queue_kernel.new_row, queue_kernel.free_row
+groups, messages, rows = accessors(ck.GROUP, ck.MESSAGE, lk.ROW)
 
 
 @inner
@@ -15,22 +17,22 @@ def enqueue(net, pool, nic, message, key):
     """Add a message; `nic` is the address in `net` of a link's first group."""
     before = 0
     group = net[nic]
-    while group > 0 and pool[group + G_KEY] < key:
+    while group > 0 and groups.key(pool, group) < key:
         before = group
-        group = pool[group + P_NEXT]
-    if group > 0 and pool[group + G_KEY] == key:
-        last = pool[group + G_LAST]
-        pool[message + P_NEXT] = pool[last + P_NEXT]
-        pool[last + P_NEXT] = message
-        pool[group + G_LAST] = message
+        group = rows.next(pool, group)
+    if group > 0 and groups.key(pool, group) == key:
+        last = groups.last(pool, group)
+        rows.set_next(pool, message, rows.next(pool, last))
+        rows.set_next(pool, last, message)
+        groups.set_last(pool, group, message)
         return
     made = new_row(net, pool)
-    pool[made + P_NEXT] = group
-    pool[made + G_KEY] = key
-    pool[made + G_LAST] = message
-    pool[message + P_NEXT] = message
+    rows.set_next(pool, made, group)
+    groups.set_key(pool, made, key)
+    groups.set_last(pool, made, message)
+    rows.set_next(pool, message, message)
     if before > 0:
-        pool[before + P_NEXT] = made
+        rows.set_next(pool, before, made)
     else:
         net[nic] = made
 
@@ -38,19 +40,19 @@ def enqueue(net, pool, nic, message, key):
 @inner
 def first_message(net, pool, nic):
     """Return the message whose turn it is."""
-    return pool[pool[net[nic] + G_LAST] + P_NEXT]
+    return rows.next(pool, groups.last(pool, net[nic]))
 
 
 @inner
 def took_packet(net, pool, nic):
     """Let the next message have its turn; the first leaves when all of it is sent."""
     group = net[nic]
-    last = pool[group + G_LAST]
-    message = pool[last + P_NEXT]
-    if pool[message + M_LEFT] > 0:
-        pool[group + G_LAST] = message
+    last = groups.last(pool, group)
+    message = rows.next(pool, last)
+    if messages.left(pool, message) > 0:
+        groups.set_last(pool, group, message)
     elif message == last:
-        net[nic] = pool[group + P_NEXT]
+        net[nic] = rows.next(pool, group)
         free_row(net, pool, group)
     else:
-        pool[last + P_NEXT] = pool[message + P_NEXT]
+        rows.set_next(pool, last, rows.next(pool, message))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from armillary.base.errors import InputError
-from armillary.engine.transport import layout_kernel as lk
-from armillary.engine.transport import packet_layout_kernel as pk
+from armillary.engine.transport import layout as lk
+from armillary.engine.transport import packet_layout as pk
 
 
 @dataclass(frozen=True)

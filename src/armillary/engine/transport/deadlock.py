@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from armillary.engine.transport import layout_kernel as lk
-from armillary.engine.transport import packet_layout_kernel as pk
+from armillary.engine.transport import layout as lk
+from armillary.engine.transport import packet_layout as pk
 from armillary.platform.topology.graph import Topology
 
 

@@ -12,62 +12,71 @@ touch the other links of these flows. Flows of a lower key are more urgent: what
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.transport.flow_layout_kernel import *
-from armillary.engine.transport.layout_kernel import *
+from armillary.engine.transport import flow_layout as fk
+from armillary.engine.transport import layout as lk
 
-ranked = use("armillary.engine.transport.ranked_kernel")
-add, move, remove_first = ranked.add, ranked.move, ranked.remove_first
+ranked_kernel = use("armillary.engine.transport.ranked_kernel")
+add, move, remove_first = ranked_kernel.add, ranked_kernel.move, ranked_kernel.remove_first
 link_row = use("armillary.engine.transport.use_kernel").link_row
+chains, dirty, flows, links, route_links = accessors(fk.CHAIN, fk.DIRTY, fk.FLOW, lk.LINK, lk.ROUTE_LINK)
+routes, rows, shares, value = accessors(lk.ROUTE_FIRST, lk.ROW, fk.SHARE, fk.VALUE)
+
+
+@inner
+def share_of(net, link):
+    """Return the address of the row of a link."""
+    return net[fk.N_ROWS] + link * fk.K_COLUMNS
 
 
 @inner
 def room_of(table, net, link):
     """Return the rate of a link, in 2**-V_SCALE bytes per ps, rounded up."""
     at = link_row(table, net, link)
-    slow = table[at + L_SLOW]
+    slow = links.slow(table, at)
     if slow == 0:
         return 0
-    return ((table[at + L_FAST] << net[net[N_VALUES] + V_SCALE]) + slow - 1) // slow
+    return ((links.fast(table, at) << value.scale(net, net[fk.N_VALUES])) + slow - 1) // slow
 
 
 @inner
 def flow_at(pool, place):
     """Return the flow that has a place on a link."""
-    return pool[place - place % P_COLUMNS + C_FLOW]
+    return chains.flow(pool, place - place % lk.P_COLUMNS)
 
 
 @inner
 def _await(net, at, level):
     """Have a link looked at when levels have risen to `level`, or before."""
-    heap, values = net[N_HEAP], net[N_VALUES]
-    place = net[at + K_PLACE]
+    heap, values = net[fk.N_HEAP], net[fk.N_VALUES]
+    place = shares.place(net, at)
     if place == 0:
-        net[values + V_HEAP] = add(net, heap, net[values + V_HEAP], net, K_PLACE, at, level, at)
-    elif net[heap + (place - 1) * Q_COLUMNS] > level:
-        move(net, heap, net[values + V_HEAP], net, K_PLACE, at, level)
+        value.set_heap(net, values, add(net, heap, value.heap(net, values), net, fk.K_PLACE, at, level, at))
+    elif net[heap + (place - 1) * lk.Q_COLUMNS] > level:
+        move(net, heap, value.heap(net, values), net, fk.K_PLACE, at, level)
 
 
 @inner
 def _least(net, at, level):
     """Return a level below which a link cannot be full, `level` or above."""
-    left = net[at + K_LEFT]
+    left = shares.left(net, at)
     if left <= 0:
         return level
-    weight = net[at + K_WEIGHT]
+    weight = shares.weight(net, at)
     if weight == 0:
-        return NEVER
+        return fk.NEVER
     return max(level, (left + weight - 1) // weight)
 
 
 @inner
 def _quick_level(net, at, level):
     """Return what `_level_of` does where no flow that keeps its level loses by it, else -1."""
-    left, weight = net[at + K_LEFT], net[at + K_WEIGHT]
-    top = net[at + K_TOP]
+    left, weight = (shares.left(net, at), shares.weight(net, at))
+    top = shares.top(net, at)
     if top <= level or left > weight * top:
         return _least(net, at, level)
-    if left + net[at + K_TOP_WEIGHT] > weight * (top - 1):
+    if left + shares.top_weight(net, at) > weight * (top - 1):
         return top
     return -1
 
@@ -75,101 +84,103 @@ def _quick_level(net, at, level):
 @inner
 def _touch(table, net, pool, link, key, level):
     """Note what a link has for flows of a key, and have it looked at."""
-    stamp = net[net[N_VALUES] + V_STAMP]
-    at = net[N_ROWS] + link * K_COLUMNS
+    stamp = value.stamp(net, net[fk.N_VALUES])
+    at = share_of(net, link)
     room = room_of(table, net, link)
     used = weight = 0
     full = top = -1
     top_weight = 0
-    place = net[at + K_FIRST]
+    place = shares.first(net, at)
     while place > 0:
         row = flow_at(pool, place)
         place = pool[place]
-        if pool[row + M_KEY] < key:
-            room -= pool[row + M_WEIGHT] * pool[row + M_LEVEL]
-        elif pool[row + M_KEY] == key:
-            mark = pool[row + M_MARK] - 2 * stamp
+        if flows.key(pool, row) < key:
+            room -= flows.weight(pool, row) * flows.level(pool, row)
+        elif flows.key(pool, row) == key:
+            mark = flows.mark(pool, row) - 2 * stamp
             if mark == 0:
-                weight += pool[row + M_WEIGHT]
+                weight += flows.weight(pool, row)
             elif mark > 0:
-                used += pool[row + M_WEIGHT] * pool[row + M_NEW]
-            elif pool[row + M_LEVEL] >= 0:
-                used += pool[row + M_WEIGHT] * pool[row + M_LEVEL]
-                if pool[row + M_LINK] == link:
-                    full = pool[row + M_LEVEL]
-                if pool[row + M_LEVEL] > top:
-                    top = pool[row + M_LEVEL]
+                used += flows.weight(pool, row) * flows.new(pool, row)
+            elif flows.level(pool, row) >= 0:
+                used += flows.weight(pool, row) * flows.level(pool, row)
+                if flows.link(pool, row) == link:
+                    full = flows.level(pool, row)
+                if flows.level(pool, row) > top:
+                    top = flows.level(pool, row)
                     top_weight = 0
-                if pool[row + M_LEVEL] == top:
-                    top_weight += pool[row + M_WEIGHT]
+                if flows.level(pool, row) == top:
+                    top_weight += flows.weight(pool, row)
     room = max(room, 0)
-    net[at + K_STAMP] = stamp
-    net[at + K_ROOM] = room
-    net[at + K_LEFT] = room - used
-    net[at + K_WEIGHT] = weight
-    net[at + K_FULL] = full
-    net[at + K_TOP] = top
-    net[at + K_TOP_WEIGHT] = top_weight
+    shares.set_stamp(net, at, stamp)
+    shares.set_room(net, at, room)
+    shares.set_left(net, at, room - used)
+    shares.set_weight(net, at, weight)
+    shares.set_full(net, at, full)
+    shares.set_top(net, at, top)
+    shares.set_top_weight(net, at, top_weight)
     first = max(_quick_level(net, at, level), level)
     if full >= 0:
         first = min(first, full)
-    if first < NEVER:
+    if first < fk.NEVER:
         _await(net, at, first)
 
 
 @inner
 def _choose(net, pool, row, mark):
     """Put a flow that kept its level so far among those that get one."""
-    values = net[N_VALUES]
-    pool[row + M_MARK] = 2 * net[values + V_STAMP] + mark
-    pool[row + P_NEXT] = net[values + V_CHOSEN]
-    net[values + V_CHOSEN] = row
+    values = net[fk.N_VALUES]
+    flows.set_mark(pool, row, 2 * value.stamp(net, values) + mark)
+    rows.set_next(pool, row, value.chosen(net, values))
+    value.set_chosen(net, values, row)
 
 
 @inner
 def _open(table, net, pool, row, key, level):
     """Let the level of a flow rise from where it is."""
     _choose(net, pool, row, 0)
-    weight = pool[row + M_WEIGHT]
-    was = weight * max(pool[row + M_LEVEL], 0)
-    stamp = net[net[N_VALUES] + V_STAMP]
-    first = table[T_ROUTE_FIRST] + pool[row + M_ROUTE]
-    for i in range(table[T_ROUTE_LINK] + table[first], table[T_ROUTE_LINK] + table[first + 1]):
-        at = net[N_ROWS] + table[i] * K_COLUMNS
-        if net[at + K_STAMP] < stamp:
-            _touch(table, net, pool, table[i], key, level)
+    weight = flows.weight(pool, row)
+    was = weight * max(flows.level(pool, row), 0)
+    stamp = value.stamp(net, net[fk.N_VALUES])
+    route = flows.route(pool, row)
+    for i in range(routes.first(table, route), routes.first(table, route + 1)):
+        other = route_links.link(table, i)
+        at = share_of(net, other)
+        if shares.stamp(net, at) < stamp:
+            _touch(table, net, pool, other, key, level)
         else:
-            net[at + K_LEFT] += was
-            net[at + K_WEIGHT] += weight
-            if pool[row + M_LEVEL] == net[at + K_TOP]:
-                net[at + K_TOP_WEIGHT] -= weight
+            shares.add_left(net, at, was)
+            shares.add_weight(net, at, weight)
+            if flows.level(pool, row) == shares.top(net, at):
+                shares.add_top_weight(net, at, -weight)
             _await(net, at, _least(net, at, level))
 
 
 @inner
 def _hold(table, net, pool, row, key, level, link):
     """Let a flow have a level: it is held back by a link."""
-    kept = pool[row + M_MARK] < 2 * net[net[N_VALUES] + V_STAMP]
+    kept = flows.mark(pool, row) < 2 * value.stamp(net, net[fk.N_VALUES])
     if kept:
         _choose(net, pool, row, 1)
     else:
-        pool[row + M_MARK] += 1
-    pool[row + M_NEW] = level
-    pool[row + M_LINK] = link
-    weight = pool[row + M_WEIGHT]
-    stamp = net[net[N_VALUES] + V_STAMP]
-    first = table[T_ROUTE_FIRST] + pool[row + M_ROUTE]
-    for i in range(table[T_ROUTE_LINK] + table[first], table[T_ROUTE_LINK] + table[first + 1]):
-        at = net[N_ROWS] + table[i] * K_COLUMNS
-        if net[at + K_STAMP] < stamp:
-            _touch(table, net, pool, table[i], key, level)
+        flows.add_mark(pool, row, 1)
+    flows.set_new(pool, row, level)
+    flows.set_link(pool, row, link)
+    weight = flows.weight(pool, row)
+    stamp = value.stamp(net, net[fk.N_VALUES])
+    route = flows.route(pool, row)
+    for i in range(routes.first(table, route), routes.first(table, route + 1)):
+        other = route_links.link(table, i)
+        at = share_of(net, other)
+        if shares.stamp(net, at) < stamp:
+            _touch(table, net, pool, other, key, level)
         elif kept:
-            net[at + K_LEFT] += weight * (pool[row + M_LEVEL] - level)
-            if pool[row + M_LEVEL] == net[at + K_TOP]:
-                net[at + K_TOP_WEIGHT] -= weight
+            shares.add_left(net, at, weight * (flows.level(pool, row) - level))
+            if flows.level(pool, row) == shares.top(net, at):
+                shares.add_top_weight(net, at, -weight)
         else:
-            net[at + K_LEFT] -= weight * level
-            net[at + K_WEIGHT] -= weight
+            shares.add_left(net, at, -(weight * level))
+            shares.add_weight(net, at, -weight)
 
 
 @inner
@@ -181,26 +192,28 @@ def _level_of(net, pool, at, key, level):
     quick = _quick_level(net, at, level)
     if quick >= 0:
         return quick
-    stamp = net[net[N_VALUES] + V_STAMP]
+    stamp = value.stamp(net, net[fk.N_VALUES])
     level = _least(net, at, level)
-    while level < NEVER:
-        left = net[at + K_ROOM]
+    while level < fk.NEVER:
+        left = shares.room(net, at)
         weight = 0
-        place = net[at + K_FIRST]
+        place = shares.first(net, at)
         while place > 0:
             row = flow_at(pool, place)
             place = pool[place]
-            if pool[row + M_KEY] == key:
-                mark = pool[row + M_MARK] - 2 * stamp
-                of_flow = pool[row + M_LEVEL] if mark < 0 else (pool[row + M_NEW] if mark > 0 else NEVER)
+            if flows.key(pool, row) == key:
+                mark = flows.mark(pool, row) - 2 * stamp
+                of_flow = (
+                    flows.level(pool, row) if mark < 0 else flows.new(pool, row) if mark > 0 else fk.NEVER
+                )
                 if of_flow > level:
-                    weight += pool[row + M_WEIGHT]
+                    weight += flows.weight(pool, row)
                 else:
-                    left -= pool[row + M_WEIGHT] * of_flow
+                    left -= flows.weight(pool, row) * of_flow
         if left <= level * weight:
             return level
         if weight == 0:
-            return NEVER
+            return fk.NEVER
         level = (left + weight - 1) // weight
     return level
 
@@ -211,49 +224,53 @@ def share(table, net, pool, key):
 
     Returns the first of a list of flows (by P_NEXT) that may have changed, with their levels in M_NEW.
     """
-    values, heap, rows = net[N_VALUES], net[N_HEAP], net[N_ROWS]
-    net[values + V_STAMP] += 1
-    net[values + V_CHOSEN] = 0
-    stamp = net[values + V_STAMP]
-    for i in range(net[N_DIRTY], net[N_DIRTY] + net[values + V_DIRTY]):
-        place = net[rows + net[i] * K_COLUMNS + K_FIRST]
+    values, heap = net[fk.N_VALUES], net[fk.N_HEAP]
+    value.add_stamp(net, values, 1)
+    value.set_chosen(net, values, 0)
+    stamp = value.stamp(net, values)
+    for i in range(value.dirty(net, values)):
+        place = shares.first(net, share_of(net, dirty.link(net, i)))
         while place > 0:
             row = flow_at(pool, place)
             place = pool[place]
-            if pool[row + M_LEVEL] < 0 and pool[row + M_KEY] == key and pool[row + M_MARK] < 2 * stamp:
+            if (
+                flows.level(pool, row) < 0
+                and flows.key(pool, row) == key
+                and (flows.mark(pool, row) < 2 * stamp)
+            ):
                 _open(table, net, pool, row, key, 0)
-    for i in range(net[N_DIRTY], net[N_DIRTY] + net[values + V_DIRTY]):
-        if net[rows + net[i] * K_COLUMNS + K_STAMP] < stamp:
-            _touch(table, net, pool, net[i], key, 0)
-    while net[values + V_HEAP] > 0:
-        level, at = net[heap], net[heap + Q_WHAT]
-        net[values + V_HEAP] = remove_first(net, heap, net[values + V_HEAP], net, K_PLACE)
-        link = (at - rows) // K_COLUMNS
+    for i in range(value.dirty(net, values)):
+        if shares.stamp(net, share_of(net, dirty.link(net, i))) < stamp:
+            _touch(table, net, pool, dirty.link(net, i), key, 0)
+    while value.heap(net, values) > 0:
+        level, at = net[heap], net[heap + lk.Q_WHAT]
+        value.set_heap(net, values, remove_first(net, heap, value.heap(net, values), net, fk.K_PLACE))
+        link = (at - net[fk.N_ROWS]) // fk.K_COLUMNS
         now_full = _level_of(net, pool, at, key, level)
-        full = net[at + K_FULL]
+        full = shares.full(net, at)
         lets_go = 0 <= full < now_full
         if lets_go and level < full:
             _await(net, at, full)
             continue
         if not lets_go and now_full > level:
-            if now_full < NEVER:
+            if now_full < fk.NEVER:
                 _await(net, at, now_full)
             continue
-        net[at + K_FULL] = -1
-        if not lets_go and net[at + K_WEIGHT] == 0 and net[at + K_TOP] <= level:
+        shares.set_full(net, at, -1)
+        if not lets_go and shares.weight(net, at) == 0 and (shares.top(net, at) <= level):
             continue
-        place = net[at + K_FIRST]
+        place = shares.first(net, at)
         while place > 0:
             row = flow_at(pool, place)
             place = pool[place]
-            if pool[row + M_KEY] != key:
+            if flows.key(pool, row) != key:
                 continue
-            mark = pool[row + M_MARK] - 2 * stamp
+            mark = flows.mark(pool, row) - 2 * stamp
             if lets_go:
-                if mark < 0 and pool[row + M_LINK] == link:
+                if mark < 0 and flows.link(pool, row) == link:
                     _open(table, net, pool, row, key, level)
-            elif mark == 0 or (mark < 0 and pool[row + M_LEVEL] > level):
+            elif mark == 0 or (mark < 0 and flows.level(pool, row) > level):
                 _hold(table, net, pool, row, key, level, link)
-        if lets_go and net[at + K_WEIGHT] > 0:
+        if lets_go and shares.weight(net, at) > 0:
             _await(net, at, _least(net, at, level))
-    return net[values + V_CHOSEN]
+    return value.chosen(net, values)

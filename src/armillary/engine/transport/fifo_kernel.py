@@ -6,54 +6,62 @@ until its last byte has gone, which is never before its last byte has come. Buff
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.transport.layout_kernel import *
+from armillary.engine.transport import fifo_layout as ff
+from armillary.engine.transport import layout as lk
 
-events = use("armillary.engine.transport.queue_kernel")
-push, pop, new_row, deliver = events.push, events.pop, events.new_row, events.deliver
-comes, reached = events.comes, events.reached
-links = use("armillary.engine.transport.use_kernel")
-link_row, duration, carried, waiting = links.link_row, links.duration, links.carried, links.waiting
-
-# Row of a message: place of its next link in its route, and after its last; bytes; when its last byte is here
-M_AT, M_END, M_SIZE, M_TAIL = range(2, 6)
-HEAD, ARRIVED, AGAIN = range(3)
-FREE_AT = N_OWN  # (links) when all that came so far have left
-WAIT = N_OWN + 1  # first and last message that waits for a link that is down
+queue_kernel = use("armillary.engine.transport.queue_kernel")
+push, pop, new_row, deliver = queue_kernel.push, queue_kernel.pop, queue_kernel.new_row, queue_kernel.deliver
+comes, reached = queue_kernel.comes, queue_kernel.reached
+use_kernel = use("armillary.engine.transport.use_kernel")
+link_row, duration, carried, waiting = (
+    use_kernel.link_row,
+    use_kernel.duration,
+    use_kernel.carried,
+    use_kernel.waiting,
+)
+free_at, links, messages, route_links = accessors(ff.FREE_AT, lk.LINK, ff.MESSAGE, lk.ROUTE_LINK)
+routes, rows, waiting_list = accessors(lk.ROUTE_FIRST, lk.ROW, ff.WAITING)
 
 
 @inner
 def inject(table, net, pool, queue, cookie, route, size, key, now):
     """Let a message leave its NPU at `now` (ps); the key has no meaning here."""
     row = new_row(net, pool)
-    first = table[T_ROUTE_FIRST] + route
-    pool[row + P_COOKIE] = cookie
-    pool[row + M_AT] = table[first]
-    pool[row + M_END] = table[first + 1]
-    pool[row + M_SIZE] = size
-    pool[row + M_TAIL] = now
-    net[N_UNDER_WAY] += 1
-    push(net, queue, now, row * CODES + (HEAD if table[first] < table[first + 1] else ARRIVED))
+    rows.set_cookie(pool, row, cookie)
+    messages.set_at(pool, row, routes.first(table, route))
+    messages.set_end(pool, row, routes.first(table, route + 1))
+    messages.set_size(pool, row, size)
+    messages.set_tail(pool, row, now)
+    net[lk.N_UNDER_WAY] += 1
+    push(
+        net,
+        queue,
+        now,
+        row * lk.CODES
+        + (ff.HEAD if routes.first(table, route) < routes.first(table, route + 1) else ff.ARRIVED),
+    )
 
 
 @inner
 def change(table, net, pool, queue, now):
     """The network is in another stage: what waits for links that were down may go on."""
-    row = net[net[WAIT]]
+    row = waiting_list.first(net, 0)
     if row > 0:
-        net[net[WAIT]] = 0
-        push(net, queue, now, row * CODES + AGAIN)
+        waiting_list.set_first(net, 0, 0)
+        push(net, queue, now, row * lk.CODES + ff.AGAIN)
 
 
 @inner
 def _stay(net, pool, row):
     """Let a message wait until links change."""
-    pool[row + P_NEXT] = 0
-    if net[net[WAIT]] == 0:
-        net[net[WAIT]] = row
+    rows.set_next(pool, row, 0)
+    if waiting_list.first(net, 0) == 0:
+        waiting_list.set_first(net, 0, row)
     else:
-        pool[net[net[WAIT] + 1] + P_NEXT] = row
-    net[net[WAIT] + 1] = row
+        rows.set_next(pool, waiting_list.last(net, 0), row)
+    waiting_list.set_last(net, 0, row)
 
 
 @inner
@@ -63,30 +71,30 @@ def advance(table, net, pool, queue, limit):
     Stops early with status GROW when there is too little room; then it is called again.
     """
     while comes(net, queue, limit):
-        now = net[N_NOW]
+        now = net[lk.N_NOW]
         what = pop(net, queue)
-        row = what // CODES
-        if what % CODES == ARRIVED:
+        row = what // lk.CODES
+        if what % lk.CODES == ff.ARRIVED:
             deliver(net, pool, row)
             continue
-        if what % CODES == AGAIN and pool[row + P_NEXT] > 0:
-            push(net, queue, now, pool[row + P_NEXT] * CODES + AGAIN)
-        link = table[table[T_ROUTE_LINK] + pool[row + M_AT]]
+        if what % lk.CODES == ff.AGAIN and rows.next(pool, row) > 0:
+            push(net, queue, now, rows.next(pool, row) * lk.CODES + ff.AGAIN)
+        link = route_links.link(table, messages.at(pool, row))
         at = link_row(table, net, link)
-        if table[at + L_SLOW] == 0:
+        if links.slow(table, at) == 0:
             _stay(net, pool, row)
             continue
-        free = net[net[FREE_AT] + link]
+        free = free_at.time(net, link)
         start = max(now, free)
-        size = pool[row + M_SIZE]
-        end = max(start + duration(table, at, size), pool[row + M_TAIL])
-        net[net[FREE_AT] + link] = end
+        size = messages.size(pool, row)
+        end = max(start + duration(table, at, size), messages.tail(pool, row))
+        free_at.set_time(net, link, end)
         carried(table, net, link, size, start, end)
-        waiting(table, net, link, int((start - now) / table[at + L_SLOW] * table[at + L_FAST]), now)
-        pool[row + M_TAIL] = end + table[at + L_LATENCY]
-        pool[row + M_AT] += 1
-        if pool[row + M_AT] < pool[row + M_END]:
-            push(net, queue, start + table[at + L_LATENCY], row * CODES + HEAD)
+        waiting(table, net, link, int((start - now) / links.slow(table, at) * links.fast(table, at)), now)
+        messages.set_tail(pool, row, end + links.latency(table, at))
+        messages.add_at(pool, row, 1)
+        if messages.at(pool, row) < messages.end(pool, row):
+            push(net, queue, start + links.latency(table, at), row * lk.CODES + ff.HEAD)
         else:
-            push(net, queue, pool[row + M_TAIL], row * CODES + ARRIVED)
+            push(net, queue, messages.tail(pool, row), row * lk.CODES + ff.ARRIVED)
     return reached(net, queue, limit)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from armillary.base.errors import InputError
-from armillary.engine.transport import flow_layout_kernel as fk
-from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport import flow_layout as fk
+from armillary.engine.transport import layout as lk
 from armillary.engine.transport.deadlock import down_links
 from armillary.engine.transport.network import Routes
 from armillary.engine.transport.transport import Transport

@@ -8,31 +8,42 @@ taken together: rates are set anew once, when it is over.
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.transport.flow_layout_kernel import *
-from armillary.engine.transport.layout_kernel import *
+from armillary.engine.transport import flow_layout as fk
+from armillary.engine.transport import layout as lk
 
-events = use("armillary.engine.transport.queue_kernel")
-new_row, free_row, full, deliver = events.new_row, events.free_row, events.full, events.deliver
-gates = use("armillary.engine.transport.gate_kernel")
-admit, left = gates.admit, gates.left
-ranked = use("armillary.engine.transport.ranked_kernel")
-add, move, remove_first = ranked.add, ranked.move, ranked.remove_first
-fair = use("armillary.engine.transport.fair_kernel")
-share, flow_at = fair.share, fair.flow_at
-links = use("armillary.engine.transport.use_kernel")
-link_row, duration, carried = links.link_row, links.duration, links.carried
+queue_kernel = use("armillary.engine.transport.queue_kernel")
+new_row, free_row, full, deliver = (
+    queue_kernel.new_row,
+    queue_kernel.free_row,
+    queue_kernel.full,
+    queue_kernel.deliver,
+)
+gate_kernel = use("armillary.engine.transport.gate_kernel")
+admit, left = gate_kernel.admit, gate_kernel.left
+ranked_kernel = use("armillary.engine.transport.ranked_kernel")
+add, move, remove_first = ranked_kernel.add, ranked_kernel.move, ranked_kernel.remove_first
+fair_kernel = use("armillary.engine.transport.fair_kernel")
+share, share_of, flow_at = fair_kernel.share, fair_kernel.share_of, fair_kernel.flow_at
+use_kernel = use("armillary.engine.transport.use_kernel")
+link_row, duration, carried = use_kernel.link_row, use_kernel.duration, use_kernel.carried
+chains, dirty, flows, links, option = accessors(fk.CHAIN, fk.DIRTY, fk.FLOW, lk.LINK, fk.OPTION)
+route_links, routes, rows, shares = accessors(lk.ROUTE_LINK, lk.ROUTE_FIRST, lk.ROW, fk.SHARE)
+value, weights = accessors(fk.VALUE, fk.WEIGHT)
 
 
 @inner
 def _set_scale(table, net):
     """Choose the unit of rates: 2**-40 bytes per ps, larger for links of 2 TB/s and more."""
     scale = 40
-    for i in range(table[T_STAGES] * table[T_LINKS]):
-        at = table[T_LINK] + i * L_COLUMNS
-        while table[at + L_SLOW] > 0 and (table[at + L_FAST] << scale) // table[at + L_SLOW] >= MOST_RATE:
+    for i in range(table[lk.T_STAGES] * table[lk.T_LINKS]):
+        while (
+            links.slow(table, i) > 0
+            and (links.fast(table, i) << scale) // links.slow(table, i) >= fk.MOST_RATE
+        ):
             scale -= 1
-    net[net[N_VALUES] + V_SCALE] = scale
+    value.set_scale(net, net[fk.N_VALUES], scale)
 
 
 @inner
@@ -59,45 +70,45 @@ def _ps_to_move(scale, rate, size, part):
 @inner
 def _look_at(net, link):
     """Have a link looked at when the ps is over."""
-    values = net[N_VALUES]
-    at = net[N_ROWS] + link * K_COLUMNS
-    if net[at + K_DIRTY] == 0:
-        net[at + K_DIRTY] = 1
-        net[net[N_DIRTY] + net[values + V_DIRTY]] = link
-        net[values + V_DIRTY] += 1
+    values = net[fk.N_VALUES]
+    at = share_of(net, link)
+    if shares.dirty(net, at) == 0:
+        shares.set_dirty(net, at, 1)
+        dirty.set_link(net, value.dirty(net, values), link)
+        value.add_dirty(net, values, 1)
 
 
 @inner
 def _account(table, net, link, now):
     """Count what a link has carried at the rate it had so far."""
-    at = net[N_ROWS] + link * K_COLUMNS
-    since = net[at + K_SINCE]
+    at = share_of(net, link)
+    since = shares.since(net, at)
     if since == now:
         return
-    net[at + K_SINCE] = now
-    if net[at + K_RATE] > 0:
-        scale = net[net[N_VALUES] + V_SCALE]
-        size, part = _moved(scale, net[at + K_RATE], now - since)
-        part += net[at + K_PART]
-        net[at + K_PART] = part & ((1 << scale) - 1)
+    shares.set_since(net, at, now)
+    if shares.rate(net, at) > 0:
+        scale = value.scale(net, net[fk.N_VALUES])
+        size, part = _moved(scale, shares.rate(net, at), now - since)
+        part += shares.part(net, at)
+        shares.set_part(net, at, part & (1 << scale) - 1)
         carried(table, net, link, size + (part >> scale), since, now)
 
 
 @inner
 def inject(table, net, pool, queue, cookie, route, size, key, now):
     """Let a message leave its NPU at `now` (ps); of messages with the lowest key all get what they can."""
-    values = net[N_VALUES]
-    if net[values + V_SCALE] == 0:
+    values = net[fk.N_VALUES]
+    if value.scale(net, values) == 0:
         _set_scale(table, net)
-    net[N_NOW] = max(net[N_NOW], now)
-    net[N_UNDER_WAY] += 1
+    net[lk.N_NOW] = max(net[lk.N_NOW], now)
+    net[lk.N_UNDER_WAY] += 1
     row = new_row(net, pool)
-    pool[row + P_COOKIE] = cookie
-    pool[row + M_ROUTE] = route
-    pool[row + M_CHAIN] = 0
-    pool[row + M_KEY] = key
-    pool[row + M_LEFT] = size
-    if admit(net, pool, route, row, key, M_KEY):
+    rows.set_cookie(pool, row, cookie)
+    flows.set_route(pool, row, route)
+    flows.set_chain(pool, row, 0)
+    flows.set_key(pool, row, key)
+    flows.set_left(pool, row, size)
+    if admit(net, pool, route, row, key, fk.M_KEY):
         _begin_from(table, net, pool, queue, row, now)
 
 
@@ -105,54 +116,54 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
 def _begin_from(table, net, pool, queue, row, now):
     """Let a message begin, and those after it of the same route as long as they have nothing to send."""
     while row > 0 and not _begin(table, net, pool, queue, row, now):
-        row = left(net, pool, pool[row + M_ROUTE], M_KEY)
+        row = left(net, pool, flows.route(pool, row), fk.M_KEY)
 
 
 @inner
 def _begin(table, net, pool, queue, row, now):
     """Let a message flow from now on; returns whether it has something to send."""
-    values = net[N_VALUES]
-    route = pool[row + M_ROUTE]
-    size = pool[row + M_LEFT]
-    key = pool[row + M_KEY]
-    first = table[table[T_ROUTE_FIRST] + route]
-    last = table[table[T_ROUTE_FIRST] + route + 1]
-    flows = size > 0 and first < last
+    values = net[fk.N_VALUES]
+    route = flows.route(pool, row)
+    size = flows.left(pool, row)
+    key = flows.key(pool, row)
+    first = routes.first(table, route)
+    last = routes.first(table, route + 1)
+    moves = size > 0 and first < last
     time = bound = now
     for i in range(first, last):
-        at = link_row(table, net, table[table[T_ROUTE_LINK] + i])
-        time += table[at + L_LATENCY]
+        at = link_row(table, net, route_links.link(table, i))
+        time += links.latency(table, at)
         bound = max(bound, now + duration(table, at, size))
-        flows = flows or table[at + L_SLOW] == 0
-    sequence = net[N_SEQUENCE]
-    net[N_SEQUENCE] = sequence + 1
-    if flows:
-        time = NEVER
-    net[N_QUEUE] = add(queue, 0, net[N_QUEUE], pool, M_PLACE, row, time, sequence)
-    if not flows:
+        moves = moves or links.slow(table, at) == 0
+    sequence = net[lk.N_SEQUENCE]
+    net[lk.N_SEQUENCE] = sequence + 1
+    if moves:
+        time = fk.NEVER
+    net[lk.N_QUEUE] = add(queue, 0, net[lk.N_QUEUE], pool, fk.M_PLACE, row, time, sequence)
+    if not moves:
         return False
-    pool[row + M_WEIGHT] = 1
-    if route < table[table[T_OPTIONS]]:
-        pool[row + M_WEIGHT] = table[table[T_OWN] + route]
-    pool[row + M_LEVEL] = -1
-    pool[row + M_PART] = 0
-    pool[row + M_SINCE] = now
-    pool[row + M_BOUND] = bound
-    pool[row + M_MARK] = 0
-    net[values + V_LOWEST] = min(net[values + V_LOWEST], key)
-    net[values + V_HIGHEST] = max(net[values + V_HIGHEST], key)
+    flows.set_weight(pool, row, 1)
+    if route < option.weights(table, table[lk.T_OPTIONS]):
+        flows.set_weight(pool, row, weights.weight(table, route))
+    flows.set_level(pool, row, -1)
+    flows.set_part(pool, row, 0)
+    flows.set_since(pool, row, now)
+    flows.set_bound(pool, row, bound)
+    flows.set_mark(pool, row, 0)
+    value.set_lowest(net, values, min(value.lowest(net, values), key))
+    value.set_highest(net, values, max(value.highest(net, values), key))
     chain = 0
     for i in range(first, last):
-        link = table[table[T_ROUTE_LINK] + i]
-        if (i - first) % PLACES == 0:
+        link = route_links.link(table, i)
+        if (i - first) % fk.PLACES == 0:
             chain = new_row(net, pool)
-            pool[chain] = pool[row + M_CHAIN]
-            pool[chain + C_FLOW] = row
-            pool[row + M_CHAIN] = chain
-        place = chain + C_PLACES + (i - first) % PLACES
-        at = net[N_ROWS] + link * K_COLUMNS
-        pool[place] = net[at + K_FIRST]
-        net[at + K_FIRST] = place
+            pool[chain] = flows.chain(pool, row)
+            chains.set_flow(pool, chain, row)
+            flows.set_chain(pool, row, chain)
+        place = chain + fk.C_PLACES + (i - first) % fk.PLACES
+        at = share_of(net, link)
+        pool[place] = shares.first(net, at)
+        shares.set_first(net, at, place)
         _look_at(net, link)
     return True
 
@@ -160,119 +171,120 @@ def _begin(table, net, pool, queue, row, now):
 @inner
 def change(table, net, pool, queue, now):
     """The network is in another stage: look at the links that are not what they were."""
-    values = net[N_VALUES]
-    before = table[T_LINK] + net[values + V_STAGE] * table[T_LINKS] * L_COLUMNS
-    for link in range(table[T_LINKS]):
+    values = net[fk.N_VALUES]
+    before = value.stage(net, values) * table[lk.T_LINKS]
+    for link in range(table[lk.T_LINKS]):
         at = link_row(table, net, link)
-        was = before + link * L_COLUMNS
-        if table[at + L_SLOW] != table[was + L_SLOW] or table[at + L_FAST] != table[was + L_FAST]:
+        was = before + link
+        if links.slow(table, at) != links.slow(table, was) or links.fast(table, at) != links.fast(table, was):
             _look_at(net, link)
-            net[values + V_LOWEST] = -NEVER
-            place = net[net[N_ROWS] + link * K_COLUMNS + K_FIRST]
+            value.set_lowest(net, values, -fk.NEVER)
+            place = shares.first(net, share_of(net, link))
             while place > 0:
                 if flow_at(pool, place) > 0:
-                    pool[flow_at(pool, place) + M_BOUND] = 0
+                    flows.set_bound(pool, flow_at(pool, place), 0)
                 place = pool[place]
-    net[values + V_STAGE] = net[N_STAGE]
-    net[N_NOW] = max(net[N_NOW], now)
+    value.set_stage(net, values, net[lk.N_STAGE])
+    net[lk.N_NOW] = max(net[lk.N_NOW], now)
 
 
 @inner
 def _end(table, net, pool, queue, row, now):
     """The last byte of a flow has left: it gives its links up, and arrives after the latency of its route."""
-    values = net[N_VALUES]
-    scale = net[values + V_SCALE]
-    rate = pool[row + M_WEIGHT] * pool[row + M_LEVEL]
-    size, part = _moved(scale, rate, now - pool[row + M_SINCE])
+    values = net[fk.N_VALUES]
+    scale = value.scale(net, values)
+    rate = flows.weight(pool, row) * flows.level(pool, row)
+    size, part = _moved(scale, rate, now - flows.since(pool, row))
     # What it would have moved beyond its last byte in this ps was not carried.
-    beyond = ((size - pool[row + M_LEFT]) << scale) + part - pool[row + M_PART]
-    first = table[T_ROUTE_FIRST] + pool[row + M_ROUTE]
+    beyond = (size - flows.left(pool, row) << scale) + part - flows.part(pool, row)
+    route = flows.route(pool, row)
     time = now
-    for i in range(table[T_ROUTE_LINK] + table[first], table[T_ROUTE_LINK] + table[first + 1]):
-        link = table[i]
-        time += table[link_row(table, net, link) + L_LATENCY]
-        at = net[N_ROWS] + link * K_COLUMNS
-        net[at + K_GONE] += rate
-        net[at + K_PART] -= beyond
+    for i in range(routes.first(table, route), routes.first(table, route + 1)):
+        link = route_links.link(table, i)
+        time += links.latency(table, link_row(table, net, link))
+        at = share_of(net, link)
+        shares.add_gone(net, at, rate)
+        shares.add_part(net, at, -beyond)
         _look_at(net, link)
-    chain = pool[row + M_CHAIN]
-    pool[row + M_CHAIN] = 0
+    chain = flows.chain(pool, row)
+    flows.set_chain(pool, row, 0)
     while chain > 0:
         after = pool[chain]
-        pool[chain + C_FLOW] = 0
-        pool[chain] = net[values + V_DEAD]
-        net[values + V_DEAD] = chain
+        chains.set_flow(pool, chain, 0)
+        pool[chain] = value.dead(net, values)
+        value.set_dead(net, values, chain)
         chain = after
-    net[values + V_LOWEST] = min(net[values + V_LOWEST], pool[row + M_KEY])
-    move(queue, 0, net[N_QUEUE], pool, M_PLACE, row, time)
-    _begin_from(table, net, pool, queue, left(net, pool, pool[row + M_ROUTE], M_KEY), now)
+    value.set_lowest(net, values, min(value.lowest(net, values), flows.key(pool, row)))
+    move(queue, 0, net[lk.N_QUEUE], pool, fk.M_PLACE, row, time)
+    _begin_from(table, net, pool, queue, left(net, pool, flows.route(pool, row), fk.M_KEY), now)
 
 
 @inner
 def _forget_ended(table, net, pool, now):
     """Take flows that have ended off their links."""
-    values = net[N_VALUES]
-    for i in range(net[N_DIRTY], net[N_DIRTY] + net[values + V_DIRTY]):
-        at = net[N_ROWS] + net[i] * K_COLUMNS
-        _account(table, net, net[i], now)
-        net[at + K_RATE] -= net[at + K_GONE]
-        net[at + K_GONE] = 0
-        if net[values + V_DEAD] == 0:
+    values = net[fk.N_VALUES]
+    for i in range(value.dirty(net, values)):
+        at = share_of(net, dirty.link(net, i))
+        _account(table, net, dirty.link(net, i), now)
+        shares.add_rate(net, at, -shares.gone(net, at))
+        shares.set_gone(net, at, 0)
+        if value.dead(net, values) == 0:
             continue
         kept = 0
-        place = net[at + K_FIRST]
+        place = shares.first(net, at)
         while place > 0:
             after = pool[place]
             if flow_at(pool, place) == 0:
                 if kept == 0:
-                    net[at + K_FIRST] = after
+                    shares.set_first(net, at, after)
                 else:
                     pool[kept] = after
             else:
                 kept = place
             place = after
-    while net[values + V_DEAD] > 0:
-        chain = net[values + V_DEAD]
-        net[values + V_DEAD] = pool[chain]
+    while value.dead(net, values) > 0:
+        chain = value.dead(net, values)
+        value.set_dead(net, values, pool[chain])
         free_row(net, pool, chain)
 
 
 @inner
 def _set_rate(table, net, pool, queue, row, now):
     """Let a flow have its new level from now on."""
-    values = net[N_VALUES]
-    scale = net[values + V_SCALE]
-    weight = pool[row + M_WEIGHT]
-    if pool[row + M_LEVEL] > 0:
-        size, part = _moved(scale, weight * pool[row + M_LEVEL], now - pool[row + M_SINCE])
-        part = pool[row + M_PART] - part
-        pool[row + M_LEFT] += (part >> scale) - size
-        pool[row + M_PART] = part & ((1 << scale) - 1)
-    more = weight * (pool[row + M_NEW] - max(pool[row + M_LEVEL], 0))
-    pool[row + M_SINCE] = now
-    pool[row + M_LEVEL] = pool[row + M_NEW]
-    rate = weight * pool[row + M_LEVEL]
-    first = table[T_ROUTE_FIRST] + pool[row + M_ROUTE]
-    for i in range(table[T_ROUTE_LINK] + table[first], table[T_ROUTE_LINK] + table[first + 1]):
-        _account(table, net, table[i], now)
-        net[net[N_ROWS] + table[i] * K_COLUMNS + K_RATE] += more
-        if pool[row + M_KEY] < net[values + V_HIGHEST]:
-            _look_at(net, table[i])
-    time = NEVER
+    values = net[fk.N_VALUES]
+    scale = value.scale(net, values)
+    weight = flows.weight(pool, row)
+    if flows.level(pool, row) > 0:
+        size, part = _moved(scale, weight * flows.level(pool, row), now - flows.since(pool, row))
+        part = flows.part(pool, row) - part
+        flows.add_left(pool, row, (part >> scale) - size)
+        flows.set_part(pool, row, part & (1 << scale) - 1)
+    more = weight * (flows.new(pool, row) - max(flows.level(pool, row), 0))
+    flows.set_since(pool, row, now)
+    flows.set_level(pool, row, flows.new(pool, row))
+    rate = weight * flows.level(pool, row)
+    route = flows.route(pool, row)
+    for i in range(routes.first(table, route), routes.first(table, route + 1)):
+        link = route_links.link(table, i)
+        _account(table, net, link, now)
+        shares.add_rate(net, share_of(net, link), more)
+        if flows.key(pool, row) < value.highest(net, values):
+            _look_at(net, link)
+    time = fk.NEVER
     if rate > 0:
-        time = now + _ps_to_move(scale, rate, pool[row + M_LEFT], pool[row + M_PART])
-        time = max(time, now, pool[row + M_BOUND])
-    move(queue, 0, net[N_QUEUE], pool, M_PLACE, row, time)
+        time = now + _ps_to_move(scale, rate, flows.left(pool, row), flows.part(pool, row))
+        time = max(time, now, flows.bound(pool, row))
+    move(queue, 0, net[lk.N_QUEUE], pool, fk.M_PLACE, row, time)
 
 
 @inner
 def _next_key(net, pool, key):
     """Return the lowest key above `key` on the links that are to be looked at."""
-    lowest = NEVER
-    for i in range(net[N_DIRTY], net[N_DIRTY] + net[net[N_VALUES] + V_DIRTY]):
-        place = net[net[N_ROWS] + net[i] * K_COLUMNS + K_FIRST]
+    lowest = fk.NEVER
+    for i in range(value.dirty(net, net[fk.N_VALUES])):
+        place = shares.first(net, share_of(net, dirty.link(net, i)))
         while place > 0:
-            other = pool[flow_at(pool, place) + M_KEY]
+            other = flows.key(pool, flow_at(pool, place))
             if key < other < lowest:
                 lowest = other
             place = pool[place]
@@ -282,21 +294,21 @@ def _next_key(net, pool, key):
 @inner
 def _settle(table, net, pool, queue, now):
     """Set the rates that hold after all that has begun and ended in this ps, the most urgent key first."""
-    values = net[N_VALUES]
+    values = net[fk.N_VALUES]
     _forget_ended(table, net, pool, now)
-    key = _next_key(net, pool, net[values + V_LOWEST] - 1)
-    while key < NEVER:
+    key = _next_key(net, pool, value.lowest(net, values) - 1)
+    while key < fk.NEVER:
         row = share(table, net, pool, key)
         while row > 0:
-            after = pool[row + P_NEXT]
-            if pool[row + M_NEW] != pool[row + M_LEVEL]:
+            after = rows.next(pool, row)
+            if flows.new(pool, row) != flows.level(pool, row):
                 _set_rate(table, net, pool, queue, row, now)
             row = after
-        key = _next_key(net, pool, key) if key < net[values + V_HIGHEST] else NEVER
-    for i in range(net[N_DIRTY], net[N_DIRTY] + net[values + V_DIRTY]):
-        net[net[N_ROWS] + net[i] * K_COLUMNS + K_DIRTY] = 0
-    net[values + V_DIRTY] = 0
-    net[values + V_LOWEST] = NEVER
+        key = _next_key(net, pool, key) if key < value.highest(net, values) else fk.NEVER
+    for i in range(value.dirty(net, values)):
+        shares.set_dirty(net, share_of(net, dirty.link(net, i)), 0)
+    value.set_dirty(net, values, 0)
+    value.set_lowest(net, values, fk.NEVER)
 
 
 @inner
@@ -305,30 +317,30 @@ def advance(table, net, pool, queue, limit):
 
     Stops early with status GROW when there is too little room; then it is called again.
     """
-    dirty = net[N_VALUES] + V_DIRTY
+    values = net[fk.N_VALUES]
     while True:
-        time = queue[Q_TIME] if net[N_QUEUE] > 0 else NEVER
-        if time > net[N_NOW]:
-            if net[N_DELIVERED] > 0 and (net[N_UNDER_WAY] > 0 or net[dirty] == 0):
-                return net[N_NOW]
-            if net[dirty] > 0 and limit > net[N_NOW]:
-                _settle(table, net, pool, queue, net[N_NOW])
+        time = queue[lk.Q_TIME] if net[lk.N_QUEUE] > 0 else fk.NEVER
+        if time > net[lk.N_NOW]:
+            if net[lk.N_DELIVERED] > 0 and (net[lk.N_UNDER_WAY] > 0 or value.dirty(net, values) == 0):
+                return net[lk.N_NOW]
+            if value.dirty(net, values) > 0 and limit > net[lk.N_NOW]:
+                _settle(table, net, pool, queue, net[lk.N_NOW])
                 continue
         if time > limit:
             break
         if full(net):
-            net[N_STATUS] = GROW
-            return net[N_NOW]
-        net[N_NOW] = time
-        net[N_EVENTS] += 1
-        row = queue[Q_WHAT]
-        if pool[row + M_CHAIN] > 0:
+            net[lk.N_STATUS] = lk.GROW
+            return net[lk.N_NOW]
+        net[lk.N_NOW] = time
+        net[lk.N_EVENTS] += 1
+        row = queue[lk.Q_WHAT]
+        if flows.chain(pool, row) > 0:
             _end(table, net, pool, queue, row, time)
         else:
-            net[N_QUEUE] = remove_first(queue, 0, net[N_QUEUE], pool, M_PLACE)
+            net[lk.N_QUEUE] = remove_first(queue, 0, net[lk.N_QUEUE], pool, fk.M_PLACE)
             deliver(net, pool, row)
-    if net[N_DELIVERED] > 0:
-        return net[N_NOW]
-    if limit < FOREVER:
-        net[N_NOW] = limit
+    if net[lk.N_DELIVERED] > 0:
+        return net[lk.N_NOW]
+    if limit < lk.FOREVER:
+        net[lk.N_NOW] = limit
     return limit

@@ -7,8 +7,11 @@ the first.
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner
-from armillary.engine.transport.layout_kernel import *
+from armillary.engine.transport import layout as lk
+
+gates, rows = accessors(lk.GATE, lk.ROW)
 
 
 @inner
@@ -16,18 +19,18 @@ def _before(pool, a, b, key_at):
     """Tell whether a message that waits is to leave before another."""
     if pool[a + key_at] != pool[b + key_at]:
         return pool[a + key_at] < pool[b + key_at]
-    return pool[a + P_TURN] < pool[b + P_TURN]
+    return rows.turn(pool, a) < rows.turn(pool, b)
 
 
 @inner
 def _meld(pool, a, b, key_at):
     """Join two heaps, of which none is empty; returns the root."""
     if _before(pool, b, a, key_at):
-        pool[a + P_NEXT] = pool[b + P_CHILD]
-        pool[b + P_CHILD] = a
+        rows.set_next(pool, a, rows.child(pool, b))
+        rows.set_child(pool, b, a)
         return b
-    pool[b + P_NEXT] = pool[a + P_CHILD]
-    pool[a + P_CHILD] = b
+    rows.set_next(pool, b, rows.child(pool, a))
+    rows.set_child(pool, a, b)
     return a
 
 
@@ -35,21 +38,21 @@ def _meld(pool, a, b, key_at):
 def _without_root(pool, root, key_at):
     """Return the root of a heap without its first: its children are joined in pairs, and these from the last on."""
     pairs = 0
-    child = pool[root + P_CHILD]
+    child = rows.child(pool, root)
     while child > 0:
-        other = pool[child + P_NEXT]
+        other = rows.next(pool, child)
         after = 0
         if other > 0:
-            after = pool[other + P_NEXT]
+            after = rows.next(pool, other)
             child = _meld(pool, child, other, key_at)
-        pool[child + P_NEXT] = pairs
+        rows.set_next(pool, child, pairs)
         pairs = child
         child = after
     joined = pairs
     if pairs > 0:
-        pairs = pool[pairs + P_NEXT]
+        pairs = rows.next(pool, pairs)
     while pairs > 0:
-        after = pool[pairs + P_NEXT]
+        after = rows.next(pool, pairs)
         joined = _meld(pool, joined, pairs, key_at)
         pairs = after
     return joined
@@ -58,38 +61,36 @@ def _without_root(pool, root, key_at):
 @inner
 def admit(net, pool, route, row, key, key_at):
     """Tell whether a message may begin to leave; else it waits. Its key stands at column `key_at` of its row."""
-    gate = net[N_GATES] + route * GA_COLUMNS
-    if net[gate + GA_BUSY] == 0:
-        net[gate + GA_BUSY] = 1
+    if gates.busy(net, route) == 0:
+        gates.set_busy(net, route, 1)
         return True
-    net[gate + GA_COUNT] += 1
-    pool[row + P_TURN] = net[gate + GA_COUNT]
-    pool[row + P_CHILD] = 0
-    pool[row + P_NEXT] = 0
-    if net[gate + GA_FIRST] == 0:
-        net[gate + GA_FIRST] = row
-        net[gate + GA_LAST] = row
-    elif pool[net[gate + GA_LAST] + key_at] <= key:
-        pool[net[gate + GA_LAST] + P_NEXT] = row
-        net[gate + GA_LAST] = row
-    elif net[gate + GA_ROOT] == 0:
-        net[gate + GA_ROOT] = row
+    gates.add_count(net, route, 1)
+    rows.set_turn(pool, row, gates.count(net, route))
+    rows.set_child(pool, row, 0)
+    rows.set_next(pool, row, 0)
+    if gates.first(net, route) == 0:
+        gates.set_first(net, route, row)
+        gates.set_last(net, route, row)
+    elif pool[gates.last(net, route) + key_at] <= key:
+        rows.set_next(pool, gates.last(net, route), row)
+        gates.set_last(net, route, row)
+    elif gates.root(net, route) == 0:
+        gates.set_root(net, route, row)
     else:
-        net[gate + GA_ROOT] = _meld(pool, net[gate + GA_ROOT], row, key_at)
+        gates.set_root(net, route, _meld(pool, gates.root(net, route), row, key_at))
     return False
 
 
 @inner
 def left(net, pool, route, key_at):
     """The last byte of a route's message has left: return the message that may begin, or 0."""
-    gate = net[N_GATES] + route * GA_COLUMNS
-    row = net[gate + GA_FIRST]
-    root = net[gate + GA_ROOT]
+    row = gates.first(net, route)
+    root = gates.root(net, route)
     if root > 0 and (row == 0 or _before(pool, root, row, key_at)):
-        net[gate + GA_ROOT] = _without_root(pool, root, key_at)
+        gates.set_root(net, route, _without_root(pool, root, key_at))
         return root
     if row == 0:
-        net[gate + GA_BUSY] = 0
+        gates.set_busy(net, route, 0)
         return 0
-    net[gate + GA_FIRST] = pool[row + P_NEXT]
+    gates.set_first(net, route, rows.next(pool, row))
     return row

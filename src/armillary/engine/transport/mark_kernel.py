@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from armillary.base.jit import inner
-from armillary.engine.transport.packet_layout_kernel import *
 
 LOW_31 = (1 << 31) - 1
 

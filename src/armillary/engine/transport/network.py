@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from armillary.base.checked import before_table
 from armillary.base.errors import InputError
-from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport import layout as lk
 from armillary.platform.topology.graph import Floats, Topology
 from armillary.platform.topology.routing import Paths, Routing
 
@@ -88,7 +88,7 @@ def lower_network(
 
 
 def link_rows(topology: Topology) -> Ints:
-    """Return (links, L_COLUMNS): see `layout_kernel`."""
+    """Return (links, L_COLUMNS): see `layout`."""
     rows = np.zeros((topology.links, lk.L_COLUMNS), np.int64)
     rows[:, lk.L_SLOW], rows[:, lk.L_FAST] = paces(topology.bandwidth, topology.called)
     rows[:, lk.L_LATENCY] = np.rint(topology.latency * lk.PS)

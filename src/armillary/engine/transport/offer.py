@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from armillary.base.jit import Mode, load
-from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport import layout as lk
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.transport import Room, Transport, first_state
 from armillary.engine.transport.use import LinkUse, link_use

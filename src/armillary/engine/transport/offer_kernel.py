@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from armillary.base.jit import njit, use
-from armillary.engine.transport.layout_kernel import *
+from armillary.engine.transport import layout as lk
 
-events = use("armillary.engine.transport.queue_kernel")
-full, take_delivered = events.full, events.take_delivered
-mover = use("armillary.engine.transport.chosen_kernel")
-inject, advance = mover.inject, mover.advance
+queue_kernel = use("armillary.engine.transport.queue_kernel")
+full, take_delivered = queue_kernel.full, queue_kernel.take_delivered
+chosen_kernel = use("armillary.engine.transport.chosen_kernel")
+inject, advance = chosen_kernel.inject, chosen_kernel.advance
 
 # A message that is offered: begin in ps, route, bytes, key
 OF_BEGIN, OF_ROUTE, OF_SIZE, OF_KEY = range(4)
@@ -22,30 +22,30 @@ def run(table, net, pool, queue, offers, arrived, next_offer, budget):
     Returns the number of the next: again with more room if the status is GROW. Offers are in the order of their begin.
     """
     count = len(offers) // OF_COLUMNS
-    net[N_STATUS] = OK
+    net[lk.N_STATUS] = lk.OK
     while budget > 0:
-        if net[N_OFFERING] == 0:
-            limit = FOREVER
+        if net[lk.N_OFFERING] == 0:
+            limit = lk.FOREVER
             if next_offer < count:
                 limit = offers[next_offer * OF_COLUMNS]
             now = advance(table, net, pool, queue, limit)
         else:
             # There was no room for all that begin now: they do before anything else happens.
-            now = net[N_NOW]
-            net[N_OFFERING] = 0
+            now = net[lk.N_NOW]
+            net[lk.N_OFFERING] = 0
         cookie = take_delivered(net, pool)
         while cookie >= 0:
             arrived[cookie] = now
             budget -= 1
             cookie = take_delivered(net, pool)
-        if net[N_STATUS] != OK:
+        if net[lk.N_STATUS] != lk.OK:
             return next_offer
-        if now == FOREVER:
+        if now == lk.FOREVER:
             return next_offer
         while next_offer < count and offers[next_offer * OF_COLUMNS] == now:
             if full(net):
-                net[N_STATUS] = GROW
-                net[N_OFFERING] = 1
+                net[lk.N_STATUS] = lk.GROW
+                net[lk.N_OFFERING] = 1
                 return next_offer
             at = next_offer * OF_COLUMNS
             inject(table, net, pool, queue, next_offer, offers[at + 1], offers[at + 2], offers[at + 3], now)

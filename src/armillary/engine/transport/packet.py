@@ -9,8 +9,8 @@ import numpy as np
 
 from armillary.base.errors import InputError
 from armillary.engine.common.network import LIMIT
-from armillary.engine.transport import layout_kernel as lk
-from armillary.engine.transport import packet_layout_kernel as pk
+from armillary.engine.transport import layout as lk
+from armillary.engine.transport import packet_layout as pk
 from armillary.engine.transport.dcqcn import Dcqcn
 from armillary.engine.transport.deadlock import blocked_cycle, down_links
 from armillary.engine.transport.transport import Ints, Transport

@@ -9,138 +9,144 @@ their way, and no bandwidth.
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.transport.layout_kernel import *
-from armillary.engine.transport.packet_layout_kernel import *
+from armillary.engine.transport import layout as lk
+from armillary.engine.transport import packet_layout as pk
 
-events = use("armillary.engine.transport.queue_kernel")
-push, pop, deliver = events.push, events.pop, events.deliver
-comes, reached = events.comes, events.reached
-new_row, free_row = events.new_row, events.free_row
-gates = use("armillary.engine.transport.gate_kernel")
-admit, left = gates.admit, gates.left
-ports = use("armillary.engine.transport.port_kernel")
-port_of, onward, arm, started = ports.port_of, ports.onward, ports.arm, ports.started
-transmit, enqueue, dequeue, arrive = ports.transmit, ports.enqueue, ports.dequeue, ports.arrive
-depth, marked, shut, reopen = ports.depth, ports.marked, ports.shut, ports.reopen
-links = use("armillary.engine.transport.use_kernel")
-link_row, duration = links.link_row, links.duration
-pauses = use("armillary.engine.transport.pause_kernel")
-hold, release = pauses.hold, pauses.release
+queue_kernel = use("armillary.engine.transport.queue_kernel")
+push, pop, deliver = queue_kernel.push, queue_kernel.pop, queue_kernel.deliver
+comes, reached = queue_kernel.comes, queue_kernel.reached
+new_row, free_row = queue_kernel.new_row, queue_kernel.free_row
+gate_kernel = use("armillary.engine.transport.gate_kernel")
+admit, left = gate_kernel.admit, gate_kernel.left
+port_kernel = use("armillary.engine.transport.port_kernel")
+onward, arm, started = port_kernel.onward, port_kernel.arm, port_kernel.started
+transmit, enqueue, dequeue, arrive = (
+    port_kernel.transmit,
+    port_kernel.enqueue,
+    port_kernel.dequeue,
+    port_kernel.arrive,
+)
+depth, marked, shut, reopen = port_kernel.depth, port_kernel.marked, port_kernel.shut, port_kernel.reopen
+use_kernel = use("armillary.engine.transport.use_kernel")
+link_row, duration = use_kernel.link_row, use_kernel.duration
+pause_kernel = use("armillary.engine.transport.pause_kernel")
+hold, release = pause_kernel.hold, pause_kernel.release
 is_marked = use("armillary.engine.transport.mark_kernel").is_marked
-rates = use("armillary.engine.transport.dcqcn_kernel")
-new_flow, flow_done, slow_down = rates.new_flow, rates.flow_done, rates.slow_down
-next_time, notifies = rates.next_time, rates.notifies
+dcqcn_kernel = use("armillary.engine.transport.dcqcn_kernel")
+new_flow, flow_done, slow_down = dcqcn_kernel.new_flow, dcqcn_kernel.flow_done, dcqcn_kernel.slow_down
+next_time, notifies = dcqcn_kernel.next_time, dcqcn_kernel.notifies
+classes, flows, links, messages, option = accessors(pk.CLASS, pk.FLOW, lk.LINK, pk.MESSAGE, pk.OPTION)
+packets, ports, route_links, routes = accessors(pk.PACKET, pk.FAIR_PORT, lk.ROUTE_LINK, lk.ROUTE_FIRST)
+rows = accessors(lk.ROW)
 
 
 @inner
 def _line(table, net, link):
     """Return the bandwidth of a link in bytes/s, as far as rates are counted."""
     at = link_row(table, net, link)
-    return min(MOST_RATE, table[at + L_FAST] * SECOND // max(1, table[at + L_SLOW]))
+    return min(pk.MOST_RATE, links.fast(table, at) * pk.SECOND // max(1, links.slow(table, at)))
 
 
 @inner
 def _works(net, link):
     """Tell whether anything waits for a link."""
-    port = port_of(net, link)
-    return net[port + PO_FIRST] > 0 or net[port + PO_CLASS] > 0
+    return ports.first(net, link) > 0 or ports.class_(net, link) > 0
 
 
 @inner
 def inject(table, net, pool, queue, cookie, route, size, key, now):
     """Let a message leave its NPU at `now` (ps)."""
     row = new_row(net, pool)
-    first = table[table[T_ROUTE_FIRST] + route]
-    last = table[table[T_ROUTE_FIRST] + route + 1] - 1
-    pool[row + P_COOKIE] = cookie
-    pool[row + M_FIRST] = first
-    pool[row + M_LAST] = last
-    pool[row + M_KEY] = key
-    pool[row + M_SEND] = size
-    pool[row + M_LEFT] = size
-    pool[row + M_FLOW] = 0
-    pool[row + M_ROUTE] = route
-    net[N_UNDER_WAY] += 1
+    first = routes.first(table, route)
+    last = routes.first(table, route + 1) - 1
+    rows.set_cookie(pool, row, cookie)
+    messages.set_first(pool, row, first)
+    messages.set_last(pool, row, last)
+    messages.set_key(pool, row, key)
+    messages.set_send(pool, row, size)
+    messages.set_left(pool, row, size)
+    messages.set_flow(pool, row, 0)
+    messages.set_route(pool, row, route)
+    net[lk.N_UNDER_WAY] += 1
     if last < first:
-        push(net, queue, now, row * CODES + HERE)
-    elif admit(net, pool, route, row, key, M_KEY):
+        push(net, queue, now, row * lk.CODES + pk.HERE)
+    elif admit(net, pool, route, row, key, pk.M_KEY):
         _begin(table, net, pool, queue, row, now)
 
 
 @inner
 def _begin(table, net, pool, queue, row, now):
     """Let a message have its turns from now on."""
-    first = pool[row + M_FIRST]
-    if table[table[T_OPTIONS] + O_CONTROL] > 0:
-        pool[row + M_FLOW] = new_flow(net, pool, _line(table, net, table[table[T_ROUTE_LINK] + first]))
-        pool[pool[row + M_FLOW] + P_COOKIE] = row
+    first = messages.first(pool, row)
+    if option.control(table, table[lk.T_OPTIONS]) > 0:
+        messages.set_flow(pool, row, new_flow(net, pool, _line(table, net, route_links.link(table, first))))
+        rows.set_cookie(pool, messages.flow(pool, row), row)
     _offer(table, net, pool, queue, row, now)
 
 
 @inner
 def _offer(table, net, pool, queue, row, now):
     """Let the port of a message's first link send of it, after others with its key."""
-    link = table[table[T_ROUTE_LINK] + pool[row + M_FIRST]]
-    key = pool[row + M_KEY]
-    port = port_of(net, link)
+    link = route_links.link(table, messages.first(pool, row))
+    key = messages.key(pool, row)
     before = 0
-    class_ = net[port + PO_CLASS]
-    while class_ > 0 and pool[class_ + C_KEY] < key:
+    class_ = ports.class_(net, link)
+    while class_ > 0 and classes.key(pool, class_) < key:
         before = class_
-        class_ = pool[class_ + P_NEXT]
-    pool[row + P_NEXT] = 0
-    if class_ > 0 and pool[class_ + C_KEY] == key:
-        pool[pool[class_ + C_LAST] + P_NEXT] = row
-        pool[class_ + C_LAST] = row
+        class_ = rows.next(pool, class_)
+    rows.set_next(pool, row, 0)
+    if class_ > 0 and classes.key(pool, class_) == key:
+        rows.set_next(pool, classes.last(pool, class_), row)
+        classes.set_last(pool, class_, row)
     else:
         new = new_row(net, pool)
-        pool[new + P_NEXT] = class_
-        pool[new + C_KEY] = key
-        pool[new + C_FIRST] = row
-        pool[new + C_LAST] = row
+        rows.set_next(pool, new, class_)
+        classes.set_key(pool, new, key)
+        classes.set_first(pool, new, row)
+        classes.set_last(pool, new, row)
         if before > 0:
-            pool[before + P_NEXT] = new
+            rows.set_next(pool, before, new)
         else:
-            net[port + PO_CLASS] = new
+            ports.set_class_(net, link, new)
     arm(table, net, queue, link, now)
 
 
 @inner
 def _cut(table, net, pool, queue, link, now):
     """Return the next packet of the messages that a link sends."""
-    port = port_of(net, link)
-    class_ = net[port + PO_CLASS]
-    message = pool[class_ + C_FIRST]
-    options = table[T_OPTIONS]
-    payload = min(table[options + O_MTU], pool[message + M_SEND])
-    size = payload + table[options + O_HEADER]
-    pool[message + M_SEND] -= payload
+    class_ = ports.class_(net, link)
+    message = classes.first(pool, class_)
+    options = table[lk.T_OPTIONS]
+    payload = min(option.mtu(table, options), messages.send(pool, message))
+    size = payload + option.header(table, options)
+    messages.add_send(pool, message, -payload)
     row = new_row(net, pool)
-    pool[row + K_MESSAGE] = message
-    pool[row + K_SIZE] = size
-    pool[row + K_AT] = pool[message + M_FIRST]
-    pool[row + K_LAST] = pool[message + M_LAST]
-    pool[row + K_STEP] = 1
-    pool[row + K_FROM] = -1
-    pool[row + K_MARK] = 0
-    pool[class_ + C_FIRST] = pool[message + P_NEXT]
-    stays = pool[message + M_SEND] > 0
-    flow = pool[message + M_FLOW]
+    packets.set_message(pool, row, message)
+    packets.set_size(pool, row, size)
+    packets.set_at(pool, row, messages.first(pool, message))
+    packets.set_last(pool, row, messages.last(pool, message))
+    packets.set_step(pool, row, 1)
+    packets.set_source(pool, row, -1)
+    packets.set_mark(pool, row, 0)
+    classes.set_first(pool, class_, rows.next(pool, message))
+    stays = messages.send(pool, message) > 0
+    flow = messages.flow(pool, message)
     if stays and flow > 0:
         time = next_time(table, pool, flow, _line(table, net, link), size, now)
         if time > now + duration(table, link_row(table, net, link), size):
-            push(net, queue, time, message * CODES + READY)
+            push(net, queue, time, message * lk.CODES + pk.READY)
             stays = False
     if stays:
-        pool[message + P_NEXT] = 0
-        if pool[class_ + C_FIRST] == 0:
-            pool[class_ + C_FIRST] = message
+        rows.set_next(pool, message, 0)
+        if classes.first(pool, class_) == 0:
+            classes.set_first(pool, class_, message)
         else:
-            pool[pool[class_ + C_LAST] + P_NEXT] = message
-        pool[class_ + C_LAST] = message
-    elif pool[class_ + C_FIRST] == 0:
-        net[port + PO_CLASS] = pool[class_ + P_NEXT]
+            rows.set_next(pool, classes.last(pool, class_), message)
+        classes.set_last(pool, class_, message)
+    elif classes.first(pool, class_) == 0:
+        ports.set_class_(net, link, rows.next(pool, class_))
         free_row(net, pool, class_)
     return row
 
@@ -150,16 +156,15 @@ def _start(table, net, pool, queue, link, now):
     """A port is free: send the next packet."""
     if not started(table, net, link):
         return
-    port = port_of(net, link)
-    own = net[port + PO_CLASS] > 0 and (net[port + PO_TURN] > 0 or net[port + PO_FIRST] == 0)
-    net[port + PO_TURN] = 0 if own else 1
+    own = ports.class_(net, link) > 0 and (ports.turn(net, link) > 0 or ports.first(net, link) == 0)
+    ports.set_turn(net, link, 0 if own else 1)
     row = _cut(table, net, pool, queue, link, now) if own else dequeue(net, pool, link)
-    if pool[row + K_FROM] >= 0:
-        release(table, net, queue, pool[row + K_FROM], pool[row + K_SIZE], now)
-    message = pool[row + K_MESSAGE]
+    if packets.source(pool, row) >= 0:
+        release(table, net, queue, packets.source(pool, row), packets.size(pool, row), now)
+    message = packets.message(pool, row)
     transmit(table, net, pool, queue, link, row, now)
-    if own and pool[message + M_SEND] == 0:
-        after = left(net, pool, pool[message + M_ROUTE], M_KEY)
+    if own and messages.send(pool, message) == 0:
+        after = left(net, pool, messages.route(pool, message), pk.M_KEY)
         if after > 0:
             _begin(table, net, pool, queue, after, now)
     if _works(net, link):
@@ -174,17 +179,17 @@ def _arrived(table, net, pool, queue, link, row, now):
         _received(table, net, pool, queue, row, now)
         return
     waits = depth(net, to)
-    count = net[port_of(net, to) + PO_COUNT]
-    net[port_of(net, to) + PO_COUNT] = count + 1
+    count = ports.count(net, to)
+    ports.set_count(net, to, count + 1)
     if enqueue(table, net, pool, queue, to, row, now):
-        hold(table, net, queue, link, pool[row + K_SIZE], now)
-        options = table[T_OPTIONS]
-        lowest = table[options + O_LOWEST]
+        hold(table, net, queue, link, packets.size(pool, row), now)
+        options = table[lk.T_OPTIONS]
+        lowest = option.lowest(table, options)
         if lowest >= 0 and is_marked(
             lowest,
-            table[options + O_HIGHEST],
-            table[options + O_MOST],
-            table[options + O_SEED],
+            option.highest(table, options),
+            option.most(table, options),
+            option.seed(table, options),
             to,
             count,
             waits,
@@ -195,23 +200,23 @@ def _arrived(table, net, pool, queue, link, row, now):
 @inner
 def _received(table, net, pool, queue, row, now):
     """A packet is at its destination."""
-    message = pool[row + K_MESSAGE]
-    flow = pool[message + M_FLOW]
-    pool[message + M_LEFT] -= pool[row + K_SIZE] - table[table[T_OPTIONS] + O_HEADER]
+    message = packets.message(pool, row)
+    flow = messages.flow(pool, message)
+    messages.add_left(pool, message, -(packets.size(pool, row) - option.header(table, table[lk.T_OPTIONS])))
     if (
         flow > 0
-        and pool[row + K_MARK] > 0
-        and pool[message + M_SEND] > 0
+        and packets.mark(pool, row) > 0
+        and (messages.send(pool, message) > 0)
         and notifies(table, pool, flow, now)
     ):
         time = now
-        for at in range(pool[message + M_FIRST], pool[message + M_LAST] + 1):
-            time += table[link_row(table, net, table[table[T_ROUTE_LINK] + at]) + L_LATENCY]
-        push(net, queue, time, flow * CODES + NOTIFIED)
+        for at in range(messages.first(pool, message), messages.last(pool, message) + 1):
+            time += links.latency(table, link_row(table, net, route_links.link(table, at)))
+        push(net, queue, time, flow * lk.CODES + pk.NOTIFIED)
     free_row(net, pool, row)
-    if pool[message + M_LEFT] == 0:
+    if messages.left(pool, message) == 0:
         if flow > 0:
-            pool[flow + F_DONE] = 1
+            flows.set_done(pool, flow, 1)
             flow_done(net, pool, flow)
         deliver(net, pool, message)
 
@@ -219,18 +224,18 @@ def _received(table, net, pool, queue, row, now):
 @inner
 def _notified(table, net, pool, flow, now):
     """The sender of a message is told of a mark."""
-    pool[flow + F_UNDER_WAY] -= 1
-    if pool[flow + F_DONE] > 0:
+    flows.add_notices(pool, flow, -1)
+    if flows.done(pool, flow) > 0:
         flow_done(net, pool, flow)
         return
-    link = table[table[T_ROUTE_LINK] + pool[pool[flow + P_COOKIE] + M_FIRST]]
+    link = route_links.link(table, messages.first(pool, rows.cookie(pool, flow)))
     slow_down(table, pool, flow, _line(table, net, link), now)
 
 
 @inner
 def change(table, net, pool, queue, now):
     """The network is in another stage: links that were down may be up."""
-    for link in range(table[T_LINKS]):
+    for link in range(table[lk.T_LINKS]):
         if _works(net, link):
             arm(table, net, queue, link, now)
 
@@ -242,24 +247,24 @@ def advance(table, net, pool, queue, limit):
     Stops early with status GROW when there is too little room; then it is called again.
     """
     while comes(net, queue, limit):
-        now = net[N_NOW]
-        what = queue[Q_WHAT]
-        code = what % CODES
-        of = what // CODES
-        if code == ARRIVE:
+        now = net[lk.N_NOW]
+        what = queue[lk.Q_WHAT]
+        code = what % lk.CODES
+        of = what // lk.CODES
+        if code == pk.ARRIVE:
             row = arrive(net, pool, queue, of)
             _arrived(table, net, pool, queue, of, row, now)
             continue
         pop(net, queue)
-        if code == START:
+        if code == pk.START:
             _start(table, net, pool, queue, of, now)
-        elif code == PAUSE:
+        elif code == pk.PAUSE:
             shut(net, of, _works(net, of), now)
-        elif code == RESUME:
+        elif code == pk.RESUME:
             reopen(table, net, queue, of, _works(net, of), now)
-        elif code == READY:
+        elif code == pk.READY:
             _offer(table, net, pool, queue, of, now)
-        elif code == NOTIFIED:
+        elif code == pk.NOTIFIED:
             _notified(table, net, pool, of, now)
         else:
             deliver(net, pool, of)

@@ -6,38 +6,36 @@ transmission begins. Above XOFF its tail is told to pause, down at XON to go on;
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.transport.layout_kernel import *
-from armillary.engine.transport.packet_layout_kernel import *
+from armillary.engine.transport import layout as lk
+from armillary.engine.transport import packet_layout as pk
 
-events = use("armillary.engine.transport.queue_kernel")
-push = events.push
-links = use("armillary.engine.transport.use_kernel")
-link_row = links.link_row
-ports = use("armillary.engine.transport.port_kernel")
-port_of = ports.port_of
+queue_kernel = use("armillary.engine.transport.queue_kernel")
+push = queue_kernel.push
+use_kernel = use("armillary.engine.transport.use_kernel")
+link_row = use_kernel.link_row
+links, pauses, ports = accessors(lk.LINK, pk.PAUSE_AT, pk.FAIR_PORT)
 
 
 @inner
 def hold(table, net, queue, link, size, now):
     """A packet of `size` bytes that came by a link has to wait."""
-    port = port_of(net, link)
-    net[port + PO_HELD] += size
-    if net[port + PO_HELD] > table[table[XOFF] + link] and net[port + PO_TOLD] == 0:
-        net[port + PO_TOLD] = 1
-        _tell(table, net, queue, link, PAUSE, now)
+    ports.add_held(net, link, size)
+    if ports.held(net, link) > pauses.above(table, link) and ports.paused(net, link) == 0:
+        ports.set_paused(net, link, 1)
+        _tell(table, net, queue, link, pk.PAUSE, now)
 
 
 @inner
 def release(table, net, queue, link, size, now):
     """A packet of `size` bytes that came by a link waits no longer."""
-    port = port_of(net, link)
-    net[port + PO_HELD] -= size
-    if net[port + PO_TOLD] > 0 and net[port + PO_HELD] <= table[table[XON] + link]:
-        net[port + PO_TOLD] = 0
-        _tell(table, net, queue, link, RESUME, now)
+    ports.add_held(net, link, -size)
+    if ports.paused(net, link) > 0 and ports.held(net, link) <= pauses.down_to(table, link):
+        ports.set_paused(net, link, 0)
+        _tell(table, net, queue, link, pk.RESUME, now)
 
 
 @inner
 def _tell(table, net, queue, link, what, now):
-    push(net, queue, now + table[link_row(table, net, link) + L_LATENCY], link * CODES + what)
+    push(net, queue, now + links.latency(table, link_row(table, net, link)), link * lk.CODES + what)

@@ -18,120 +18,118 @@ costs another. Packets on a wire stay in order, so only the first of each wire i
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.transport.layout_kernel import *
-from armillary.engine.transport.packet_layout_kernel import *
+from armillary.engine.transport import layout as lk
+from armillary.engine.transport import packet_layout as pk
 
-events = use("armillary.engine.transport.queue_kernel")
-push_ordered, replace_first, pop = events.push_ordered, events.replace_first, events.pop
-links = use("armillary.engine.transport.use_kernel")
-link_row, duration, carried, waiting = links.link_row, links.duration, links.carried, links.waiting
-
-
-@inner
-def port_of(net, link):
-    """Return the address of a port's row."""
-    return net[PORTS] + link * PO_COLUMNS
+queue_kernel = use("armillary.engine.transport.queue_kernel")
+push_ordered, replace_first, pop = queue_kernel.push_ordered, queue_kernel.replace_first, queue_kernel.pop
+use_kernel = use("armillary.engine.transport.use_kernel")
+link_row, duration, carried, waiting = (
+    use_kernel.link_row,
+    use_kernel.duration,
+    use_kernel.carried,
+    use_kernel.waiting,
+)
+links, packets, ports, reverses = accessors(lk.LINK, pk.PACKET, pk.PORT, pk.REVERSES)
+route_links, rows, uses = accessors(lk.ROUTE_LINK, lk.ROW, lk.USE)
 
 
 @inner
 def depth(net, link):
     """Return how many bytes wait for a link, without the packet that it transmits."""
-    return net[net[N_USE] + link * U_COLUMNS + U_WAITING]
+    return uses.waiting(net, link)
 
 
 @inner
 def dropped(net, link):
     """Count a packet that is dropped."""
-    net[net[N_USE] + link * U_COLUMNS + U_DROPS] += 1
+    uses.add_drops(net, link, 1)
 
 
 @inner
 def marked(net, pool, link, row):
     """Mark a packet and count it."""
-    pool[row + K_MARK] = 1
-    net[net[N_USE] + link * U_COLUMNS + U_MARKS] += 1
+    packets.set_mark(pool, row, 1)
+    uses.add_marks(net, link, 1)
 
 
 @inner
 def link_at(table, pool, row):
     """Return the link whose place on its way a packet has."""
-    link = table[table[T_ROUTE_LINK] + pool[row + K_AT]]
-    if pool[row + K_STEP] < 0:
-        return table[table[REVERSE] + link]
+    link = route_links.link(table, packets.at(pool, row))
+    if packets.step(pool, row) < 0:
+        return reverses.link(table, link)
     return link
 
 
 @inner
 def onward(table, pool, row, link):
     """A packet came by `link`: return the one it takes next, -1 at its destination."""
-    if pool[row + K_AT] == pool[row + K_LAST]:
+    if packets.at(pool, row) == packets.last(pool, row):
         return -1
-    pool[row + K_AT] += pool[row + K_STEP]
-    pool[row + K_FROM] = link
+    packets.add_at(pool, row, packets.step(pool, row))
+    packets.set_source(pool, row, link)
     return link_at(table, pool, row)
 
 
 @inner
 def arm(table, net, queue, link, now):
     """Something waits for a link: let START come when its port is free."""
-    port = port_of(net, link)
-    if net[port + PO_SHUT] > 0:
-        if net[port + PO_SINCE] < 0:
-            net[port + PO_SINCE] = now
-    elif net[port + PO_ARMED] == 0 and table[link_row(table, net, link) + L_SLOW] > 0:
-        net[port + PO_ARMED] = 1
-        what = link * CODES + START
-        push_ordered(net, queue, max(now, net[port + PO_FREE]), what - BEFORE, what)
+    if ports.shut(net, link) > 0:
+        if ports.since(net, link) < 0:
+            ports.set_since(net, link, now)
+    elif ports.armed(net, link) == 0 and links.slow(table, link_row(table, net, link)) > 0:
+        ports.set_armed(net, link, 1)
+        what = link * lk.CODES + pk.START
+        push_ordered(net, queue, max(now, ports.free(net, link)), what - pk.BEFORE, what)
 
 
 @inner
 def started(table, net, link):
     """START of a link has come: tell whether it may send."""
-    port = port_of(net, link)
-    net[port + PO_ARMED] = 0
-    return net[port + PO_SHUT] == 0 and table[link_row(table, net, link) + L_SLOW] > 0
+    ports.set_armed(net, link, 0)
+    return ports.shut(net, link) == 0 and links.slow(table, link_row(table, net, link)) > 0
 
 
 @inner
 def transmit(table, net, pool, queue, link, row, now):
     """Transmit a packet on a port that is free; returns the ps at which it is free again."""
-    port = port_of(net, link)
     at = link_row(table, net, link)
-    size = pool[row + K_SIZE]
+    size = packets.size(pool, row)
     end = now + duration(table, at, size)
     carried(table, net, link, size, now, end)
-    net[port + PO_FREE] = end
-    time = end + table[at + L_LATENCY]
-    pool[row + P_NEXT] = 0
-    if net[port + PO_WIRE] == 0:
-        net[port + PO_WIRE] = row
-        what = link * CODES + ARRIVE
-        push_ordered(net, queue, time, what - BEFORE, what)
+    ports.set_free(net, link, end)
+    time = end + links.latency(table, at)
+    rows.set_next(pool, row, 0)
+    if ports.wire(net, link) == 0:
+        ports.set_wire(net, link, row)
+        what = link * lk.CODES + pk.ARRIVE
+        push_ordered(net, queue, time, what - pk.BEFORE, what)
     else:
-        last = net[port + PO_WIRE_LAST]
-        time = max(time, pool[last + K_TIME])
-        pool[last + P_NEXT] = row
-    net[port + PO_WIRE_LAST] = row
-    pool[row + K_TIME] = time
+        last = ports.wire_last(net, link)
+        time = max(time, packets.time(pool, last))
+        rows.set_next(pool, last, row)
+    ports.set_wire_last(net, link, row)
+    packets.set_time(pool, row, time)
     return end
 
 
 @inner
 def enqueue(table, net, pool, queue, link, row, now):
     """Take a packet at the tail of a link; tells whether it must wait there."""
-    port = port_of(net, link)
-    up = table[link_row(table, net, link) + L_SLOW] > 0
-    if net[port + PO_ARMED] == 0 and net[port + PO_SHUT] == 0 and up and net[port + PO_FREE] <= now:
+    up = links.slow(table, link_row(table, net, link)) > 0
+    if ports.armed(net, link) == 0 and ports.shut(net, link) == 0 and up and (ports.free(net, link) <= now):
         transmit(table, net, pool, queue, link, row, now)
         return False
-    pool[row + P_NEXT] = 0
-    if net[port + PO_FIRST] == 0:
-        net[port + PO_FIRST] = row
+    rows.set_next(pool, row, 0)
+    if ports.first(net, link) == 0:
+        ports.set_first(net, link, row)
     else:
-        pool[net[port + PO_LAST] + P_NEXT] = row
-    net[port + PO_LAST] = row
-    waiting(table, net, link, depth(net, link) + pool[row + K_SIZE], now)
+        rows.set_next(pool, ports.last(net, link), row)
+    ports.set_last(net, link, row)
+    waiting(table, net, link, depth(net, link) + packets.size(pool, row), now)
     arm(table, net, queue, link, now)
     return True
 
@@ -139,23 +137,21 @@ def enqueue(table, net, pool, queue, link, row, now):
 @inner
 def dequeue(net, pool, link):
     """Take the first packet out of the queue of a link; 0: there is none."""
-    port = port_of(net, link)
-    row = net[port + PO_FIRST]
+    row = ports.first(net, link)
     if row > 0:
-        net[port + PO_FIRST] = pool[row + P_NEXT]
-        net[net[N_USE] + link * U_COLUMNS + U_WAITING] -= pool[row + K_SIZE]
+        ports.set_first(net, link, rows.next(pool, row))
+        uses.add_waiting(net, link, -packets.size(pool, row))
     return row
 
 
 @inner
 def arrive(net, pool, queue, link):
     """Take the first event, ARRIVE of a link, and the packet it is about; returns that."""
-    port = port_of(net, link)
-    row = net[port + PO_WIRE]
-    other = pool[row + P_NEXT]
-    net[port + PO_WIRE] = other
+    row = ports.wire(net, link)
+    other = rows.next(pool, row)
+    ports.set_wire(net, link, other)
     if other > 0:
-        replace_first(net, queue, pool[other + K_TIME])
+        replace_first(net, queue, packets.time(pool, other))
     else:
         pop(net, queue)
     return row
@@ -164,18 +160,16 @@ def arrive(net, pool, queue, link):
 @inner
 def shut(net, link, works, now):
     """Let a port send nothing after what it transmits; `works`: something waits for it."""
-    port = port_of(net, link)
-    net[port + PO_SHUT] = 1
-    net[port + PO_SINCE] = now if works else -1
+    ports.set_shut(net, link, 1)
+    ports.set_since(net, link, now if works else -1)
 
 
 @inner
 def reopen(table, net, queue, link, works, now):
     """Let a port that was shut send again."""
-    port = port_of(net, link)
-    net[port + PO_SHUT] = 0
-    if net[port + PO_SINCE] >= 0:
-        net[net[N_USE] + link * U_COLUMNS + U_PAUSED] += now - net[port + PO_SINCE]
+    ports.set_shut(net, link, 0)
+    if ports.since(net, link) >= 0:
+        uses.add_paused(net, link, now - ports.since(net, link))
     if works:
         arm(table, net, queue, link, now)
 
@@ -183,6 +177,6 @@ def reopen(table, net, queue, link, works, now):
 @inner
 def change_ports(table, net, queue, now):
     """Links have other bandwidths: those whose queues could not be served may be up now."""
-    for link in range(table[T_LINKS]):
-        if net[port_of(net, link) + PO_FIRST] > 0:
+    for link in range(table[lk.T_LINKS]):
+        if ports.first(net, link) > 0:
             arm(table, net, queue, link, now)

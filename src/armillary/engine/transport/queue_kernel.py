@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner
-from armillary.engine.transport.layout_kernel import *
+from armillary.engine.transport import layout as lk
+
+rows = accessors(lk.ROW)
 
 
 @inner
 def push_ordered(net, queue, time, order, what):
     """Add an event; of those at the same time the one with the lowest `order` is first."""
-    i = net[N_QUEUE]
-    net[N_QUEUE] = i + 1
+    i = net[lk.N_QUEUE]
+    net[lk.N_QUEUE] = i + 1
     while i > 0:
         parent = (i - 1) >> 1
-        at = parent * Q_COLUMNS
+        at = parent * lk.Q_COLUMNS
         if queue[at] < time or (queue[at] == time and queue[at + 1] <= order):
             break
-        to = i * Q_COLUMNS
+        to = i * lk.Q_COLUMNS
         queue[to] = queue[at]
         queue[to + 1] = queue[at + 1]
         queue[to + 2] = queue[at + 2]
         i = parent
-    to = i * Q_COLUMNS
+    to = i * lk.Q_COLUMNS
     queue[to] = time
     queue[to + 1] = order
     queue[to + 2] = what
@@ -30,17 +33,17 @@ def push_ordered(net, queue, time, order, what):
 @inner
 def push(net, queue, time, what):
     """Add an event; of those at the same time the first made is the first."""
-    net[N_SEQUENCE] += 1
-    push_ordered(net, queue, time, net[N_SEQUENCE], what)
+    net[lk.N_SEQUENCE] += 1
+    push_ordered(net, queue, time, net[lk.N_SEQUENCE], what)
 
 
 @inner
 def pop(net, queue):
     """Remove and return the first event; its time is `queue[0]` before."""
-    first = queue[Q_WHAT]
-    size = net[N_QUEUE] - 1
-    net[N_QUEUE] = size
-    last = size * Q_COLUMNS
+    first = queue[lk.Q_WHAT]
+    size = net[lk.N_QUEUE] - 1
+    net[lk.N_QUEUE] = size
+    last = size * lk.Q_COLUMNS
     _sink(queue, size, queue[last], queue[last + 1], queue[last + 2])
     return first
 
@@ -48,7 +51,7 @@ def pop(net, queue):
 @inner
 def replace_first(net, queue, time):
     """Let the first event come again, at a later time."""
-    _sink(queue, net[N_QUEUE], time, queue[Q_SEQUENCE], queue[Q_WHAT])
+    _sink(queue, net[lk.N_QUEUE], time, queue[lk.Q_SEQUENCE], queue[lk.Q_WHAT])
 
 
 @inner
@@ -57,21 +60,21 @@ def _sink(queue, size, time, sequence, what):
     i = 0
     child = 1
     while child < size:
-        at = child * Q_COLUMNS
+        at = child * lk.Q_COLUMNS
         if child + 1 < size:
-            other = at + Q_COLUMNS
+            other = at + lk.Q_COLUMNS
             if queue[other] < queue[at] or (queue[other] == queue[at] and queue[other + 1] < queue[at + 1]):
                 at = other
                 child += 1
         if queue[at] > time or (queue[at] == time and queue[at + 1] > sequence):
             break
-        to = i * Q_COLUMNS
+        to = i * lk.Q_COLUMNS
         queue[to] = queue[at]
         queue[to + 1] = queue[at + 1]
         queue[to + 2] = queue[at + 2]
         i = child
         child = 2 * i + 1
-    to = i * Q_COLUMNS
+    to = i * lk.Q_COLUMNS
     queue[to] = time
     queue[to + 1] = sequence
     queue[to + 2] = what
@@ -80,26 +83,26 @@ def _sink(queue, size, time, sequence, what):
 @inner
 def new_row(net, pool):
     """Return the address of a row of the pool; 0 is none."""
-    row = net[N_FREE]
+    row = net[lk.N_FREE]
     if row > 0:
-        net[N_FREE] = pool[row]
+        net[lk.N_FREE] = pool[row]
         return row
-    row = net[N_POOL]
-    net[N_POOL] = row + P_COLUMNS
+    row = net[lk.N_POOL]
+    net[lk.N_POOL] = row + lk.P_COLUMNS
     return row
 
 
 @inner
 def free_row(net, pool, row):
     """Give a row back."""
-    pool[row] = net[N_FREE]
-    net[N_FREE] = row
+    pool[row] = net[lk.N_FREE]
+    net[lk.N_FREE] = row
 
 
 @inner
 def full(net):
     """Tell whether the pool or the queue must grow before the next event."""
-    return net[N_POOL] > net[N_POOL_ROOM] or net[N_QUEUE] > net[N_QUEUE_ROOM]
+    return net[lk.N_POOL] > net[lk.N_POOL_ROOM] or net[lk.N_QUEUE] > net[lk.N_QUEUE_ROOM]
 
 
 @inner
@@ -108,47 +111,47 @@ def comes(net, queue, limit):
 
     One stops when messages have arrived at an earlier ps, or with status GROW for lack of room.
     """
-    if net[N_QUEUE] == 0 or queue[Q_TIME] > limit:
+    if net[lk.N_QUEUE] == 0 or queue[lk.Q_TIME] > limit:
         return False
-    if net[N_DELIVERED] > 0 and queue[Q_TIME] > net[N_NOW]:
+    if net[lk.N_DELIVERED] > 0 and queue[lk.Q_TIME] > net[lk.N_NOW]:
         return False
     if full(net):
-        net[N_STATUS] = GROW
+        net[lk.N_STATUS] = lk.GROW
         return False
-    net[N_NOW] = queue[Q_TIME]
-    net[N_EVENTS] += 1
+    net[lk.N_NOW] = queue[lk.Q_TIME]
+    net[lk.N_EVENTS] += 1
     return True
 
 
 @inner
 def reached(net, queue, limit):
     """Return the time that a run up to `limit` has reached when no event `comes` any more."""
-    if net[N_DELIVERED] > 0 or (net[N_QUEUE] > 0 and queue[Q_TIME] <= limit):
-        return net[N_NOW]
-    if limit < FOREVER:
-        net[N_NOW] = limit
+    if net[lk.N_DELIVERED] > 0 or (net[lk.N_QUEUE] > 0 and queue[lk.Q_TIME] <= limit):
+        return net[lk.N_NOW]
+    if limit < lk.FOREVER:
+        net[lk.N_NOW] = limit
     return limit
 
 
 @inner
 def deliver(net, pool, row):
     """Put a message on the list of those that have arrived; its cookie stays in its row until it is taken."""
-    pool[row + P_NEXT] = 0
-    if net[N_DELIVERED] == 0:
-        net[N_DELIVERED] = row
+    rows.set_next(pool, row, 0)
+    if net[lk.N_DELIVERED] == 0:
+        net[lk.N_DELIVERED] = row
     else:
-        pool[net[N_DELIVERED_LAST] + P_NEXT] = row
-    net[N_DELIVERED_LAST] = row
-    net[N_UNDER_WAY] -= 1
+        rows.set_next(pool, net[lk.N_DELIVERED_LAST], row)
+    net[lk.N_DELIVERED_LAST] = row
+    net[lk.N_UNDER_WAY] -= 1
 
 
 @inner
 def take_delivered(net, pool):
     """Return the cookie of the first message on that list and forget it; -1: there is none."""
-    row = net[N_DELIVERED]
+    row = net[lk.N_DELIVERED]
     if row == 0:
         return -1
-    net[N_DELIVERED] = pool[row + P_NEXT]
-    cookie = pool[row + P_COOKIE]
+    net[lk.N_DELIVERED] = rows.next(pool, row)
+    cookie = rows.cookie(pool, row)
     free_row(net, pool, row)
     return cookie

@@ -6,12 +6,12 @@ The place of an item, from 1, stands at ``where[item + column]``; 0: it is not i
 from __future__ import annotations
 
 from armillary.base.jit import inner
-from armillary.engine.transport.layout_kernel import *
+from armillary.engine.transport import layout as lk
 
 
 @inner
 def _set(heap, base, where, column, i, key, tie, item):
-    to = base + i * Q_COLUMNS
+    to = base + i * lk.Q_COLUMNS
     heap[to] = key
     heap[to + 1] = tie
     heap[to + 2] = item
@@ -23,7 +23,7 @@ def _up(heap, base, where, column, i, key, tie, item):
     """Put an item at row `i` or above it."""
     while i > 0:
         parent = (i - 1) >> 1
-        at = base + parent * Q_COLUMNS
+        at = base + parent * lk.Q_COLUMNS
         if heap[at] < key or (heap[at] == key and heap[at + 1] < tie):
             break
         _set(heap, base, where, column, i, heap[at], heap[at + 1], heap[at + 2])
@@ -36,9 +36,9 @@ def _down(heap, base, size, where, column, i, key, tie, item):
     """Put an item at row `i` or below it."""
     child = 2 * i + 1
     while child < size:
-        at = base + child * Q_COLUMNS
+        at = base + child * lk.Q_COLUMNS
         if child + 1 < size:
-            other = at + Q_COLUMNS
+            other = at + lk.Q_COLUMNS
             if heap[other] < heap[at] or (heap[other] == heap[at] and heap[other + 1] < heap[at + 1]):
                 at = other
                 child += 1
@@ -61,7 +61,7 @@ def add(heap, base, size, where, column, item, key, tie):
 def move(heap, base, size, where, column, item, key):
     """Give an item another key."""
     i = where[item + column] - 1
-    at = base + i * Q_COLUMNS
+    at = base + i * lk.Q_COLUMNS
     if key < heap[at]:
         _up(heap, base, where, column, i, key, heap[at + 1], item)
     else:
@@ -72,8 +72,8 @@ def move(heap, base, size, where, column, item, key):
 def remove_first(heap, base, size, where, column):
     """Remove the first item, which stands at ``heap[base + Q_WHAT]`` before; returns the new size."""
     size -= 1
-    where[heap[base + Q_WHAT] + column] = 0
+    where[heap[base + lk.Q_WHAT] + column] = 0
     if size > 0:
-        at = base + size * Q_COLUMNS
+        at = base + size * lk.Q_COLUMNS
         _down(heap, base, size, where, column, 0, heap[at], heap[at + 1], heap[at + 2])
     return size

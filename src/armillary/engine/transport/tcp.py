@@ -8,8 +8,9 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 
 from armillary.base.errors import InputError, nearest
-from armillary.engine.transport import layout_kernel as lk
-from armillary.engine.transport import tcp_layout_kernel as tk
+from armillary.engine.transport import layout as lk
+from armillary.engine.transport import packet_layout as pk
+from armillary.engine.transport import tcp_layout as tk
 from armillary.engine.transport.deadlock import down_links
 from armillary.engine.transport.network import Routes, link_rows
 from armillary.engine.transport.packet import LARGEST_PACKET, reverse_links
@@ -191,12 +192,12 @@ class Connected(Transport):
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`."""
         first_draw = np.array([self.tcp.seed % (tk.DRAWS - 1) + 1])
-        return [np.zeros((topology.links, tk.PO_COLUMNS), np.int64), self.rows, first_draw]
+        return [np.zeros((topology.links, pk.PO_COLUMNS), np.int64), self.rows, first_draw]
 
     def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:
         """See `Transport.blocked`."""
-        first = net[tk.PORTS] + tk.PO_FIRST
-        links = (link for link in range(topology.links) if net[first + link * tk.PO_COLUMNS] > 0)
+        first = net[pk.PORTS] + pk.PO_FIRST
+        links = (link for link in range(topology.links) if net[first + link * pk.PO_COLUMNS] > 0)
         return down_links(net, table, links)
 
     def abandoned(self, net: Ints, topology: Topology) -> list[str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.transport.tcp_layout_kernel import *
+from armillary.engine.transport import layout as lk
+from armillary.engine.transport import tcp_layout as tk
 
-events = use("armillary.engine.transport.queue_kernel")
-new_row, free_row = events.new_row, events.free_row
+queue_kernel = use("armillary.engine.transport.queue_kernel")
+new_row, free_row = queue_kernel.new_row, queue_kernel.free_row
+intervals, rows = accessors(tk.INTERVAL, lk.ROW)
 
 
 @inner
@@ -17,30 +20,30 @@ def add(net, pool, place, begin, end):
     """
     before = 0
     row = net[place]
-    while row > 0 and pool[row + S_TO] < begin:
+    while row > 0 and intervals.end(pool, row) < begin:
         before = row
-        row = pool[row + P_NEXT]
+        row = rows.next(pool, row)
     fresh = end - begin
-    if row == 0 or pool[row + S_FROM] > end:
+    if row == 0 or intervals.begin(pool, row) > end:
         new = new_row(net, pool)
-        pool[new + S_FROM] = begin
-        pool[new + S_TO] = end
-        pool[new + P_NEXT] = row
+        intervals.set_begin(pool, new, begin)
+        intervals.set_end(pool, new, end)
+        rows.set_next(pool, new, row)
         if before > 0:
-            pool[before + P_NEXT] = new
+            rows.set_next(pool, before, new)
         else:
             net[place] = new
         return new, fresh
-    fresh -= max(0, min(end, pool[row + S_TO]) - max(begin, pool[row + S_FROM]))
-    other = pool[row + P_NEXT]
-    while other > 0 and pool[other + S_FROM] <= end:
-        fresh -= max(0, min(end, pool[other + S_TO]) - pool[other + S_FROM])
-        end = max(end, pool[other + S_TO])
-        pool[row + P_NEXT] = pool[other + P_NEXT]
+    fresh -= max(0, min(end, intervals.end(pool, row)) - max(begin, intervals.begin(pool, row)))
+    other = rows.next(pool, row)
+    while other > 0 and intervals.begin(pool, other) <= end:
+        fresh -= max(0, min(end, intervals.end(pool, other)) - intervals.begin(pool, other))
+        end = max(end, intervals.end(pool, other))
+        rows.set_next(pool, row, rows.next(pool, other))
         free_row(net, pool, other)
-        other = pool[row + P_NEXT]
-    pool[row + S_FROM] = min(begin, pool[row + S_FROM])
-    pool[row + S_TO] = max(end, pool[row + S_TO])
+        other = rows.next(pool, row)
+    intervals.set_begin(pool, row, min(begin, intervals.begin(pool, row)))
+    intervals.set_end(pool, row, max(end, intervals.end(pool, row)))
     return row, fresh
 
 
@@ -49,13 +52,13 @@ def cut(net, pool, place, below):
     """Forget the bytes before `below`; returns how many these were."""
     gone = 0
     row = net[place]
-    while row > 0 and pool[row + S_FROM] < below:
-        if pool[row + S_TO] > below:
-            gone += below - pool[row + S_FROM]
-            pool[row + S_FROM] = below
+    while row > 0 and intervals.begin(pool, row) < below:
+        if intervals.end(pool, row) > below:
+            gone += below - intervals.begin(pool, row)
+            intervals.set_begin(pool, row, below)
             break
-        gone += pool[row + S_TO] - pool[row + S_FROM]
-        net[place] = pool[row + P_NEXT]
+        gone += intervals.end(pool, row) - intervals.begin(pool, row)
+        net[place] = rows.next(pool, row)
         free_row(net, pool, row)
         row = net[place]
     return gone
@@ -65,13 +68,13 @@ def cut(net, pool, place, below):
 def gap(net, pool, place, begin, end):
     """Return the first gap within [begin, end), as its begin and end; (-1, -1) if there is none."""
     row = net[place]
-    while row > 0 and pool[row + S_FROM] <= begin:
-        begin = max(begin, pool[row + S_TO])
-        row = pool[row + P_NEXT]
+    while row > 0 and intervals.begin(pool, row) <= begin:
+        begin = max(begin, intervals.end(pool, row))
+        row = rows.next(pool, row)
     if begin >= end:
         return -1, -1
     if row > 0:
-        end = min(end, pool[row + S_FROM])
+        end = min(end, intervals.begin(pool, row))
     return begin, end
 
 
@@ -82,9 +85,9 @@ def missing(net, pool, place, begin, end):
         return 0
     count = end - begin
     row = net[place]
-    while row > 0 and pool[row + S_FROM] < end:
-        count -= max(0, min(end, pool[row + S_TO]) - max(begin, pool[row + S_FROM]))
-        row = pool[row + P_NEXT]
+    while row > 0 and intervals.begin(pool, row) < end:
+        count -= max(0, min(end, intervals.end(pool, row)) - max(begin, intervals.begin(pool, row)))
+        row = rows.next(pool, row)
     return count
 
 
@@ -94,9 +97,9 @@ def edge(net, pool, place, held, most):
     begin = 0
     row = net[place]
     while row > 0 and held > most:
-        begin = pool[row + S_FROM]
-        held -= pool[row + S_TO] - begin
-        row = pool[row + P_NEXT]
+        begin = intervals.begin(pool, row)
+        held -= intervals.end(pool, row) - begin
+        row = rows.next(pool, row)
     return begin
 
 
@@ -106,6 +109,6 @@ def highest(net, pool, place):
     end = 0
     row = net[place]
     while row > 0:
-        end = pool[row + S_TO]
-        row = pool[row + P_NEXT]
+        end = intervals.end(pool, row)
+        row = rows.next(pool, row)
     return end

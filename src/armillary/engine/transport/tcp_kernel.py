@@ -6,74 +6,91 @@ that finds it idle begins as on a new one. A handshake is a wait, of a round tri
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.transport.tcp_layout_kernel import *
+from armillary.engine.transport import layout as lk
+from armillary.engine.transport import packet_layout as pk
+from armillary.engine.transport import tcp_layout as tk
 
-events = use("armillary.engine.transport.queue_kernel")
-push, pop, deliver = events.push, events.pop, events.deliver
-comes, reached = events.comes, events.reached
-new_row, free_row = events.new_row, events.free_row
-ports = use("armillary.engine.transport.port_kernel")
-port_of, onward, arm, started = ports.port_of, ports.onward, ports.arm, ports.started
+queue_kernel = use("armillary.engine.transport.queue_kernel")
+push, pop, deliver = queue_kernel.push, queue_kernel.pop, queue_kernel.deliver
+comes, reached = queue_kernel.comes, queue_kernel.reached
+new_row, free_row = queue_kernel.new_row, queue_kernel.free_row
+port_kernel = use("armillary.engine.transport.port_kernel")
+onward, arm, started = port_kernel.onward, port_kernel.arm, port_kernel.started
 transmit_packet, dequeue, arrive, change_ports = (
-    ports.transmit,
-    ports.dequeue,
-    ports.arrive,
-    ports.change_ports,
+    port_kernel.transmit,
+    port_kernel.dequeue,
+    port_kernel.arrive,
+    port_kernel.change_ports,
 )
 forward = use("armillary.engine.transport.tcp_segment_kernel").forward
-sender = use("armillary.engine.transport.tcp_sender_kernel")
-transmit, acknowledged, timeout = sender.transmit, sender.acknowledged, sender.timeout
-receiver = use("armillary.engine.transport.tcp_receiver_kernel")
-receive, ack_due = receiver.receive, receiver.ack_due
+tcp_sender_kernel = use("armillary.engine.transport.tcp_sender_kernel")
+transmit, acknowledged, timeout = (
+    tcp_sender_kernel.transmit,
+    tcp_sender_kernel.acknowledged,
+    tcp_sender_kernel.timeout,
+)
+tcp_receiver_kernel = use("armillary.engine.transport.tcp_receiver_kernel")
+receive, ack_due = tcp_receiver_kernel.receive, tcp_receiver_kernel.ack_due
+connections, messages, option, places = accessors(tk.CONNECTION, tk.MESSAGE, tk.OPTION, tk.PLACES)
+ports, rows, segments = accessors(pk.PORT, lk.ROW, tk.SEGMENT)
 
 
 @inner
 def inject(table, net, pool, queue, cookie, route, size, key, now):
     """Let a message leave its NPU at `now` (ps); the key has no meaning here. An empty one is one byte."""
     row = new_row(net, pool)
-    pool[row + P_NEXT] = 0
-    pool[row + P_COOKIE] = cookie
-    net[N_UNDER_WAY] += 1
-    place = table[table[T_CONNECTION] + route]
+    rows.set_next(pool, row, 0)
+    rows.set_cookie(pool, row, cookie)
+    net[lk.N_UNDER_WAY] += 1
+    place = places.connection(table, route)
     if place < 0:
-        push(net, queue, now, row * CODES + HERE)
+        push(net, queue, now, row * lk.CODES + tk.HERE)
         return
-    connection = net[N_CONNECTIONS] + place
-    if table[table[T_OPTIONS] + O_PERSISTENT] == 0 and net[connection + C_UNA] == net[connection + C_END]:
+    connection = net[tk.N_CONNECTIONS] + place
+    if option.persistent(table, table[lk.T_OPTIONS]) == 0 and connections.una(
+        net, connection
+    ) == connections.end(net, connection):
         begin(table, net, connection)
-    end = net[connection + C_END] + max(size, 1)
-    net[connection + C_END] = end
-    pool[row + M_END] = end
-    if net[connection + C_MESSAGE] == 0:
-        net[connection + C_MESSAGE] = row
+    end = connections.end(net, connection) + max(size, 1)
+    connections.set_end(net, connection, end)
+    messages.set_end(pool, row, end)
+    if connections.message(net, connection) == 0:
+        connections.set_message(net, connection, row)
     else:
-        pool[net[connection + C_MESSAGE_LAST] + P_NEXT] = row
-    net[connection + C_MESSAGE_LAST] = row
-    wait = net[connection + C_BASE] * net[connection + C_NEW] * table[table[T_OPTIONS] + O_HANDSHAKE]
-    net[connection + C_NEW] = 0
-    if wait > 0 or net[connection + C_MORE] == 0:
-        net[connection + C_MORE] = 1
-        push(net, queue, now + wait, connection * CODES + CONTINUE)
+        rows.set_next(pool, connections.message_last(net, connection), row)
+    connections.set_message_last(net, connection, row)
+    wait = (
+        connections.base(net, connection)
+        * connections.new(net, connection)
+        * option.handshake(table, table[lk.T_OPTIONS])
+    )
+    connections.set_new(net, connection, 0)
+    if wait > 0 or connections.more(net, connection) == 0:
+        connections.set_more(net, connection, 1)
+        push(net, queue, now + wait, connection * lk.CODES + tk.CONTINUE)
 
 
 @inner
 def begin(table, net, connection):
     """Let the sender of an idle connection forget what it has learnt."""
-    options = table[T_OPTIONS]
-    base = net[connection + C_BASE]
-    net[connection + C_NEW] = 1
-    net[connection + C_STATE] = OPEN
-    net[connection + C_CWND] = table[options + O_INITIAL]
-    net[connection + C_SSTHRESH] = FOREVER
-    net[connection + C_SRTT] = base
-    net[connection + C_VAR] = base // 2
-    net[connection + C_RTO] = min(
-        max(base + 4 * (base // 2), table[options + O_MIN_RTO]), table[options + O_MAX_RTO]
+    options = table[lk.T_OPTIONS]
+    base = connections.base(net, connection)
+    connections.set_new(net, connection, 1)
+    connections.set_state(net, connection, tk.OPEN)
+    connections.set_cwnd(net, connection, option.initial(table, options))
+    connections.set_ssthresh(net, connection, lk.FOREVER)
+    connections.set_srtt(net, connection, base)
+    connections.set_var(net, connection, base // 2)
+    connections.set_rto(
+        net,
+        connection,
+        min(max(base + 4 * (base // 2), option.min_rto(table, options)), option.max_rto(table, options)),
     )
-    net[connection + C_W_MAX] = 0
-    net[connection + C_EPOCH] = 0
-    net[connection + C_ALPHA] = ALL
+    connections.set_w_max(net, connection, 0)
+    connections.set_epoch(net, connection, 0)
+    connections.set_alpha(net, connection, tk.ALL)
 
 
 @inner
@@ -87,7 +104,7 @@ def _start(table, net, pool, queue, link, now):
     """A port is free: send the next segment."""
     if started(table, net, link):
         transmit_packet(table, net, pool, queue, link, dequeue(net, pool, link), now)
-        if net[port_of(net, link) + PO_FIRST] > 0:
+        if ports.first(net, link) > 0:
             arm(table, net, queue, link, now)
 
 
@@ -98,7 +115,7 @@ def _arrived(table, net, pool, queue, link, row, now):
     if to >= 0:
         forward(table, net, pool, queue, to, row, now)
         return
-    if pool[row + K_PAYLOAD] > 0:
+    if segments.payload(pool, row) > 0:
         receive(table, net, pool, queue, row, now)
     else:
         acknowledged(table, net, pool, queue, row, now)
@@ -107,12 +124,12 @@ def _arrived(table, net, pool, queue, link, row, now):
 
 @inner
 def _connection_event(table, net, pool, queue, code, row, now):
-    if code == TIMEOUT:
+    if code == tk.TIMEOUT:
         timeout(table, net, pool, queue, row, now)
-    elif code == ACK_DUE:
+    elif code == tk.ACK_DUE:
         ack_due(table, net, pool, queue, row, now)
-    elif code == CONTINUE:
-        net[row + C_MORE] = 0
+    elif code == tk.CONTINUE:
+        connections.set_more(net, row, 0)
         transmit(table, net, pool, queue, row, now)
     else:
         deliver(net, pool, row)
@@ -125,15 +142,15 @@ def advance(table, net, pool, queue, limit):
     Stops early with status GROW when there is too little room; then it is called again.
     """
     while comes(net, queue, limit):
-        now = net[N_NOW]
-        what = queue[Q_WHAT]
-        code, at = what % CODES, what // CODES
-        if code == ARRIVE:
+        now = net[lk.N_NOW]
+        what = queue[lk.Q_WHAT]
+        code, at = what % lk.CODES, what // lk.CODES
+        if code == pk.ARRIVE:
             row = arrive(net, pool, queue, at)
             _arrived(table, net, pool, queue, at, row, now)
             continue
         pop(net, queue)
-        if code == START:
+        if code == pk.START:
             _start(table, net, pool, queue, at, now)
         else:
             _connection_event(table, net, pool, queue, code, at, now)

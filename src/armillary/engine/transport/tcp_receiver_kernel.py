@@ -7,89 +7,113 @@ is sent at once when that changes (RFC 8257 section 3.2).
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.transport.tcp_layout_kernel import *
+from armillary.engine.transport import layout as lk
+from armillary.engine.transport import tcp_layout as tk
 
-events = use("armillary.engine.transport.queue_kernel")
-push, free_row, deliver = events.push, events.free_row, events.deliver
-intervals = use("armillary.engine.transport.tcp_interval_kernel")
-add = intervals.add
+queue_kernel = use("armillary.engine.transport.queue_kernel")
+push, free_row, deliver = queue_kernel.push, queue_kernel.free_row, queue_kernel.deliver
+tcp_interval_kernel = use("armillary.engine.transport.tcp_interval_kernel")
+add = tcp_interval_kernel.add
 send = use("armillary.engine.transport.tcp_segment_kernel").send
+connections, intervals, messages, option = accessors(tk.CONNECTION, tk.INTERVAL, tk.MESSAGE, tk.OPTION)
+rows, segments = accessors(lk.ROW, tk.SEGMENT)
 
 
 @inner
 def receive(table, net, pool, queue, segment, now):
     """Take a segment that has arrived; its row stays the caller's."""
-    options = table[T_OPTIONS]
-    connection = pool[segment + K_CONNECTION]
-    begin = pool[segment + K_BYTE]
-    end = begin + pool[segment + K_PAYLOAD]
-    stamp = pool[segment + K_STAMP]
-    if table[options + O_RULE] == DCTCP and pool[segment + K_MARK] != net[connection + C_MARKED]:
-        if net[connection + C_OWED] > 0:
-            _answer(table, net, pool, queue, connection, net[connection + C_STAMP], 0, now)
-        net[connection + C_MARKED] = pool[segment + K_MARK]
-    if end <= net[connection + C_IN_ORDER]:
-        _answer(table, net, pool, queue, connection, stamp, net[connection + C_HELD], now)
+    options = table[lk.T_OPTIONS]
+    connection = segments.message(pool, segment)
+    begin = segments.byte(pool, segment)
+    end = begin + segments.payload(pool, segment)
+    stamp = segments.stamp(pool, segment)
+    if option.rule(table, options) == tk.DCTCP and segments.mark(pool, segment) != connections.marked(
+        net, connection
+    ):
+        if connections.owed(net, connection) > 0:
+            _answer(table, net, pool, queue, connection, connections.stamp(net, connection), 0, now)
+        connections.set_marked(net, connection, segments.mark(pool, segment))
+    if end <= connections.in_order(net, connection):
+        _answer(table, net, pool, queue, connection, stamp, connections.held(net, connection), now)
         return
-    if begin > net[connection + C_IN_ORDER]:
-        held, _ = add(net, pool, connection + C_HELD, begin, end)
+    if begin > connections.in_order(net, connection):
+        held, _ = add(net, pool, connections.at_held(net, connection), begin, end)
         _answer(table, net, pool, queue, connection, stamp, held, now)
         return
-    if net[connection + C_OWED] == 0:
-        net[connection + C_STAMP] = stamp
-    net[connection + C_OWED] += 1
-    gap = net[connection + C_HELD] > 0
+    if connections.owed(net, connection) == 0:
+        connections.set_stamp(net, connection, stamp)
+    connections.add_owed(net, connection, 1)
+    gap = connections.held(net, connection) > 0
     _in_order(net, pool, connection, end)
-    if gap or net[connection + C_OWED] >= table[options + O_ACK_EVERY]:
-        _answer(table, net, pool, queue, connection, net[connection + C_STAMP], net[connection + C_HELD], now)
-    elif net[connection + C_DUE] == 0:
-        _due(net, queue, connection, now + table[options + O_ACK_DELAY])
+    if gap or connections.owed(net, connection) >= option.ack_every(table, options):
+        _answer(
+            table,
+            net,
+            pool,
+            queue,
+            connection,
+            connections.stamp(net, connection),
+            connections.held(net, connection),
+            now,
+        )
+    elif connections.due(net, connection) == 0:
+        _due(net, queue, connection, now + option.ack_delay(table, options))
 
 
 @inner
 def ack_due(table, net, pool, queue, connection, now):
     """The event of the timer of delayed ACKs has come."""
-    net[connection + C_DUE_EVENT] = 0
-    due = net[connection + C_DUE]
+    connections.set_due_event(net, connection, 0)
+    due = connections.due(net, connection)
     if due > now:
         _due(net, queue, connection, due)
     elif due > 0:
-        _answer(table, net, pool, queue, connection, net[connection + C_STAMP], net[connection + C_HELD], now)
+        _answer(
+            table,
+            net,
+            pool,
+            queue,
+            connection,
+            connections.stamp(net, connection),
+            connections.held(net, connection),
+            now,
+        )
 
 
 @inner
 def _due(net, queue, connection, time):
-    net[connection + C_DUE] = time
-    if net[connection + C_DUE_EVENT] == 0:
-        net[connection + C_DUE_EVENT] = time
-        push(net, queue, time, connection * CODES + ACK_DUE)
+    connections.set_due(net, connection, time)
+    if connections.due_event(net, connection) == 0:
+        connections.set_due_event(net, connection, time)
+        push(net, queue, time, connection * lk.CODES + tk.ACK_DUE)
 
 
 @inner
 def _in_order(net, pool, connection, end):
     """All bytes up to `end` are there: join those held beyond, and deliver messages."""
-    row = net[connection + C_HELD]
-    while row > 0 and pool[row + S_FROM] <= end:
-        end = max(end, pool[row + S_TO])
-        net[connection + C_HELD] = pool[row + P_NEXT]
+    row = connections.held(net, connection)
+    while row > 0 and intervals.begin(pool, row) <= end:
+        end = max(end, intervals.end(pool, row))
+        connections.set_held(net, connection, rows.next(pool, row))
         free_row(net, pool, row)
-        row = net[connection + C_HELD]
-    net[connection + C_IN_ORDER] = end
-    message = net[connection + C_MESSAGE]
-    while message > 0 and pool[message + M_END] <= end:
-        net[connection + C_MESSAGE] = pool[message + P_NEXT]
+        row = connections.held(net, connection)
+    connections.set_in_order(net, connection, end)
+    message = connections.message(net, connection)
+    while message > 0 and messages.end(pool, message) <= end:
+        connections.set_message(net, connection, rows.next(pool, message))
         deliver(net, pool, message)
-        message = net[connection + C_MESSAGE]
+        message = connections.message(net, connection)
 
 
 @inner
 def _answer(table, net, pool, queue, connection, stamp, held, now):
     """Send an ACK that tells the interval in row `held` (0: none)."""
-    net[connection + C_OWED] = 0
-    net[connection + C_DUE] = 0
-    row = send(table, net, pool, queue, connection, net[connection + C_IN_ORDER], 0, stamp, now)
-    pool[row + K_MARK] = net[connection + C_MARKED]
+    connections.set_owed(net, connection, 0)
+    connections.set_due(net, connection, 0)
+    row = send(table, net, pool, queue, connection, connections.in_order(net, connection), 0, stamp, now)
+    segments.set_mark(pool, row, connections.marked(net, connection))
     if held > 0:
-        pool[row + K_HELD] = pool[held + S_FROM]
-        pool[row + K_HELD_END] = pool[held + S_TO]
+        segments.set_held(pool, row, intervals.begin(pool, held))
+        segments.set_held_end(pool, row, intervals.end(pool, held))

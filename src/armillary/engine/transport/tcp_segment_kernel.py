@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.transport.tcp_layout_kernel import *
+from armillary.engine.transport import layout as lk
+from armillary.engine.transport import tcp_layout as tk
 
-events = use("armillary.engine.transport.queue_kernel")
-new_row, free_row = events.new_row, events.free_row
-ports = use("armillary.engine.transport.port_kernel")
+queue_kernel = use("armillary.engine.transport.queue_kernel")
+new_row, free_row = queue_kernel.new_row, queue_kernel.free_row
+port_kernel = use("armillary.engine.transport.port_kernel")
 depth, dropped, marked, enqueue, link_at = (
-    ports.depth,
-    ports.dropped,
-    ports.marked,
-    ports.enqueue,
-    ports.link_at,
+    port_kernel.depth,
+    port_kernel.dropped,
+    port_kernel.marked,
+    port_kernel.enqueue,
+    port_kernel.link_at,
 )
+buffers, connections, option, segments = accessors(tk.BUFFERS, tk.CONNECTION, tk.OPTION, tk.SEGMENT)
 
 
 @inner
@@ -24,19 +27,19 @@ def send(table, net, pool, queue, connection, byte, payload, stamp, now):
     It never finds a full queue: an NPU keeps what it makes, and does not mark it.
     """
     row = new_row(net, pool)
-    first, last = net[connection + C_FIRST], net[connection + C_LAST]
-    pool[row + K_CONNECTION] = connection
-    pool[row + K_SIZE] = payload + table[table[T_OPTIONS] + O_HEADER]
-    pool[row + K_AT] = first if payload > 0 else last
-    pool[row + K_LAST] = last if payload > 0 else first
-    pool[row + K_STEP] = 1 if payload > 0 else -1
-    pool[row + K_FROM] = -1
-    pool[row + K_MARK] = 0
-    pool[row + K_BYTE] = byte
-    pool[row + K_PAYLOAD] = payload
-    pool[row + K_STAMP] = stamp
-    pool[row + K_HELD] = 0
-    pool[row + K_HELD_END] = 0
+    first, last = (connections.first(net, connection), connections.last(net, connection))
+    segments.set_message(pool, row, connection)
+    segments.set_size(pool, row, payload + option.header(table, table[lk.T_OPTIONS]))
+    segments.set_at(pool, row, first if payload > 0 else last)
+    segments.set_last(pool, row, last if payload > 0 else first)
+    segments.set_step(pool, row, 1 if payload > 0 else -1)
+    segments.set_source(pool, row, -1)
+    segments.set_mark(pool, row, 0)
+    segments.set_byte(pool, row, byte)
+    segments.set_payload(pool, row, payload)
+    segments.set_stamp(pool, row, stamp)
+    segments.set_held(pool, row, 0)
+    segments.set_held_end(pool, row, 0)
     enqueue(table, net, pool, queue, link_at(table, pool, row), row, now)
     return row
 
@@ -45,11 +48,11 @@ def send(table, net, pool, queue, connection, byte, payload, stamp, now):
 def forward(table, net, pool, queue, link, row, now):
     """Take a segment that came through the network, or drop it, or mark it."""
     waits = depth(net, link)
-    if waits > 0 and waits + pool[row + K_SIZE] > table[table[T_BUFFER] + link]:
+    if waits > 0 and waits + segments.size(pool, row) > buffers.room(table, link):
         dropped(net, link)
         free_row(net, pool, row)
         return
     # The mark of an ACK is the receiver's word.
-    marks = waits >= table[table[T_OPTIONS] + O_MARK] and pool[row + K_PAYLOAD] > 0
+    marks = waits >= option.mark(table, table[lk.T_OPTIONS]) and segments.payload(pool, row) > 0
     if enqueue(table, net, pool, queue, link, row, now) and marks:
         marked(net, pool, link, row)

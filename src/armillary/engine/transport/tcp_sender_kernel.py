@@ -7,126 +7,148 @@ window. Timeouts: RFC 6298; all that is not known to have arrived is then sent a
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.transport.tcp_layout_kernel import *
+from armillary.engine.transport import layout as lk
+from armillary.engine.transport import tcp_layout as tk
 
-events = use("armillary.engine.transport.queue_kernel")
-push, push_ordered = events.push, events.push_ordered
-intervals = use("armillary.engine.transport.tcp_interval_kernel")
-add, cut, gap = intervals.add, intervals.cut, intervals.gap
-missing, edge, highest = intervals.missing, intervals.edge, intervals.highest
-windows = use("armillary.engine.transport.tcp_window_kernel")
-grow, after_loss, echoed = windows.grow, windows.after_loss, windows.echoed
+queue_kernel = use("armillary.engine.transport.queue_kernel")
+push, push_ordered = queue_kernel.push, queue_kernel.push_ordered
+tcp_interval_kernel = use("armillary.engine.transport.tcp_interval_kernel")
+add, cut, gap = tcp_interval_kernel.add, tcp_interval_kernel.cut, tcp_interval_kernel.gap
+missing, edge, highest = tcp_interval_kernel.missing, tcp_interval_kernel.edge, tcp_interval_kernel.highest
+tcp_window_kernel = use("armillary.engine.transport.tcp_window_kernel")
+grow, after_loss, echoed = tcp_window_kernel.grow, tcp_window_kernel.after_loss, tcp_window_kernel.echoed
 send = use("armillary.engine.transport.tcp_segment_kernel").send
+connections, draws, option, segments = accessors(tk.CONNECTION, tk.DRAWN, tk.OPTION, tk.SEGMENT)
 
 REPEATS = 3
 
 
 @inner
+def _known(net, pool, connection, mss):
+    """Return up to where bytes are lost by what the receiver holds: REPEATS - 1 segments beyond; 0: nowhere."""
+    board = connections.at_board(net, connection)
+    return edge(net, pool, board, connections.sacked(net, connection), (REPEATS - 1) * mss)
+
+
+@inner
 def _lost(table, net, pool, connection):
     """Return up to where bytes are lost unless they are known to have arrived, or were sent again."""
-    if net[connection + C_STATE] == OPEN:
+    if connections.state(net, connection) == tk.OPEN:
         return 0
-    if net[connection + C_STATE] == LOSS:
-        return net[connection + C_RECOVER]
-    mss = table[table[T_OPTIONS] + O_MSS]
-    head = min(net[connection + C_UNA] + mss, net[connection + C_NEXT])
-    if net[connection + C_BOARD] == 0:
+    if connections.state(net, connection) == tk.LOSS:
+        return connections.recover(net, connection)
+    mss = option.mss(table, table[lk.T_OPTIONS])
+    head = min(connections.una(net, connection) + mss, connections.sent_to(net, connection))
+    if connections.board(net, connection) == 0:
         return head
-    known = edge(net, pool, connection + C_BOARD, net[connection + C_SACKED], (REPEATS - 1) * mss)
+    known = edge(
+        net,
+        pool,
+        connections.at_board(net, connection),
+        connections.sacked(net, connection),
+        (REPEATS - 1) * mss,
+    )
     return max(head, known)
 
 
 @inner
 def _pipe(net, pool, connection, lost):
     """Return how many bytes are thought to be on their way (RFC 6675 section 4)."""
-    begin = max(net[connection + C_UNA], net[connection + C_RESENT])
-    under_way = net[connection + C_NEXT] - net[connection + C_UNA] - net[connection + C_SACKED]
-    return under_way - missing(net, pool, connection + C_BOARD, begin, lost)
+    begin = max(connections.una(net, connection), connections.resent(net, connection))
+    under_way = (
+        connections.sent_to(net, connection)
+        - connections.una(net, connection)
+        - connections.sacked(net, connection)
+    )
+    return under_way - missing(net, pool, connections.at_board(net, connection), begin, lost)
 
 
 @inner
 def transmit(table, net, pool, queue, connection, now):
     """Send what the window lets go: first what is lost, then what is new, then, in recovery, what may be lost."""
-    options = table[T_OPTIONS]
-    mss = table[options + O_MSS]
-    window = min(net[connection + C_CWND], table[options + O_WINDOW])
+    options = table[lk.T_OPTIONS]
+    mss = option.mss(table, options)
+    window = min(connections.cwnd(net, connection), option.window(table, options))
     lost = _lost(table, net, pool, connection)
     pipe = _pipe(net, pool, connection, lost)
     sent = 0
     while True:
-        una = net[connection + C_UNA]
+        una = connections.una(net, connection)
         begin, end = -1, -1
         if lost > una:
-            resent = max(una, net[connection + C_RESENT])
-            begin, end = gap(net, pool, connection + C_BOARD, resent, lost)
-            if begin < 0 and net[connection + C_NEXT] >= net[connection + C_END]:
-                limit = highest(net, pool, connection + C_BOARD)
-                begin, end = gap(net, pool, connection + C_BOARD, resent, limit)
+            resent = max(una, connections.resent(net, connection))
+            begin, end = gap(net, pool, connections.at_board(net, connection), resent, lost)
+            if begin < 0 and connections.sent_to(net, connection) >= connections.end(net, connection):
+                limit = highest(net, pool, connections.at_board(net, connection))
+                begin, end = gap(net, pool, connections.at_board(net, connection), resent, limit)
         again = begin >= 0
         if not again:
-            begin, end = net[connection + C_NEXT], net[connection + C_END]
+            begin, end = (connections.sent_to(net, connection), connections.end(net, connection))
         size = min(mss, end - begin)
         # The first segment that is lost goes whatever the window says.
-        head = again and begin == una and net[connection + C_STATE] == RECOVERY
+        head = again and begin == una and (connections.state(net, connection) == tk.RECOVERY)
         if size <= 0 or (pipe + size > window and not head):
             break
-        if sent == MOST_AT_ONCE:
-            if net[connection + C_MORE] == 0:
-                net[connection + C_MORE] = 1
-                push_ordered(net, queue, now, FIRST, connection * CODES + CONTINUE)
+        if sent == tk.MOST_AT_ONCE:
+            if connections.more(net, connection) == 0:
+                connections.set_more(net, connection, 1)
+                push_ordered(net, queue, now, tk.FIRST, connection * lk.CODES + tk.CONTINUE)
             break
         send(table, net, pool, queue, connection, begin, size, now, now)
         sent += 1
         pipe += size
         if again:
-            net[connection + C_RESENT] = begin + size
+            connections.set_resent(net, connection, begin + size)
         else:
-            net[connection + C_NEXT] = begin + size
-        if net[connection + C_STATE] == RECOVERY:
-            net[connection + C_SENT] += size
-    if sent > 0 and net[connection + C_DEADLINE] == 0:
-        _set_timer(net, queue, connection, now + net[connection + C_RTO])
+            connections.set_sent_to(net, connection, begin + size)
+        if connections.state(net, connection) == tk.RECOVERY:
+            connections.add_sent(net, connection, size)
+    if sent > 0 and connections.deadline(net, connection) == 0:
+        _set_timer(net, queue, connection, now + connections.rto(net, connection))
 
 
 @inner
 def acknowledged(table, net, pool, queue, segment, now):
     """Take an ACK that has arrived; its row stays the caller's."""
-    options = table[T_OPTIONS]
-    mss = table[options + O_MSS]
-    connection = pool[segment + K_CONNECTION]
-    una = net[connection + C_UNA]
-    acked = pool[segment + K_BYTE] - una
-    flight = net[connection + C_NEXT] - una
-    if acked < 0 or flight == 0 or net[connection + C_CWND] == 0:
+    options = table[lk.T_OPTIONS]
+    mss = option.mss(table, options)
+    connection = segments.message(pool, segment)
+    una = connections.una(net, connection)
+    acked = segments.byte(pool, segment) - una
+    flight = connections.sent_to(net, connection) - una
+    if acked < 0 or flight == 0 or connections.cwnd(net, connection) == 0:
         return  # old, or of a connection that was given up
     fresh = 0
-    begin = max(pool[segment + K_HELD], una + acked)
-    if table[options + O_SACK] > 0 and begin < pool[segment + K_HELD_END]:
-        _, fresh = add(net, pool, connection + C_BOARD, begin, pool[segment + K_HELD_END])
-        net[connection + C_SACKED] += fresh
+    begin = max(segments.held(pool, segment), una + acked)
+    if option.sack(table, options) > 0 and begin < segments.held_end(pool, segment):
+        _, fresh = add(
+            net, pool, connections.at_board(net, connection), begin, segments.held_end(pool, segment)
+        )
+        connections.add_sacked(net, connection, fresh)
     if acked == 0:
         _repeated(table, net, pool, connection, fresh, flight)
         delivered = fresh
     else:
-        known = cut(net, pool, connection + C_BOARD, una + acked)
+        known = cut(net, pool, connections.at_board(net, connection), una + acked)
         delivered = acked - known + fresh
-        net[connection + C_UNA] = una + acked
-        net[connection + C_TRIES] = 0
-        _round_trip(table, net, connection, now - pool[segment + K_STAMP])
-        net[connection + C_DEADLINE] = 0
+        connections.set_una(net, connection, una + acked)
+        connections.set_tries(net, connection, 0)
+        _round_trip(table, net, connection, now - segments.stamp(pool, segment))
+        connections.set_deadline(net, connection, 0)
         if acked < flight:
-            _set_timer(net, queue, connection, now + net[connection + C_RTO])
-        if table[options + O_SACK] > 0:
-            net[connection + C_SACKED] -= known
-        elif net[connection + C_STATE] == RECOVERY:
-            net[connection + C_SACKED] = max(0, net[connection + C_SACKED] - acked + mss)
+            _set_timer(net, queue, connection, now + connections.rto(net, connection))
+        if option.sack(table, options) > 0:
+            connections.add_sacked(net, connection, -known)
+        elif connections.state(net, connection) == tk.RECOVERY:
+            connections.set_sacked(net, connection, max(0, connections.sacked(net, connection) - acked + mss))
         else:
-            net[connection + C_SACKED] = 0
-        if table[options + O_RULE] == DCTCP:
-            echoed(table, net, connection, acked, pool[segment + K_MARK])
+            connections.set_sacked(net, connection, 0)
+        if option.rule(table, options) == tk.DCTCP:
+            echoed(table, net, connection, acked, segments.mark(pool, segment))
         _advanced(table, net, connection, acked, flight, now)
-    if net[connection + C_STATE] == RECOVERY and table[options + O_SACK] > 0:
+    if connections.state(net, connection) == tk.RECOVERY and option.sack(table, options) > 0:
         _reduce(table, net, pool, connection, delivered)
     _transmit_soon(table, net, pool, queue, connection, now)
 
@@ -134,124 +156,134 @@ def acknowledged(table, net, pool, queue, segment, now):
 @inner
 def _transmit_soon(table, net, pool, queue, connection, now):
     """Transmit, after a random time."""
-    most = table[table[T_OPTIONS] + O_JITTER]
+    most = option.jitter(table, table[lk.T_OPTIONS])
     if most == 0:
         transmit(table, net, pool, queue, connection, now)
-    elif net[connection + C_MORE] == 0:
-        drawn = net[net[N_DRAWN]] * 48271 % DRAWS
-        net[net[N_DRAWN]] = drawn
-        net[connection + C_MORE] = 1
-        push(net, queue, now + drawn * most // DRAWS, connection * CODES + CONTINUE)
+    elif connections.more(net, connection) == 0:
+        drawn = draws.number(net, 0) * 48271 % tk.DRAWS
+        draws.set_number(net, 0, drawn)
+        connections.set_more(net, connection, 1)
+        push(net, queue, now + drawn * most // tk.DRAWS, connection * lk.CODES + tk.CONTINUE)
 
 
 @inner
 def _repeated(table, net, pool, connection, fresh, flight):
     """An ACK came again: something is missing, or late."""
-    mss = table[table[T_OPTIONS] + O_MSS]
-    sack = table[table[T_OPTIONS] + O_SACK] > 0
+    mss = option.mss(table, table[lk.T_OPTIONS])
+    sack = option.sack(table, table[lk.T_OPTIONS]) > 0
     if sack and fresh == 0:
         return
-    if not sack and net[connection + C_STATE] != LOSS:
-        net[connection + C_SACKED] = min(net[connection + C_SACKED] + mss, max(0, flight - mss))
-    if net[connection + C_STATE] != OPEN:
+    if not sack and connections.state(net, connection) != tk.LOSS:
+        connections.set_sacked(
+            net, connection, min(connections.sacked(net, connection) + mss, max(0, flight - mss))
+        )
+    if connections.state(net, connection) != tk.OPEN:
         return
-    net[connection + C_REPEATED] += 1
-    una = net[connection + C_UNA]
-    if not sack and una <= net[connection + C_RECOVER]:
+    connections.add_repeated(net, connection, 1)
+    una = connections.una(net, connection)
+    if not sack and una <= connections.recover(net, connection):
         return  # repeated because of what was sent twice (RFC 6582 section 3.2)
-    if net[connection + C_REPEATED] < REPEATS and (
-        not sack
-        or edge(net, pool, connection + C_BOARD, net[connection + C_SACKED], (REPEATS - 1) * mss) == 0
-    ):
+    few = connections.repeated(net, connection) < REPEATS
+    if few and (not sack or _known(net, pool, connection, mss) == 0):
         return
-    left = after_loss(table, net, connection, flight - (net[connection + C_SACKED] if sack else 0))
-    net[connection + C_STATE] = RECOVERY
-    net[connection + C_SSTHRESH] = left
-    net[connection + C_CWND] = left
-    net[connection + C_RECOVER] = net[connection + C_NEXT]
-    net[connection + C_RESENT] = una
-    net[connection + C_FLIGHT] = flight
-    net[connection + C_DELIVERED] = 0
-    net[connection + C_SENT] = 0
+    left = after_loss(table, net, connection, flight - (connections.sacked(net, connection) if sack else 0))
+    connections.set_state(net, connection, tk.RECOVERY)
+    connections.set_ssthresh(net, connection, left)
+    connections.set_cwnd(net, connection, left)
+    connections.set_recover(net, connection, connections.sent_to(net, connection))
+    connections.set_resent(net, connection, una)
+    connections.set_flight(net, connection, flight)
+    connections.set_delivered(net, connection, 0)
+    connections.set_sent(net, connection, 0)
 
 
 @inner
 def _advanced(table, net, connection, acked, flight, now):
     """New bytes were acknowledged: grow, or end the recovery."""
-    net[connection + C_REPEATED] = 0
-    state = net[connection + C_STATE]
-    if state != OPEN and net[connection + C_UNA] >= net[connection + C_RECOVER]:
-        net[connection + C_STATE] = OPEN
-        if table[table[T_OPTIONS] + O_SACK] == 0:
-            net[connection + C_SACKED] = 0
-    if state != RECOVERY:
+    connections.set_repeated(net, connection, 0)
+    state = connections.state(net, connection)
+    if state != tk.OPEN and connections.una(net, connection) >= connections.recover(net, connection):
+        connections.set_state(net, connection, tk.OPEN)
+        if option.sack(table, table[lk.T_OPTIONS]) == 0:
+            connections.set_sacked(net, connection, 0)
+    if state != tk.RECOVERY:
         grow(table, net, connection, acked, flight, now)
-    elif net[connection + C_STATE] == OPEN:
-        net[connection + C_CWND] = net[connection + C_SSTHRESH]
+    elif connections.state(net, connection) == tk.OPEN:
+        connections.set_cwnd(net, connection, connections.ssthresh(net, connection))
 
 
 @inner
 def _reduce(table, net, pool, connection, delivered):
     """Set the window in recovery (RFC 6937 section 3)."""
-    mss = table[table[T_OPTIONS] + O_MSS]
-    target = net[connection + C_SSTHRESH]
-    net[connection + C_DELIVERED] += delivered
-    total, sent = net[connection + C_DELIVERED], net[connection + C_SENT]
+    mss = option.mss(table, table[lk.T_OPTIONS])
+    target = connections.ssthresh(net, connection)
+    connections.add_delivered(net, connection, delivered)
+    total, sent = (connections.delivered(net, connection), connections.sent(net, connection))
     pipe = _pipe(net, pool, connection, _lost(table, net, pool, connection))
     if pipe > target:
-        allowed = -(-total * target // net[connection + C_FLIGHT]) - sent
+        allowed = -(-total * target // connections.flight(net, connection)) - sent
     else:
         allowed = min(target - pipe, max(total - sent, delivered) + mss)
-    net[connection + C_CWND] = pipe + max(0, allowed)
+    connections.set_cwnd(net, connection, pipe + max(0, allowed))
 
 
 @inner
 def _round_trip(table, net, connection, sample):
     """Take a sample of the round trip (RFC 6298 section 2)."""
-    options = table[T_OPTIONS]
-    srtt, var = net[connection + C_SRTT], net[connection + C_VAR]
+    options = table[lk.T_OPTIONS]
+    srtt, var = (connections.srtt(net, connection), connections.var(net, connection))
     var += (abs(srtt - sample) - var) // 4
     srtt += (sample - srtt) // 8
-    net[connection + C_VAR] = var
-    net[connection + C_SRTT] = srtt
-    net[connection + C_RTO] = min(max(srtt + 4 * var, table[options + O_MIN_RTO]), table[options + O_MAX_RTO])
+    connections.set_var(net, connection, var)
+    connections.set_srtt(net, connection, srtt)
+    connections.set_rto(
+        net,
+        connection,
+        min(max(srtt + 4 * var, option.min_rto(table, options)), option.max_rto(table, options)),
+    )
 
 
 @inner
 def _set_timer(net, queue, connection, time):
-    net[connection + C_DEADLINE] = time
-    if net[connection + C_TIMER] == 0 or time < net[connection + C_TIMER]:
-        net[connection + C_TIMER] = time
-        push(net, queue, time, connection * CODES + TIMEOUT)
+    connections.set_deadline(net, connection, time)
+    if connections.timer(net, connection) == 0 or time < connections.timer(net, connection):
+        connections.set_timer(net, connection, time)
+        push(net, queue, time, connection * lk.CODES + tk.TIMEOUT)
 
 
 @inner
 def timeout(table, net, pool, queue, connection, now):
     """The event of the timer has come; it may have been set anew since."""
-    if net[connection + C_TIMER] != now:
+    if connections.timer(net, connection) != now:
         return
-    net[connection + C_TIMER] = 0
-    deadline = net[connection + C_DEADLINE]
+    connections.set_timer(net, connection, 0)
+    deadline = connections.deadline(net, connection)
     if deadline > now:
         _set_timer(net, queue, connection, deadline)
     if deadline == 0 or deadline > now:
         return
-    options = table[T_OPTIONS]
-    net[connection + C_DEADLINE] = 0
-    net[connection + C_TRIES] += 1
-    if net[connection + C_TRIES] > table[options + O_RETRIES]:
-        net[connection + C_CWND] = 0  # nothing comes through: give up, so that the run ends
+    options = table[lk.T_OPTIONS]
+    connections.set_deadline(net, connection, 0)
+    connections.add_tries(net, connection, 1)
+    if connections.tries(net, connection) > option.retries(table, options):
+        connections.set_cwnd(net, connection, 0)  # nothing comes through: give up, so that the run ends
         return
-    if table[options + O_SACK] == 0:
-        net[connection + C_SACKED] = 0
-    if net[connection + C_TRIES] == 1:
-        flight = net[connection + C_NEXT] - net[connection + C_UNA] - net[connection + C_SACKED]
-        net[connection + C_SSTHRESH] = after_loss(table, net, connection, flight)
-    net[connection + C_STATE] = LOSS
-    net[connection + C_RECOVER] = net[connection + C_NEXT]
-    net[connection + C_RESENT] = net[connection + C_UNA]
-    net[connection + C_REPEATED] = 0
-    net[connection + C_CWND] = table[options + O_MSS]
-    net[connection + C_RTO] = min(2 * net[connection + C_RTO], table[options + O_MAX_RTO])
-    _set_timer(net, queue, connection, now + net[connection + C_RTO])
+    if option.sack(table, options) == 0:
+        connections.set_sacked(net, connection, 0)
+    if connections.tries(net, connection) == 1:
+        flight = (
+            connections.sent_to(net, connection)
+            - connections.una(net, connection)
+            - connections.sacked(net, connection)
+        )
+        connections.set_ssthresh(net, connection, after_loss(table, net, connection, flight))
+    connections.set_state(net, connection, tk.LOSS)
+    connections.set_recover(net, connection, connections.sent_to(net, connection))
+    connections.set_resent(net, connection, connections.una(net, connection))
+    connections.set_repeated(net, connection, 0)
+    connections.set_cwnd(net, connection, option.mss(table, options))
+    connections.set_rto(
+        net, connection, min(2 * connections.rto(net, connection), option.max_rto(table, options))
+    )
+    _set_timer(net, queue, connection, now + connections.rto(net, connection))
     transmit(table, net, pool, queue, connection, now)

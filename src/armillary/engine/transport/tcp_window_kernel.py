@@ -6,8 +6,13 @@ Windows are whole bytes.
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner
-from armillary.engine.transport.tcp_layout_kernel import *
+from armillary.engine.transport import layout as lk
+from armillary.engine.transport import tcp_layout as tk
+
+connections, option = accessors(tk.CONNECTION, tk.OPTION)
+
 
 CUBIC_C = 0.4
 """Segments per s^3 (RFC 9438 section 5.1)."""
@@ -21,59 +26,63 @@ GAIN = 16
 @inner
 def grow(table, net, connection, acked, flight, now):
     """Enlarge the window after `acked` new bytes, when `flight` were under way before."""
-    options = table[T_OPTIONS]
-    mss = table[options + O_MSS]
-    window = net[connection + C_CWND]
-    counted = min(acked, table[options + O_GROWTH] * mss)
-    if window < net[connection + C_SSTHRESH]:
+    options = table[lk.T_OPTIONS]
+    mss = option.mss(table, options)
+    window = connections.cwnd(net, connection)
+    counted = min(acked, option.growth(table, options) * mss)
+    if window < connections.ssthresh(net, connection):
         if window < 2 * flight:
-            net[connection + C_CWND] = window + counted
+            connections.set_cwnd(net, connection, window + counted)
     elif flight + mss <= window:
         return  # what there was to send did not fill it
-    elif table[options + O_RULE] == CUBIC:
+    elif option.rule(table, options) == tk.CUBIC:
         _grow_cubic(net, connection, mss, acked, now)
     else:
-        net[connection + C_CWND] = window + max(1, mss * counted // window)
+        connections.set_cwnd(net, connection, window + max(1, mss * counted // window))
 
 
 @inner
 def after_loss(table, net, connection, flight):
     """Return the window that a loss leaves, and end what CUBIC was at; `flight`: bytes under way."""
-    mss = table[table[T_OPTIONS] + O_MSS]
-    if table[table[T_OPTIONS] + O_RULE] != CUBIC:
+    mss = option.mss(table, table[lk.T_OPTIONS])
+    if option.rule(table, table[lk.T_OPTIONS]) != tk.CUBIC:
         return max(flight // 2, 2 * mss)
-    window = net[connection + C_CWND]
+    window = connections.cwnd(net, connection)
     # Fast convergence, RFC 9438 section 4.7
-    net[connection + C_W_MAX] = (
-        int(window * (1 + CUBIC_BETA) / 2) if window < net[connection + C_W_MAX] else window
+    connections.set_w_max(
+        net,
+        connection,
+        int(window * (1 + CUBIC_BETA) / 2) if window < connections.w_max(net, connection) else window,
     )
-    net[connection + C_EPOCH] = 0
+    connections.set_epoch(net, connection, 0)
     return max(int(flight * CUBIC_BETA), 2 * mss)
 
 
 @inner
 def _grow_cubic(net, connection, mss, acked, now):
     """RFC 9438 sections 4.2 to 4.5."""
-    window = net[connection + C_CWND]
-    if net[connection + C_EPOCH] == 0:
-        net[connection + C_EPOCH] = max(now, 1)
-        net[connection + C_W_RENO] = window
-        net[connection + C_W_MAX] = max(net[connection + C_W_MAX], window)
-        net[connection + C_K] = int(
-            PS_PER_S * _cube_root((net[connection + C_W_MAX] - window) / mss / CUBIC_C)
+    window = connections.cwnd(net, connection)
+    if connections.epoch(net, connection) == 0:
+        connections.set_epoch(net, connection, max(now, 1))
+        connections.set_w_reno(net, connection, window)
+        connections.set_w_max(net, connection, max(connections.w_max(net, connection), window))
+        connections.set_k(
+            net,
+            connection,
+            int(PS_PER_S * _cube_root((connections.w_max(net, connection) - window) / mss / CUBIC_C)),
         )
-    elapsed = now - net[connection + C_EPOCH]
-    away = (elapsed + net[connection + C_SRTT] - net[connection + C_K]) / PS_PER_S
-    target = CUBIC_C * away * away * away * mss + net[connection + C_W_MAX]
+    elapsed = now - connections.epoch(net, connection)
+    away = (elapsed + connections.srtt(net, connection) - connections.k(net, connection)) / PS_PER_S
+    target = CUBIC_C * away * away * away * mss + connections.w_max(net, connection)
     target = min(max(target, window), 1.5 * window)
-    away = (elapsed - net[connection + C_K]) / PS_PER_S
-    now_cubic = CUBIC_C * away * away * away * mss + net[connection + C_W_MAX]
-    alpha = CUBIC_ALPHA if net[connection + C_W_RENO] < net[connection + C_W_MAX] else 1.0
-    net[connection + C_W_RENO] += int(alpha * mss * acked / window)
-    if now_cubic < net[connection + C_W_RENO]:
-        net[connection + C_CWND] = max(window, net[connection + C_W_RENO])
+    away = (elapsed - connections.k(net, connection)) / PS_PER_S
+    now_cubic = CUBIC_C * away * away * away * mss + connections.w_max(net, connection)
+    alpha = CUBIC_ALPHA if connections.w_reno(net, connection) < connections.w_max(net, connection) else 1.0
+    connections.add_w_reno(net, connection, int(alpha * mss * acked / window))
+    if now_cubic < connections.w_reno(net, connection):
+        connections.set_cwnd(net, connection, max(window, connections.w_reno(net, connection)))
     else:
-        net[connection + C_CWND] = window + int((target - window) * acked / window)
+        connections.set_cwnd(net, connection, window + int((target - window) * acked / window))
 
 
 @inner
@@ -91,20 +100,25 @@ def _cube_root(value):
 @inner
 def echoed(table, net, connection, acked, marked):
     """Count marks that came back with `acked` bytes, and give way to them once per round (RFC 8257 section 3.3)."""
-    net[connection + C_ACKED] += acked
+    connections.add_acked(net, connection, acked)
     if marked > 0:
-        net[connection + C_ECHOED] += acked
-    if net[connection + C_UNA] >= net[connection + C_ROUND]:
-        share = net[connection + C_ECHOED] * ALL // max(1, net[connection + C_ACKED])
-        net[connection + C_ALPHA] += (share - net[connection + C_ALPHA]) // GAIN
-        net[connection + C_ACKED] = 0
-        net[connection + C_ECHOED] = 0
-        net[connection + C_ROUND] = net[connection + C_NEXT]
-    if marked > 0 and net[connection + C_STATE] == OPEN and net[connection + C_UNA] > net[connection + C_CUT]:
-        window = net[connection + C_CWND]
+        connections.add_echoed(net, connection, acked)
+    if connections.una(net, connection) >= connections.round(net, connection):
+        share = connections.echoed(net, connection) * tk.ALL // max(1, connections.acked(net, connection))
+        connections.add_alpha(net, connection, (share - connections.alpha(net, connection)) // GAIN)
+        connections.set_acked(net, connection, 0)
+        connections.set_echoed(net, connection, 0)
+        connections.set_round(net, connection, connections.sent_to(net, connection))
+    if (
+        marked > 0
+        and connections.state(net, connection) == tk.OPEN
+        and (connections.una(net, connection) > connections.cut(net, connection))
+    ):
+        window = connections.cwnd(net, connection)
         window = max(
-            window - window * net[connection + C_ALPHA] // (2 * ALL), 2 * table[table[T_OPTIONS] + O_MSS]
+            window - window * connections.alpha(net, connection) // (2 * tk.ALL),
+            2 * option.mss(table, table[lk.T_OPTIONS]),
         )
-        net[connection + C_CWND] = window
-        net[connection + C_SSTHRESH] = window
-        net[connection + C_CUT] = net[connection + C_NEXT]
+        connections.set_cwnd(net, connection, window)
+        connections.set_ssthresh(net, connection, window)
+        connections.set_cut(net, connection, connections.sent_to(net, connection))

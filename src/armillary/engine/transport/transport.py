@@ -1,6 +1,6 @@
 """What moves messages over the links of a network: the protocol of the models `congestion`, `flow`, `packet`.
 
-A transport is a kernel module with three functions over flat arrays (see `layout_kernel`); times are ps:
+A transport is a kernel module with three functions over flat arrays (see `layout`); times are ps:
 
 * ``inject(table, net, pool, queue, cookie, route, size, key, now)``: a message leaves its NPU now, on a route,
   with `size` bytes. Messages of one route leave one after the other, as on a connection. `key` is its
@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from armillary.base.checked import before_table
 from armillary.base.jit import Mode
 from armillary.base.working_memory import at_least, room
-from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport import layout as lk
 from armillary.engine.transport.deadlock import down_links
-from armillary.engine.transport.fifo_kernel import M_AT, WAIT
+from armillary.engine.transport.fifo_layout import M_AT, WAIT
 from armillary.engine.transport.network import Routes
 from armillary.platform.topology.graph import Topology
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.transport import layout_kernel as lk
-from armillary.engine.transport.layout_kernel import PS
+from armillary.engine.transport import layout as lk
+from armillary.engine.transport.layout import PS
 from armillary.platform.network import Dimension, InNetwork, Port
 from armillary.platform.topology.graph import Tier, Topology
 

@@ -2,48 +2,50 @@
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner
-from armillary.engine.transport.layout_kernel import *
+from armillary.engine.transport import layout as lk
+
+bin_bytes, bin_depth, links, uses = accessors(lk.BIN_BYTES, lk.BIN_DEPTH, lk.LINK, lk.USE)
 
 
 @inner
 def link_row(table, net, link):
     """Return the address of a link's row in the stage that the network is in."""
-    return table[T_LINK] + (net[N_STAGE] * table[T_LINKS] + link) * L_COLUMNS
+    return net[lk.N_STAGE] * table[lk.T_LINKS] + link
 
 
 @inner
 def duration(table, row, size):
     """Return how many ps `size` bytes take on the link whose row this is, rounded up."""
-    return (size * table[row + L_SLOW] + table[row + L_FAST] - 1) // table[row + L_FAST]
+    return (size * links.slow(table, row) + links.fast(table, row) - 1) // links.fast(table, row)
 
 
 @inner
 def _widen(table, net):
     """Make bins twice as wide: two become one."""
-    links = table[T_LINKS]
+    links = table[lk.T_LINKS]
     for what in range(2):
-        first = net[N_BINS_BYTES + what]
-        for i in range(BINS // 2):
+        first = bin_bytes.at_bytes(net, 0) if what == 0 else bin_depth.at_depth(net, 0)
+        for i in range(lk.BINS // 2):
             for at in range(first + 2 * i * links, first + (2 * i + 1) * links):
                 one, other = net[at], net[at + links]
                 net[at - i * links] = one + other if what == 0 else max(one, other)
-        for at in range(first + BINS // 2 * links, first + BINS * links):
+        for at in range(first + lk.BINS // 2 * links, first + lk.BINS * links):
             net[at] = 0
-    net[N_BIN] *= 2
+    net[lk.N_BIN] *= 2
 
 
 @inner
 def carried(table, net, link, size, begin, end):
     """Count `size` bytes on a link from `begin` to `end`, in ps."""
-    use = net[N_USE] + link * U_COLUMNS
-    net[use + U_BYTES] += size
-    net[use + U_BUSY] += end - begin
-    while end >= net[N_BIN] * BINS:
+    uses.add_bytes(net, link, size)
+    uses.add_busy(net, link, end - begin)
+    while end >= net[lk.N_BIN] * lk.BINS:
         _widen(table, net)
-    width = net[N_BIN]
-    links = table[T_LINKS]
-    bins = net[N_BINS_BYTES] + link
+    width = net[lk.N_BIN]
+    links = table[lk.T_LINKS]
+    bins = bin_bytes.at_bytes(net, link)
     first = begin // width
     last = end // width
     if first == last:
@@ -61,10 +63,9 @@ def carried(table, net, link, size, begin, end):
 @inner
 def waiting(table, net, link, depth, now):
     """Note that `depth` bytes wait for a link."""
-    use = net[N_USE] + link * U_COLUMNS
-    net[use + U_WAITING] = depth
-    net[use + U_DEPTH] = max(net[use + U_DEPTH], depth)
-    while now >= net[N_BIN] * BINS:
+    uses.set_waiting(net, link, depth)
+    uses.set_depth(net, link, max(uses.depth(net, link), depth))
+    while now >= net[lk.N_BIN] * lk.BINS:
         _widen(table, net)
-    at = net[N_BINS_DEPTH] + now // net[N_BIN] * table[T_LINKS] + link
+    at = bin_depth.at_depth(net, now // net[lk.N_BIN] * table[lk.T_LINKS] + link)
     net[at] = max(net[at], depth)

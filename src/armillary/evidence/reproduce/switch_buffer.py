@@ -17,7 +17,7 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.base.units import format_bytes, format_time, parse_bytes, parse_time
 from armillary.engine import simulate
-from armillary.engine.transport.layout_kernel import PS
+from armillary.engine.transport.layout import PS
 from armillary.engine.transport.tcp import Tcp
 from armillary.engine.transport.use import LinkUse
 from armillary.evidence.reproduce import readers

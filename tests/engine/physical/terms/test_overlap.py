@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import armillary
 from armillary.engine.common.result import timeline_of
 from armillary.engine.common.timeline import Timeline
-from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical import layout as lk
 from armillary.engine.physical.lower import lower
 from armillary.engine.physical.program import execute
 from armillary.engine.physical.terms.overlap import measure, parts, settle

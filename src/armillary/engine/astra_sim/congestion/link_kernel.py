@@ -7,56 +7,58 @@ one dimension after the other (`armillary.platform.links`).
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.common.layout_kernel import *
+from armillary.engine.astra_sim import layout as lk
 
-queue = use("armillary.engine.astra_sim.congestion.queue_kernel")
-append, due, new_row, take = queue.append, queue.due, queue.new_row, queue.take
+queue_kernel = use("armillary.engine.astra_sim.congestion.queue_kernel")
+append, due, new_row, take = queue_kernel.append, queue_kernel.due, queue_kernel.new_row, queue_kernel.take
+hops, link_costs, link_dims, link_rows = accessors(lk.HOPS, lk.LINK_COSTS, lk.LINK_DIMS, lk.LINK)
 
 
 @inner
 def next_link(prog, mem, message):
     """Move a message on to its next device; returns (link, dimension)."""
-    npus = prog[Z_NPUS]
-    here = mem[message + W_AT]
+    npus = prog[lk.Z_NPUS]
+    here = hops.at(mem, message)
     if here >= npus:
         # In the switch of a dimension, on the way down to an NPU.
         d = here // npus - 1
         here -= npus * (d + 1)
-        mem[message + W_AT] = here
-        return prog[prog[LINK_DIMS] + d * LD_COLUMNS + LD_FIRST] + npus + here, d
+        hops.set_at(mem, message, here)
+        return (link_dims.first(prog, d) + npus + here, d)
     own = here
-    other = mem[message + W_TO]
+    other = hops.to(mem, message)
     d = 0
-    at = prog[LINK_DIMS]
-    if prog[Z_LINKS] > 1:
-        size = prog[at + LD_SIZE]
+    at = 0  # the dimension in which they differ
+    if prog[lk.Z_LINKS] > 1:
+        size = link_dims.size(prog, at)
         while own % size == other % size:
             own //= size
             other //= size
             d += 1
-            at += LD_COLUMNS
-            size = prog[at + LD_SIZE]
+            at += 1
+            size = link_dims.size(prog, at)
         own %= size
         other %= size
-    size = prog[at + LD_SIZE]
-    kind = prog[at + LD_KIND]
-    first = prog[at + LD_FIRST]
+    size = link_dims.size(prog, at)
+    kind = link_dims.kind(prog, at)
+    first = link_dims.first(prog, at)
     ahead = other - own
-    if kind == STAR:
-        mem[message + W_AT] = npus * (d + 1) + here + ahead * prog[at + LD_STRIDE]
+    if kind == lk.STAR:
+        hops.set_at(mem, message, npus * (d + 1) + here + ahead * link_dims.stride(prog, at))
         return first + here, d
-    if kind == ALL_PAIRS:
-        mem[message + W_AT] = here + ahead * prog[at + LD_STRIDE]
+    if kind == lk.ALL_PAIRS:
+        hops.set_at(mem, message, here + ahead * link_dims.stride(prog, at))
         return first + here * (size - 1) + (other - 1 if ahead > 0 else other), d
-    if kind == LOOP:
+    if kind == lk.LOOP:
         if ahead < 0:
             ahead += size
         ahead = 1 if 2 * ahead <= size else -1
     if ahead > 0:
-        mem[message + W_AT] = here + (1 if own + 1 < size else 1 - size) * prog[at + LD_STRIDE]
+        hops.set_at(mem, message, here + (1 if own + 1 < size else 1 - size) * link_dims.stride(prog, at))
         return first + 2 * here, d
-    mem[message + W_AT] = here - (1 if own > 0 else 1 - size) * prog[at + LD_STRIDE]
+    hops.set_at(mem, message, here - (1 if own > 0 else 1 - size) * link_dims.stride(prog, at))
     return first + 2 * here + 1, d
 
 
@@ -67,16 +69,16 @@ def send_message(prog, st, mem, heap, source, to, size, code, a, b, tick):
     Without links `size` is the time that it takes.
     """
     message = new_row(st, mem)
-    mem[message + W_TO] = to
-    mem[message + W_CODE] = code
-    mem[message + W_A] = a
-    mem[message + W_B] = b
-    if prog[Z_LINKS] == 0:
-        mem[message + W_AT] = to
-        due(prog, st, mem, heap, tick + size, HOP + KINDS * message)
+    hops.set_to(mem, message, to)
+    hops.set_code(mem, message, code)
+    hops.set_a(mem, message, a)
+    hops.set_b(mem, message, b)
+    if prog[lk.Z_LINKS] == 0:
+        hops.set_at(mem, message, to)
+        due(prog, st, mem, heap, tick + size, lk.HOP + lk.KINDS * message)
         return
-    mem[message + W_AT] = source
-    mem[message + W_SIZE] = prog[LINK_COSTS] + 2 * prog[Z_LINKS] * size
+    hops.set_at(mem, message, source)
+    hops.set_size(mem, message, prog[lk.Z_LINKS] * size)
     forward(prog, st, mem, heap, message, tick)
 
 
@@ -84,10 +86,10 @@ def send_message(prog, st, mem, heap, source, to, size, code, a, b, tick):
 def forward(prog, st, mem, heap, message, tick):
     """Let a message cross its next link as soon as those before it have left."""
     link, d = next_link(prog, mem, message)
-    mem[message + W_COST] = mem[message + W_SIZE] + 2 * d
-    row = ROW_COLUMNS + link * LK_COLUMNS
-    if mem[row + LK_BUSY] == 1:
-        append(mem, row + LK_HEAD, HOP + KINDS * message)
+    hops.set_cost(mem, message, hops.size(mem, message) + d)
+    row = lk.ROW_COLUMNS + link * lk.LK_COLUMNS
+    if link_rows.busy(mem, row) == 1:
+        append(mem, link_rows.at_head(mem, row), lk.HOP + lk.KINDS * message)
     else:
         transmit(prog, st, mem, heap, row, message, tick)
 
@@ -95,16 +97,16 @@ def forward(prog, st, mem, heap, message, tick):
 @inner
 def transmit(prog, st, mem, heap, row, message, tick):
     """Let a message occupy a link."""
-    cost = mem[message + W_COST]
-    mem[row + LK_BUSY] = 1
-    due(prog, st, mem, heap, tick + prog[cost + 1], HOP + KINDS * message)
-    due(prog, st, mem, heap, tick + prog[cost], FREE_LINK + KINDS * row)
+    cost = hops.cost(mem, message)
+    link_rows.set_busy(mem, row, 1)
+    due(prog, st, mem, heap, tick + link_costs.there(prog, cost), lk.HOP + lk.KINDS * message)
+    due(prog, st, mem, heap, tick + link_costs.held(prog, cost), lk.FREE_LINK + lk.KINDS * row)
 
 
 @inner
 def link_free(prog, st, mem, heap, row, tick):
     """A link is free: the first message that waits for it takes it."""
-    mem[row + LK_BUSY] = 0
-    what = take(mem, row + LK_HEAD)
+    link_rows.set_busy(mem, row, 0)
+    what = take(mem, link_rows.at_head(mem, row))
     if what > 0:
-        transmit(prog, st, mem, heap, row, what // KINDS, tick)
+        transmit(prog, st, mem, heap, row, what // lk.KINDS, tick)

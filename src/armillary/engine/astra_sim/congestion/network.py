@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.common import layout_kernel as lk
+from armillary.engine.astra_sim import layout as lk
 from armillary.engine.common.network import whole_ticks
 from armillary.platform.links import LinkBlock, link_blocks
 from armillary.platform.network import Dimension

@@ -7,15 +7,18 @@ This is the order of ASTRA-sim (spec: 1(c), Clock), on which the order of messag
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.jit import inner
-from armillary.engine.common.layout_kernel import *
+from armillary.engine.astra_sim import layout as lk
+
+buckets, due_rows, hops, tasks = accessors(lk.BUCKETS, lk.DUE, lk.HOPS, lk.TASK)
 
 
 @inner
 def push(st, heap, tick, row):
     """Add a tick, which is not there yet, and the list of it."""
-    i = st[V_HEAP]
-    st[V_HEAP] = i + 1
+    i = st[lk.V_HEAP]
+    st[lk.V_HEAP] = i + 1
     while i > 0:
         parent = (i - 1) >> 1
         if heap[2 * parent] < tick:
@@ -31,8 +34,8 @@ def push(st, heap, tick, row):
 def pop(st, heap):
     """Remove the first tick and return its list."""
     first = heap[1]
-    size = st[V_HEAP] - 1
-    st[V_HEAP] = size
+    size = st[lk.V_HEAP] - 1
+    st[lk.V_HEAP] = size
     tick = heap[2 * size]
     i = 0
     child = 1
@@ -53,40 +56,40 @@ def pop(st, heap):
 @inner
 def new_row(st, mem):
     """Return a row of `mem`; address 0 is none."""
-    row = st[V_ROWS]
+    row = st[lk.V_ROWS]
     if row > 0:
-        st[V_ROWS] = mem[row]
+        st[lk.V_ROWS] = mem[row]
         return row
-    row = st[V_MACHINE]
-    st[V_MACHINE] = row + ROW_COLUMNS
+    row = st[lk.V_MACHINE]
+    st[lk.V_MACHINE] = row + lk.ROW_COLUMNS
     return row
 
 
 @inner
 def free_row(st, mem, row):
     """Give a row back."""
-    mem[row] = st[V_ROWS]
-    st[V_ROWS] = row
+    mem[row] = st[lk.V_ROWS]
+    st[lk.V_ROWS] = row
 
 
 @inner
 def new_event(st, mem, code, a, b):
     """Return an event as a list holds it."""
     row = new_row(st, mem)
-    mem[row + G_CODE] = code
-    mem[row + G_A] = a
-    mem[row + G_B] = b
-    return EVENT + KINDS * row
+    tasks.set_code(mem, row, code)
+    tasks.set_a(mem, row, a)
+    tasks.set_b(mem, row, b)
+    return lk.EVENT + lk.KINDS * row
 
 
 @inner
 def append(mem, head, what):
     """Append to the list whose head is at `head`, its tail after it."""
-    mem[what // KINDS + W_NEXT] = 0
+    hops.set_next(mem, what // lk.KINDS, 0)
     if mem[head] == 0:
         mem[head] = what
     else:
-        mem[mem[head + 1] // KINDS + W_NEXT] = what
+        hops.set_next(mem, mem[head + 1] // lk.KINDS, what)
     mem[head + 1] = what
 
 
@@ -95,57 +98,59 @@ def take(mem, head):
     """Remove and return the first of the list whose head is at `head`, 0 if it is empty."""
     what = mem[head]
     if what > 0:
-        mem[head] = mem[what // KINDS + W_NEXT]
+        mem[head] = hops.next(mem, what // lk.KINDS)
     return what
 
 
 @inner
 def bucket(prog, st, r, tick):
-    """Return where the lists start that rank `r` has at ticks like this one."""
-    return st[BUCKETS] + (((tick ^ (tick >> 9) ^ (tick >> 18)) + (r + 1) * 40503) & (prog[Z_BUCKETS] - 1))
+    """Return the bucket of the lists that rank `r` has at ticks like this one."""
+    # Ticks are often multiples of one another: fold the high bits in, and set ranks apart by an odd number.
+    hashed = (tick ^ (tick >> 9) ^ (tick >> 18)) + (r + 1) * 40503
+    return hashed & (prog[lk.Z_BUCKETS] - 1)
 
 
 @inner
 def find(prog, st, mem, r, tick):
     """Return the list of a rank at a tick; a new, empty one if there is none yet."""
     first = bucket(prog, st, r, tick)
-    row = st[first]
-    while row > 0 and (mem[row + B_TICK] != tick or mem[row + B_RANK] != r):
-        row = mem[row + B_CHAIN]
+    row = buckets.list(st, first)
+    while row > 0 and (due_rows.tick(mem, row) != tick or due_rows.rank(mem, row) != r):
+        row = due_rows.chain(mem, row)
     if row > 0:
         return row
     row = new_row(st, mem)
-    mem[row + B_RANK] = r
-    mem[row + B_TICK] = tick
-    mem[row + B_HEAD] = 0
-    mem[row + B_TAIL] = 0
-    mem[row + B_CHAIN] = st[first]
-    st[first] = row
+    due_rows.set_rank(mem, row, r)
+    due_rows.set_tick(mem, row, tick)
+    due_rows.set_head(mem, row, 0)
+    due_rows.set_tail(mem, row, 0)
+    due_rows.set_chain(mem, row, buckets.list(st, first))
+    buckets.set_list(st, first, row)
     return row
 
 
 @inner
 def forget(prog, st, mem, row):
     """Remove a list that has run."""
-    at = bucket(prog, st, mem[row + B_RANK], mem[row + B_TICK])
-    if st[at] == row:
-        st[at] = mem[row + B_CHAIN]
+    at = bucket(prog, st, due_rows.rank(mem, row), due_rows.tick(mem, row))
+    if buckets.list(st, at) == row:
+        buckets.set_list(st, at, due_rows.chain(mem, row))
     else:
-        before = st[at]
-        while mem[before + B_CHAIN] != row:
-            before = mem[before + B_CHAIN]
-        mem[before + B_CHAIN] = mem[row + B_CHAIN]
+        before = buckets.list(st, at)
+        while due_rows.chain(mem, before) != row:
+            before = due_rows.chain(mem, before)
+        due_rows.set_chain(mem, before, due_rows.chain(mem, row))
     free_row(st, mem, row)
 
 
 @inner
 def due(prog, st, mem, heap, tick, what):
     """Put something at the end of the list of a tick."""
-    row = find(prog, st, mem, EVERY, tick)
+    row = find(prog, st, mem, lk.EVERY, tick)
     # Lists in the heap are never empty, the one that is running may be.
-    if mem[row + B_HEAD] == 0 and row != st[V_NOW]:
+    if due_rows.head(mem, row) == 0 and row != st[lk.V_NOW]:
         push(st, heap, tick, row)
-    append(mem, row + B_HEAD, what)
+    append(mem, due_rows.at_head(mem, row), what)
 
 
 @inner
@@ -153,9 +158,9 @@ def at_rank(prog, st, mem, heap, r, tick, code, a, b):
     """Let something happen on a rank."""
     batch = find(prog, st, mem, r, tick)
     # A batch that is running has its place in the list of the tick behind it.
-    if mem[batch + B_HEAD] == 0 and batch != st[V_BATCH]:
-        due(prog, st, mem, heap, tick, BATCH + KINDS * batch)
-    append(mem, batch + B_HEAD, new_event(st, mem, code, a, b))
+    if due_rows.head(mem, batch) == 0 and batch != st[lk.V_BATCH]:
+        due(prog, st, mem, heap, tick, lk.BATCH + lk.KINDS * batch)
+    append(mem, due_rows.at_head(mem, batch), new_event(st, mem, code, a, b))
 
 
 @inner
@@ -168,9 +173,9 @@ def at_end(prog, st, mem, heap, tick, code, a, b):
 def at_once(st, mem, code, a, b):
     """Let something happen right after the event that is being processed."""
     what = new_event(st, mem, code, a, b)
-    mem[what // KINDS + W_NEXT] = 0
-    if st[V_ONCE] == 0:
-        st[V_ONCE] = what
+    hops.set_next(mem, what // lk.KINDS, 0)
+    if st[lk.V_ONCE] == 0:
+        st[lk.V_ONCE] = what
     else:
-        mem[st[V_ONCE_TAIL] // KINDS + W_NEXT] = what
-    st[V_ONCE_TAIL] = what
+        hops.set_next(mem, st[lk.V_ONCE_TAIL] // lk.KINDS, what)
+    st[lk.V_ONCE_TAIL] = what

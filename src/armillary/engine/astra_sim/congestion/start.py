@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.engine.common import layout_kernel as lk
+from armillary.engine.astra_sim import layout as lk
 
 
 def first_rows(links: int, ranks: int) -> int:
@@ -18,7 +18,7 @@ def fire(state: Any, mem: Any, links: int, ranks: int) -> None:
     now = lk.ROW_COLUMNS + links * lk.LK_COLUMNS
     state[lk.V_MACHINE] = first_rows(links, ranks)
     # Tick 0 of no rank in particular is in the first bucket.
-    state[lk.V_NOW] = state[state[lk.BUCKETS]] = now
+    state[lk.V_NOW] = state[state[lk.STATE.places["BUCKETS"]]] = now
     first = now + lk.ROW_COLUMNS
     last = first + (ranks - 1) * lk.ROW_COLUMNS
     mem[now + lk.B_RANK] = lk.EVERY

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from armillary.engine.common.lowered import Run
 from armillary.engine.common.result import timeline_of
 from armillary.engine.common.timeline import KINDS, Timeline
-from armillary.engine.physical import fluid_layout_kernel as lk
+from armillary.engine.physical import layout as lk
 from armillary.engine.physical.program import PhysicalProgram, execute
 from armillary.platform.model import Platform
 

@@ -2,72 +2,76 @@
 
 from __future__ import annotations
 
+from armillary.base.accessors import accessors
 from armillary.base.errors import InputError
 from armillary.base.jit import compiling, inner, use
-from armillary.engine.transport.layout_kernel import *
+from armillary.engine.transport import layout as lk
+from armillary.engine.transport.ns3 import layout as nk
 from armillary.engine.transport.ns3.simulation import run_of
 
-events = use("armillary.engine.transport.queue_kernel")
-new_row, deliver = events.new_row, events.deliver
-links = use("armillary.engine.transport.use_kernel")
-link_row, duration, carried = links.link_row, links.duration, links.carried
+queue_kernel = use("armillary.engine.transport.queue_kernel")
+new_row, deliver = queue_kernel.new_row, queue_kernel.deliver
+use_kernel = use("armillary.engine.transport.use_kernel")
+link_row, duration, carried = use_kernel.link_row, use_kernel.duration, use_kernel.carried
+links, routes, rows, runs, uses = accessors(lk.LINK, lk.ROUTE_FIRST, lk.ROW, nk.RUN, lk.USE)
 if compiling():
     raise InputError("network 'ns3' runs in Python, got mode compiled, expected interpreted")
-
-RUN = N_OWN  # number of the run, and the ps up to which the use of links was counted
 
 
 @inner
 def inject(table, net, pool, queue, cookie, route, size, key, now):
     """Let a message leave its NPU at `now` (ps); the key has no meaning here."""
     row = new_row(net, pool)
-    pool[row + P_COOKIE] = cookie
-    net[N_UNDER_WAY] += 1
-    at = table[T_ROUTE_FIRST] + route
-    if table[at] == table[at + 1]:
-        net[N_NOW] = max(net[N_NOW], now)
+    rows.set_cookie(pool, row, cookie)
+    net[lk.N_UNDER_WAY] += 1
+    if routes.first(table, route) == routes.first(table, route + 1):
+        net[lk.N_NOW] = max(net[lk.N_NOW], now)
         deliver(net, pool, row)
         return
-    run_of(net[net[RUN]], table).inject(row, route, size, now)
+    run_of(runs.number(net, 0), table).inject(row, route, size, now)
 
 
 @inner
 def change(table, net, pool, queue, now):
     """The network is in another stage: links have other bandwidths."""
-    run_of(net[net[RUN]], table).change(net[N_STAGE])
+    run_of(runs.number(net, 0), table).change(net[lk.N_STAGE])
 
 
 @inner
 def advance(table, net, pool, queue, limit):
     """Run up to `limit` (ps), or to the end of the first ps at which messages arrive; returns that time."""
-    if net[N_DELIVERED] > 0:
-        return net[N_NOW]
-    run = run_of(net[net[RUN]], table)
+    if net[lk.N_DELIVERED] > 0:
+        return net[lk.N_NOW]
+    run = run_of(runs.number(net, 0), table)
     now = run.advance(limit)
     for row in run.take():
         deliver(net, pool, row)
-    net[N_EVENTS] = run.events
-    if now < FOREVER:
-        net[N_NOW] = now
-    counted = net[RUN] + 1
-    if net[N_UNDER_WAY] == 0 or now == FOREVER or now - net[counted] >= net[N_BIN]:
-        _count_use(table, net, run, net[counted])
-        net[counted] = net[N_NOW]
+    net[lk.N_EVENTS] = run.events
+    if now < lk.FOREVER:
+        net[lk.N_NOW] = now
+    counted = runs.counted(net, 0)
+    if net[lk.N_UNDER_WAY] == 0 or now == lk.FOREVER or now - counted >= net[lk.N_BIN]:
+        _count_use(table, net, run, counted)
+        runs.set_counted(net, 0, net[lk.N_NOW])
     return now
 
 
 def _count_use(table, net, run, since):
     """Take over what ns-3 counted at every link, as if it had been carried evenly since the last time."""
     use = run.use()
-    for link in range(table[T_LINKS]):
-        at = net[N_USE] + link * U_COLUMNS
-        size, net[at + U_DEPTH], net[at + U_DROPS], net[at + U_MARKS] = use[4 * link : 4 * link + 4]
+    for link in range(table[lk.T_LINKS]):
+        size, depth, drops, marks = use[4 * link : 4 * link + 4]
+        uses.set_depth(net, link, depth)
+        uses.set_drops(net, link, drops)
+        uses.set_marks(net, link, marks)
         row = link_row(table, net, link)
-        more = size - net[at + U_BYTES]
-        if net[N_UNDER_WAY] > 0:
+        more = size - uses.bytes(net, link)
+        if net[lk.N_UNDER_WAY] > 0:
             # ns-3 counts a packet when it begins to leave: what is still to leave counts the next time.
-            more = min(more, (net[N_NOW] - since) * table[row + L_FAST] // max(1, table[row + L_SLOW]))
+            more = min(
+                more, (net[lk.N_NOW] - since) * links.fast(table, row) // max(1, links.slow(table, row))
+            )
         if more > 0:
-            busy = net[at + U_BUSY] + duration(table, row, more)
-            carried(table, net, link, more, since, net[N_NOW])
-            net[at + U_BUSY] = busy
+            busy = uses.busy(net, link) + duration(table, row, more)
+            carried(table, net, link, more, since, net[lk.N_NOW])
+            uses.set_busy(net, link, busy)

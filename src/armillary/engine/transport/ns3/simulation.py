@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from armillary.base.errors import InputError
-from armillary.engine.transport import layout_kernel as lk
+from armillary.engine.transport import layout as lk
 from armillary.engine.transport.ns3.library import ns3_messages
 from armillary.platform.topology.graph import UNBOUNDED
 

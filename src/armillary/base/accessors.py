@@ -1,0 +1,185 @@
+"""Functions of one line by which kernels read and write tables, made from the declarations of `armillary.base.tables`.
+
+``lanes = accessors(LANES)`` in a kernel module gives, for a column `head`::
+
+    lanes.head(st, lane)              its value
+    lanes.set_head(st, lane, value)   sets it
+    lanes.add_head(st, lane, value)   adds to it, and returns what it then is
+    lanes.at_head(st, lane)           its address in the array, for kernels that work on a part of it
+
+A column of `many` values takes one more index, after the row. Rows of a `record` are given by their addresses.
+
+In mode "interpreted" these are Python functions. In mode "compiled" each is an instruction sequence that Numba puts in
+place of the call: as functions they would take 40 ms each to compile, half as long again for the physical engine. In
+checked kernels (`armillary.base.checked`) each looks first whether the element lies in its table.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from armillary.base import jit
+from armillary.base.tables import Column, Table
+
+KINDS = ("set", "add", "at")
+
+
+def _module(table: Table, make: Callable[[str, Column], Any]) -> ModuleType:
+    """Return a module of the functions of a table, each made when it is first named.
+
+    It is a plain module, because Numba looks into those, and the interpreter finds what is in them at once.
+    """
+    found = ModuleType(table.name or "columns")
+
+    def missing(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        made = make(*parts_of(table, name))
+        setattr(found, name, made)
+        return made
+
+    vars(found)["__getattr__"] = missing
+    return found
+
+
+def parts_of(table: Table, name: str) -> tuple[str, Column]:
+    """Return what a function of a table does, by its name, and with which column."""
+    kind, _, column = name.partition("_")
+    # A column may itself be called `at_once`: its own name comes first.
+    if name in table.declared or kind not in KINDS:
+        return "get", table.find(name)
+    return kind, table.find(column)
+
+
+def accessors(*tables: Table) -> Any:
+    """Return the functions of a table, or of several tables, for the kernel module that is being loaded."""
+    compiled, checked = jit.compiling(), jit.is_checking()
+    found = tuple(_accessors(table, compiled, checked) for table in tables)
+    return found if len(found) > 1 else found[0]
+
+
+@cache
+def _accessors(table: Table, compiled: bool, checked: bool) -> ModuleType:
+    if compiled and not checked:
+        return _module(table, _instructions)
+    bounds = vars(jit.use("armillary.base.bounds_kernel")) if checked else {}
+
+    def one(kind: str, column: Column) -> Any:
+        made = _function(kind, column, bounds)
+        return jit.compile_inner(made) if compiled else made
+
+    return _module(table, one)
+
+
+def _function(kind: str, column: Column, bounds: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return the Python function; with `bounds` it checks, and its last argument says where the call stands."""
+    index = "i" if column.many > 1 else ""
+    taken = [
+        "flat",
+        "row",
+        *index,
+        *(["value"] if kind in ("set", "add") else []),
+        *(["where"] if bounds else []),
+    ]
+    if bounds and index:
+        index = f"within(i, {column.many}, where)"
+    terms = [f"flat[{column.head}]"] if column.head >= 0 else []
+    terms += [
+        f"row * {column.stride}" if column.stride > 1 else "row",
+        *([str(column.offset)] if column.offset else []),
+    ]
+    place = " + ".join(terms + ([index] if index else []))
+    if bounds:
+        place = (
+            f"inside(flat, {terms[0]}, {place}, where)" if column.head >= 0 else f"at(flat, {place}, where)"
+        )
+    body = {
+        "get": f"return flat[{place}]",
+        "at": f"return {place}",
+        "set": f"flat[{place}] = value",
+        "add": f"place = {place}; flat[place] += value; return flat[place]",
+    }[kind]
+    names = dict(bounds)
+    exec(f"def {kind}({', '.join(taken)}): {body}", names)
+    made: Callable[..., Any] = names[kind]
+    return made
+
+
+def _instructions(kind: str, column: Column) -> Any:
+    """Return what Numba replaces by the instructions of the function.
+
+    They are fewer than those of ``flat[flat[head] + row]``: no index here counts from the end of an array.
+    """
+    numba: Any = importlib.import_module("numba")
+    arrays: Any = importlib.import_module("numba.np.arrayobj")
+    types, signature = numba.types, numba.core.typing.signature
+
+    def find(context: Any, builder: Any, of: Any, flat: Any, indices: list[Any]) -> Any:
+        """Return the index of the element, and a function that returns a pointer to one."""
+        data = arrays.make_array(of)(context, builder, flat).data
+        word = indices[0].type
+        index = builder.mul(indices[0], word(column.stride)) if column.stride > 1 else indices[0]
+        for more in (*indices[1:], *([word(column.offset)] if column.offset else [])):
+            index = builder.add(index, more)
+        if column.head >= 0:
+            begin = builder.load(builder.gep(data, [word(column.head)]))
+            # No kernel writes the head of an array, so one load of it serves a whole loop, whatever that stores.
+            begin.set_metadata("invariant.load", builder.module.add_metadata([]))
+            index = builder.add(context.cast(builder, begin, of.dtype, types.intp), index)
+        return index, lambda at: builder.gep(data, [at])
+
+    def typed(of: Any, values: int, result: Any) -> Any:
+        if not (isinstance(of, types.Array) and of.ndim == 1 and of.layout == "C"):
+            raise numba.core.errors.TypingError(f"expected a flat array, got {of}")
+        return signature(result, of, *[types.intp] * (2 if column.many > 1 else 1), *[of.dtype] * values)
+
+    def get(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        at, pointer = find(context, builder, sig.args[0], args[0], list(args[1:]))
+        return context.unpack_value(builder, sig.args[0].dtype, pointer(at))
+
+    def at(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return find(context, builder, sig.args[0], args[0], list(args[1:]))[0]
+
+    def put(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        of = sig.args[0]
+        at, pointer = find(context, builder, of, args[0], list(args[1:-1]))
+        context.pack_value(builder, of.dtype, args[-1], pointer(at))
+        return context.get_dummy_value()
+
+    def add(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        of = sig.args[0]
+        at, pointer = find(context, builder, of, args[0], list(args[1:-1]))
+        before = context.unpack_value(builder, of.dtype, pointer(at))
+        plus = builder.fadd if isinstance(of.dtype, types.Float) else builder.add
+        after = plus(before, args[-1])
+        context.pack_value(builder, of.dtype, after, pointer(at))
+        return after
+
+    values = 1 if kind in ("set", "add") else 0
+    codes = {"get": get, "at": at, "set": put, "add": add}
+    results = {"at": types.intp, "set": types.none}
+
+    def typing(context: Any, flat: Any, *more: Any) -> Any:
+        return typed(flat, values, results.get(kind) or flat.dtype), codes[kind]
+
+    made = numba.extending.intrinsic(_with_arguments(typing, values + (2 if column.many > 1 else 1)))
+    # Numba looks for new intrinsics when it begins to compile, and this one may be made while it does.
+    made._numba_type_ = types.Function(
+        numba.core.typing.templates.make_intrinsic_template(
+            made, made._defn, kind, prefer_literal=False, kwargs={}
+        )
+    )
+    return made
+
+
+def _with_arguments(typing: Callable[..., Any], more: int) -> Callable[..., Any]:
+    """Have a function take exactly so many arguments after the array, as Numba wants to see it."""
+    names = ("context", "flat", "a", "b", "c")[: 2 + more]
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    typing.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return typing

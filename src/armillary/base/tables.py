@@ -1,0 +1,236 @@
+"""Tables of kernels, each declared once: what its columns mean, how many rows it has, and in which unit they are.
+
+A kernel works on a few flat integer arrays, because Numba carries every array argument through every call: 50 tables
+as a tuple of arrays take 1.4 times as long to compile and 1.5 to 1.9 times as long to run. A flat array begins with a
+head, which says where each of its tables begins, and has its scalars there, too. A declaration hides that::
+
+    STATE = Layout("state")
+    V_EVENTS = STATE.scalar("events so far")
+    LANES = STATE.columns("LANE", "lanes", "One collective on one line of ranks.")
+    LANES.column("head", "the chunk that it serves, -1: none", start=-1)
+    LANES.column("since", "when its rate was set", "ticks")
+
+It gives the allocation (`Layout.program`, `Layout.state`), and for kernels functions of one line each
+(`armillary.base.accessors`), by which they read ``lanes.head(st, lane)`` and write ``lanes.set_since(st, lane, tick)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.base.checked import before_table
+from armillary.base.jit import Mode
+
+Ints = NDArray[np.int64]
+Part = Ints | Callable[[int], Ints]
+"""The values of a table, or a function that returns them for the address at which they will stand."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    Attributes:
+        comment: What it holds.
+        unit: In what unit, "": a count, a number of a row, or a code.
+        head: Place in the head that says where it begins; -1: its rows are found by their addresses.
+        stride: From one of its rows to the next.
+        offset: From the begin of a row.
+        many: How many values stand side by side in a row; each is found by one more index.
+    """
+
+    comment: str
+    unit: str
+    head: int
+    stride: int
+    offset: int
+    many: int = 1
+
+
+@dataclass(eq=False)
+class Table:
+    """Rows of columns, or columns each of which is a table of its own; see `Layout.rows` and `Layout.columns`."""
+
+    name: str
+    shape: str
+    comment: str
+    layout: Layout | None = None
+    apart: bool = False
+    width: int = 0
+    """Integers in a row."""
+    used: int = 0
+    """Of these, those that have a column."""
+    declared: dict[str, Column] = field(default_factory=dict)
+    table: str = ""
+    """The name of the table that its rows stand in, if `name` is that of a part of their columns."""
+    starts: dict[str, int] = field(default_factory=dict)
+    """What the columns hold at first, by the names of their tables; of columns that stand apart."""
+
+    def column(
+        self, name: str, comment: str, unit: str = "", *, start: int = 0, many: int = 1, at: int = -1
+    ) -> int:
+        """Declare the next column; returns its number in a row.
+
+        Args:
+            name: As kernels call it.
+            comment: What it holds.
+            unit: See `Column`.
+            start: What it holds at first (`Layout.columns`).
+            many: See `Column`.
+            at: Another number than the next one: rows of different kinds use it for different things.
+        """
+        if name in self.declared:
+            raise ValueError(f"{self.name}: {name} is declared twice")
+        if self.apart and self.layout is not None:
+            own = f"{self.name}_{name.upper()}" if self.name else name.upper()
+            self.declared[name] = Column(comment, unit, self.layout.place(own), 1, 0, many)
+            self.starts[own] = start
+            return 0
+        place = self.used if at < 0 else at
+        head = -1 if self.layout is None else self.layout.places[self.table or self.name]
+        self.declared[name] = Column(comment, unit, head, 0, place, many)
+        self.used = max(self.used, place + many)
+        self.width = max(self.width, self.used)
+        return place
+
+    def find(self, name: str) -> Column:
+        """Return a column with the stride of its rows.
+
+        Raises:
+            AttributeError: there is none of this name.
+        """
+        if name not in self.declared:
+            raise AttributeError(f"{self.name} has no column {name!r}; it has {', '.join(self.declared)}")
+        found = self.declared[name]
+        if self.apart or self.layout is None:
+            return found
+        # The width is known once all columns are declared.
+        return Column(found.comment, found.unit, found.head, self.width, found.offset, found.many)
+
+
+def record(name: str, comment: str) -> Table:
+    """Declare rows that have no table: kernels find them by their addresses in an array of working memory."""
+    return Table(name, "", comment)
+
+
+def extended(table: Table, name: str, comment: str) -> Table:
+    """Declare that rows of a table, or a record, have further columns where one kind of kernel uses them."""
+    return replace(
+        table,
+        name=name,
+        table=table.table or table.name,
+        comment=comment,
+        declared=dict(table.declared),
+        starts={},
+    )
+
+
+class Layout:
+    """What a flat array holds: a head, with the address of every table and with the scalars, and then the tables."""
+
+    def __init__(self, name: str, before: Layout | None = None) -> None:
+        """Begin with nothing, or with all that another layout holds, so that its kernels read this array, too."""
+        self.name = name
+        self.places: dict[str, int] = dict(before.places) if before else {}
+        """Place in the head of the address of each table."""
+        self.tables: list[Table] = list(before.tables) if before else []
+        self.head: int = before.head if before else 0
+        """Words of the head."""
+        self.scalars: dict[int, str] = dict(before.scalars) if before else {}
+        """What the scalars are, by their places."""
+
+    def place(self, table: str) -> int:
+        """Take the next place of the head for the address of a table."""
+        if table in self.places:
+            raise ValueError(f"{self.name}: {table} is declared twice")
+        self.places[table] = self.head
+        self.head += 1
+        return self.head - 1
+
+    def scalar(self, comment: str) -> int:
+        """Declare one value in the head; returns its place."""
+        self.scalars[self.head] = comment
+        self.head += 1
+        return self.head - 1
+
+    def rows(self, name: str, shape: str, comment: str, width: int = 0) -> Table:
+        """Declare a table of rows, whose columns stand side by side; `shape` says of what there is a row each.
+
+        With a `width` a row is so wide at least: others may declare columns of their own (`extended`).
+        """
+        self.place(name)
+        self.tables.append(Table(name, shape, comment, self, width=width))
+        return self.tables[-1]
+
+    def columns(self, name: str, shape: str, comment: str) -> Table:
+        """Declare columns of `shape` rows that stand apart: each is a table ``NAME_COLUMN``.
+
+        Kernels that write a few of many columns touch less memory so.
+        """
+        self.tables.append(Table(name, shape, comment, self, apart=True))
+        return self.tables[-1]
+
+    def program(
+        self, tables: Mapping[str, Part], mode: Mode, scalars: Mapping[int, int] | None = None
+    ) -> tuple[Any, dict[str, int]]:
+        """Lay tables out in one array, a list for the interpreter; returns it and the address of each table."""
+        head = np.zeros(self.head, np.int64)
+        for place, value in (scalars or {}).items():
+            head[place] = value
+        parts, base, at = [head], {}, len(head)
+        for name, table in tables.items():
+            at += len(before_table())
+            base[name] = head[self.places[name]] = at
+            part = np.ravel(table(at) if callable(table) else table)
+            parts += [before_table(part.size), part]
+            at += part.size
+        flat = np.concatenate([*parts, before_table()])
+        return (flat if mode == "compiled" else flat.tolist()), base
+
+    def state(
+        self, sizes: Mapping[str, int], filled: Mapping[str, Ints], mode: Mode
+    ) -> tuple[Any, dict[str, slice]]:
+        """Lay out what a run changes; returns it and where each table is.
+
+        Args:
+            sizes: How many rows there are of each shape.
+            filled: Tables that begin with other values than declared, or have another size.
+            mode: A list for the interpreter.
+        """
+        lengths: dict[str, int] = {}
+        starts: dict[str, int] = {}
+        for table in self.tables:
+            names = table.starts if table.apart else {table.name: 0}
+            starts |= names
+            rows = sizes.get(table.shape, 0)
+            for name, column in zip(names, table.declared.values(), strict=False):
+                lengths[name] = rows * (column.many if table.apart else table.width)
+        lengths |= {name: len(values) for name, values in filled.items()}
+        begin = {name: np.full(lengths[name], value) for name, value in starts.items() if value}
+        return self.lay_out(lengths, {**begin, **filled}, mode)
+
+    def lay_out(
+        self, lengths: Mapping[str, int], filled: Mapping[str, Ints], mode: Mode
+    ) -> tuple[Any, dict[str, slice]]:
+        """Lay out tables of these lengths, of which some are filled and the others 0; see `state`."""
+        at, where = self.head, {}
+        for name, length in lengths.items():
+            at += len(before_table())
+            where[name] = slice(at, at + length)
+            at += length
+        state = np.zeros(
+            at + len(before_table()), np.int64
+        )  # zero pages take no memory until they are written
+        for after in [*where.values(), slice(len(state), len(state))]:
+            if len(words := before_table(after.stop - after.start)):
+                state[after.start - len(words) : after.start] = words
+        for name, span in where.items():
+            state[self.places[name]] = span.start
+            if name in filled:
+                state[span] = filled[name]
+        return (state if mode == "compiled" else state.tolist()), where

@@ -1,0 +1,37 @@
+"""What the tables of both engines share: nodes, what becomes of them, and the events of the heap."""
+
+from __future__ import annotations
+
+from armillary.base.tables import Layout, record
+
+FIXED, COLLECTIVE, SEND, RECV, MEMORY, SKIP, PART, PART_SEND, PART_RECV, TRANSFER = range(10)
+"""Kinds of nodes."""
+CPU, COMPUTE, COMM, NONE, INNER = range(5)
+"""Slots of profile astra-sim; a node of slot NONE starts as soon as it may, one of slot INNER with its collective."""
+OK, GROW, MISMATCH, TOO_LONG, CARRIED = range(5)
+"""Status of a run: a kernel that needs more room returns GROW, and is called again."""
+
+PROGRAM = Layout("program")
+NODES = PROGRAM.rows("NODES", "nodes", "One node of a graph; several ranks may have one graph.")
+N_KIND = NODES.column("kind", "what it is: FIXED, COLLECTIVE ...")
+N_SLOT = NODES.column("slot", "what it occupies while it runs: a slot of its rank")
+N_TICKS = NODES.column("ticks", "how long it takes, if it is FIXED", "ticks")
+N_ITEM = NODES.column("item", "its row among the items of its rank, -1: none")
+N_INDEGREE = NODES.column("indegree", "how many nodes it waits for")
+N_CHILD = NODES.column("child", "the first node that waits for it, in CHILDREN")
+N_CHILDREN = NODES.column("children", "how many wait for it")
+N_COLUMNS = NODES.width
+CHILDREN = PROGRAM.rows("CHILDREN", "children", "Nodes that wait for a node, side by side.")
+CHILDREN.column("node", "number within its graph")
+
+EVENT = record(
+    "EVENT", "An event of the heap. The first four columns are the order: docs/architecture.md, Ties."
+)
+EVENT.column("tick", "when it happens", "ticks")
+EVENT.column("registered", "when it was put on the heap", "ticks")
+EVENT.column("sent", "when its cause was sent", "ticks")
+EVENT.column("sequence", "what number it was put there as")
+EVENT.column("code", "what happens")
+EVENT.column("a", "to which")
+EVENT.column("b", "and to which")
+HEAP_COLUMNS = EVENT.width

@@ -1,0 +1,24 @@
+"""The layout of network model `congestion`: messages, and the state of links."""
+
+from __future__ import annotations
+
+from armillary.base.tables import Layout, record
+from armillary.engine.transport import layout as lk
+
+MESSAGE = record("MESSAGE", "A message, in the pool.")
+MESSAGE.column("next", "what comes behind it in its list, 0: nothing")
+MESSAGE.column("cookie", "what its sender calls it")
+M_AT = MESSAGE.column("at", "place of its next link in its route")
+MESSAGE.column("end", "place after its last")
+MESSAGE.column("size", "its bytes", "bytes")
+MESSAGE.column("tail", "when its last byte is here", "ps")
+HEAD, ARRIVED, AGAIN = range(3)
+"""Events of a message: its head is at its next link; it is there; its links may be up again."""
+
+NET = Layout("state of congestion", lk.NET)
+FREE_AT = NET.rows("FREE_AT", "links", "A link.")
+FREE_AT.column("time", "when all that came so far have left", "ps")
+WAITING = NET.rows("WAITING", "1", "Messages that wait for a link that is down.")
+WAITING.column("first", "the first, 0: none")
+WAITING.column("last", "the last")
+WAIT = NET.places["WAITING"]
