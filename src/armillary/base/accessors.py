@@ -105,8 +105,8 @@ def _function(kind: str, column: Column, bounds: Mapping[str, Any]) -> Callable[
         "add": f"place = {place}; flat[place] += value; return flat[place]",
     }[kind]
     names = dict(bounds)
-    exec(f"def {kind}({', '.join(taken)}): {body}", names)
-    made: Callable[..., Any] = names[kind]
+    exec(f"def accessor({', '.join(taken)}): {body}", names)  # `at` is a name of `bounds`
+    made: Callable[..., Any] = names["accessor"]
     return made
 
 

@@ -134,7 +134,7 @@ def test_what_starts_nowhere_says_why(small: Make, tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match="cannot begin: ValueError: this was written by another version"):
         rows_of(small(), tmp_path / "s", evaluator=Unreadable({}), workers=1)
-    with pytest.raises(InputError, match=r"executor: got 'processs', expected .*processes"):
+    with pytest.raises(InputError, match=r"no executor 'processs', expected one of processes"):
         rows_of(small(), tmp_path / "s", executor="processs")
     with pytest.raises(InputError, match="workers: got 0, expected 1 or more"):
         rows_of(small(), tmp_path / "s", workers=0)

@@ -92,7 +92,7 @@ def test_stages_are_not_measured() -> None:
     reference = Reference(written(run(1, 2, 4)), Fraction(2), "twice")
     with pytest.raises(InputError, match="not those of the remade stages"):
         extrapolate(written(run(1, 2, 2)), {"pp": 4, "dp": 4}, references={"dp": reference})
-    with pytest.raises(InputError, match="stages are remade from their layers"):
+    with pytest.raises(InputError, match="stages are remade"):
         extrapolate(written(run(1, 2, 2)), {"pp": 4}, references={"pp": reference})
 
 

@@ -25,16 +25,14 @@ from armillary.engine.common.network import bits
 from armillary.engine.physical.courses import last_latency
 from armillary.engine.physical.fitted import largest_message
 from armillary.engine.physical.phases import MEMORY_STORE, PhysicalPhase, latency_ticks, reduction_ns
-from armillary.evidence.replay.plan import Instance
 from armillary.platform.model import Platform, ports
-from armillary.platform.network import Port, links_per_npu
+from armillary.platform.network import links_per_npu
 from armillary.trace import NodeType, Trace
 from armillary.trace.expand import expand
-from armillary.trace.node import Node
-from tests.engine.physical.reference.choice import Choices
-from tests.engine.physical.reference.flows import Lane, share
+from tests.engine.physical.reference.choice import Choices, Instance
+from tests.engine.physical.reference.flows import Lane, Port, share
 from tests.engine.physical.reference.memory import Memories
-from tests.engine.physical.reference.nodes import MEMORY, read, split
+from tests.engine.physical.reference.nodes import MEMORY, Node, read, split
 from tests.engine.physical.reference.phases import own_course
 
 TAGS = 5 * 10**8
