@@ -14,6 +14,7 @@ from armillary.collective.algorithms import DEFINITIONS, rounds_for
 from armillary.collective.load import line_order
 from armillary.collective.rounds import Rounds
 from armillary.engine.common.communicators import CollectiveCall, Communicator
+from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.physical.courses import Course, course_of
 from armillary.engine.physical.phases import PhysicalPhase
 from armillary.platform.model import Platform
@@ -24,7 +25,8 @@ from tests.collective.slow_load import slow_load
 def own_course(call: CollectiveCall, comm: Communicator, platform: Platform) -> Course:
     """Return the course of a call with latencies and volumes of our own."""
     course = course_of(call, comm, platform)
-    if call.splits or platform.physical.fit or platform.physical.terms.communication:
+    in_memory = call.operation in MEMORY_OPERATIONS
+    if in_memory or call.splits or platform.physical.fit or platform.physical.terms.communication:
         return course
     ways = []
     for way in course.ways:
