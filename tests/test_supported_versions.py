@@ -32,7 +32,7 @@ PART = (
     "tests/cli/generate/learn",  # click: progress bars
     "tests/cli/test_commands.py",  # click, rich: what commands print
     "tests/cli/test_start.py",
-    "tests/cli/test_sweep.py",  # pandas, SQLite
+    "tests/cli/sweep/test_sweep.py",  # pandas, SQLite
     "tests/compute/test_models.py",  # scalesim
     "tests/report/test_picture.py",  # matplotlib
     "tests/report/test_links.py",  # perfetto, viztracer

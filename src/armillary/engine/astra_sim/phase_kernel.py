@@ -1,6 +1,6 @@
 """When each member of one collective phase finishes, given when each of them starts.
 
-The pipeline is that of `armillary.collective.schedule`. Two evaluators, equal to the tick:
+The pipeline is that of `engine.astra_sim.collective.schedule`. Two evaluators, equal to the tick:
 `chain` follows schedules that have one bundle at a time by a recurrence over the steps; `deliver`
 moves every message through an event heap and takes any schedule. A phase cost `pc` is an address in `prog`.
 """

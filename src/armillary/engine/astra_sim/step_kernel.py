@@ -2,7 +2,7 @@
 
 `prog` is the program and `st` the state (see `layout`), `mem` the machines of message-level
 phases, `heap` the events. The order of events of one rank at one tick follows ASTRA-sim's
-registration order (docs/architecture.md, "Ties").
+registration order (see `armillary.engine.astra_sim`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Binary heaps in flat arrays: of events, ordered by four integers, and of plain integers.
 
 Row of an event: tick, tick at which it was registered, tick at which its cause was sent, sequence
-number, then code and two operands. The first four are the order (docs/architecture.md, "Ties").
+number, then code and two operands. The first four are the order (see `armillary.engine.astra_sim`).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ CHILDREN = PROGRAM.rows("CHILDREN", "children", "Nodes that wait for a node, sid
 CHILDREN.column("node", "number within its graph")
 
 EVENT = record(
-    "EVENT", "An event of the heap. The first four columns are the order: docs/architecture.md, Ties."
+    "EVENT", "An event of the heap. The first four columns are the order, see `armillary.engine.astra_sim`."
 )
 EVENT.column("tick", "when it happens", "ticks")
 EVENT.column("registered", "when it was put on the heap", "ticks")
