@@ -9,14 +9,15 @@ from __future__ import annotations
 import ast
 import importlib
 import marshal
-import os
 import sys
-import tempfile
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType
 from typing import Any, cast
 
 from armillary.base.accessors import parts_of
+from armillary.base.errors import InputError
+from armillary.base.files import replacing
 from armillary.base.tables import Table
 
 
@@ -30,14 +31,10 @@ def inlined(path: Path, kept: Path | None) -> CodeType:
     except (OSError, EOFError, ValueError, TypeError):
         pass
     code = compile_inlined(path.read_text(encoding="utf-8"), str(path))
-    try:
-        if place is not None:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
-                file.write(marshal.dumps(code))
-            os.replace(file.name, place)  # noqa: PTH105  (of a name)
-    except OSError:
-        pass  # the next process compiles it again, which takes milliseconds
+    if place is not None:
+        # Where it cannot be kept the next process compiles it again, which takes milliseconds.
+        with suppress(InputError), replacing(place) as file:
+            file.write_bytes(marshal.dumps(code))
     return code
 
 

@@ -210,16 +210,15 @@ class Layout:
             rows = sizes.get(table.shape, 0)
             for name, column in zip(names, table.declared.values(), strict=False):
                 lengths[name] = rows * (column.many if table.apart else table.width)
-        lengths |= {name: len(values) for name, values in filled.items()}
         begin = {name: np.full(lengths[name], value) for name, value in starts.items() if value}
         return self.lay_out(lengths, {**begin, **filled}, mode)
 
     def lay_out(
         self, lengths: Mapping[str, int], filled: Mapping[str, Ints], mode: Mode
     ) -> tuple[Any, dict[str, slice]]:
-        """Lay out tables of these lengths, of which some are filled and the others 0; see `state`."""
+        """Lay out tables of these lengths, and filled ones of their own; the others are 0. See `state`."""
         at, where = self.head, {}
-        for name, length in lengths.items():
+        for name, length in {**lengths, **{name: len(values) for name, values in filled.items()}}.items():
             at += len(before_table())
             where[name] = slice(at, at + length)
             at += length

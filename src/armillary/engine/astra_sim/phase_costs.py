@@ -14,7 +14,6 @@ from armillary.base.working_memory import room
 from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.collective import Role, Schedule
 from armillary.engine.astra_sim.congestion.network import Links
-from armillary.engine.astra_sim.flat import flat_program, flat_state
 from armillary.engine.common import network
 from armillary.platform.model import SharedBus
 from armillary.platform.network import Dimension
@@ -293,8 +292,8 @@ def evaluate(
     kernel = load("armillary.engine.astra_sim.phase_kernel", mode)
     line = np.zeros(n, np.int64) if members == 1 else np.arange(n)
     lines = np.concatenate([line, np.arange(members)])
-    prog, base = flat_program({"LINES": lines, "COSTS": table}, mode)
-    st, _ = flat_state(dict.fromkeys(lk.SCRATCH, n), {}, mode)
+    prog, base = lk.PROGRAM.program({"LINES": lines, "COSTS": table}, mode)
+    st, _ = lk.STATE.lay_out(dict.fromkeys(lk.SCRATCH, n), {}, mode)
     at = st[lk.STATE.places["STARTS"]]
     for i, start in enumerate(starts.tolist()):
         st[at + i] = start

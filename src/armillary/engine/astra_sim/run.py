@@ -14,7 +14,6 @@ from armillary.base.tables import Part
 from armillary.base.working_memory import at_least, room
 from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.congestion.start import fire, first_rows
-from armillary.engine.astra_sim.flat import flat_program, flat_state
 from armillary.engine.astra_sim.program import Lowered
 from armillary.engine.common.lowered import BUDGET, FIRST_WORDS, Run
 
@@ -38,7 +37,7 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
         name, columns = "armillary.engine.astra_sim.congestion.loop_kernel", lk.QUEUE_COLUMNS
     kernel = load(name, mode, lowered.variant)
     tables: dict[str, Part] = {**lowered.tables, "COSTS": lowered.costs.relocated}
-    prog, base = flat_program(tables, mode, lowered.scalars)
+    prog, base = lk.PROGRAM.program(tables, mode, lowered.scalars)
     _relocate(prog, base, lowered)
     state, place = _state(lowered, mode)
     burst, block = _burst(lowered)
@@ -117,7 +116,7 @@ def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
         "BUCKETS": lowered.scalars.get(lk.Z_BUCKETS, 0),
         **dict.fromkeys(lk.SCRATCH, lowered.costs.widest),
     }  # fmt: skip
-    return flat_state(sizes, filled, mode)
+    return lk.STATE.lay_out(sizes, filled, mode)
 
 
 def _roots(nodes: Ints, spans: Ints, states: int) -> tuple[Ints, Ints]:
